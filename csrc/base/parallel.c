@@ -1,0 +1,89 @@
+#define _GNU_SOURCE
+#include "base/parallel.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <omp.h>
+
+static int threads_set = 0;
+static int forked = 0;
+
+/* Below this many operations starting a team costs more than it saves. */
+static const double grain_flops = 100e3;
+
+static int from_environment(const char *name) {
+    const char *text = getenv(name);
+    if (text == NULL) return 0;
+    long value = strtol(text, NULL, 10);
+    return value >= 1 && value <= 4096 ? (int)value : 0;
+}
+
+/* Whole CPUs granted by the cgroup (v2, then v1), 0 if unlimited or unknown. */
+static int cgroup_cpus(void) {
+    double quota = 0, period = 0;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (file != NULL) {
+        if (fscanf(file, "%lf %lf", &quota, &period) != 2) quota = 0;
+        fclose(file);
+    } else {
+        file = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r");
+        if (file != NULL) {
+            if (fscanf(file, "%lf", &quota) != 1) quota = 0;
+            fclose(file);
+        }
+        file = quota > 0 ? fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r") : NULL;
+        if (file != NULL) {
+            if (fscanf(file, "%lf", &period) != 1) period = 0;
+            fclose(file);
+        }
+    }
+    return quota > 0 && period > 0 ? (int)ceil(quota / period) : 0;
+}
+
+static int available_cpus(void) {
+    int cpus = omp_get_num_procs();
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < cpus) cpus = CPU_COUNT(&set);
+#endif
+    int granted = cgroup_cpus();
+    if (granted > 0 && granted < cpus) cpus = granted;
+    return cpus < 1 ? 1 : cpus;
+}
+
+/* libgomp's team does not survive fork: a child that enters a parallel region would hang. */
+static void in_child(void) { forked = 1; }
+
+static void init_once(void) {
+    pthread_atfork(NULL, NULL, in_child);
+    threads_set = from_environment("TPUGRAPHS_NUM_THREADS");
+    if (threads_set == 0) threads_set = from_environment("OMP_NUM_THREADS");
+    if (threads_set == 0) threads_set = available_cpus();
+}
+
+void tg_parallel_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_once);
+}
+
+int tg_max_threads(void) {
+    tg_parallel_init();
+    /* threadpoolctl limits libgomp through omp_set_num_threads: honour the smaller of the two. */
+    int omp = omp_get_max_threads();
+    return threads_set < omp || omp < 1 ? threads_set : omp;
+}
+
+void tg_set_threads(int threads) {
+    tg_parallel_init();
+    threads_set = threads < 1 ? 1 : threads;
+    omp_set_num_threads(threads_set);
+}
+
+int tg_threads(double flops) {
+    if (forked || flops < grain_flops || omp_in_parallel()) return 1;
+    return tg_max_threads();
+}

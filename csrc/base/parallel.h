@@ -1,0 +1,27 @@
+/* Threads. OpenMP is used above kernels/ only, always as `#pragma omp parallel num_threads(tg_threads(work))`.
+   Results never depend on the number of threads: reductions go over chunks fixed by the problem. */
+#ifndef TG_PARALLEL_H
+#define TG_PARALLEL_H
+
+#include <stdint.h>
+
+/* Threads to use for about `flops` scalar operations: 1 below the grain, after fork, or inside a parallel
+   region; otherwise the set number. */
+int tg_threads(double flops);
+
+int tg_max_threads(void);        /* the set number (affinity and cgroup quota, TPUGRAPHS_NUM_THREADS, OMP_NUM_THREADS) */
+void tg_set_threads(int threads); /* threads >= 1 */
+
+/* Register the fork handler and read the environment; safe to call more than once. */
+void tg_parallel_init(void);
+
+/* Number of chunks into which `items` are cut for a reduction, at least `grain` items each, at most `most`. */
+static inline int64_t tg_chunks(int64_t items, int64_t grain, int64_t most) {
+    int64_t chunks = (items + grain - 1) / grain;
+    return chunks < 1 ? 1 : chunks > most ? most : chunks;
+}
+
+/* First item of chunk `i` of `chunks`. */
+static inline int64_t tg_chunk_start(int64_t items, int64_t chunks, int64_t i) { return items * i / chunks; }
+
+#endif

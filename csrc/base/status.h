@@ -1,0 +1,40 @@
+/* Status codes and the error record that C code fills in and only py/ turns into a Python exception. */
+#ifndef TG_STATUS_H
+#define TG_STATUS_H
+
+typedef enum tg_status {
+    TG_OK = 0,
+    TG_E_DATA,       /* tpugraphs.DataError: a file or an array is not what it must be */
+    TG_E_CONFIG,     /* tpugraphs.ConfigError: options that do not go together */
+    TG_E_RECIPE,     /* tpugraphs.RecipeError: a model description that cannot be built */
+    TG_E_SHAPE,      /* tpugraphs.ShapeError (also ValueError) */
+    TG_E_CHECKPOINT, /* tpugraphs.CheckpointError */
+    TG_E_IO,         /* OSError, with the errno of the failed call */
+    TG_E_MEMORY,     /* MemoryError */
+    TG_E_CANCELLED   /* the caller's poll function asked to stop; its exception is already set */
+} tg_status;
+
+/* What went wrong, in words for people. `field`, `found` and `expected` may be empty. */
+typedef struct tg_error {
+    tg_status code;
+    int sys_errno; /* for TG_E_IO */
+    char field[96];
+    char found[192];
+    char expected[192];
+    char message[512];
+} tg_error;
+
+#if defined(__GNUC__)
+#define TG_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define TG_PRINTF(fmt, args)
+#endif
+
+/* Fill `err` (may be NULL) and return `code`, so that a caller can write `return tg_fail(...)`. */
+tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) TG_PRINTF(3, 4);
+
+/* A TG_E_DATA about one field: what was expected (constant text) and what was found (formatted). */
+tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, const char *found_fmt, ...)
+    TG_PRINTF(4, 5);
+
+#endif

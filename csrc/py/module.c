@@ -1,0 +1,44 @@
+#define TG_IMPORT_ARRAY
+#include "py/pycore.h"
+
+#include "base/parallel.h"
+
+static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
+    (void)self;
+    long threads = PyLong_AsLong(arg);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    if (threads < 1 || threads > 4096) {
+        PyErr_Format(PyExc_ValueError, "set_num_threads: expected 1..4096, got %ld", threads);
+        return NULL;
+    }
+    tg_set_threads((int)threads);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_num_threads(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyLong_FromLong(tg_max_threads());
+}
+
+PyMethodDef tg_base_methods[] = {
+    {"set_num_threads", set_num_threads, METH_O, PyDoc_STR("Set the number of threads of all kernels.")},
+    {"get_num_threads", get_num_threads, METH_NOARGS, PyDoc_STR("Number of threads that kernels use.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_exec(PyObject *module) {
+    if (PyArray_ImportNumPyAPI() < 0) return -1;
+    tg_parallel_init();
+    PyMethodDef *rooms[] = {tg_base_methods, tg_data_methods, tg_graph_methods, tg_rank_methods, tg_model_methods};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
+    return tg_add_model_types(module);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "tpugraphs._core", .m_doc = "The C core of tpugraphs.", .m_size = 0, .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,5 @@
+#include "py/pycore.h"
+
+PyMethodDef tg_graph_methods[] = {
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,98 @@
+#include "py/pycore.h"
+
+#include <stdio.h>
+#include <string.h>
+
+PyObject *tg_raise(const tg_error *err, const char *file) {
+    if (err->code == TG_E_CANCELLED && PyErr_Occurred()) return NULL;
+    if (err->code == TG_E_MEMORY) return PyErr_NoMemory();
+    PyObject *module = PyImport_ImportModule("tpugraphs.errors");
+    if (module == NULL) return NULL;
+    PyObject *exception = PyObject_CallMethod(module, "from_core", "iissssz", (int)err->code, err->sys_errno, err->message,
+                                              err->field, err->found, err->expected, file);
+    Py_DECREF(module);
+    if (exception == NULL) return NULL;
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_DECREF(exception);
+    return NULL;
+}
+
+static const char *type_name(int typenum) {
+    switch (typenum) {
+    case NPY_FLOAT32: return "float32";
+    case NPY_FLOAT64: return "float64";
+    case NPY_INT64: return "int64";
+    case NPY_INT32: return "int32";
+    case NPY_INT8: return "int8";
+    case NPY_UINT8: return "uint8";
+    case NPY_BOOL: return "bool";
+    default: return "unknown";
+    }
+}
+
+static void describe(PyObject *object, char *text, size_t size) {
+    if (!PyArray_Check(object)) {
+        PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+        PyObject *bytes = type == NULL ? NULL : PyUnicode_AsUTF8String(type);
+        snprintf(text, size, "%s (not an array)", bytes == NULL ? "object" : PyBytes_AsString(bytes));
+        Py_XDECREF(bytes);
+        Py_XDECREF(type);
+        PyErr_Clear();
+        return;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    PyObject *dtype = PyObject_Str((PyObject *)PyArray_DESCR(array));
+    PyObject *bytes = dtype == NULL ? NULL : PyUnicode_AsUTF8String(dtype);
+    int used = snprintf(text, size, "%s (", bytes == NULL ? "?" : PyBytes_AsString(bytes));
+    Py_XDECREF(bytes);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    for (int i = 0; i < PyArray_NDIM(array) && used > 0 && (size_t)used < size; i++)
+        used += snprintf(text + used, size - (size_t)used, i == 0 ? "%lld" : ", %lld", (long long)PyArray_DIM(array, i));
+    if (used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "%s)%s", PyArray_NDIM(array) == 1 ? "," : "",
+                 PyArray_IS_C_CONTIGUOUS(array) ? "" : ", not C-contiguous");
+}
+
+PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims, const char *shape) {
+    int fits = PyArray_Check(object);
+    PyArrayObject *array = (PyArrayObject *)object;
+    fits = fits && PyArray_TYPE(array) == typenum && PyArray_NDIM(array) == ndim && PyArray_ISCARRAY_RO(array);
+    for (int i = 0; fits && i < ndim; i++) fits = dims[i] < 0 || dims[i] == PyArray_DIM(array, i);
+    if (!fits) {
+        char got[256];
+        tg_error err;
+        describe(object, got, sizeof got);
+        tg_fail(&err, TG_E_SHAPE, "%s: expected %s array of shape %s, got %s", name, type_name(typenum), shape, got);
+        tg_raise(&err, NULL);
+        return NULL;
+    }
+    for (int i = 0; i < ndim; i++) dims[i] = PyArray_DIM(array, i);
+    return array;
+}
+
+PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims) {
+    return (PyArrayObject *)PyArray_SimpleNew(ndim, (npy_intp *)dims, typenum);
+}
+
+PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner, int writable) {
+    PyArrayObject *array = (PyArrayObject *)PyArray_SimpleNewFromData(ndim, (npy_intp *)dims, typenum, data);
+    if (array == NULL) return NULL;
+    if (!writable) PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE);
+    Py_INCREF(owner);
+    if (PyArray_SetBaseObject(array, owner) < 0) {
+        Py_DECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
+static int poll_signals(void *context) {
+    (void)context;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int stop = PyErr_CheckSignals() != 0;
+    PyGILState_Release(gil);
+    return stop;
+}
+
+tg_cancel tg_python_cancel(void) { return (tg_cancel){poll_signals, NULL, 0}; }

@@ -1,0 +1,49 @@
+/* What every file in py/ shares: Python and NumPy headers, array checks, exceptions, cancellation.
+   Rules: no silent cast or copy of an argument; exceptions are raised here and nowhere else; the GIL is
+   released around every call into the core that takes longer than microseconds. */
+#ifndef TG_PYCORE_H
+#define TG_PYCORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define PY_ARRAY_UNIQUE_SYMBOL tpugraphs_array_api
+#ifndef TG_IMPORT_ARRAY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "base/cancel.h"
+#include "base/status.h"
+
+/* Raise the tpugraphs exception for `err`; `file` (may be NULL) names the file it is about. Returns NULL.
+   For TG_E_CANCELLED the pending Python exception (KeyboardInterrupt) is kept. */
+PyObject *tg_raise(const tg_error *err, const char *file);
+
+/* `object` as a C-contiguous, aligned array of `typenum` with `ndim` dimensions. dims[i] >= 0 is demanded,
+   -1 takes any length (filled in). `shape` is the shape as the docs write it, e.g. "(N, 140)".
+   Returns a borrowed reference or NULL with ShapeError set:
+   "x: expected float32 array of shape (N, 140), got float64 (812, 139)". */
+PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims, const char *shape);
+
+/* A new C-contiguous array, uninitialised. */
+PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims);
+
+/* A new array over memory owned by `owner` (a new reference is taken); writable if asked. */
+PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner, int writable);
+
+/* A cancel record whose poll runs pending Python signal handlers (takes the GIL). */
+tg_cancel tg_python_cancel(void);
+
+/* Each room's table of functions and its types; module.c adds them all. */
+extern PyMethodDef tg_base_methods[], tg_data_methods[], tg_graph_methods[], tg_rank_methods[], tg_model_methods[];
+int tg_add_model_types(PyObject *module);
+
+#define TG_F32(a) ((float *)PyArray_DATA(a))
+#define TG_F64(a) ((double *)PyArray_DATA(a))
+#define TG_I64(a) ((int64_t *)PyArray_DATA(a))
+#define TG_I32(a) ((int32_t *)PyArray_DATA(a))
+#define TG_I8(a)  ((int8_t *)PyArray_DATA(a))
+#define TG_U8(a)  ((uint8_t *)PyArray_DATA(a))
+
+#endif

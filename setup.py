@@ -1,0 +1,106 @@
+"""Build of the one extension module, tpugraphs._core.
+
+Sources are globbed from csrc/. Files named csrc/kernels/isa_*.c hold the same kernels compiled for one
+instruction set each; ISA_FLAGS says with which flags. Environment switches:
+
+    TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
+    TPUGRAPHS_WERROR=1     warnings are errors (CI)
+    TPUGRAPHS_DEBUG=1      -O1 -g
+"""
+
+import os
+import platform
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from glob import glob
+
+import numpy
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+WARN = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wvla"]
+BASE = ["-std=gnu11", "-O3", "-fopenmp", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno",
+        "-fno-trapping-math", "-fno-semantic-interposition", "-Icsrc"]
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+ISA_FLAGS = {
+    "isa_baseline": [],
+    "isa_avx2": ["-mavx2", "-mfma", "-mbmi2"],
+    "isa_avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mbmi2",
+                   "-mprefer-vector-width=512"],
+}
+
+
+def enabled(name):
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def compile_flags():
+    flags = list(BASE) + WARN
+    if enabled("TPUGRAPHS_WERROR"):
+        flags.append("-Werror")
+    if enabled("TPUGRAPHS_DEBUG"):
+        flags += ["-O1", "-g"]
+    if enabled("TPUGRAPHS_SANITIZE"):
+        flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+                  "-fno-sanitize-recover=undefined"]
+    return flags
+
+
+class BuildExt(build_ext):
+    """build_ext with per-file flags for the ISA objects, compiled on all cores."""
+
+    def build_extension(self, ext):
+        compile_one, compile_all = self.compiler._compile, self.compiler.compile
+        jobs = []
+
+        def compile_later(obj, src, suffix, cc_args, extra, pp_opts):
+            stem = os.path.splitext(os.path.basename(src))[0]
+            flags = list(extra) + ISA_FLAGS.get(stem, [])
+            jobs.append(pool.submit(compile_one, obj, src, suffix, cc_args, flags, pp_opts))
+
+        def compile_and_wait(*args, **kwargs):
+            objects = compile_all(*args, **kwargs)
+            for job in jobs:
+                job.result()
+            jobs.clear()
+            return objects
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.compiler._compile, self.compiler.compile = compile_later, compile_and_wait
+            try:
+                super().build_extension(ext)
+            finally:
+                self.compiler._compile, self.compiler.compile = compile_one, compile_all
+
+
+def sources():
+    found = sorted(p for p in glob("csrc/**/*.c", recursive=True) if "/fuzz" not in p.replace(os.sep, "/"))
+    if not X86:
+        found = [p for p in found if os.path.basename(p) not in ("isa_avx2.c", "isa_avx512.c")]
+    return found
+
+
+link = ["-fopenmp"]
+if enabled("TPUGRAPHS_SANITIZE"):
+    link.append("-fsanitize=address,undefined")
+
+core = Extension(
+    "tpugraphs._core",
+    sources=sources(),
+    depends=sorted(glob("csrc/**/*.h", recursive=True) + glob("csrc/**/*.inc", recursive=True)),
+    include_dirs=["csrc", numpy.get_include()],
+    define_macros=[
+        ("Py_LIMITED_API", "0x030B0000"),
+        ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
+        ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),
+    ],
+    extra_compile_args=compile_flags(),
+    extra_link_args=link,
+    py_limited_api=True,
+)
+
+setup(
+    ext_modules=[core] if sys.platform != "win32" else [],
+    cmdclass={"build_ext": BuildExt},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,36 @@
+"""Learn from measured runtimes to rank the compiler configurations of an XLA graph, fastest first."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public name -> module that defines it; imported on first use (PEP 562), so `import tpugraphs` stays fast.
+_LAZY = {
+    **dict.fromkeys(("Error", "DataError", "ConfigError", "RecipeError", "ShapeError", "CheckpointError"), "errors"),
+    **dict.fromkeys(("load", "sample", "list_samples", "open_collection"), "data"),
+    **dict.fromkeys(("LayoutGraph", "TileGraph"), "graphs"),
+    **dict.fromkeys(("prune", "dedup"), "preprocess"),
+    **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
+    **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
+}
+_SUBMODULES = ("errors", "data", "graphs", "preprocess", "kernels", "metrics", "losses", "recipes", "ranker", "submission", "plot", "cli")
+
+__all__ = ["__version__", *_LAZY, *_SUBMODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

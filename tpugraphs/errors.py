@@ -1,0 +1,64 @@
+"""Exceptions. Every message says what was found, what was expected and what to do."""
+
+from __future__ import annotations
+
+import os
+
+
+class Error(Exception):
+    """Base class of all errors that tpugraphs raises on purpose."""
+
+
+class DataError(Error, ValueError):
+    """A file or an array is not what it must be.
+
+    Attributes
+    ----------
+    file, field, found, expected : str or None
+        Which file, which field in it, what stood there, and what should have.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        field: str | None = None,
+        found: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(f"{file}: {message}" if file else message)
+        self.file, self.field, self.found, self.expected = file, field, found, expected
+
+
+class ConfigError(Error, ValueError):
+    """Options that are unknown or do not go together."""
+
+
+class RecipeError(Error, ValueError):
+    """A recipe or model description that cannot be built."""
+
+
+class ShapeError(Error, ValueError):
+    """An array argument has the wrong dtype, shape or memory order."""
+
+
+class CheckpointError(DataError):
+    """A ranker or checkpoint file that cannot be used."""
+
+
+# The numbers are tg_status in csrc/base/status.h.
+_DATA, _CONFIG, _RECIPE, _SHAPE, _CHECKPOINT, _IO = range(1, 7)
+
+
+def from_core(
+    code: int, errno: int, message: str, field: str, found: str, expected: str, file: str | None
+) -> Exception:
+    """Exception for a ``tg_error`` record of the C core (called by the core)."""
+    if code in (_DATA, _CHECKPOINT):
+        kind = DataError if code == _DATA else CheckpointError
+        return kind(message, file=file, field=field or None, found=found or None, expected=expected or None)
+    if code == _IO:
+        return OSError(errno, f"{message}: {os.strerror(errno)}", file)
+    simple = {_CONFIG: ConfigError, _RECIPE: RecipeError, _SHAPE: ShapeError}
+    return simple.get(code, Error)(message)

@@ -1,0 +1,1 @@
+"""Embedded real data; see NOTICE for where each file comes from."""
