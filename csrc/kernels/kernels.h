@@ -1,0 +1,110 @@
+/* The innermost loops: serial, allocation-free, cannot fail. Every kernel exists once per instruction set
+   (isa_*.c include all.inc with another vector width); select.c picks a table at run time.
+   Threads, memory and shapes are the business of ops/. */
+#ifndef TG_KERNELS_H
+#define TG_KERNELS_H
+
+#include <stdint.h>
+
+enum { TG_ACT_NONE, TG_ACT_RELU, TG_ACT_GELU };
+
+/* Inverted dropout by counter: element (row, f) is dropped when hash(key of the row, f) < threshold. */
+typedef struct tg_dropout {
+    uint32_t threshold; /* p * 2^31, 0 = off */
+    float scale;        /* 1 / (1 - p) */
+} tg_dropout;
+
+/* One node's tile of the `mix` op, C rows. F = 2D with cross, else D. Weights come packed (pack_nt / pack_nn). */
+typedef struct tg_mix_tile {
+    int C, D, R, act;
+    int gate, cross, norm;
+    float inv_tau;
+    tg_dropout dropout;
+    const uint32_t *keys;                /* (C,2) dropout row keys */
+    const float *z, *mean, *rstd;        /* (C,D) each; mean, rstd with norm */
+    const float *residual;               /* (C,F) or NULL */
+    const float *w1, *b1, *w2, *b2;      /* packed (D->R), (R), packed (R->D), (D) */
+    float *xh, *u, *e, *h;               /* scratch (C,D) x3, (C,R) */
+    float *out;                          /* (C,F), forward */
+    const float *w1t, *w2t;              /* backward: packed (R->D), (D->R) */
+    const float *dout;                   /* (C,F) */
+    float *dresidual;                    /* (C,F) or NULL; may be dout itself */
+    int dresidual_add;
+    float *da, *dh;                      /* scratch (C,D), (C,R) */
+    float *dz;                           /* (C,D): gradient of the (normalised) z, written */
+    float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (D,R), (D), (1) */
+} tg_mix_tile;
+
+/* name, return type, arguments. Contracts:
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed in panels of `nr` columns, `panel` floats apart
+   pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
+   gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
+   add_rows    sum(n) += sum over rows of x(rows,n)
+   mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
+   normalize   y(n) = (x - mean) * rstd
+   stats_add   s += x - shift, q += (x - shift)^2
+   norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
+               g = [g +] d * rstd, s1 += d, s2 += d * xh
+   norm_undo   second pass, once s1 and s2 hold the sums over all nodes: g -= rstd * (s1 + xh * s2) * inv_n
+   act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
+   lookup      z(C,O) = base(O) + sum over 18 digits of table[p][digit + 2]; digits of config c at c*stride
+   lookup_grad dtable[p][digit + 2] += dz(C,O)
+   mix_forward / mix_backward   see tg_mix_tile
+   adamw       one pass over flat arrays; scale multiplies the gradient (clipping)
+   sum_squares double sum of x^2 */
+#define TG_KERNEL_LIST(K)                                                                                    \
+    K(gemm, void,                                                                                            \
+      (int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t panel, float *c,            \
+       int64_t ldc, const float *bias, int add))                                                             \
+    K(pack_nt, void, (int n, int k, const float *w, int64_t ldw, float *b, int64_t panel))                   \
+    K(pack_nn, void, (int n, int k, const float *w, int64_t ldw, float *b, int64_t panel))                   \
+    K(gemm_tn, void,                                                                                         \
+      (int rows, int m, int n, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,           \
+       int64_t ldc))                                                                                         \
+    K(add_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *sum))                        \
+    K(mean_of, void,                                                                                         \
+      (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
+       float *y))                                                                                            \
+    K(normalize, void, (int64_t n, const float *x, const float *mean, const float *rstd, float *y))          \
+    K(stats_add, void, (int64_t n, const float *x, const float *shift, float *s, float *q))                  \
+    K(norm_back, void,                                                                                       \
+      (int64_t n, const float *d, const float *x, const float *mean, const float *rstd, float *s1,           \
+       float *s2, float *g, int add))                                                                        \
+    K(norm_undo, void,                                                                                       \
+      (int64_t n, float inv_n, const float *x, const float *mean, const float *rstd, const float *s1,        \
+       const float *s2, float *g))                                                                           \
+    K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
+    K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
+    K(lookup, void,                                                                                          \
+      (int C, int O, const float *base, const float *table, const int8_t *digits, int64_t stride, float *z)) \
+    K(lookup_grad, void,                                                                                     \
+      (int C, int O, const float *dz, const int8_t *digits, int64_t stride, float *dtable))                  \
+    K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
+    K(mix_backward, void, (const tg_mix_tile *tile))                                                         \
+    K(adamw, void,                                                                                           \
+      (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float beta1,        \
+       float beta2, float eps, float decay, float fix1, float fix2))                                         \
+    K(sum_squares, double, (int64_t n, const float *x))
+
+typedef struct tg_kernels {
+    const char *name;
+    int vector; /* floats per vector */
+    int nr;     /* columns of a packed panel */
+#define TG_MEMBER(name, ret, args) ret(*name) args;
+    TG_KERNEL_LIST(TG_MEMBER)
+#undef TG_MEMBER
+} tg_kernels;
+
+/* Floats of a packed matrix with n columns and depth k. */
+static inline int64_t tg_packed(const tg_kernels *kernels, int n, int k) {
+    return (int64_t)((n + kernels->nr - 1) / kernels->nr) * kernels->nr * k;
+}
+
+/* The table in use. */
+const tg_kernels *tg_kernel_table(void);
+/* Names of the levels this machine can run, fastest first, NULL-terminated. */
+const char *const *tg_isa_levels(void);
+/* 1 if `name` is one of them and now in use. */
+int tg_set_isa(const char *name);
+
+#endif

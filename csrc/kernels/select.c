@@ -1,0 +1,63 @@
+#include "kernels/kernels.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#define TG_X86 1
+#else
+#define TG_X86 0
+#endif
+
+extern const tg_kernels tg_isa_baseline;
+#if TG_X86
+extern const tg_kernels tg_isa_avx2, tg_isa_avx512;
+#endif
+
+enum { MOST_LEVELS = 8 };
+static const tg_kernels *tables[MOST_LEVELS];
+static const char *names[MOST_LEVELS + 1];
+static const tg_kernels *chosen = NULL;
+
+/* Idempotent: racing first callers write the same values. */
+static void find_levels(void) {
+    int n = 0;
+#if TG_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma"))
+        tables[n++] = &tg_isa_avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+        tables[n++] = &tg_isa_avx2;
+#endif
+    tables[n++] = &tg_isa_baseline;
+    for (int i = 0; i < n; i++) names[i] = tables[i]->name;
+    names[n] = NULL;
+}
+
+int tg_set_isa(const char *name) {
+    find_levels();
+    for (int i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], name) == 0) {
+            chosen = tables[i];
+            return 1;
+        }
+    return 0;
+}
+
+const char *const *tg_isa_levels(void) {
+    if (names[0] == NULL) find_levels();
+    return names;
+}
+
+const tg_kernels *tg_kernel_table(void) {
+    if (chosen == NULL) {
+        const char *wanted = getenv("TPUGRAPHS_ISA"); /* an unknown or unsupported name falls back to the best */
+        if (wanted == NULL || !tg_set_isa(wanted)) {
+            find_levels();
+            chosen = tables[0];
+        }
+    }
+    return chosen;
+}

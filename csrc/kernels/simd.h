@@ -1,0 +1,60 @@
+/* Vectors of TG_VF floats with the compiler's vector extensions: one text for every instruction set.
+   Only files that define TG_VF (isa_*.c) may include it. */
+#ifndef TG_SIMD_H
+#define TG_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifndef TG_VF
+#define TG_VF 4
+#endif
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+typedef float vf __attribute__((vector_size(4 * TG_VF)));
+typedef int32_t vi __attribute__((vector_size(4 * TG_VF)));
+typedef uint32_t vu __attribute__((vector_size(4 * TG_VF)));
+typedef float vf_loose __attribute__((vector_size(4 * TG_VF), aligned(4), may_alias));
+
+INLINE vf load(const float *p) { return *(const vf_loose *)p; }
+INLINE void store(float *p, vf v) { *(vf_loose *)p = v; }
+INLINE vf splat(float x) { return x - (vf){0}; }
+INLINE vi splat_i(int32_t x) { return x - (vi){0}; }
+INLINE vu splat_u(uint32_t x) { return x - (vu){0}; }
+
+/* n <= TG_VF lanes; the rest reads as 0. With n a constant TG_VF these are plain loads and stores. */
+INLINE vf load_n(const float *p, int n) {
+    if (n == TG_VF) return load(p);
+    float lanes[TG_VF] = {0};
+    for (int i = 0; i < n; i++) lanes[i] = p[i];
+    return load(lanes);
+}
+INLINE void store_n(float *p, vf v, int n) {
+    if (n == TG_VF) {
+        store(p, v);
+        return;
+    }
+    for (int i = 0; i < n; i++) p[i] = v[i];
+}
+
+/* mask lanes are 0 or -1, as comparisons give them */
+INLINE vf select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+INLINE vf vmax(vf a, vf b) { return select(a > b, a, b); }
+INLINE vf vmin(vf a, vf b) { return select(a < b, a, b); }
+INLINE vf vabs(vf a) { return (vf)((vi)a & splat_i(0x7fffffff)); }
+INLINE float sum_lanes(vf v) {
+    float total = 0;
+    for (int i = 0; i < TG_VF; i++) total += v[i];
+    return total;
+}
+
+/* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full strips. */
+#define STRIPS(F, BODY)                                                                                      \
+    do {                                                                                                     \
+        int strip_ = 0;                                                                                      \
+        for (; strip_ + TG_VF <= (F); strip_ += TG_VF) BODY(strip_, TG_VF);                                  \
+        if (strip_ < (F)) BODY(strip_, (F) - strip_);                                                        \
+    } while (0)
+
+#endif
