@@ -1,0 +1,39 @@
+/* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits are.
+   The arrays are borrowed (py/ keeps them alive); the index structures are owned. */
+#ifndef TG_GRAPH_H
+#define TG_GRAPH_H
+
+#include "graph/csr.h"
+#include "ops/op.h"
+
+typedef struct tg_graph {
+    int32_t N, E, K, F;
+    int64_t C;                 /* configs stored */
+    int has_configs;           /* layout digits given (even if K is 0) */
+    const float *node_feat;    /* (N,F) */
+    const uint8_t *opcode;     /* (N) */
+    const int8_t *layout;      /* (N,6) or NULL */
+    const int8_t *digits;      /* (C,K,18) */
+    tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
+    int32_t *config_of;        /* (N) */
+    float *inv_degree[TG_DIRECTIONS]; /* (N) each */
+} tg_graph;
+
+/* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
+tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err);
+void tg_graph_free(tg_graph *graph);
+
+/* One entry of a batch: a graph and rows (C) of its configs. */
+typedef struct tg_entry {
+    const tg_graph *graph;
+    const int64_t *rows;
+    int32_t C;
+} tg_entry;
+
+/* Check the rows and their digits and gather them: digits (C,K,18). */
+tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err);
+
+/* The slate of an entry whose digits have been gathered. */
+tg_slate tg_make_slate(const tg_entry *entry, const int8_t *digits);
+
+#endif

@@ -1,0 +1,206 @@
+#include "model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "base/rng.h"
+
+/* A plan bound to a batch: where everything is. Offsets and sizes are in floats. */
+typedef struct binding {
+    const tg_model *model;
+    const tg_plan *plan;
+    const tg_pass *pass;
+    tg_slate *slates;    /* (B) */
+    int64_t *offsets;    /* (n_buffers + n_events) */
+    int64_t *sizes;
+    float *base;         /* arena */
+    int64_t total_configs;
+    void *block;         /* the one allocation behind the arrays above */
+} binding;
+
+static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
+
+static int64_t slot_floats(const tg_slate *slate, tg_shape shape) {
+    return padded(tg_rows(slate, shape.space) * shape.cols);
+}
+
+/* The part of a buffer that belongs to slate b. */
+static float *part(const binding *bind, int buffer, int b) {
+    if (buffer == TG_BUFFER_NONE) return NULL;
+    if (buffer == TG_BUFFER_INPUT) return (float *)bind->pass->entries[b].graph->node_feat;
+    float *at = bind->base + bind->offsets[buffer];
+    for (int i = 0; i < b; i++) at += slot_floats(&bind->slates[i], bind->plan->buffers[buffer].shape);
+    return at;
+}
+
+static tg_exec make_exec(const binding *bind, int event, int b) {
+    const tg_event *ev = &bind->plan->events[event];
+    const tg_step *step = &bind->model->steps[ev->step];
+    tg_exec e = {.k = tg_kernel_table(), .slate = &bind->slates[b], .attr = step->attr, .out = step->info.out,
+                 .table_cols = step->info.table_cols, .training = bind->pass->loss != NULL,
+                 .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)b)};
+    for (int i = 0; i < TG_MAX_IN; i++) e.in[i] = step->info.in[i];
+    if (e.table_cols == 0 && step->op->wants_table >= 0) e.table_cols = step->info.params[step->op->wants_table].cols;
+    /* workspace sizes depend on which of these are given, so they are set (to anything but NULL) before binding too */
+    float *some = (float *)bind->model->weights;
+    if (ev->x_stats >= 0) e.x_stats = bind->base == NULL ? some : part(bind, ev->x_stats, b);
+    if (ev->y_stats >= 0) e.y_stats = bind->base == NULL ? some : part(bind, ev->y_stats, b);
+    if (bind->base == NULL) return e;
+    for (int i = 0; i < step->n_in; i++) {
+        e.x[i] = part(bind, ev->x[i], b);
+        e.dx[i] = part(bind, ev->dx[i], b);
+        e.dx_add[i] = ev->dx_add[i];
+    }
+    e.y = part(bind, ev->y, b);
+    e.dy = part(bind, ev->dy, b);
+    for (int p = 0; p < step->n_params; p++) {
+        const int64_t offset = bind->model->params[step->param[p]].offset;
+        e.w[p] = bind->model->weights + offset;
+        e.dw[p] = bind->model->grads + offset;
+        e.dw_add[p] = ev->dw_add[p] || b > 0;
+    }
+    return e;
+}
+
+static void event_workspace(const binding *bind, int event, int b, int64_t *shared, int64_t *scratch) {
+    tg_exec e = make_exec(bind, event, b);
+    const int back = bind->plan->events[event].kind == TG_EVENT_BACKWARD;
+    bind->model->steps[bind->plan->events[event].step].op->workspace(&e, back, shared, scratch);
+    *shared = padded(*shared);
+    *scratch = padded(*scratch) + 16; /* keeps threads off each other's cache lines */
+}
+
+/* Sizes of everything; returns the floats of the arena without the digits. */
+static int64_t measure(binding *bind) {
+    const tg_plan *plan = bind->plan;
+    const int B = bind->pass->n_entries, threads = tg_max_threads();
+    for (int i = 0; i < plan->n_buffers; i++) {
+        bind->sizes[i] = 0;
+        for (int b = 0; b < B; b++) bind->sizes[i] += slot_floats(&bind->slates[b], plan->buffers[i].shape);
+    }
+    for (int i = 0; i < plan->n_events; i++) {
+        int64_t most = 0;
+        for (int b = 0; b < B; b++) {
+            int64_t shared, scratch;
+            event_workspace(bind, i, b, &shared, &scratch);
+            if (shared + threads * scratch > most) most = shared + threads * scratch;
+        }
+        bind->sizes[plan->n_buffers + i] = most;
+    }
+    return tg_plan_place(plan, bind->sizes, bind->offsets);
+}
+
+static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training, tg_error *err) {
+    *bind = (binding){.model = model, .pass = pass, .plan = training ? &model->training : &model->inference};
+    const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;
+    bind->block = malloc(B * sizeof(tg_slate) + 2 * n * sizeof(int64_t));
+    if (bind->block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
+    bind->slates = bind->block;
+    bind->offsets = (int64_t *)(bind->slates + B);
+    bind->sizes = bind->offsets + n;
+    for (size_t b = 0; b < B; b++) {
+        bind->slates[b] = tg_make_slate(&pass->entries[b], NULL);
+        bind->total_configs += pass->entries[b].C;
+    }
+    return TG_OK;
+}
+
+static int64_t digit_bytes(const tg_entry *entry) {
+    return (int64_t)tg_align((size_t)entry->C * (size_t)entry->graph->K * TG_DIGITS);
+}
+
+static tg_status bind_arena(binding *bind, tg_model *model, tg_error *err) {
+    int64_t bytes = measure(bind) * (int64_t)sizeof(float), at = bytes;
+    for (int b = 0; b < bind->pass->n_entries; b++) bytes += digit_bytes(&bind->pass->entries[b]);
+    if (!tg_arena_reserve(&model->arena, (size_t)bytes))
+        return tg_fail(err, TG_E_MEMORY, "no memory for a pass of %lld MB", (long long)(bytes >> 20));
+    bind->base = model->arena.base;
+    for (int b = 0; b < bind->pass->n_entries; b++) {
+        int8_t *digits = (int8_t *)model->arena.base + at;
+        tg_status status = tg_gather_digits(&bind->pass->entries[b], digits, err);
+        if (status != TG_OK) return status;
+        bind->slates[b].digits = digits;
+        at += digit_bytes(&bind->pass->entries[b]);
+    }
+    return TG_OK;
+}
+
+static tg_status run_event(const binding *bind, int event, tg_error *err) {
+    const tg_event *ev = &bind->plan->events[event];
+    const tg_op *op = bind->model->steps[ev->step].op;
+    for (int b = 0; b < bind->pass->n_entries; b++) {
+        if (tg_cancelled(bind->pass->cancel)) return tg_fail(err, TG_E_CANCELLED, "interrupted");
+        tg_exec e = make_exec(bind, event, b);
+        int64_t shared;
+        event_workspace(bind, event, b, &shared, &e.scratch_stride);
+        e.shared = bind->base + bind->offsets[bind->plan->n_buffers + event];
+        e.scratch = e.shared + shared;
+        if (ev->kind == TG_EVENT_BACKWARD) op->backward(&e);
+        else op->forward(&e);
+    }
+    return TG_OK;
+}
+
+static void copy_scores(const binding *bind) {
+    float *to = bind->pass->scores;
+    for (int b = 0; b < bind->pass->n_entries; b++) {
+        memcpy(to, part(bind, bind->plan->scores, b), (size_t)bind->slates[b].C * sizeof *to);
+        to += bind->slates[b].C;
+    }
+}
+
+/* Loss and its gradient with respect to the scores, into the plan's buffer. */
+static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
+    const int B = pass->n_entries;
+    const size_t L = (size_t)bind->total_configs;
+    void *block = malloc(((size_t)B + 1) * sizeof(int64_t) + L * sizeof(float));
+    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %zu scores", L);
+    int64_t *offsets = block;
+    float *dscores = (float *)(offsets + B + 1);
+    offsets[0] = 0;
+    for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
+    tg_status status = tg_loss_lists(pass->loss, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
+    for (int b = 0; status == TG_OK && b < B; b++)
+        memcpy(part(bind, bind->plan->dscores, b), dscores + offsets[b], (size_t)pass->entries[b].C * sizeof(float));
+    free(block);
+    return status;
+}
+
+static tg_status update(tg_model *model, tg_pass *pass, tg_error *err) {
+    const tg_adamw *o = pass->optimizer;
+    pass->gradient_norm = tg_global_norm(model->P, model->grads);
+    if (!isfinite(pass->gradient_norm) || !isfinite(pass->loss_value))
+        return tg_fail(err, TG_E_DATA, "the gradient is not finite (loss %g): lower the learning rate or look at the data",
+                       pass->loss_value);
+    /* torch.nn.utils.clip_grad_norm_: scale by clip / (norm + 1e-6) where that is below 1 */
+    double scale = o->clip > 0 ? o->clip / (pass->gradient_norm + 1e-6) : 1;
+    tg_adamw_update(o, model->P, model->weights, model->grads, model->moment1, model->moment2, scale < 1 ? scale : 1);
+    return TG_OK;
+}
+
+tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err) {
+    binding bind;
+    tg_status status = prepare(&bind, model, pass, pass->loss != NULL, err);
+    if (status == TG_OK) status = bind_arena(&bind, model, err);
+    for (int i = 0; status == TG_OK && i < bind.plan->n_forward; i++) status = run_event(&bind, i, err);
+    if (status == TG_OK) copy_scores(&bind);
+    if (status == TG_OK && pass->loss != NULL) {
+        status = run_loss(&bind, pass, err);
+        for (int i = bind.plan->n_forward; status == TG_OK && i < bind.plan->n_events; i++) status = run_event(&bind, i, err);
+        if (status == TG_OK && pass->optimizer != NULL) status = update(model, pass, err);
+    }
+    free(bind.block);
+    return status;
+}
+
+int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training) {
+    const tg_pass pass = {.n_entries = n_entries, .entries = entries};
+    binding bind;
+    if (prepare(&bind, model, &pass, training, NULL) != TG_OK) return -1;
+    int64_t bytes = measure(&bind) * (int64_t)sizeof(float);
+    for (int b = 0; b < n_entries; b++) bytes += digit_bytes(&entries[b]);
+    free(bind.block);
+    return bytes;
+}
