@@ -79,7 +79,7 @@ static tg_status in_step(const tg_step_spec *spec, tg_error *err, tg_status stat
     if (err == NULL) return status;
     char text[sizeof err->message];
     memcpy(text, err->message, sizeof text);
-    snprintf(err->message, sizeof err->message, "step '%.60s' (%.60s): %.380s", spec->name, spec->op, text);
+    snprintf(err->message, sizeof err->message, "step '%.60s' (%.60s): %.360s", spec->name, spec->op, text);
     return status;
 }
 

@@ -24,7 +24,7 @@ static void workspace(const tg_exec *e, int backward, int64_t *shared, int64_t *
 
 static int table_row(const tg_exec *e, int64_t node, int i) {
     int row = (int)e->attr[SOURCE] == LAYOUT ? e->slate->layout[6 * node + i] + 2 : e->slate->opcode[node];
-    return row < (int)e->attr[ROWS] ? row : 0;
+    return row >= 0 && row < (int)e->attr[ROWS] ? row : 0;
 }
 
 static void forward(const tg_exec *e) {
