@@ -76,7 +76,7 @@ static double correlation(const int64_t *x, const int64_t *y, int64_t n) {
         xy += (__int128)x[i] * y[i];
     }
     if (xx == 0 || yy == 0) return 0;
-    double rho = (double)xy / sqrt((double)xx) / sqrt((double)yy);
+    double rho = (double)xy / sqrt((double)xx * (double)yy);
     return rho > 1 ? 1 : rho < -1 ? -1 : rho;
 }
 

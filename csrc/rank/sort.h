@@ -11,7 +11,7 @@ typedef struct tg_keyed {
     int64_t index;
 } tg_keyed;
 
-/* Sort items (n,) by key, equal keys in the order given; scratch (n,) is overwritten. */
+/* Sort items (n,) by key, equal keys in the order given; scratch (n,) is overwritten. 0 <= index < 2^32. */
 void tg_sort_keyed(tg_keyed *items, tg_keyed *scratch, int64_t n);
 
 /* Keys whose unsigned order is the order of the numbers. Not for NaN. -0.0 and 0.0 get the same key. */

@@ -6,10 +6,28 @@
 
 #include "rank/sort.h"
 
-enum { SHORT_RUN = 16 };
+enum { RUN = 8 };
 
-/* Sorts a (n,) ascending by insertion; returns the number of inversions. */
-static int64_t invert_short(int32_t *a, int64_t n) {
+/* Sorts a (RUN,) ascending and returns the number of inversions: places from all comparisons, without a
+ * branch. */
+static int64_t sort_run(int32_t *a) {
+    int32_t sorted[RUN];
+    int place[RUN] = {0};
+    int64_t inversions = 0;
+    for (int q = 1; q < RUN; q++)
+        for (int p = 0; p < q; p++) {
+            int greater = a[p] > a[q];
+            inversions += greater;
+            place[p] += greater;
+            place[q] += !greater;
+        }
+    for (int p = 0; p < RUN; p++) sorted[place[p]] = a[p];
+    memcpy(a, sorted, sizeof sorted);
+    return inversions;
+}
+
+/* The same for a last run of n < RUN. */
+static int64_t sort_rest(int32_t *a, int64_t n) {
     int64_t inversions = 0;
     for (int64_t i = 1; i < n; i++) {
         int32_t value = a[i];
@@ -21,17 +39,36 @@ static int64_t invert_short(int32_t *a, int64_t n) {
     return inversions;
 }
 
-/* Merges sorted a (na,) and b (nb,) into out; returns the pairs with a's value greater. The choice of the
-   smaller is a select, not a branch: it is a coin toss that no predictor gets right. */
-static int64_t merge(const int32_t *a, int64_t na, const int32_t *b, int64_t nb, int32_t *out) {
+/* Merges sorted a (n,) and b (n,) into out (2n,) and returns the pairs in which a's value is greater. Works
+   from both ends at once, n steps each, so no end can be reached before and the two chains of loads overlap;
+   and it selects, not branches, because which side is smaller is a coin toss. */
+static int64_t merge_equal(const int32_t *restrict a, const int32_t *restrict b, int64_t n,
+                           int32_t *restrict out) {
+    int64_t i = 0, j = 0, last_i = n - 1, last_j = n - 1, inversions = 0;
+    for (int64_t step = 0; step < n; step++) {
+        int32_t left = a[i], right = b[j], last_left = a[last_i], last_right = b[last_j];
+        int64_t take_b = left > right, take_a = last_left > last_right;
+        out[step] = left > right ? right : left;
+        out[2 * n - 1 - step] = last_left > last_right ? last_left : last_right;
+        inversions += (n - i) & -take_b;
+        inversions += (n - 1 - last_i) & (take_a - 1);
+        j += take_b;
+        i += 1 - take_b;
+        last_i -= take_a;
+        last_j -= 1 - take_a;
+    }
+    return inversions;
+}
+
+/* The same for a (na,) and a shorter b (nb,), at the end of a level. */
+static int64_t merge_rest(const int32_t *a, int64_t na, const int32_t *b, int64_t nb, int32_t *out) {
     int64_t inversions = 0, i = 0, j = 0;
     while (i < na && j < nb) {
-        int32_t left = a[i], right = b[j];
-        int take_right = left > right;
-        *out++ = take_right ? right : left;
-        inversions += take_right ? na - i : 0;
-        j += take_right;
-        i += !take_right;
+        int take_b = a[i] > b[j];
+        *out++ = take_b ? b[j] : a[i];
+        inversions += take_b ? na - i : 0;
+        j += take_b;
+        i += !take_b;
     }
     memcpy(out, a + i, (size_t)(na - i) * sizeof *a);
     memcpy(out + (na - i), b + j, (size_t)(nb - j) * sizeof *b);
@@ -40,15 +77,14 @@ static int64_t merge(const int32_t *a, int64_t na, const int32_t *b, int64_t nb,
 
 /* Pairs p < q with a[p] > a[q]; a and spare (n,) are overwritten. */
 static int64_t count_inversions(int32_t *a, int32_t *spare, int64_t n) {
-    int64_t inversions = 0;
-    for (int64_t start = 0; start < n; start += SHORT_RUN)
-        inversions += invert_short(a + start, n - start < SHORT_RUN ? n - start : SHORT_RUN);
-    for (int64_t width = SHORT_RUN; width < n; width *= 2) {
-        for (int64_t start = 0; start < n; start += 2 * width) {
-            int64_t middle = start + width < n ? start + width : n;
-            int64_t end = start + 2 * width < n ? start + 2 * width : n;
-            inversions += merge(a + start, middle - start, a + middle, end - middle, spare + start);
-        }
+    int64_t inversions = 0, start = 0;
+    for (; start + RUN <= n; start += RUN) inversions += sort_run(a + start);
+    inversions += sort_rest(a + start, n - start);
+    for (int64_t width = RUN; width < n; width *= 2) {
+        for (start = 0; start + 2 * width <= n; start += 2 * width)
+            inversions += merge_equal(a + start, a + start + width, width, spare + start);
+        int64_t left = n - start < width ? n - start : width;
+        inversions += merge_rest(a + start, left, a + start + left, n - start - left, spare + start);
         int32_t *swap = a;
         a = spare;
         spare = swap;
@@ -136,7 +172,8 @@ tg_status tg_kendall_tau(tg_numbers scores, tg_numbers runtimes, int64_t k, doub
     tg_status status = pairs_of(scores, runtimes, &p, err);
     if (status != TG_OK || p.tied_x == p.all || p.tied_y == p.all) return status;
     int64_t balance = p.all - p.tied_x - p.tied_y + p.tied_both - 2 * p.discordant;
-    double tau = (double)balance / sqrt((double)(p.all - p.tied_x)) / sqrt((double)(p.all - p.tied_y));
+    /* One root of the product, not two roots: the root of a square is exact, so a perfect order gives 1. */
+    double tau = (double)balance / sqrt((double)(p.all - p.tied_x) * (double)(p.all - p.tied_y));
     *value = tau > 1 ? 1 : tau < -1 ? -1 : tau;
     return TG_OK;
 }
