@@ -16,7 +16,7 @@ _LAZY = {
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
-_SUBMODULES = ("errors", "data", "graphs", "preprocess", "kernels", "metrics", "losses", "recipes", "ranker", "submission", "plot", "cli")
+_SUBMODULES = ("errors", "data", "graphs", "preprocess", "kernels", "metrics", "recipes", "ranker", "submission", "plot", "cli")
 
 __all__ = ["__version__", *_LAZY, *_SUBMODULES]  # noqa: PLE0604
 
