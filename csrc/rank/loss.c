@@ -18,22 +18,30 @@ static tg_status check_spec(const tg_loss_spec *spec, tg_error *err) {
     return TG_OK;
 }
 
-/* Offsets (lists+1,) rise, scores are finite; fills the longest list's length. */
-static tg_status check_lists(int64_t lists, const int64_t *offsets, const float *scores, int64_t *longest,
-                             tg_error *err) {
+/* Offsets (lists+1,) never fall; fills the longest list's length. All are checked before any score is read.
+ */
+static tg_status check_offsets(int64_t lists, const int64_t *offsets, int64_t *longest, tg_error *err) {
     *longest = 0;
     for (int64_t list = 0; list < lists; list++) {
-        int64_t length = offsets[list + 1] - offsets[list];
-        if (offsets[list] < 0 || length < 0 || length > INT32_MAX - 1)
+        int64_t start = offsets[list], end = offsets[list + 1];
+        if (start < 0 || end < start)
             return tg_fail(err, TG_E_SHAPE,
-                           "offsets: list %lld is [%lld, %lld); offsets must start at 0 and never fall",
-                           (long long)list, (long long)offsets[list], (long long)offsets[list + 1]);
-        if (length > *longest) *longest = length;
+                           "offsets: list %lld is [%lld, %lld); offsets start at 0 and never fall",
+                           (long long)list, (long long)start, (long long)end);
+        if (end - start > INT32_MAX / 2)
+            return tg_fail(err, TG_E_SHAPE, "offsets: list %lld has %lld entries, more than a loss takes",
+                           (long long)list, (long long)(end - start));
+        if (end - start > *longest) *longest = end - start;
+    }
+    return TG_OK;
+}
+
+static tg_status check_scores(int64_t lists, const int64_t *offsets, const float *scores, tg_error *err) {
+    for (int64_t list = 0; list < lists; list++)
         for (int64_t i = offsets[list]; i < offsets[list + 1]; i++)
             if (!isfinite(scores[i]))
                 return tg_fail_field(err, "scores", "finite numbers", "%g at index %lld (list %lld)",
                                      (double)scores[i], (long long)i, (long long)list);
-    }
     return TG_OK;
 }
 
@@ -94,14 +102,15 @@ tg_status tg_loss_lists(const tg_loss_spec *spec, int64_t lists, const int64_t *
     int64_t longest;
     *loss = 0;
     tg_status status = check_spec(spec, err);
-    if (status == TG_OK) status = check_lists(lists, offsets, scores, &longest, err);
+    if (status == TG_OK) status = check_offsets(lists, offsets, &longest, err);
+    if (status == TG_OK) status = check_scores(lists, offsets, scores, err);
     if (status != TG_OK || lists <= 0) return status;
     int threads = lists > 1 ? tg_threads(work_of(lists, offsets)) : 1;
     if (threads > lists) threads = (int)lists;
     size_t list_bytes = (size_t)longest * sizeof(double) + tg_list_scratch(longest) + 64;
     list_bytes &= ~(size_t)63;
     double *values = malloc((size_t)lists * sizeof *values);
-    char *work = longest < INT32_MAX / 2 ? malloc(list_bytes * (size_t)threads) : NULL;
+    char *work = malloc(list_bytes * (size_t)threads);
     if (values == NULL || work == NULL) {
         free(values);
         free(work);
