@@ -24,9 +24,10 @@ static void ready(void) {
 /* `state` is the complemented CRC. */
 static uint32_t by_tables(uint32_t state, const uint8_t *p, size_t n) {
     for (; n >= 8; p += 8, n -= 8) {
-        uint32_t low = state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-        state = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^ table[4][low >> 24] ^
-                table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
+        uint32_t low =
+            state ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        state = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
+                table[4][low >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
     }
     for (; n > 0; p++, n--) state = (state >> 8) ^ table[0][(state ^ *p) & 255];
     return state;
@@ -49,13 +50,16 @@ __attribute__((target("pclmul,sse4.1"))) static inline __m128i fold(__m128i x, _
 /* Four folded lanes over whole 64-byte blocks (Gopal et al. 2009, "Fast CRC computation using PCLMULQDQ").
    The last 16 bytes of remainder go through the tables: simpler than a Barrett reduction, and done once.
    n >= 64 and a multiple of 16. */
-__attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t state, const uint8_t *p, size_t n) {
-    const __m128i by64 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), by16 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+__attribute__((target("pclmul,sse4.1"))) static uint32_t by_folding(uint32_t state, const uint8_t *p,
+                                                                    size_t n) {
+    const __m128i by64 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4),
+                  by16 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
     __m128i lane[4];
     for (int i = 0; i < 4; i++) lane[i] = _mm_loadu_si128((const __m128i *)(p + 16 * i));
     lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int)state));
     for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
-        for (int i = 0; i < 4; i++) lane[i] = fold(lane[i], by64, _mm_loadu_si128((const __m128i *)(p + 16 * i)));
+        for (int i = 0; i < 4; i++)
+            lane[i] = fold(lane[i], by64, _mm_loadu_si128((const __m128i *)(p + 16 * i)));
     __m128i x = lane[0];
     for (int i = 1; i < 4; i++) x = fold(x, by16, lane[i]);
     for (; n > 0; p += 16, n -= 16) x = fold(x, by16, _mm_loadu_si128((const __m128i *)p));

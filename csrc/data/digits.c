@@ -3,8 +3,9 @@
 
 #include "data/npz.h"
 
-/* The common case, written so that the compiler vectorises it: float32 of this machine's byte order. Returns non-zero
-   if some value is no digit. Values are compared as floats before they are converted, so NaN and huge ones are safe. */
+/* The common case, written so that the compiler vectorises it: float32 of this machine's byte order. Returns
+   non-zero if some value is no digit. Values are compared as floats before they are converted, so NaN and
+   huge ones are safe. */
 static int from_f32(const uint8_t *from, int64_t n, int8_t *to) {
     int32_t bad = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -30,8 +31,11 @@ static int from_i8(const uint8_t *from, int64_t n, int8_t *to) {
 
 static double half_value(uint16_t h) {
     int exponent = h >> 10 & 31, mantissa = h & 1023;
-    if (exponent == 31) return mantissa != 0 ? (double)__builtin_nanf("") : (h >> 15 ? -(double)__builtin_inff() : (double)__builtin_inff());
-    double value = exponent == 0 ? mantissa * 0x1p-24 : (1024 + mantissa) * __builtin_ldexp(1.0, exponent - 25);
+    if (exponent == 31)
+        return mantissa != 0 ? (double)__builtin_nanf("")
+                             : (h >> 15 ? -(double)__builtin_inff() : (double)__builtin_inff());
+    double value =
+        exponent == 0 ? mantissa * 0x1p-24 : (1024 + mantissa) * __builtin_ldexp(1.0, exponent - 25);
     return h >> 15 ? -value : value;
 }
 
@@ -76,7 +80,8 @@ int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t
 
 tg_status tg_bad_digit(tg_error *err, const char *field, int64_t index, int64_t nodes, double value) {
     int64_t per_row = nodes * TG_DIGITS;
-    return tg_bad_field(err, field, "digits that are whole numbers in -1..5", "drop this config or measure it again",
-                        "%g at row %lld, node %lld, column %lld", value, (long long)(index / per_row),
-                        (long long)(index % per_row / TG_DIGITS), (long long)(index % TG_DIGITS));
+    return tg_bad_field(err, field, "digits that are whole numbers in -1..5",
+                        "drop this config or measure it again", "%g at row %lld, node %lld, column %lld",
+                        value, (long long)(index / per_row), (long long)(index % per_row / TG_DIGITS),
+                        (long long)(index % TG_DIGITS));
 }

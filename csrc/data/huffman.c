@@ -41,14 +41,15 @@ static int lengths_ok(enum tg_huff_kind kind, const int *count, int used) {
     return kind != TG_HUFF_PRE && ((used == 1 && count[1] == 1) || (used == 0 && kind == TG_HUFF_DIST));
 }
 
-/* Links and sizes of all subtables: widest(2^bits) holds for each low part of a long code the most bits beyond `bits`.
-   Returns the entries used or 0. */
+/* Links and sizes of all subtables: widest(2^bits) holds for each low part of a long code the most bits
+   beyond `bits`. Returns the entries used or 0. */
 static int place_subtables(uint32_t *table, int cap, int bits, const uint8_t *widest) {
     int used = 1 << bits;
     for (int low = 0; low < 1 << bits; low++) {
         if (widest[low] == 0) continue;
         if (used + (1 << widest[low]) > cap) return 0;
-        table[low] = (uint32_t)used << 16 | TG_HUFF_SPECIAL | TG_HUFF_LINK | (uint32_t)widest[low] << 8 | (uint32_t)bits;
+        table[low] = (uint32_t)used << 16 | TG_HUFF_SPECIAL | TG_HUFF_LINK | (uint32_t)widest[low] << 8 |
+                     (uint32_t)bits;
         for (int i = 0; i < 1 << widest[low]; i++) table[used + i] = TG_HUFF_SPECIAL;
         used += 1 << widest[low];
     }

@@ -8,9 +8,9 @@
      bits 0-5    bits to drop from the bit buffer: code and extra bits together
      bit  6      TG_HUFF_LITERAL: the value is a byte of output
      bit  7      TG_HUFF_SPECIAL: one of LINK, END, or (neither) a code that does not exist
-     bits 8-11   length of the code alone, i.e. where the extra bits begin; of a LINK: index bits of its subtable
-     bits 12,13  TG_HUFF_LINK, TG_HUFF_END
-     bits 16-31  literal, base length, base distance, or first entry of the subtable */
+     bits 8-11   length of the code alone, i.e. where the extra bits begin; of a LINK: index bits of its
+   subtable bits 12,13  TG_HUFF_LINK, TG_HUFF_END bits 16-31  literal, base length, base distance, or first
+   entry of the subtable */
 #define TG_HUFF_LITERAL 0x40u
 #define TG_HUFF_SPECIAL 0x80u
 #define TG_HUFF_LINK    0x1000u
@@ -25,8 +25,8 @@
 
 enum tg_huff_kind { TG_HUFF_LITLEN, TG_HUFF_DIST, TG_HUFF_PRE };
 
-/* table(cap) for the canonical code with lengths(n) in 0..15. Returns 0 when the lengths are no code: over-subscribed,
-   or incomplete other than by the one-code exceptions that deflate writers use. */
+/* table(cap) for the canonical code with lengths(n) in 0..15. Returns 0 when the lengths are no code:
+   over-subscribed, or incomplete other than by the one-code exceptions that deflate writers use. */
 int tg_huff_build(uint32_t *table, int cap, enum tg_huff_kind kind, const uint8_t *lengths, int n);
 
 #endif

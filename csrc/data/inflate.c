@@ -43,7 +43,8 @@ void tg_inflate_free(tg_inflate *s) { free(s); }
 
 tg_status tg_source_read(const tg_source *source, int64_t offset, void *to, size_t n, tg_error *err) {
     if (offset < 0 || offset > source->size || (uint64_t)(source->size - offset) < n)
-        return tg_fail(err, TG_E_DATA, "the file ends too early: it is damaged or was cut off; download or copy it again");
+        return tg_fail(err, TG_E_DATA,
+                       "the file ends too early: it is damaged or was cut off; download or copy it again");
     if (source->bytes != NULL) {
         memcpy(to, source->bytes + offset, n);
         return TG_OK;
@@ -165,8 +166,8 @@ static inline void copy_match(uint8_t *to, unsigned distance, unsigned length) {
 
 enum { BLOCK_END, NEED_ROOM, BAD_CODE, BAD_DISTANCE };
 
-/* Decode with the tables until the block ends, input or output room is used up, or the data is wrong. Bits needed per
-   round: 15 + 5 for a length and 15 + 13 for a distance, less than one refill gives. */
+/* Decode with the tables until the block ends, input or output room is used up, or the data is wrong. Bits
+   needed per round: 15 + 5 for a length and 15 + 13 for a distance, less than one refill gives. */
 static int decode_block(tg_inflate *s) {
     const uint32_t *litlen = s->litlen, *dist = s->dist;
     const uint64_t litlen_mask = (1u << TG_LITLEN_BITS) - 1, dist_mask = (1u << TG_DIST_BITS) - 1;
@@ -175,7 +176,7 @@ static int decode_block(tg_inflate *s) {
     uint64_t bits = s->bits, saved;
     unsigned count = s->count;
     int result = NEED_ROOM;
-#define DROP(e) (bits >>= (e) & 63, count -= (e) & 63)
+#define DROP(e)  (bits >>= (e) & 63, count -= (e) & 63)
 #define EXTRA(e) ((unsigned)((saved & (((uint64_t)1 << ((e) & 63)) - 1)) >> ((e) >> 8 & 15)))
     while (in < in_limit && out < out_limit) {
         REFILL();
@@ -257,7 +258,8 @@ static tg_status run_block(tg_inflate *s) {
         case BAD_DISTANCE: return corrupt(s, "a match that points before the beginning");
         default: break;
         }
-        if (s->in >= s->in_limit && s->left == 0) return corrupt(s, "the end of the member in the middle of a block");
+        if (s->in >= s->in_limit && s->left == 0)
+            return corrupt(s, "the end of the member in the middle of a block");
         if (s->out >= s->window + HISTORY + CHUNK && (status = flush(s)) != TG_OK) return status;
         if (s->stop) return TG_OK;
     }
@@ -330,7 +332,8 @@ static tg_status dynamic_tables(tg_inflate *s) {
         if ((status = need_bits(s)) != TG_OK) return status;
         pre_lengths[order[i]] = (uint8_t)take(s, 3);
     }
-    if (!tg_huff_build(pre, TG_PRE_SIZE, TG_HUFF_PRE, pre_lengths, 19)) return corrupt(s, "code lengths that are no code");
+    if (!tg_huff_build(pre, TG_PRE_SIZE, TG_HUFF_PRE, pre_lengths, 19))
+        return corrupt(s, "code lengths that are no code");
     if ((status = read_lengths(s, pre, lengths, litlens + dists)) != TG_OK) return status;
     if (lengths[256] == 0) return corrupt(s, "a block without an end");
     if (!tg_huff_build(s->litlen, TG_LITLEN_SIZE, TG_HUFF_LITLEN, lengths, litlens) ||
@@ -350,8 +353,9 @@ static void begin(tg_inflate *s, const tg_source *source, const char *field, int
     memset(s->input, 0, IN_PAD);
 }
 
-tg_status tg_inflate_run(tg_inflate *s, const tg_source *source, const char *field, int64_t offset, int64_t packed,
-                         int64_t size, tg_sink sink, void *context, tg_cancel *cancel, tg_error *err) {
+tg_status tg_inflate_run(tg_inflate *s, const tg_source *source, const char *field, int64_t offset,
+                         int64_t packed, int64_t size, tg_sink sink, void *context, tg_cancel *cancel,
+                         tg_error *err) {
     begin(s, source, field, offset, packed, size, sink, context, cancel, err);
     for (int last = 0; !last && !s->stop;) {
         tg_status status = need_bits(s);

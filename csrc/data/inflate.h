@@ -28,10 +28,11 @@ typedef struct tg_inflate tg_inflate; /* buffers and tables, about 350 KB; reusa
 tg_inflate *tg_inflate_new(void); /* NULL when there is no memory */
 void tg_inflate_free(tg_inflate *s);
 
-/* Push the `size` bytes that `packed` bytes at `offset` stand for; anything but exactly `size` bytes from exactly
-   `packed` bytes is a TG_E_DATA. `field` names the member in errors. */
-tg_status tg_inflate_run(tg_inflate *s, const tg_source *source, const char *field, int64_t offset, int64_t packed,
-                         int64_t size, tg_sink sink, void *context, tg_cancel *cancel, tg_error *err);
+/* Push the `size` bytes that `packed` bytes at `offset` stand for; anything but exactly `size` bytes from
+   exactly `packed` bytes is a TG_E_DATA. `field` names the member in errors. */
+tg_status tg_inflate_run(tg_inflate *s, const tg_source *source, const char *field, int64_t offset,
+                         int64_t packed, int64_t size, tg_sink sink, void *context, tg_cancel *cancel,
+                         tg_error *err);
 
 /* The same for a member stored without compression: `size` bytes at `offset`. */
 tg_status tg_inflate_copy(tg_inflate *s, const tg_source *source, int64_t offset, int64_t size, tg_sink sink,

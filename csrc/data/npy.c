@@ -54,7 +54,8 @@ static int word(text *t, const char *expected) {
 static int integer(text *t, int64_t *value) {
     if (peek(t) < '0' || *t->at > '9') return 0;
     for (*value = 0; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, *t->at - '0', value)) return 0;
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, *t->at - '0', value))
+            return 0;
     if (t->at < t->end && *t->at == 'L') t->at++; /* Python 2 */
     return 1;
 }
@@ -83,10 +84,10 @@ static tg_status parse_dtype(const char *name, const char *field, tg_npy *npy, t
     npy->kind = *p;
     npy->itemsize = *p != 0 && p[1] >= '1' && p[1] <= '8' && p[2] == 0 ? p[1] - '0' : 0;
     int power = npy->itemsize == 1 || npy->itemsize == 2 || npy->itemsize == 4 || npy->itemsize == 8;
-    int good = npy->kind == 'b'                      ? npy->itemsize == 1
-               : npy->kind == 'f'                    ? power && npy->itemsize > 1
+    int good = npy->kind == 'b'                       ? npy->itemsize == 1
+               : npy->kind == 'f'                     ? power && npy->itemsize > 1
                : npy->kind == 'i' || npy->kind == 'u' ? power
-                                                     : 0;
+                                                      : 0;
     if (!good || (order == '|' && npy->itemsize > 1))
         return tg_bad_field(err, field, "dtype " NUMERIC, SAVE_AGAIN, "dtype '%s'", name);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -97,7 +98,8 @@ static tg_status parse_dtype(const char *name, const char *field, tg_npy *npy, t
     return TG_OK;
 }
 
-/* The dict: each of the three keys once, in any order. Returns dimensions in npy->ndim, dtype text in name(32). */
+/* The dict: each of the three keys once, in any order. Returns dimensions in npy->ndim, dtype text in
+ * name(32). */
 static int parse_dict(text *t, tg_npy *npy, char *name) {
     int seen = 0;
     if (!skip(t, '{')) return 0;
@@ -130,7 +132,8 @@ static int parse_dict(text *t, tg_npy *npy, char *name) {
     return skip(t, '}') && peek(t) == -1 && seen == 7;
 }
 
-tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char *field, tg_npy *npy, tg_error *err) {
+tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char *field, tg_npy *npy,
+                       tg_error *err) {
     *npy = (tg_npy){.shape = {1, 1, 1}, .count = 1, .header = (int64_t)n};
     size_t start = bytes[6] == 1 ? 10 : 12;
     text t = {(const char *)bytes + start, (const char *)bytes + n};
@@ -138,7 +141,8 @@ tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char 
     int parsed = parse_dict(&t, npy, name);
     if (parsed < 0) return tg_bad_field(err, field, "dtype " NUMERIC, SAVE_AGAIN, "a structured dtype");
     if (!parsed)
-        return tg_bad_field(err, field, "a .npy header with descr, fortran_order and shape", SAVE_AGAIN, "something else");
+        return tg_bad_field(err, field, "a .npy header with descr, fortran_order and shape", SAVE_AGAIN,
+                            "something else");
     tg_status status = parse_dtype(name, field, npy, err);
     if (status != TG_OK) return status;
     if (npy->ndim > 3) return tg_bad_field(err, field, "at most 3 dimensions", SAVE_AGAIN, "%d", npy->ndim);
@@ -146,10 +150,11 @@ tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char 
     for (int i = 0; i < npy->ndim; i++)
         if (__builtin_mul_overflow(npy->count, npy->shape[i], &npy->count))
             return tg_bad_field(err, field, "a shape that can exist", SAVE_AGAIN, "more than 2^63 elements");
-    if (__builtin_mul_overflow(npy->count, npy->itemsize, &total) || __builtin_add_overflow(total, npy->header, &total) ||
-        total != size)
+    if (__builtin_mul_overflow(npy->count, npy->itemsize, &total) ||
+        __builtin_add_overflow(total, npy->header, &total) || total != size)
         return tg_bad_field(err, field, "as many bytes as its header says", SAVE_AGAIN,
-                            "shape (%lld, %lld, %lld) of %d-byte items in a member of %lld bytes", (long long)npy->shape[0],
-                            (long long)npy->shape[1], (long long)npy->shape[2], npy->itemsize, (long long)size);
+                            "shape (%lld, %lld, %lld) of %d-byte items in a member of %lld bytes",
+                            (long long)npy->shape[0], (long long)npy->shape[1], (long long)npy->shape[2],
+                            npy->itemsize, (long long)size);
     return TG_OK;
 }

@@ -20,11 +20,13 @@ typedef struct tg_npy {
     int64_t header;   /* bytes before the data */
 } tg_npy;
 
-/* Length of the whole header from its first bytes(n), n >= TG_NPY_PREFIX; 0 if this is no .npy of version 1..3. */
+/* Length of the whole header from its first bytes(n), n >= TG_NPY_PREFIX; 0 if this is no .npy of
+ * version 1..3. */
 size_t tg_npy_header_size(const uint8_t *bytes);
 
-/* Parse bytes(n), the header as long as tg_npy_header_size says, of a member of `size` bytes. The data must fill the
-   rest of the member exactly. */
-tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char *field, tg_npy *npy, tg_error *err);
+/* Parse bytes(n), the header as long as tg_npy_header_size says, of a member of `size` bytes. The data must
+   fill the rest of the member exactly. */
+tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char *field, tg_npy *npy,
+                       tg_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "data/crc.h"
 
-#define DAMAGED "the file is damaged: download or copy it again"
+#define DAMAGED     "the file is damaged: download or copy it again"
 #define HEADER_ROOM (64 << 10)
 
 tg_status tg_npz_open(tg_npz *npz, tg_source source, tg_cancel *cancel, tg_error *err) {
@@ -24,14 +24,16 @@ void tg_npz_close(tg_npz *npz) {
 /* Push all bytes of `member` into `sink`. */
 static tg_status unpack(tg_npz *npz, const tg_member *m, tg_sink sink, void *context, tg_error *err) {
     if (m->encrypted)
-        return tg_bad_field(err, m->field, "a member that is not encrypted", "save it again with numpy.savez", "an encrypted one");
+        return tg_bad_field(err, m->field, "a member that is not encrypted", "save it again with numpy.savez",
+                            "an encrypted one");
     if (m->method == 0)
-        return tg_inflate_copy(npz->inflate, &npz->archive.source, m->offset, m->size, sink, context, npz->cancel, err);
+        return tg_inflate_copy(npz->inflate, &npz->archive.source, m->offset, m->size, sink, context,
+                               npz->cancel, err);
     if (m->method == 8)
-        return tg_inflate_run(npz->inflate, &npz->archive.source, m->field, m->offset, m->packed, m->size, sink, context,
-                              npz->cancel, err);
-    return tg_bad_field(err, m->field, "a member stored or deflated", "save it again with numpy.savez_compressed",
-                        "zip method %d", m->method);
+        return tg_inflate_run(npz->inflate, &npz->archive.source, m->field, m->offset, m->packed, m->size,
+                              sink, context, npz->cancel, err);
+    return tg_bad_field(err, m->field, "a member stored or deflated",
+                        "save it again with numpy.savez_compressed", "zip method %d", m->method);
 }
 
 /* Collects the start of a member: enough for any header. */
@@ -56,10 +58,12 @@ tg_status tg_npz_header(tg_npz *npz, const tg_member *m, tg_npy *npy, tg_error *
     const char *expected = "a .npy array of format 1, 2 or 3";
     tg_status status = unpack(npz, m, take_start, &s, err);
     if (status != TG_OK) return status;
-    if (s.used < TG_NPY_PREFIX) return tg_bad_field(err, m->field, expected, DAMAGED, "%d bytes", (int)s.used);
+    if (s.used < TG_NPY_PREFIX)
+        return tg_bad_field(err, m->field, expected, DAMAGED, "%d bytes", (int)s.used);
     size_t n = tg_npy_header_size(s.bytes);
     if (n == 0 || n > s.used)
-        return tg_bad_field(err, m->field, expected, DAMAGED, n == 0 ? "something else" : "a header of %zu bytes", n);
+        return tg_bad_field(err, m->field, expected, DAMAGED,
+                            n == 0 ? "something else" : "a header of %zu bytes", n);
     return tg_npy_parse(s.bytes, n, m->size, m->field, npy, err);
 }
 
@@ -115,22 +119,24 @@ static tg_status read_all(tg_npz *npz, target *t, tg_error *err) {
     tg_status status = unpack(npz, t->member, take_data, t, err);
     if (status != TG_OK) return status;
     if (t->crc != t->member->crc)
-        return tg_bad_field(err, t->member->field, "the CRC in the zip directory", DAMAGED, "%08x instead of %08x",
-                            (unsigned)t->crc, (unsigned)t->member->crc);
+        return tg_bad_field(err, t->member->field, "the CRC in the zip directory", DAMAGED,
+                            "%08x instead of %08x", (unsigned)t->crc, (unsigned)t->member->crc);
     return TG_OK;
 }
 
-/* The sinks write as many bytes as unpack() delivers, which is exactly member->size, which the header product equals:
-   a caller that allocated by `npy` is safe. */
+/* The sinks write as many bytes as unpack() delivers, which is exactly member->size, which the header product
+   equals: a caller that allocated by `npy` is safe. */
 tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, uint8_t *to, tg_error *err) {
     target t = {.member = member, .npy = npy, .raw = to};
     return read_all(npz, &t, err);
 }
 
-tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to, tg_error *err) {
+tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
+                             tg_error *err) {
     target t = {.member = member, .npy = npy, .digits = to};
     if (npy->ndim != 3 || npy->shape[2] != TG_DIGITS || npy->fortran)
-        return tg_bad_field(err, member->field, "shape (C, K, 18) in C order", "save it again with numpy.ascontiguousarray",
-                            "%d dimensions, last %lld%s", npy->ndim, (long long)npy->shape[2], npy->fortran ? ", Fortran order" : "");
+        return tg_bad_field(err, member->field, "shape (C, K, 18) in C order",
+                            "save it again with numpy.ascontiguousarray", "%d dimensions, last %lld%s",
+                            npy->ndim, (long long)npy->shape[2], npy->fortran ? ", Fortran order" : "");
     return read_all(npz, &t, err);
 }

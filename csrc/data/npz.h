@@ -1,5 +1,5 @@
-/* Arrays out of an .npz: header first, everything checked, then the bytes, either as they are or as config digits
-   packed one to a byte while inflating, so that a float (C,K,18) array never exists. */
+/* Arrays out of an .npz: header first, everything checked, then the bytes, either as they are or as config
+   digits packed one to a byte while inflating, so that a float (C,K,18) array never exists. */
 #ifndef TG_NPZ_H
 #define TG_NPZ_H
 
@@ -27,10 +27,11 @@ tg_status tg_npz_header(tg_npz *npz, const tg_member *member, tg_npy *npy, tg_er
 tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, uint8_t *to, tg_error *err);
 
 /* to(C,K,18) = the array's values, each checked to be integral and in -1..5; size and CRC are checked. */
-tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to, tg_error *err);
+tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
+                             tg_error *err);
 
-/* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is not, and
-   its value in *bad, or -1. */
+/* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
+   not, and its value in *bad, or -1. */
 int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad);
 
 /* The error for digit `index` of a (C,K,18) array. */

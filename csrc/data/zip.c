@@ -5,23 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define END_SIZE       22
-#define END64_SIZE     56
-#define LOCATOR_SIZE   20
-#define ENTRY_SIZE     46
-#define LOCAL_SIZE     30
-#define MAX_MEMBERS    4096
-#define MAX_DIRECTORY  (4 << 20)
-#define MAX_EXPANSION  1032 /* deflate cannot do better: 258 bytes from two bits */
-#define AGAIN          "the file is damaged or was cut off: download or copy it again"
-#define SAVE_AGAIN     "save it again with numpy.savez"
+#define END_SIZE      22
+#define END64_SIZE    56
+#define LOCATOR_SIZE  20
+#define ENTRY_SIZE    46
+#define LOCAL_SIZE    30
+#define MAX_MEMBERS   4096
+#define MAX_DIRECTORY (4 << 20)
+#define MAX_EXPANSION 1032 /* deflate cannot do better: 258 bytes from two bits */
+#define AGAIN         "the file is damaged or was cut off: download or copy it again"
+#define SAVE_AGAIN    "save it again with numpy.savez"
 
 static uint32_t u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 static uint32_t u32(const uint8_t *p) { return u16(p) | u16(p + 2) << 16; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
-tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy, const char *found_fmt,
-                       ...) {
+tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
+                       const char *found_fmt, ...) {
     char found[sizeof err->found];
     va_list args;
     va_start(args, found_fmt);
@@ -52,7 +52,8 @@ static tg_status read_end64(const tg_source *source, int64_t at, directory *d, i
     if (status != TG_OK) return status;
     if (u32(locator) != 0x07064b50) return bad_zip(err, "no zip64 end record");
     uint64_t where = u64(locator + 8);
-    if (where > (uint64_t)at || (uint64_t)at - where < END64_SIZE) return bad_zip(err, "a zip64 end record out of place");
+    if (where > (uint64_t)at || (uint64_t)at - where < END64_SIZE)
+        return bad_zip(err, "a zip64 end record out of place");
     status = tg_source_read(source, (int64_t)where, record, sizeof record, err);
     if (status != TG_OK) return status;
     if (u32(record) != 0x06064b50 || u64(record + 4) != (uint64_t)at - where - 12)
@@ -101,9 +102,11 @@ static tg_status read_end(const tg_source *source, directory *d, tg_error *err) 
     return TG_OK;
 }
 
-/* Replace saturated sizes (and offset, when given) by those in the zip64 extra field. 0 when they are missing. */
+/* Replace saturated sizes (and offset, when given) by those in the zip64 extra field. 0 when they are
+ * missing. */
 static int apply_zip64(const uint8_t *extra, size_t n, uint64_t *size, uint64_t *packed, uint64_t *offset) {
-    if (*size != 0xffffffffu && *packed != 0xffffffffu && (offset == NULL || *offset != 0xffffffffu)) return 1;
+    if (*size != 0xffffffffu && *packed != 0xffffffffu && (offset == NULL || *offset != 0xffffffffu))
+        return 1;
     while (n >= 4) {
         size_t length = u16(extra + 2);
         if (length > n - 4) return 0;
@@ -136,10 +139,12 @@ static tg_status check_local(const tg_source *source, int64_t limit, tg_member *
                              const uint8_t *name, size_t name_size, tg_error *err) {
     uint8_t local[LOCAL_SIZE], rest[2 * 1024];
     const char *expected = "a local header equal to the zip directory";
-    if (m->header > limit - LOCAL_SIZE) return tg_bad_field(err, m->field, expected, AGAIN, "one outside the file");
+    if (m->header > limit - LOCAL_SIZE)
+        return tg_bad_field(err, m->field, expected, AGAIN, "one outside the file");
     tg_status status = tg_source_read(source, m->header, local, sizeof local, err);
     if (status != TG_OK) return status;
-    if (u32(local) != 0x04034b50) return tg_bad_field(err, m->field, expected, AGAIN, "no header at its place");
+    if (u32(local) != 0x04034b50)
+        return tg_bad_field(err, m->field, expected, AGAIN, "no header at its place");
     size_t n = u16(local + 26), extra = u16(local + 28);
     if (n != name_size || extra > 1024 || m->header + LOCAL_SIZE + (int64_t)(n + extra) > limit)
         return tg_bad_field(err, m->field, expected, AGAIN, "another name or an impossible length");
@@ -154,18 +159,19 @@ static tg_status check_local(const tg_source *source, int64_t limit, tg_member *
         return tg_bad_field(err, m->field, expected, AGAIN, "no zip64 sizes");
     int later = u16(local + 6) >> 3 & 1;
     if (!later && (u32(local + 14) != m->crc || packed != (uint64_t)m->packed || size != (uint64_t)m->size))
-        return tg_bad_field(err, m->field, expected, AGAIN, "another size or CRC (%llu bytes packed, %llu unpacked)",
+        return tg_bad_field(err, m->field, expected, AGAIN,
+                            "another size or CRC (%llu bytes packed, %llu unpacked)",
                             (unsigned long long)packed, (unsigned long long)size);
     m->offset = m->header + LOCAL_SIZE + (int64_t)(n + extra);
     if (m->packed > limit - m->offset)
-        return tg_bad_field(err, m->field, "a member inside the file", AGAIN, "%lld bytes at %lld", (long long)m->packed,
-                            (long long)m->offset);
+        return tg_bad_field(err, m->field, "a member inside the file", AGAIN, "%lld bytes at %lld",
+                            (long long)m->packed, (long long)m->offset);
     return TG_OK;
 }
 
 /* One entry of the directory bytes(left); `*used` is its length. */
-static tg_status read_entry(const tg_source *source, int64_t limit, const uint8_t *entry, size_t left, size_t *used,
-                            tg_member *m, tg_error *err) {
+static tg_status read_entry(const tg_source *source, int64_t limit, const uint8_t *entry, size_t left,
+                            size_t *used, tg_member *m, tg_error *err) {
     if (left < ENTRY_SIZE || u32(entry) != 0x02014b50) return bad_zip(err, "a wrong entry in the directory");
     size_t name = u16(entry + 28), extra = u16(entry + 30), comment = u16(entry + 32);
     *used = ENTRY_SIZE + name + extra + comment;
@@ -211,8 +217,8 @@ static tg_status check_apart(const tg_archive *archive, tg_error *err) {
     qsort(sorted, (size_t)archive->count, sizeof *sorted, by_header);
     for (int i = 1; i < archive->count && status == TG_OK; i++)
         if (sorted[i]->header < sorted[i - 1]->offset + sorted[i - 1]->packed)
-            status = tg_bad_field(err, sorted[i]->field, "members that do not overlap", AGAIN, "bytes shared with %s",
-                                  sorted[i - 1]->field);
+            status = tg_bad_field(err, sorted[i]->field, "members that do not overlap", AGAIN,
+                                  "bytes shared with %s", sorted[i - 1]->field);
     qsort(sorted, (size_t)archive->count, sizeof *sorted, by_field);
     for (int i = 1; i < archive->count && status == TG_OK; i++)
         if (by_field(&sorted[i - 1], &sorted[i]) == 0)
@@ -235,10 +241,12 @@ tg_status tg_zip_open(tg_archive *archive, tg_source source, tg_error *err) {
     status = tg_source_read(&source, (int64_t)d.offset, bytes, (size_t)d.size, err);
     size_t at = 0, used = 0;
     for (uint64_t i = 0; i < d.count && status == TG_OK; i++, at += used) {
-        status = read_entry(&source, (int64_t)d.offset, bytes + at, (size_t)d.size - at, &used, &archive->members[i], err);
+        status = read_entry(&source, (int64_t)d.offset, bytes + at, (size_t)d.size - at, &used,
+                            &archive->members[i], err);
         archive->count = (int)i + 1;
     }
-    if (status == TG_OK && at != d.size) status = bad_zip(err, "more bytes in the directory than its entries");
+    if (status == TG_OK && at != d.size)
+        status = bad_zip(err, "more bytes in the directory than its entries");
     if (status == TG_OK) status = check_apart(archive, err);
     free(bytes);
     return status;
@@ -252,6 +260,7 @@ void tg_zip_close(tg_archive *archive) {
 
 const tg_member *tg_zip_find(const tg_archive *archive, const char *field) {
     for (int i = 0; i < archive->count; i++)
-        if (archive->members[i].is_array && strcmp(archive->members[i].field, field) == 0) return &archive->members[i];
+        if (archive->members[i].is_array && strcmp(archive->members[i].field, field) == 0)
+            return &archive->members[i];
     return NULL;
 }

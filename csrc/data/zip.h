@@ -1,6 +1,6 @@
-/* The directory of a zip file: which members there are and where their bytes lie. Nothing is believed that could
-   make a later read go wrong: members lie inside the file, apart from each other, under different names, and the
-   local headers say what the directory says. */
+/* The directory of a zip file: which members there are and where their bytes lie. Nothing is believed that
+   could make a later read go wrong: members lie inside the file, apart from each other, under different
+   names, and the local headers say what the directory says. */
 #ifndef TG_ZIP_H
 #define TG_ZIP_H
 
@@ -21,7 +21,8 @@ typedef struct tg_archive {
     tg_member *members;
 } tg_archive;
 
-/* Read the directory of `source`, which must outlive the archive. Free with tg_zip_close, also after an error. */
+/* Read the directory of `source`, which must outlive the archive. Free with tg_zip_close, also after an
+ * error. */
 tg_status tg_zip_open(tg_archive *archive, tg_source source, tg_error *err);
 void tg_zip_close(tg_archive *archive);
 
@@ -29,7 +30,7 @@ void tg_zip_close(tg_archive *archive);
 const tg_member *tg_zip_find(const tg_archive *archive, const char *field);
 
 /* TG_E_DATA about `field`, with what to do appended to the message. */
-tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy, const char *found_fmt,
-                       ...) TG_PRINTF(5, 6);
+tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
+                       const char *found_fmt, ...) TG_PRINTF(5, 6);
 
 #endif
