@@ -104,6 +104,14 @@ def test_pair_on_the_margin_has_no_gradient(length):
     assert 0 < value < 1e-4 and grad[0] == 1 - length
 
 
+@pytest.mark.parametrize("length", [2, 300])
+def test_margin_is_not_rounded_into_the_scores(length):
+    """2**24 - 0.25 is no float32 and rounds up to 2**24, which would lose every pair."""
+    scores = np.full(length, 2.0**24, np.float32)
+    value, _ = tg.kernels.pairwise_hinge(scores, np.arange(length), 0.25, "mean-pairs")
+    assert value == pytest.approx(0.25, rel=1e-12)
+
+
 @pytest.mark.parametrize("length", [5, 500])
 def test_all_tied_is_zero(length):
     scores = np.random.default_rng(0).normal(size=length).astype(np.float32)
