@@ -18,16 +18,17 @@ import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-WARN = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wvla"]
-BASE = ["-std=gnu11", "-O3", "-fopenmp", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno",
-        "-fno-trapping-math", "-fno-semantic-interposition", "-Icsrc"]
+WARN = "-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla".split()
+BASE = (
+    "-std=gnu11 -O3 -g0 -fopenmp -fvisibility=hidden -ffp-contract=fast -fno-math-errno "
+    "-fno-trapping-math -fno-semantic-interposition -Icsrc"
+).split()
+AVX2 = "-mavx2 -mfma -mbmi2".split()
+AVX512 = "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512".split()
+SANITIZER = "-fsanitize=address,undefined"
+SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-ISA_FLAGS = {
-    "isa_baseline": [],
-    "isa_avx2": ["-mavx2", "-mfma", "-mbmi2"],
-    "isa_avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mbmi2",
-                   "-mprefer-vector-width=512"],
-}
+ISA_FLAGS = {"isa_baseline": [], "isa_avx2": AVX2, "isa_avx512": AVX512}
 
 
 def enabled(name):
@@ -41,8 +42,7 @@ def compile_flags():
     if enabled("TPUGRAPHS_DEBUG"):
         flags += ["-O1", "-g"]
     if enabled("TPUGRAPHS_SANITIZE"):
-        flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
-                  "-fno-sanitize-recover=undefined"]
+        flags += SANITIZE
     return flags
 
 
@@ -82,7 +82,7 @@ def sources():
 
 link = ["-fopenmp"]
 if enabled("TPUGRAPHS_SANITIZE"):
-    link.append("-fsanitize=address,undefined")
+    link.append(SANITIZER)
 
 core = Extension(
     "tpugraphs._core",

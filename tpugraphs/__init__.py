@@ -9,16 +9,30 @@ __version__ = "0.1.0"
 
 # Public name -> module that defines it; imported on first use (PEP 562), so `import tpugraphs` stays fast.
 _LAZY = {
-    **dict.fromkeys(("Error", "DataError", "ConfigError", "RecipeError", "ShapeError", "CheckpointError"), "errors"),
+    **dict.fromkeys(
+        ("Error", "DataError", "ConfigError", "RecipeError", "ShapeError", "CheckpointError"), "errors"
+    ),
     **dict.fromkeys(("load", "sample", "list_samples", "open_collection"), "data"),
     **dict.fromkeys(("LayoutGraph", "TileGraph"), "graphs"),
     **dict.fromkeys(("prune", "dedup"), "preprocess"),
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
-_SUBMODULES = ("errors", "data", "graphs", "preprocess", "kernels", "metrics", "losses", "recipes", "ranker", "submission", "plot", "cli")
+_SUBMODULES = (
+    "errors",
+    "data",
+    "graphs",
+    "preprocess",
+    "kernels",
+    "metrics",
+    "recipes",
+    "ranker",
+    "submission",
+    "plot",
+    "cli",
+)
 
-__all__ = ["__version__", *_LAZY, *_SUBMODULES]  # noqa: PLE0604
+__all__ = ["__version__", *_LAZY, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:

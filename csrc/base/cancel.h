@@ -7,7 +7,7 @@
 typedef struct tg_cancel {
     int (*poll)(void *context); /* non-zero: stop */
     void *context;
-    double next;                /* monotonic seconds before which poll is not called again */
+    double next; /* monotonic seconds before which poll is not called again */
 } tg_cancel;
 
 /* 1 if the work is to stop. `cancel` may be NULL (never stops). */

@@ -1,4 +1,4 @@
-/* Threads. OpenMP is used above kernels/ only, always as `#pragma omp parallel num_threads(tg_threads(work))`.
+/* Threads. OpenMP is used above kernels/ only, always with the clause num_threads(tg_threads(work)).
    Results never depend on the number of threads: reductions go over chunks fixed by the problem. */
 #ifndef TG_PARALLEL_H
 #define TG_PARALLEL_H
@@ -9,13 +9,16 @@
    region; otherwise the set number. */
 int tg_threads(double flops);
 
-int tg_max_threads(void);        /* the set number (affinity and cgroup quota, TPUGRAPHS_NUM_THREADS, OMP_NUM_THREADS) */
-void tg_set_threads(int threads); /* threads >= 1 */
+/* The set number; at first TPUGRAPHS_NUM_THREADS, else OMP_NUM_THREADS, else affinity and cgroup quota. */
+int tg_max_threads(void);
+
+/* threads >= 1 */
+void tg_set_threads(int threads);
 
 /* Register the fork handler and read the environment; safe to call more than once. */
 void tg_parallel_init(void);
 
-/* Number of chunks into which `items` are cut for a reduction, at least `grain` items each, at most `most`. */
+/* Chunks into which `items` are cut for a reduction: at least `grain` items each, at most `most` chunks. */
 static inline int64_t tg_chunks(int64_t items, int64_t grain, int64_t most) {
     int64_t chunks = (items + grain - 1) / grain;
     return chunks < 1 ? 1 : chunks > most ? most : chunks;

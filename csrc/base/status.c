@@ -25,6 +25,7 @@ tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, 
     va_start(args, found_fmt);
     vsnprintf(err->found, sizeof err->found, found_fmt, args);
     va_end(args);
-    snprintf(err->message, sizeof err->message, "%s: expected %s, found %s", err->field, err->expected, err->found);
+    snprintf(err->message, sizeof err->message, "%s: expected %s, found %s", err->field, err->expected,
+             err->found);
     return TG_E_DATA;
 }

@@ -29,7 +29,8 @@ PyMethodDef tg_base_methods[] = {
 static int module_exec(PyObject *module) {
     if (PyArray_ImportNumPyAPI() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods, tg_data_methods, tg_graph_methods, tg_rank_methods, tg_model_methods};
+    PyMethodDef *rooms[] = {tg_base_methods, tg_data_methods, tg_graph_methods, tg_rank_methods,
+                            tg_model_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     return tg_add_model_types(module);
@@ -37,8 +38,8 @@ static int module_exec(PyObject *module) {
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "tpugraphs._core", .m_doc = "The C core of tpugraphs.", .m_size = 0, .m_slots = slots};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tpugraphs._core",
+                                        .m_doc = "The C core of tpugraphs.", .m_size = 0, .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

@@ -1,5 +1,238 @@
+#define _GNU_SOURCE
 #include "py/pycore.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/npz.h"
+
+/* An open .npz and what identifies the file, to notice later that it was replaced. */
+typedef struct opened {
+    tg_npz npz;
+    tg_cancel cancel;
+    int fd;
+    long long stamp[4]; /* device, inode, size, time of change in ns */
+} opened;
+
+static tg_status system_error(tg_error *err, const char *what) {
+    int saved = errno;
+    tg_fail(err, TG_E_IO, "%s", what);
+    err->sys_errno = saved;
+    return TG_E_IO;
+}
+
+/* Open `path`; without the GIL. O_NONBLOCK: opening a named pipe must not wait for a writer. */
+static tg_status open_file(opened *o, const char *path, tg_error *err) {
+    struct stat st;
+    o->npz = (tg_npz){0};
+    o->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (o->fd < 0) return system_error(err, "cannot open");
+    if (fstat(o->fd, &st) != 0) return system_error(err, "cannot stat");
+    if (!S_ISREG(st.st_mode))
+        return tg_bad_field(err, "file", "a regular .npz file", "give the path of one file",
+                            S_ISDIR(st.st_mode) ? "a directory" : "something else");
+    o->stamp[0] = (long long)st.st_dev, o->stamp[1] = (long long)st.st_ino,
+    o->stamp[2] = (long long)st.st_size;
+    o->stamp[3] = (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return tg_npz_open(&o->npz, (tg_source){o->fd, NULL, (int64_t)st.st_size}, &o->cancel, err);
+}
+
+static void close_file(opened *o) {
+    tg_npz_close(&o->npz);
+    if (o->fd >= 0) close(o->fd);
+}
+
+/* Add `bytes` to `*total`; an error when that passes `limit`. */
+static tg_status account(const tg_member *m, int64_t bytes, int64_t *total, int64_t limit, tg_error *err) {
+    if (__builtin_add_overflow(*total, bytes, total) || *total > limit)
+        return tg_bad_field(
+            err, m->field, "arrays of at most max_bytes together", "raise max_bytes if the file is right",
+            "%lld bytes with this one, max_bytes is %lld", (long long)*total, (long long)limit);
+    return TG_OK;
+}
+
+static PyObject *shape_tuple(const tg_npy *npy) {
+    PyObject *shape = PyTuple_New(npy->ndim);
+    for (int i = 0; shape != NULL && i < npy->ndim; i++)
+        if (PyTuple_SetItem(shape, i, PyLong_FromLongLong(npy->shape[i])) < 0) Py_CLEAR(shape);
+    return shape;
+}
+
+/* (bytes as uint8 array or None, dtype text, shape, fortran) for one member. */
+static PyObject *describe_member(const tg_npy *npy, PyObject *bytes) {
+    PyObject *shape = shape_tuple(npy);
+    if (shape == NULL) return NULL;
+    char native = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>', other = native == '<' ? '>' : '<';
+    char dtype[4] = {npy->swapped ? other : native, npy->kind, (char)('0' + npy->itemsize), 0};
+    return Py_BuildValue("(OsNi)", bytes, dtype, shape, npy->fortran);
+}
+
+/* Read one array (or only its header) of an open file. */
+static PyObject *read_member(opened *o, const char *name, int only_header, int64_t *total, int64_t limit,
+                             tg_error *err) {
+    const tg_member *member = tg_zip_find(&o->npz.archive, name);
+    if (member == NULL) Py_RETURN_NONE;
+    tg_npy npy;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS status = tg_npz_header(&o->npz, member, &npy, err);
+    /* Digits are kept in one byte each whatever they are in the file. */
+    if (status == TG_OK)
+        status = account(member, npy.count * (only_header ? 1 : npy.itemsize), total, limit, err);
+    Py_END_ALLOW_THREADS if (status != TG_OK) return NULL;
+    if (only_header) return describe_member(&npy, Py_None);
+    npy_intp size = (npy_intp)(npy.count * npy.itemsize);
+    PyArrayObject *bytes = tg_new_array(NPY_UINT8, 1, &size);
+    if (bytes == NULL) return NULL;
+    uint8_t *to = TG_U8(bytes);
+    Py_BEGIN_ALLOW_THREADS status = tg_npz_read(&o->npz, member, &npy, to, err);
+    Py_END_ALLOW_THREADS PyObject *result = status == TG_OK ? describe_member(&npy, (PyObject *)bytes) : NULL;
+    Py_DECREF(bytes);
+    return result;
+}
+
+/* Fill `result` with what is asked for. 0 with an exception or `err` set. */
+static int read_members(opened *o, PyObject *names, int only_header, int64_t *total, int64_t limit,
+                        PyObject *result, tg_error *err) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
+        PyObject *key = PyTuple_GetItem(names, i);
+        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+        PyObject *value = name == NULL ? NULL : read_member(o, name, only_header, total, limit, err);
+        if (value == NULL) return 0;
+        int bad = value != Py_None && PyDict_SetItem(result, key, value) < 0;
+        Py_DECREF(value);
+        if (bad) return 0;
+    }
+    return 1;
+}
+
+static PyObject *npz_load(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *path, *names, *headers;
+    long long limit;
+    if (!PyArg_ParseTuple(args, "O&O!O!L", PyUnicode_FSConverter, &path, &PyTuple_Type, &names, &PyTuple_Type,
+                          &headers, &limit))
+        return NULL;
+    tg_error err = {0};
+    opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    const char *file = PyBytes_AsString(path);
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS status = open_file(&o, file, &err);
+    Py_END_ALLOW_THREADS int64_t total = 0;
+    PyObject *arrays = NULL, *result = NULL;
+    if (status == TG_OK && (arrays = PyDict_New()) != NULL &&
+        read_members(&o, names, 0, &total, limit, arrays, &err) &&
+        read_members(&o, headers, 1, &total, limit, arrays, &err))
+        result = Py_BuildValue("(O(LLLL))", arrays, o.stamp[0], o.stamp[1], o.stamp[2], o.stamp[3]);
+    Py_XDECREF(arrays);
+    close_file(&o);
+    Py_DECREF(path);
+    if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
+    return result;
+}
+
+/* The whole of read_digits but for the exception. */
+static PyArrayObject *read_digits_of(opened *o, const char *file, const long long *stamp,
+                                     const npy_intp *dims, tg_error *err) {
+    tg_status status;
+    tg_npy npy;
+    const tg_member *member = NULL;
+    Py_BEGIN_ALLOW_THREADS status = open_file(o, file, err);
+    int same = status != TG_OK || memcmp(stamp, o->stamp, sizeof o->stamp) == 0;
+    if (status == TG_OK) member = tg_zip_find(&o->npz.archive, "node_config_feat");
+    if (member != NULL) status = tg_npz_header(&o->npz, member, &npy, err);
+    same = same && (status != TG_OK || (member != NULL && npy.ndim == 3 && npy.shape[0] == dims[0] &&
+                                        npy.shape[1] == dims[1] && npy.shape[2] == dims[2]));
+    if (!same)
+        status = tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
+                              "a file changed since");
+    Py_END_ALLOW_THREADS if (status != TG_OK) return NULL;
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
+    if (digits == NULL) return NULL;
+    int8_t *to = TG_I8(digits);
+    Py_BEGIN_ALLOW_THREADS status = tg_npz_read_digits(&o->npz, member, &npy, to, err);
+    Py_END_ALLOW_THREADS if (status != TG_OK) Py_CLEAR(digits);
+    return digits;
+}
+
+static PyObject *npz_digits(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *path;
+    long long stamp[4], shape[3];
+    if (!PyArg_ParseTuple(args, "O&(LLLL)(LLL)", PyUnicode_FSConverter, &path, &stamp[0], &stamp[1],
+                          &stamp[2], &stamp[3], &shape[0], &shape[1], &shape[2]))
+        return NULL;
+    const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
+    tg_error err = {0};
+    opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    PyArrayObject *digits = read_digits_of(&o, PyBytes_AsString(path), stamp, dims, &err);
+    close_file(&o);
+    Py_DECREF(path);
+    if (digits == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
+    return (PyObject *)digits;
+}
+
+/* tg_npy of an array in memory; 0 when its dtype is not one of the allowed. */
+static int array_npy(PyArrayObject *array, tg_npy *npy) {
+    static const struct {
+        int type;
+        char kind, itemsize;
+    } known[] = {{NPY_BOOL, 'b', 1},
+                 {NPY_BYTE, 'i', 1},
+                 {NPY_UBYTE, 'u', 1},
+                 {NPY_SHORT, 'i', 2},
+                 {NPY_USHORT, 'u', 2},
+                 {NPY_INT, 'i', 4},
+                 {NPY_UINT, 'u', 4},
+                 {NPY_LONG, 'i', sizeof(long)},
+                 {NPY_ULONG, 'u', sizeof(long)},
+                 {NPY_LONGLONG, 'i', 8},
+                 {NPY_ULONGLONG, 'u', 8},
+                 {NPY_HALF, 'f', 2},
+                 {NPY_FLOAT, 'f', 4},
+                 {NPY_DOUBLE, 'f', 8}};
+    *npy = (tg_npy){.ndim = 3};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (PyArray_TYPE(array) == known[i].type)
+            npy->kind = known[i].kind, npy->itemsize = known[i].itemsize;
+    return npy->kind != 0;
+}
+
+static PyObject *pack_digits(PyObject *self, PyObject *arg) {
+    (void)self;
+    tg_npy npy;
+    if (!PyArray_Check(arg) || PyArray_NDIM((PyArrayObject *)arg) != 3 ||
+        !PyArray_ISCARRAY_RO((PyArrayObject *)arg) || PyArray_DIM((PyArrayObject *)arg, 2) != TG_DIGITS ||
+        !array_npy((PyArrayObject *)arg, &npy)) {
+        tg_error err;
+        tg_fail(&err, TG_E_SHAPE,
+                "node_config_feat: expected a C-contiguous array of numbers of shape (C, K, 18)");
+        return tg_raise(&err, NULL);
+    }
+    PyArrayObject *from = (PyArrayObject *)arg;
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, PyArray_DIMS(from));
+    if (digits == NULL) return NULL;
+    int64_t count = PyArray_SIZE(from), nodes = PyArray_DIM(from, 1), at;
+    const uint8_t *bytes = TG_U8(from);
+    int8_t *to = TG_I8(digits);
+    double bad = 0;
+    Py_BEGIN_ALLOW_THREADS at = tg_digits_from(&npy, bytes, count, to, &bad);
+    Py_END_ALLOW_THREADS if (at < 0) return (PyObject *)digits;
+    Py_DECREF(digits);
+    tg_error err;
+    tg_bad_digit(&err, "node_config_feat", at, nodes, bad);
+    return tg_raise(&err, NULL);
+}
+
 PyMethodDef tg_data_methods[] = {
+    {"npz_load", npz_load, METH_VARARGS,
+     PyDoc_STR(
+         "npz_load(path, names, headers, max_bytes) -> ({name: (bytes, dtype, shape, fortran)}, stamp).")},
+    {"npz_digits", npz_digits, METH_VARARGS,
+     PyDoc_STR("npz_digits(path, stamp, shape) -> digits (C, K, 18) int8.")},
+    {"pack_digits", pack_digits, METH_O,
+     PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
     {NULL, NULL, 0, NULL},
 };

@@ -8,8 +8,8 @@ PyObject *tg_raise(const tg_error *err, const char *file) {
     if (err->code == TG_E_MEMORY) return PyErr_NoMemory();
     PyObject *module = PyImport_ImportModule("tpugraphs.errors");
     if (module == NULL) return NULL;
-    PyObject *exception = PyObject_CallMethod(module, "from_core", "iissssz", (int)err->code, err->sys_errno, err->message,
-                                              err->field, err->found, err->expected, file);
+    PyObject *exception = PyObject_CallMethod(module, "from_core", "iissssz", (int)err->code, err->sys_errno,
+                                              err->message, err->field, err->found, err->expected, file);
     Py_DECREF(module);
     if (exception == NULL) return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -48,22 +48,26 @@ static void describe(PyObject *object, char *text, size_t size) {
     Py_XDECREF(dtype);
     PyErr_Clear();
     for (int i = 0; i < PyArray_NDIM(array) && used > 0 && (size_t)used < size; i++)
-        used += snprintf(text + used, size - (size_t)used, i == 0 ? "%lld" : ", %lld", (long long)PyArray_DIM(array, i));
+        used += snprintf(text + used, size - (size_t)used, i == 0 ? "%lld" : ", %lld",
+                         (long long)PyArray_DIM(array, i));
     if (used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "%s)%s", PyArray_NDIM(array) == 1 ? "," : "",
                  PyArray_IS_C_CONTIGUOUS(array) ? "" : ", not C-contiguous");
 }
 
-PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims, const char *shape) {
+PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims,
+                        const char *shape) {
     int fits = PyArray_Check(object);
     PyArrayObject *array = (PyArrayObject *)object;
-    fits = fits && PyArray_TYPE(array) == typenum && PyArray_NDIM(array) == ndim && PyArray_ISCARRAY_RO(array);
+    fits =
+        fits && PyArray_TYPE(array) == typenum && PyArray_NDIM(array) == ndim && PyArray_ISCARRAY_RO(array);
     for (int i = 0; fits && i < ndim; i++) fits = dims[i] < 0 || dims[i] == PyArray_DIM(array, i);
     if (!fits) {
         char got[256];
         tg_error err;
         describe(object, got, sizeof got);
-        tg_fail(&err, TG_E_SHAPE, "%s: expected %s array of shape %s, got %s", name, type_name(typenum), shape, got);
+        tg_fail(&err, TG_E_SHAPE, "%s: expected %s array of shape %s, got %s", name, type_name(typenum),
+                shape, got);
         tg_raise(&err, NULL);
         return NULL;
     }
@@ -75,7 +79,8 @@ PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims) {
     return (PyArrayObject *)PyArray_SimpleNew(ndim, (npy_intp *)dims, typenum);
 }
 
-PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner, int writable) {
+PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
+                       int writable) {
     PyArrayObject *array = (PyArrayObject *)PyArray_SimpleNewFromData(ndim, (npy_intp *)dims, typenum, data);
     if (array == NULL) return NULL;
     if (!writable) PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE);

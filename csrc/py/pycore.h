@@ -24,19 +24,22 @@ PyObject *tg_raise(const tg_error *err, const char *file);
    -1 takes any length (filled in). `shape` is the shape as the docs write it, e.g. "(N, 140)".
    Returns a borrowed reference or NULL with ShapeError set:
    "x: expected float32 array of shape (N, 140), got float64 (812, 139)". */
-PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims, const char *shape);
+PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims,
+                        const char *shape);
 
 /* A new C-contiguous array, uninitialised. */
 PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims);
 
 /* A new array over memory owned by `owner` (a new reference is taken); writable if asked. */
-PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner, int writable);
+PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
+                       int writable);
 
 /* A cancel record whose poll runs pending Python signal handlers (takes the GIL). */
 tg_cancel tg_python_cancel(void);
 
 /* Each room's table of functions and its types; module.c adds them all. */
-extern PyMethodDef tg_base_methods[], tg_data_methods[], tg_graph_methods[], tg_rank_methods[], tg_model_methods[];
+extern PyMethodDef tg_base_methods[], tg_data_methods[], tg_graph_methods[], tg_rank_methods[],
+    tg_model_methods[];
 int tg_add_model_types(PyObject *module);
 
 #define TG_F32(a) ((float *)PyArray_DATA(a))

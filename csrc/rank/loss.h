@@ -16,8 +16,8 @@ typedef struct tg_loss_spec {
     uint64_t key;           /* breaks ties at random (ListMLE) */
 } tg_loss_spec;
 
-/* scores (L,), runtimes (L,) of all lists together; list i is [offsets[i], offsets[i+1]). Lists shorter than 2
-   contribute 0. Fills dscores (L,) with d loss / d scores. */
+/* scores (L,), runtimes (L,) of all lists together; list i is [offsets[i], offsets[i+1]). Lists shorter than
+   2 contribute 0. Fills dscores (L,) with d loss / d scores. */
 tg_status tg_loss_lists(const tg_loss_spec *spec, int64_t lists, const int64_t *offsets, const float *scores,
                         const int64_t *runtimes, float *dscores, double *loss, tg_error *err);
 

@@ -2,3 +2,7 @@
 
 Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
 """
+
+from tpugraphs.kernels.losses import list_mle, pairwise_hinge
+
+__all__ = ["list_mle", "pairwise_hinge"]

@@ -1,0 +1,1 @@
+"""Recipes: complete, named ways to build and train a ranker, one file per solution."""

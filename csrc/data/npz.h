@@ -1,0 +1,40 @@
+/* Arrays out of an .npz: header first, everything checked, then the bytes, either as they are or as config
+   digits packed one to a byte while inflating, so that a float (C,K,18) array never exists. */
+#ifndef TG_NPZ_H
+#define TG_NPZ_H
+
+#include "data/npy.h"
+#include "data/zip.h"
+
+#define TG_DIGIT_MIN (-1)
+#define TG_DIGIT_MAX 5
+#define TG_DIGITS    18 /* per configurable node: 6 of output, input and kernel layout each */
+
+typedef struct tg_npz {
+    tg_archive archive;
+    tg_inflate *inflate;
+    tg_cancel *cancel;
+} tg_npz;
+
+/* Open the directory of `source`. Close also after an error. */
+tg_status tg_npz_open(tg_npz *npz, tg_source source, tg_cancel *cancel, tg_error *err);
+void tg_npz_close(tg_npz *npz);
+
+/* What array `member` is. Its header product equals the member's size when this returns TG_OK. */
+tg_status tg_npz_header(tg_npz *npz, const tg_member *member, tg_npy *npy, tg_error *err);
+
+/* to(count * itemsize) = the array's bytes as stored; size and CRC are checked. */
+tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, uint8_t *to, tg_error *err);
+
+/* to(C,K,18) = the array's values, each checked to be integral and in -1..5; size and CRC are checked. */
+tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
+                             tg_error *err);
+
+/* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
+   not, and its value in *bad, or -1. */
+int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad);
+
+/* The error for digit `index` of a (C,K,18) array. */
+tg_status tg_bad_digit(tg_error *err, const char *field, int64_t index, int64_t nodes, double value);
+
+#endif

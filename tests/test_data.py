@@ -1,0 +1,480 @@
+"""Reading, writing and handing out graphs."""
+
+import io
+import pickle
+import resource
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import _core, data, graphs
+
+SAMPLES = Path(data.__file__).parent / "samples"
+
+
+def layout_arrays(nodes=7, configs=5, config_nodes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32),
+        "node_opcode": rng.integers(0, 121, nodes).astype(np.uint8),
+        "edge_index": rng.integers(0, nodes, (9, 2)),
+        "node_config_ids": np.sort(rng.permutation(nodes)[:config_nodes]),
+        "node_splits": np.array([[0, 3, nodes]]),
+        "node_config_feat": rng.integers(-1, 6, (configs, config_nodes, 18)).astype(np.float32),
+        "config_runtime": rng.integers(1, 10**12, configs),
+    }
+
+
+def tile_arrays(nodes=4, configs=6, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32),
+        "node_opcode": rng.integers(0, 121, nodes).astype(np.uint8),
+        "edge_index": rng.integers(0, nodes, (3, 2)),
+        "config_feat": rng.normal(size=(configs, 24)).astype(np.float32),
+        "config_runtime": rng.integers(1, 10**9, configs),
+        "config_runtime_normalizers": rng.integers(1, 10**9, configs),
+    }
+
+
+def same(graph, arrays):
+    for field, array in arrays.items():
+        have = np.asarray(getattr(graph, field))
+        np.testing.assert_array_equal(have, np.asarray(array).reshape(have.shape), err_msg=field)
+
+
+@pytest.mark.parametrize("name", data.list_samples())
+def test_samples_equal_numpy(name):
+    graph = tg.sample(name)
+    with np.load(SAMPLES / f"{name}.npz", allow_pickle=False) as file:
+        arrays = dict(file)
+    same(graph, arrays)
+    assert graph.kind == data.sample_info(name)["kind"]
+    assert graph.name == name and graph.has_runtimes
+    for field in arrays:
+        if field != "node_config_feat":
+            assert not getattr(graph, field).flags.writeable
+
+
+def test_sample_dtypes_and_sizes():
+    g = tg.sample("alexnet")
+    assert (g.num_nodes, g.num_edges, g.num_config_nodes, g.num_configs) == (372, 597, 26, 33774)
+    dtypes = {
+        "node_feat": np.float32, "node_opcode": np.uint8, "edge_index": np.int64, "node_splits": np.int64,
+        "node_config_ids": np.int64, "config_runtime": np.int64, "config_digits": np.int8,
+    }  # fmt: skip
+    for field, dtype in dtypes.items():
+        assert getattr(g, field).dtype == dtype
+    u = tg.sample("unet3d_train")
+    assert (u.num_nodes, u.num_edges, u.num_config_nodes, u.num_configs) == (3163, 5112, 62, 112)
+    assert u.node_splits.tolist() == [[0, 449, 453, 467, 471, 498, 502, 3163]]
+    assert [tg.sample(f"tile_{i:02d}").num_configs for i in range(15)] == [
+        61, 579, 16, 16, 16, 23, 10, 11, 5, 3, 3, 2, 3, 2, 2,
+    ]  # fmt: skip
+    t = tg.sample("tile_01")
+    assert t.config_feat.dtype == np.float32 and t.config_runtime_normalizers.dtype == np.int64
+    assert t.node_splits.tolist() == [[0, 31]] and t.num_config_nodes == 0
+    with pytest.raises(tg.ConfigError, match="did you mean 'alexnet'"):
+        tg.sample("alexnett")
+
+
+@pytest.mark.parametrize(
+    "arrays", [layout_arrays(), tile_arrays(), layout_arrays(configs=0), layout_arrays(1, 4, 0)]
+)
+def test_save_load_round_trip(tmp_path, arrays):
+    arrays["edge_index"] = arrays["edge_index"].clip(0, len(arrays["node_feat"]) - 1)
+    if "node_splits" in arrays:
+        arrays["node_splits"] = arrays["node_splits"].clip(0, len(arrays["node_feat"]))
+    cls = tg.TileGraph if "config_feat" in arrays else tg.LayoutGraph
+    made = cls(**arrays, name="x")
+    same(made, arrays)
+    made.save(tmp_path / "x.npz")
+    read = tg.load(tmp_path / "x.npz").validate()
+    same(read, arrays)
+    assert type(read) is cls and read.name == "x" and read.path == str(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as file:
+        dtypes = {key: file[key].dtype for key in file}
+        np.testing.assert_array_equal(file["edge_index"], arrays["edge_index"])
+    want = {"node_feat": "f4", "node_opcode": "u1", "config_feat": "f4", "node_config_feat": "f4"}
+    assert dtypes == {key: np.dtype(want.get(key, "i8")) for key in arrays}
+    first = (tmp_path / "x.npz").read_bytes()
+    read.save(tmp_path / "y.npz")
+    assert (tmp_path / "y.npz").read_bytes() == first  # equal graphs give equal files
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npz", "y.npz"]
+
+
+def test_save_failure_leaves_old_file(tmp_path, monkeypatch):
+    g = tg.LayoutGraph(**layout_arrays())
+    g.save(tmp_path / "g.npz")
+    before = (tmp_path / "g.npz").read_bytes()
+
+    def fail(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(graphs.os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        g.replace(name="other").save(tmp_path / "g.npz")
+    assert (tmp_path / "g.npz").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["g.npz"]
+
+
+INTEGERS = [
+    "i1",
+    "u1",
+    "<i2",
+    ">i2",
+    "<u2",
+    ">u2",
+    "<i4",
+    ">i4",
+    "<u4",
+    "<i8",
+    ">i8",
+    "<u8",
+    ">u8",
+    "<f4",
+    ">f4",
+    "<f8",
+]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "<f2"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_every_dtype_variant(tmp_path, dtype, compressed):
+    arrays = layout_arrays(config_nodes=3)
+    arrays["config_runtime"] = np.arange(1, 6)
+    if np.dtype(dtype).kind == "u":
+        arrays["node_config_feat"] = np.abs(arrays["node_config_feat"])
+    stored = {key: value.astype(dtype) for key, value in arrays.items() if key != "node_feat"}
+    stored["node_feat"] = arrays["node_feat"].astype(">f8")
+    stored["unknown_extra"] = np.array(["text"], dtype=object)
+    stored["node_splits"] = stored["node_splits"].reshape(-1)
+    save = np.savez_compressed if compressed else np.savez
+    save(tmp_path / "g.npz", **stored, allow_pickle=True)
+    same(tg.load(tmp_path / "g.npz").validate(), arrays)
+    same(tg.LayoutGraph(**{k: v for k, v in stored.items() if k != "unknown_extra"}), arrays)
+
+
+def test_fortran_order_and_booleans(tmp_path):
+    arrays = layout_arrays()
+    arrays["node_config_feat"] = (arrays["node_config_feat"] > 0).astype(bool)
+    stored = {**arrays, "edge_index": np.asfortranarray(arrays["edge_index"])}
+    stored["node_feat"] = np.asfortranarray(arrays["node_feat"])
+    np.savez(tmp_path / "g.npz", **stored)
+    same(tg.load(tmp_path / "g.npz"), arrays)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_npy_versions(tmp_path, version):
+    arrays = tile_arrays()
+    with zipfile.ZipFile(tmp_path / "g.npz", "w") as archive:
+        for key, value in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, value, version=version)
+            archive.writestr(f"{key}.npy", member.getvalue())
+    same(tg.load(tmp_path / "g.npz"), arrays)
+
+
+def test_streamed_zip_with_data_descriptors(tmp_path):
+    """A writer that cannot seek puts sizes and CRC behind the data."""
+
+    class Pipe(io.RawIOBase):
+        def __init__(self):
+            self.data = bytearray()
+
+        def writable(self):
+            return True
+
+        def write(self, b):
+            self.data += bytes(b)
+            return len(b)
+
+    arrays, pipe = layout_arrays(), Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, value in arrays.items():
+            with archive.open(f"{key}.npy", "w") as member:
+                np.lib.format.write_array(member, value)
+    (tmp_path / "g.npz").write_bytes(bytes(pipe.data))
+    assert pipe.data[6] & 8
+    same(tg.load(tmp_path / "g.npz").validate(), arrays)
+
+
+def test_zip_comment_is_allowed(tmp_path):
+    np.savez(tmp_path / "g.npz", **tile_arrays())
+    with zipfile.ZipFile(tmp_path / "g.npz", "a") as archive:
+        archive.comment = b"made by hand"
+    same(tg.load(tmp_path / "g.npz"), tile_arrays())
+
+
+@pytest.mark.parametrize("level", [1, 6, 9])
+@pytest.mark.parametrize("seed", range(6))
+def test_inflate_equals_zlib(tmp_path, level, seed):
+    """Noise, runs, text-like and mixed data, long enough for several windows and pieces."""
+    rng = np.random.default_rng(seed)
+    n = 400_000
+    kinds = [
+        rng.integers(0, 256, n), np.zeros(n), rng.integers(0, 3, n), np.tile(rng.integers(0, 256, 33), n // 33 + 1)[:n],
+        np.repeat(rng.integers(0, 256, n // 200 + 1), 200)[:n], rng.geometric(0.02, n) % 256,
+    ]  # fmt: skip
+    noise = kinds[seed].astype(np.uint8)
+    noise = np.concatenate([noise, noise[1 : int(rng.integers(2, 40000))]])
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+        member = io.BytesIO()
+        np.lib.format.write_array(member, noise)
+        archive.writestr("node_feat.npy", member.getvalue())
+    members, _ = _core.npz_load(str(tmp_path / "a.npz"), ("node_feat",), (), 1 << 30)
+    np.testing.assert_array_equal(members["node_feat"][0], noise)
+
+
+def test_config_features_behave_like_an_array(tmp_path):
+    arrays = layout_arrays(configs=40)
+    np.savez_compressed(tmp_path / "g.npz", **arrays)
+    g, feat = tg.load(tmp_path / "g.npz"), arrays["node_config_feat"]
+    x = g.node_config_feat
+    assert (x.shape, x.dtype, x.ndim, len(x), x.size) == (feat.shape, np.float32, 3, 40, feat.size)
+    for key in (
+        3,
+        -1,
+        slice(2, 30, 3),
+        [5, 1, 1],
+        np.arange(40) % 2 == 0,
+        (slice(None), 1),
+        ...,
+        np.array([], int),
+    ):
+        np.testing.assert_array_equal(x[key], feat[key])
+        assert np.asarray(x[key]).dtype == np.float32
+    rows = x[[1, 2]]
+    rows[:] = 9  # a copy: the graph stays as it is
+    np.testing.assert_array_equal(np.asarray(x), feat)
+    np.testing.assert_array_equal(np.asarray(x, dtype=np.float64), feat)
+    with pytest.raises(IndexError):
+        x[40]
+    assert g.config_digits.dtype == np.int8 and not g.config_digits.flags.writeable
+    with pytest.raises(ValueError):
+        g.config_digits.flags.writeable = True
+    with pytest.raises(ValueError):
+        g.edge_index[0, 0] = 99
+
+
+def test_digits_are_read_on_first_use(tmp_path):
+    arrays = layout_arrays()
+    np.savez(tmp_path / "g.npz", **arrays)
+    g = tg.load(tmp_path / "g.npz")
+    np.savez(tmp_path / "g.npz", **{**arrays, "node_config_feat": 1 - arrays["node_config_feat"].clip(0, 1)})
+    with pytest.raises(tg.DataError, match=r"g\.npz: node_config_feat.*changed since"):
+        g.node_config_feat[[0]]
+    g = tg.load(tmp_path / "g.npz")
+    first = g.config_digits
+    (tmp_path / "g.npz").unlink()
+    assert g.config_digits is first
+    copy = pickle.loads(pickle.dumps(g))
+    np.testing.assert_array_equal(copy.config_digits, first)
+    assert not copy.config_digits.flags.writeable and not copy.edge_index.flags.writeable
+
+
+def test_bad_digit_is_found_where_it_is(tmp_path):
+    for value in (7, -2, 0.5, np.nan, np.inf, 1e30):
+        arrays = layout_arrays(configs=2000)
+        arrays["node_config_feat"][1234, 2, 17] = value
+        np.savez_compressed(tmp_path / "g.npz", **arrays)
+        g = tg.load(tmp_path / "g.npz")
+        for use in (g.validate, lambda g=g: g.node_config_feat[[0]], lambda g=g: tg.LayoutGraph(**arrays)):
+            with pytest.raises(tg.DataError, match="row 1234, node 2, column 17") as caught:
+                use()
+            assert caught.value.field == "node_config_feat"
+        assert tg.load(tmp_path / "g.npz").num_configs == 2000
+
+
+def test_module_without_configs(tmp_path):
+    arrays = {key: layout_arrays()[key] for key in ("node_feat", "node_opcode", "edge_index", "node_splits")}
+    np.savez(tmp_path / "g.npz", **arrays)
+    g = tg.load(tmp_path / "g.npz").validate()
+    assert isinstance(g, tg.LayoutGraph) and (g.num_configs, g.num_config_nodes) == (0, 0)
+    assert g.config_digits.shape == (0, 0, 18) and not g.has_runtimes
+    assert "no configs" in g.describe()["warnings"][0]
+    g.save(tmp_path / "h.npz")
+    assert tg.load(tmp_path / "h.npz").num_configs == 0
+
+
+def test_placeholder_runtimes():
+    arrays = layout_arrays()
+    for runtime in (np.zeros(5, int), np.full(5, -1), None):
+        g = tg.LayoutGraph(**{**arrays, "config_runtime": runtime})
+        assert not g.has_runtimes and g.num_configs == 5 and g.describe()["runtime_ns"] is None
+    assert tg.LayoutGraph(**{**arrays, "config_runtime": [0, 1, 2, 3, 4]}).has_runtimes
+    with pytest.raises(tg.DataError, match="config_runtime"):
+        tg.LayoutGraph(**{**arrays, "config_runtime": [-1, 1, 2, 3, 4]})
+    assert not tg.TileGraph(**{**tile_arrays(), "config_runtime": np.zeros(6, int)}).has_runtimes
+
+
+@pytest.mark.parametrize("made", [tg.LayoutGraph(**layout_arrays()), tg.TileGraph(**tile_arrays())])
+@pytest.mark.parametrize("rows", [[3, 0, 3], slice(1, 4), np.array([], int), [], [-1]])
+def test_select(made, rows):
+    part = made.select(rows)
+    index = np.asarray(rows, int) if isinstance(rows, list) else rows
+    np.testing.assert_array_equal(part.config_runtime, made.config_runtime[index])
+    field = "node_config_feat" if made.kind == "layout" else "config_feat"
+    np.testing.assert_array_equal(np.asarray(getattr(part, field)), np.asarray(getattr(made, field))[index])
+    assert part.name == made.name and part.node_feat is made.node_feat
+    assert not part.config_runtime.flags.writeable
+    mask = made.config_runtime > np.median(made.config_runtime)
+    assert made.select(mask).num_configs == mask.sum()
+    with pytest.raises(IndexError):
+        made.select([made.num_configs])
+    with pytest.raises(tg.DataError, match="rows"):
+        made.select([0.5])
+
+
+def test_replace_checks_and_graphs_are_read_only():
+    g = tg.LayoutGraph(**layout_arrays(), name="a")
+    h = g.replace(config_runtime=g.config_runtime[::-1], name="b")
+    assert (
+        h.name == "b" and (h.config_runtime == g.config_runtime[::-1]).all() and h.node_feat.base is not None
+    )
+    with pytest.raises(tg.DataError, match="edge_index"):
+        g.replace(edge_index=g.edge_index + 100)
+    with pytest.raises(TypeError, match="unknown field 'nodes'"):
+        g.replace(nodes=3)
+    with pytest.raises(AttributeError, match="replace"):
+        g.edge_index = g.edge_index + 100
+    mine = layout_arrays()
+    held = tg.LayoutGraph(**mine)
+    mine["edge_index"][:] = 10**9  # the graph has its own copy
+    assert held.edge_index.max() < 7 and mine["edge_index"].flags.writeable
+
+
+def test_describe_and_reprs():
+    g = tg.sample("unet3d_train")
+    d = g.describe()
+    assert d["distinct_configs"] == len(np.unique(g.config_digits.reshape(112, -1), axis=0))
+    assert d["runtime_ns"]["median"] == np.median(g.config_runtime)
+    assert sum(d["configurable_opcodes"].values()) == 62 and len(d["opcodes"]) == 10
+    assert d["degree"]["in"]["mean"] == pytest.approx(5112 / 3163)
+    assert "53" in graphs.format_description(d) or "convolution" in graphs.format_description(d)
+    assert "nodes=3163" in repr(g)
+    evil = g.replace(name="<script>alert(1)</script>")
+    assert "<script>" not in evil._repr_html_() and "3,163" in evil._repr_html_()
+    constant = tg.LayoutGraph(**{**layout_arrays(), "config_runtime": np.full(5, 7)})
+    assert any("all runtimes are equal" in text for text in constant.describe()["warnings"])
+
+
+def test_max_bytes_and_file_errors(tmp_path):
+    g = tg.sample("alexnet")
+    assert tg.load(g.path, max_bytes=17_000_000).num_configs == 33774
+    with pytest.raises(tg.DataError, match="max_bytes") as caught:
+        tg.load(g.path, max_bytes=15_000_000)
+    assert caught.value.field == "node_config_feat" and caught.value.file == g.path
+    with pytest.raises(FileNotFoundError) as missing:
+        tg.load(tmp_path / "none.npz")
+    assert missing.value.filename == str(tmp_path / "none.npz")
+    odd = tmp_path / "gr\udcffaph.npz"  # a name that is no UTF-8
+    np.savez(odd, **tile_arrays())
+    assert tg.load(odd).num_configs == 6
+    odd.write_bytes(b"")
+    with pytest.raises(tg.DataError):
+        tg.load(odd)
+
+
+def test_memory_stays_at_the_packed_size(tmp_path):
+    """63 MB of float32 never exist: neither for NumPy (tracemalloc) nor for the process (a fresh one's peak)."""
+    tracemalloc.start()
+    g = tg.sample("alexnet").validate()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.3 * g.config_digits.nbytes
+    code = (
+        "import resource, tpugraphs as tg; tg.sample('tile_00'); "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; g = tg.sample('alexnet').validate(); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    grown = int(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    )
+    assert grown * 1024 < 22e6
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+def test_cancellation(tmp_path):
+    """Ctrl-C while a long member is inflated: KeyboardInterrupt within a second, and the graph still works."""
+    code = """
+import signal, sys, time, numpy as np, tpugraphs as tg, zipfile
+g = tg.load(sys.argv[1])
+def stop(*_): raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, stop)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+start = time.perf_counter()
+try:
+    g.validate()
+    print("not stopped", time.perf_counter() - start)
+except KeyboardInterrupt:
+    print("stopped", time.perf_counter() - start < 1.0)
+"""
+    configs, pack = 700_000, np.zeros((1, 30, 18), np.float32).tobytes()
+    arrays = layout_arrays(nodes=40, config_nodes=30, configs=0)
+    del arrays["node_config_feat"]
+    arrays["config_runtime"] = np.zeros(configs, np.int8)
+    with zipfile.ZipFile(tmp_path / "g.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (configs, 30, 18)}
+        with archive.open("node_config_feat.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, header)
+            for _ in range(configs // 1000):
+                member.write(pack * 1000)
+        for key, value in arrays.items():
+            with archive.open(f"{key}.npy", "w") as member:
+                np.lib.format.write_array(member, value)
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "g.npz")], check=True, capture_output=True, text=True
+    )
+    assert result.stdout.split() == ["stopped", "True"]
+
+
+# --- collections -------------------------------------------------------------------------------------------------
+
+
+def make_collection(folder, kind="layout"):
+    for split, names in {"train": ["b", "a_unet", "a"], "valid": ["v"], "test": ["0" * 32]}.items():
+        (folder / split).mkdir(parents=True)
+        for i, name in enumerate(names):
+            np.savez(
+                folder / split / f"{name}.npz", **(layout_arrays if kind == "layout" else tile_arrays)(seed=i)
+            )
+
+
+@pytest.mark.parametrize("middle", ["npz", "npz_all/npz", ""])
+@pytest.mark.parametrize("name", list(data.COLLECTIONS))
+def test_collections(tmp_path, name, middle):
+    make_collection(tmp_path / middle / data.COLLECTIONS[name], name.split(":")[0])
+    col = tg.open_collection(name, root=tmp_path)
+    assert col.train.names == ["a", "a_unet", "b"] and len(col.test) == 1 and len(col.train) == 3
+    g = col.train[-1]
+    assert g.name == "b" and g.collection == name and g.kind == name.split(":")[0]
+    assert col.test[0].submission_id == f"{name}:{'0' * 32}"
+    assert [h.name for h in col.train] == ["a", "a_unet", "b"]
+    assert col.train[1:].names == ["a_unet", "b"] and isinstance(col.train[:1][0], graphs.Graph)
+    assert tg.load(col.valid.paths[0]).collection == name
+    with pytest.raises(IndexError):
+        col.train[3]
+    assert tg.open_collection(name, root=tmp_path, exclude=["*unet*", "b"]).train.names == ["a"]
+    assert tg.open_collection(name, root=tmp_path, exclude="b").train.names == ["a", "a_unet"]
+
+
+def test_collection_errors(tmp_path):
+    with pytest.raises(tg.ConfigError, match="did you mean 'layout:xla:random'"):
+        tg.open_collection("layout:xla:randon", root=tmp_path)
+    with pytest.raises(tg.DataError, match="npz_all/npz/tile/xla.*download"):
+        tg.open_collection("tile:xla", root=tmp_path)
+    (tmp_path / "npz/tile/xla/train").mkdir(parents=True)
+    col = tg.open_collection("tile:xla", root=tmp_path)
+    with pytest.raises(tg.DataError, match=r"no \.npz files"):
+        col.train[0]
+    with pytest.raises(tg.DataError, match="no folder 'test'"):
+        col.test[0]
+    with pytest.raises(tg.DataError, match="collection"):
+        _ = tg.sample("alexnet").submission_id

@@ -1,0 +1,231 @@
+"""Ranking losses: the C core against float64 references, and the references against finite differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import losses as ref
+
+import tpugraphs as tg
+
+MARGIN = float(np.float32(0.1))
+REDUCTIONS = ["mean-all", "sum", "mean-pairs"]
+
+
+def lists(seed, length, ties=False):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=length).astype(np.float32)
+    runtimes = rng.integers(0, 5 if ties else 10 * length + 1, length) + 10**9
+    return scores, runtimes
+
+
+def close(got, expected):
+    value, grad = got
+    assert value == pytest.approx(expected[0], rel=1e-9, abs=1e-12)
+    assert grad.dtype == np.float32
+    norm = np.linalg.norm(expected[1])
+    assert np.linalg.norm(grad - expected[1]) <= 1e-6 * norm + 1e-12
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("margin", [1.0, MARGIN, 0.0])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 17, 64, 128, 255, 256, 257, 300, 1000])
+def test_hinge_equals_reference(length, ties, margin, reduction):
+    scores, runtimes = lists(length, length, ties)
+    got = tg.kernels.pairwise_hinge(scores, runtimes, margin, reduction)
+    close(got, ref.pairwise_hinge(scores, runtimes, margin, reduction))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean-all"])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 17, 64, 128, 400])
+def test_list_mle_equals_reference(length, ties, reduction):
+    scores, runtimes = lists(length, length, ties)
+    got = tg.kernels.list_mle(scores, runtimes, reduction, seed=7)
+    close(got, ref.list_mle(scores, runtimes, reduction, seed=7))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("loss", [ref.pairwise_hinge, ref.list_mle])
+def test_reference_gradients_by_finite_differences(loss, reduction):
+    if loss is ref.list_mle and reduction == "mean-pairs":
+        pytest.skip("ListMLE has no pairs")
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 12, 20)
+    s = rng.normal(size=20)
+    grad = loss(s, y, reduction=reduction)[1]
+    for _ in range(5):
+        d = rng.normal(size=20)
+        h = 1e-6
+        slope = (loss(s + h * d, y, reduction=reduction)[0] - loss(s - h * d, y, reduction=reduction)[0]) / (
+            2 * h
+        )
+        assert abs(slope - grad @ d) <= 1e-6 * max(1.0, abs(slope))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-6, 6), st.integers(-3, 3)), min_size=2, max_size=40),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_short_and_long_hinge_count_the_same_pairs(entries, margin):
+    """A list padded to more than 256 entries takes the other algorithm; the padding is far off."""
+    scores = np.array([e[0] / 2 for e in entries], dtype=np.float32)
+    runtimes = np.array([e[1] for e in entries], dtype=np.int64)
+    pad = 300
+    long_scores = np.concatenate([scores, np.full(pad, -1e3, np.float32)])
+    long_runtimes = np.concatenate([runtimes, np.full(pad, -10, np.int64)])
+    short = tg.kernels.pairwise_hinge(scores, runtimes, margin, "sum")
+    long = tg.kernels.pairwise_hinge(long_scores, long_runtimes, margin, "sum")
+    assert long[0] == pytest.approx(short[0], abs=1e-9)
+    np.testing.assert_array_equal(long[1][: len(entries)], short[1])
+    assert not long[1][len(entries) :].any()
+    close(short, ref.pairwise_hinge(scores, runtimes, margin, "sum"))
+
+
+def test_hinge_compares_runtimes_beyond_float64():
+    runtimes = np.array([2**60, 2**60 + 1], dtype=np.int64)
+    value, grad = tg.kernels.pairwise_hinge(np.zeros(2, np.float32), runtimes, 1.0, "sum")
+    assert value == 1.0
+    np.testing.assert_array_equal(grad, [1.0, -1.0])
+
+
+@pytest.mark.parametrize("length", [10, 300])
+def test_pair_on_the_margin_has_no_gradient(length):
+    scores = np.zeros(length, np.float32)
+    scores[0] = 1.0
+    runtimes = np.zeros(length, np.int64)
+    runtimes[0] = 5
+    value, grad = tg.kernels.pairwise_hinge(scores, runtimes, 1.0, "sum")
+    assert value == 0.0 and not grad.any()
+    scores[0] = np.nextafter(np.float32(1), np.float32(0))
+    value, grad = tg.kernels.pairwise_hinge(scores, runtimes, 1.0, "sum")
+    assert 0 < value < 1e-4 and grad[0] == 1 - length
+
+
+@pytest.mark.parametrize("length", [2, 300])
+def test_margin_is_not_rounded_into_the_scores(length):
+    """2**24 - 0.25 is no float32 and rounds up to 2**24, which would lose every pair."""
+    scores = np.full(length, 2.0**24, np.float32)
+    value, _ = tg.kernels.pairwise_hinge(scores, np.arange(length), 0.25, "mean-pairs")
+    assert value == pytest.approx(0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [5, 500])
+def test_all_tied_is_zero(length):
+    scores = np.random.default_rng(0).normal(size=length).astype(np.float32)
+    for reduction in REDUCTIONS:
+        value, grad = tg.kernels.pairwise_hinge(scores, np.full(length, 4), 1.0, reduction)
+        assert value == 0.0 and not grad.any()
+
+
+def test_common_offset_does_not_change_the_value():
+    scores, runtimes = lists(0, 500)
+    scores = np.round(scores * 64) / 64
+    a = tg.kernels.pairwise_hinge(scores.astype(np.float32), runtimes)
+    b = tg.kernels.pairwise_hinge((scores + 65536).astype(np.float32), runtimes)
+    assert a[0] == pytest.approx(b[0], rel=1e-12)
+    np.testing.assert_array_equal(a[1], b[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+def test_runtimes_of_other_types_give_the_same_order(dtype):
+    scores, runtimes = lists(5, 90, ties=True)
+    runtimes = runtimes - 10**9 - 2
+    other = runtimes.astype(dtype)
+    if dtype != np.int32:
+        other[other == 0] = -0.0
+        other[5], runtimes[5] = 0.0, 0
+    for loss in (tg.kernels.pairwise_hinge, tg.kernels.list_mle):
+        a, b = loss(scores, runtimes), loss(scores, other)
+        assert a[0] == b[0]
+        np.testing.assert_array_equal(a[1], b[1])
+
+
+def test_list_mle_survives_extreme_scores():
+    scores = np.array([3e38, -3e38, 0, 1e4, -1e4, 80, 1e-30], dtype=np.float32)
+    runtimes = np.array([1, 2, 3, 4, 5, 6, 7])
+    value, grad = tg.kernels.list_mle(scores, runtimes)
+    assert np.isfinite(value) and np.isfinite(grad).all()
+    close((value, grad), ref.list_mle(scores, runtimes))
+
+
+def test_list_mle_ties_depend_on_the_seed_only():
+    scores, _ = lists(1, 30)
+    same = np.zeros(30, np.int64)
+    values = {tg.kernels.list_mle(scores, same, seed=seed)[0] for seed in range(8)}
+    assert len(values) > 4
+    assert tg.kernels.list_mle(scores, same, seed=3)[0] == tg.kernels.list_mle(scores, same, seed=3)[0]
+
+
+@pytest.mark.parametrize("name", ["pairwise_hinge", "list_mle"])
+def test_several_lists_are_averaged(name):
+    scores, runtimes = lists(9, 500, ties=True)
+    offsets = np.array([0, 0, 1, 20, 320, 321, 500])
+    options = {"seed": 5} if name == "list_mle" else {}
+    got = getattr(tg.kernels, name)(scores, runtimes, reduction="sum", offsets=offsets, **options)
+    close(got, ref.over_lists(getattr(ref, name), scores, runtimes, offsets, reduction="sum", **options))
+
+
+@pytest.mark.parametrize("name", ["pairwise_hinge", "list_mle"])
+def test_same_bits_for_any_thread_count(name):
+    scores, runtimes = lists(2, 20_000, ties=True)
+    offsets = np.array([0, 5000, *range(5100, 15_001, 100), 15_050, 20_000])
+    before = tg.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            tg.set_num_threads(threads)
+            results.append(getattr(tg.kernels, name)(scores, runtimes, offsets=offsets))
+    finally:
+        tg.set_num_threads(before)
+    for value, grad in results[1:]:
+        assert value == results[0][0]
+        assert grad.tobytes() == results[0][1].tobytes()
+
+
+def test_long_list_is_not_quadratic():
+    scores, runtimes = lists(4, 100_000)
+    value, grad = tg.kernels.pairwise_hinge(scores, runtimes)
+    assert 0 < value < 2
+    assert abs(grad.sum(dtype=np.float64)) < 1e-6
+
+
+def test_bad_input_is_named():
+    scores, runtimes = lists(0, 8)
+    bad = scores.copy()
+    bad[3] = np.nan
+    for loss in (tg.kernels.pairwise_hinge, tg.kernels.list_mle):
+        with pytest.raises(tg.DataError, match=r"scores.*nan at index 3"):
+            loss(bad, runtimes)
+        with pytest.raises(tg.DataError, match="inf"):
+            loss(np.full(8, np.inf, np.float32), runtimes)
+        with pytest.raises(tg.DataError, match=r"runtimes.*NaN at index 2"):
+            loss(scores, np.where(np.arange(8) == 2, np.nan, 1.0))
+        with pytest.raises(tg.ShapeError, match="scores: expected float32"):
+            loss(scores.astype(np.float64), runtimes)
+        with pytest.raises(tg.ShapeError, match="runtimes"):
+            loss(scores, runtimes[:-1])
+        with pytest.raises(tg.ShapeError, match="runtimes: expected int64"):
+            loss(scores, runtimes.astype(np.uint8))
+        with pytest.raises(tg.ConfigError, match="reduction"):
+            loss(scores, runtimes, reduction="mean")
+        for offsets in ([0, 7], [1, 8], [0, 9, 8], [0, 5, 3, 8], []):
+            with pytest.raises(tg.ShapeError, match="offsets"):
+                loss(scores, runtimes, offsets=np.array(offsets, dtype=np.int64))
+    with pytest.raises(tg.ConfigError, match="mean-pairs"):
+        tg.kernels.list_mle(scores, runtimes, reduction="mean-pairs")
+    for margin in (-1.0, np.nan, np.inf, 1e300):
+        with pytest.raises(tg.ConfigError, match="margin"):
+            tg.kernels.pairwise_hinge(scores, runtimes, margin)
+
+
+def test_inputs_are_not_written():
+    scores, runtimes = lists(0, 400)
+    scores.flags.writeable = runtimes.flags.writeable = False
+    copies = scores.copy(), runtimes.copy()
+    tg.kernels.pairwise_hinge(scores, runtimes)
+    tg.kernels.list_mle(scores, runtimes)
+    np.testing.assert_array_equal(scores, copies[0])
+    np.testing.assert_array_equal(runtimes, copies[1])

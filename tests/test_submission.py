@@ -1,0 +1,252 @@
+"""Submission files: round trip of the real sample, and every kind of broken file named with its line."""
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import submission
+
+SAMPLE = Path(__file__).parent / "data" / "sample_submission.csv.gz"
+A = "layout:xla:random:" + "a" * 32
+B = "layout:nlp:default:" + "b" * 32
+T = "tile:xla:" + "c" * 32
+GOOD = f"ID,TopConfigs\n{A},2;0;1\n{T},9;3;4;0;7\n"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sample") / "sample_submission.csv"
+    path.write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    return path
+
+
+def save(tmp_path, content):
+    path = tmp_path / "s.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_sample_is_the_one_named_in_the_readme(sample):
+    assert hashlib.sha256(sample.read_bytes()).hexdigest() in SAMPLE.with_name("README.md").read_text()
+
+
+def test_sample_is_valid_and_survives_a_round_trip(sample, tmp_path):
+    report = submission.validate(sample, sample)
+    assert report.ok and report.rows == 894 and report.problems == []
+    assert "894 rows" in str(report)
+    rankings = submission.read(sample)
+    assert len(rankings) == 894
+    sizes = {}
+    for row_id, ranking in rankings.items():
+        key = (row_id.rpartition(":")[0], len(ranking))
+        sizes[key] = sizes.get(key, 0) + 1
+    assert sizes == {
+        ("tile:xla", 5): 844,
+        ("layout:xla:default", 1000): 8,
+        ("layout:xla:random", 1000): 8,
+        ("layout:nlp:default", 1000): 17,
+        ("layout:nlp:random", 1000): 17,
+    }
+    out = tmp_path / "out.csv"
+    submission.write(out, rankings)
+    assert out.read_bytes() == sample.read_bytes()
+
+
+def test_any_permutation_of_the_sample_is_valid(sample, tmp_path):
+    rng = np.random.default_rng(0)
+    rankings = {k: rng.permutation(len(v)) for k, v in reversed(submission.read(sample).items())}
+    out = tmp_path / "out.csv"
+    submission.write(out, rankings)
+    assert submission.validate(out, sample).ok
+    back = submission.read(out)
+    assert all(np.array_equal(back[k], rankings[k]) for k in rankings)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_line_ends(tmp_path, end):
+    text = GOOD.rstrip("\n") + end
+    report = submission.validate(
+        save(tmp_path, text.replace("\r", "").replace("\n", "\r\n") if "\r" in end else text)
+    )
+    assert report.ok and report.rows == 2
+
+
+BROKEN = {
+    "empty file": ("", 1, "empty"),
+    "no header": (GOOD.split("\n", 1)[1], 1, "header"),
+    "header case": (GOOD.replace("ID,TopConfigs", "id,topconfigs"), 1, "header"),
+    "header separator": (GOOD.replace("ID,", "ID;"), 1, "header"),
+    "byte-order mark": (b"\xef\xbb\xbf" + GOOD.encode(), 1, "byte-order mark"),
+    "binary": (b"PK\x03\x04\xff\xfe\x00" + GOOD.encode(), 1, "UTF-8"),
+    "null byte": (GOOD.replace("2;0;1", "2;\x00;1"), 2, "not a config index"),
+    "not utf-8 later": (GOOD.encode() + b"\xff\n", 4, "UTF-8"),
+    "empty line": (GOOD.replace("\n" + T, "\n\n" + T), 3, "empty line"),
+    "tab for comma": (GOOD.replace(A + ",", A + "\t"), 2, "separated by ','"),
+    "semicolon for comma": (GOOD.replace(A + ",", A + ";"), 2, "separated by ','"),
+    "ID alone": (GOOD.replace(A + ",2;0;1", A), 2, "separated by ','"),
+    "commas between": (GOOD.replace("2;0;1", "2,0,1"), 2, "joined by ';'"),
+    "blanks between": (GOOD.replace("2;0;1", "2 0 1"), 2, "joined by ';'"),
+    "blank after": (GOOD.replace("2;0;1", "2; 0;1"), 2, "joined by ';'"),
+    "quoted": (GOOD.replace("2;0;1", '"2;0;1"'), 2, "not a config index"),
+    "quoted ID": (GOOD.replace(A, f'"{A}"'), 2, "is not <collection>"),
+    "unknown collection": (GOOD.replace("layout:xla:random", "layout:xla"), 2, "is not <collection>"),
+    "no name": (GOOD.replace("a" * 32, ""), 2, "is not <collection>"),
+    "blank in ID": (GOOD.replace("a" * 32, "a b"), 2, "is not <collection>"),
+    "no indices": (GOOD.replace("2;0;1", ""), 2, "no indices"),
+    "trailing semicolon": (GOOD.replace("2;0;1", "2;0;1;"), 2, "';' too many"),
+    "float": (GOOD.replace("2;0;1", "2.0;0;1"), 2, "'2.0' is not a config index"),
+    "negative": (GOOD.replace("2;0;1", "-2;0;1"), 2, "'-2' is not a config index"),
+    "huge": (GOOD.replace("2;0;1", "9" * 5000), 2, "not a config index"),
+    "other digits": (GOOD.replace("2;0;1", "٢;0;1"), 2, "not a config index"),
+    "out of range": (GOOD.replace("2;0;1", "3;0;1"), 2, "index 3 is out of range"),
+    "twice": (GOOD.replace("2;0;1", "2;0;0"), 2, "index 0 appears 2 times"),
+    "tile twice": (GOOD.replace("9;3;4;0;7", "9;3;4;9;7"), 3, "index 9 appears 2 times"),
+    "tile too few": (GOOD.replace("9;3;4;0;7", "9;3;4"), 3, "index 9 is out of range"),
+    "duplicate ID": (GOOD + f"{A},0;1;2\n", 4, "already on line 2"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_named_with_their_line(tmp_path, name):
+    content, line, message = BROKEN[name]
+    path = save(tmp_path, content)
+    report = submission.validate(path)
+    assert not report.ok
+    assert report.problems[0].line == line and message in report.problems[0].message, report
+    assert f"line {line}" in str(report) and str(path) in str(report)
+    with pytest.raises(tg.DataError) as caught:
+        report.raise_for_problems()
+    assert caught.value.file == str(path)
+    with pytest.raises(tg.DataError, match=f"line {line}"):
+        submission.read(path)
+
+
+def test_all_problems_of_a_file_are_reported(tmp_path):
+    rows = [f"{A},0;0", "nonsense", f"{T},1;2;3;4;x", f"{B},0;1"]
+    report = submission.validate(save(tmp_path, "ID,TopConfigs\n" + "\n".join(rows) + "\n"))
+    assert [p.line for p in report.problems] == [2, 3, 4]
+    assert report.rows == 4
+
+
+def test_endless_problems_are_cut(tmp_path):
+    report = submission.validate(save(tmp_path, "ID,TopConfigs\n" + "x\n" * 5000))
+    assert len(report.problems) == 1000
+    assert "at least 1000" in str(report)
+
+
+def test_endless_line_is_refused_without_reading_it(tmp_path):
+    path = tmp_path / "long.csv"
+    with open(path, "wb") as file:
+        file.write(f"ID,TopConfigs\n{A},".encode())
+        file.truncate(1 << 28)  # sparse: 256 MiB that are not there
+    report = submission.validate(path)
+    assert [p.line for p in report.problems] == [2] and "longer than" in report.problems[0].message
+    with pytest.raises(tg.DataError, match="longer than"):
+        submission.read(path)
+
+
+def test_against_a_template(sample, tmp_path):
+    rankings = submission.read(sample)
+    layout = next(k for k in rankings if k.startswith("layout:nlp"))
+    tile = next(k for k in rankings if k.startswith("tile"))
+    rankings[layout] = np.arange(999)
+    del rankings[tile]
+    rankings[A] = np.arange(3)
+    path = tmp_path / "s.csv"
+    submission.write(path, rankings)
+    assert submission.validate(path).ok
+    found = {p.id: p for p in submission.validate(path, sample).problems}
+    assert set(found) == {layout, tile, A}
+    assert "999 indices, expected 1000" in found[layout].message and found[layout].line is not None
+    assert found[tile].line is None and "missing" in found[tile].message
+    assert "template does not have" in found[A].message
+
+
+def test_against_counts(tmp_path):
+    path = save(tmp_path, GOOD)
+    assert submission.validate(path, {A: 3, T: 10}).ok
+    assert "out of range" in submission.validate(path, {A: 3, T: 9}).problems[0].message
+    assert "expected 4" in submission.validate(path, {A: 4, T: 10}).problems[0].message
+    small = save(tmp_path, f"ID,TopConfigs\n{T},1;0;2\n")
+    assert submission.validate(small, {T: 3}).ok
+    assert "3 indices, expected 5" in submission.validate(small, {T: 8}).problems[0].message
+    assert "expected 2" in submission.validate(small, {T: 2}).problems[0].message
+
+
+def test_broken_template_is_an_error(tmp_path):
+    bad = tmp_path / "template.csv"
+    bad.write_text("ID,TopConfigs\nnonsense\n")
+    with pytest.raises(tg.DataError, match=r"template\.csv"):
+        submission.validate(save(tmp_path, GOOD), bad)
+
+
+def test_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        submission.validate(tmp_path / "none.csv")
+    with pytest.raises(OSError):
+        submission.validate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row_id", "ranking", "message"),
+    [
+        (A, [0, 2], "out of range"),
+        (A, [0, 0], "appears 2 times"),
+        (A, [0, -1], "negative"),
+        (A, [], "integers"),
+        (A, np.array([], dtype=np.int64), "no indices"),
+        (A, [0.0, 1.0], "integers"),
+        (A, [[0, 1]], "one-dimensional"),
+        (A, [True, False], "integers"),
+        (T, [4, 5, 6], "out of range"),
+        (T, [4, 5, 6, 7, 4], "appears 2 times"),
+        ("alexnet", [0, 1], "is not <collection>"),
+        (A + ",x", [0, 1], "is not <collection>"),
+        (A + "\n", [0, 1], "is not <collection>"),
+    ],
+)
+def test_write_refuses_bad_rankings_and_leaves_the_old_file(tmp_path, row_id, ranking, message):
+    path = save(tmp_path, GOOD)
+    with pytest.raises(tg.DataError, match=message):
+        submission.write(path, {B: [1, 0], row_id: ranking})
+    assert path.read_text() == GOOD
+    assert os.listdir(tmp_path) == ["s.csv"]
+
+
+def test_write_checks_counts_and_cuts_tiles(tmp_path):
+    path = tmp_path / "s.csv"
+    submission.write(path, {T: np.arange(9)[::-1].astype(np.uint16), A: (2, 0, 1)}, counts={T: 9, A: 3})
+    assert path.read_text() == f"ID,TopConfigs\n{T},8;7;6;5;4\n{A},2;0;1\n"
+    with pytest.raises(tg.DataError, match="expected 4"):
+        submission.write(path, {A: [2, 0, 1]}, counts={A: 4})
+
+
+def test_failed_replacement_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = save(tmp_path, GOOD)
+
+    def fail(*_):
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="on fire"):
+        submission.write(path, {A: [0, 1]})
+    assert path.read_text() == GOOD and os.listdir(tmp_path) == ["s.csv"]
+
+
+def test_merge(tmp_path):
+    one, two, three = (tmp_path / name for name in ("1.csv", "2.csv", "3.csv"))
+    submission.write(one, {A: [1, 0], T: [4, 3, 2, 1, 0]})
+    submission.write(two, {B: [0, 1], A: [1, 0]})
+    submission.write(three, {A: [0, 1]})
+    merged = submission.merge([one, two], tmp_path / "all.csv")
+    assert list(merged) == [A, T, B]
+    back = submission.read(tmp_path / "all.csv")
+    assert all(np.array_equal(back[k], merged[k]) for k in merged)
+    with pytest.raises(tg.DataError, match=r"1\.csv ranks it differently"):
+        submission.merge([one, three])
+    np.testing.assert_array_equal(submission.merge([one, three], overwrite=True)[A], [0, 1])

@@ -1,0 +1,345 @@
+"""Files to graphs: :func:`load`, the embedded samples, and the five collections of TpuGraphs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, overload
+
+import numpy.typing as npt
+
+from tpugraphs import _core
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.graphs import DIGITS, LayoutGraph, TileGraph, _Digits, _with_file
+
+__all__ = [
+    "COLLECTIONS",
+    "Collection",
+    "Split",
+    "list_samples",
+    "load",
+    "open_collection",
+    "sample",
+    "sample_info",
+]
+
+# Name of a collection -> its folder below npz/. The one place that knows.
+COLLECTIONS = {
+    "tile:xla": "tile/xla",
+    "layout:xla:random": "layout/xla/random",
+    "layout:xla:default": "layout/xla/default",
+    "layout:nlp:random": "layout/nlp/random",
+    "layout:nlp:default": "layout/nlp/default",
+}
+SPLITS = ("train", "valid", "test")
+
+DEFAULT_MAX_BYTES = 8 << 30
+
+_NODES = ("node_feat", "node_opcode", "edge_index")
+_LAYOUT = ("node_config_ids", "config_runtime")
+_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
+_READ = (
+    "node_splits",
+    *_NODES,
+    "node_config_ids",
+    "config_feat",
+    "config_runtime",
+    "config_runtime_normalizers",
+)
+
+_Member = tuple[Any, str, tuple[int, ...], int]
+
+
+def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGraph | TileGraph:
+    """Read one graph from an .npz file.
+
+    Everything but the config digits of a layout graph is read and checked; those are inflated, straight into
+    one byte each, when first used. Members that are no field of the schema are ignored.
+
+    Parameters
+    ----------
+    path : path
+        File in the TpuGraphs schema; any integer or float dtype that holds the values exactly.
+    max_bytes : int, optional
+        Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
+
+    Returns
+    -------
+    LayoutGraph or TileGraph
+        A file without configs gives a LayoutGraph with K = 0 and C = 0.
+
+    Raises
+    ------
+    DataError
+        When the file is damaged or not in the schema, naming file, field, what was found and what to do.
+    OSError
+        When it cannot be opened.
+    """
+    file = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    limit = DEFAULT_MAX_BYTES if max_bytes is None else int(max_bytes)
+    try:
+        members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        return _graph(file, members, stamp)
+    except DataError as error:
+        raise _with_file(error, file) from None
+    except OSError as error:
+        raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+
+
+def _graph(
+    file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]
+) -> LayoutGraph | TileGraph:
+    layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
+    tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
+    if layout and tile:
+        raise _structure(tile[0], "a layout or a tile graph", f"fields of both ({layout[0]}, {tile[0]})")
+    needed = list(_NODES)
+    if tile:
+        needed += _TILE
+    elif layout or "config_runtime" in members:
+        needed += ["node_config_feat", *_LAYOUT]
+    for name in needed:
+        if name not in members:
+            have = ", ".join(sorted(members)) or "none of the schema"
+            raise _structure(name, "this array in the file", f"only {have}")
+    arrays: dict[str, Any] = {
+        name: _array(member) for name, member in members.items() if name != "node_config_feat"
+    }
+    arrays.update(name=Path(file).stem, collection=_collection_of(file), path=file)
+    if tile:
+        return TileGraph(**arrays)
+    if layout:
+        arrays["node_config_feat"] = _digits(file, members["node_config_feat"], stamp)
+    return LayoutGraph(**arrays)
+
+
+def _structure(field: str, expected: str, found: str) -> DataError:
+    message = f"{field}: expected {expected}, found {found}; is this a TpuGraphs file?"
+    return DataError(message, field=field, expected=expected, found=found)
+
+
+def _array(member: _Member) -> npt.NDArray[Any]:
+    data, dtype, shape, fortran = member
+    data.flags.writeable = False
+    array: npt.NDArray[Any] = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+    return array
+
+
+def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> _Digits:
+    _, _, shape, fortran = member
+    if len(shape) != 3 or shape[2] != DIGITS:
+        raise _structure("node_config_feat", f"shape (C, K, {DIGITS})", f"shape {shape}")
+    if fortran:
+        raise DataError(
+            "node_config_feat: expected C order, found Fortran order; save it again in C order",
+            field="node_config_feat", expected="C order", found="Fortran order",
+        )  # fmt: skip
+    return _Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp)
+
+
+# --- embedded samples ---------------------------------------------------------------------------------------
+
+
+_SAMPLES = Path(__file__).parent / "samples"
+
+
+@cache
+def _sample_index() -> dict[str, dict[str, Any]]:
+    index: dict[str, dict[str, Any]] = json.loads((_SAMPLES / "index.json").read_text(encoding="utf-8"))
+    return index
+
+
+def list_samples() -> list[str]:
+    """Names of the embedded real graphs, for :func:`sample`."""
+    return list(_sample_index())
+
+
+def sample_info(name: str) -> dict[str, Any]:
+    """Kind, kernel, source and licence of an embedded graph."""
+    index = _sample_index()
+    if name not in index:
+        near = difflib.get_close_matches(name, index, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "tpugraphs.list_samples() names them"
+        raise ConfigError(f"no sample {name!r}; {hint}")
+    return dict(index[name])
+
+
+def sample(name: str) -> LayoutGraph | TileGraph:
+    """Read an embedded real graph; see :func:`list_samples`.
+
+    ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
+    112 layouts), ``tile_00`` to ``tile_14`` (fused kernels with their tile sizes).
+
+    Raises
+    ------
+    ConfigError
+        When there is no such sample.
+    """
+    return load(_SAMPLES / sample_info(name)["file"])
+
+
+# --- collections --------------------------------------------------------------------------------------------
+
+
+class Split(Sequence[LayoutGraph | TileGraph]):
+    """Graphs of one split, read when asked for and not kept.
+
+    Indexing reads one graph; slicing and :meth:`exclude` give another lazy split.
+
+    Attributes
+    ----------
+    paths : list of str
+        Files in order of name.
+    names : list of str
+        File names without ``.npz``.
+    collection : str
+        Name of the collection.
+    """
+
+    def __init__(
+        self, collection: str, paths: Iterable[str | os.PathLike[str]], max_bytes: int | None = None
+    ) -> None:
+        self.collection = collection
+        self.paths = [os.fspath(path) for path in paths]
+        self._max_bytes = max_bytes
+
+    @property
+    def names(self) -> list[str]:
+        """File names without ``.npz``."""
+        return [Path(path).stem for path in self.paths]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: int) -> LayoutGraph | TileGraph: ...
+    @overload
+    def __getitem__(self, index: slice) -> Split: ...
+    def __getitem__(self, index: int | slice) -> LayoutGraph | TileGraph | Split:
+        """One graph, or a lazy split of several."""
+        if isinstance(index, slice):
+            return Split(self.collection, self.paths[index], self._max_bytes)
+        graph = load(self.paths[index], self._max_bytes)
+        return graph._with(collection=self.collection)
+
+    def __iter__(self) -> Iterator[LayoutGraph | TileGraph]:
+        return (self[i] for i in range(len(self)))
+
+    def exclude(self, patterns: str | Iterable[str]) -> Split:
+        """Make a split without the graphs whose names match a pattern (``*``, ``?`` as in a shell)."""
+        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        kept = [p for p in self.paths if not any(fnmatchcase(Path(p).stem, pattern) for pattern in patterns)]
+        return Split(self.collection, kept, self._max_bytes)
+
+    def __repr__(self) -> str:
+        return f"Split({self.collection!r}, {len(self)} graphs)"
+
+
+class Collection:
+    """One of the five collections: ``.train``, ``.valid`` and ``.test`` are lazy :class:`Split` objects."""
+
+    def __init__(
+        self, name: str, folder: str, exclude: Iterable[str] = (), max_bytes: int | None = None
+    ) -> None:
+        self.name, self.folder = name, folder
+        self._exclude, self._max_bytes = list(exclude), max_bytes
+
+    def _split(self, split: str) -> Split:
+        folder = Path(self.folder, split)
+        if not folder.is_dir():
+            raise DataError(
+                f"no folder {split!r} in this collection; {_how_to_get(self.name)}",
+                file=self.folder, field=split, expected=f"a folder {split}", found="none",
+            )  # fmt: skip
+        paths = sorted(folder.glob("*.npz"))
+        if not paths:
+            raise DataError(
+                f"no .npz files in this folder; {_how_to_get(self.name)}",
+                file=str(folder), field=split, expected=".npz files", found="none",
+            )  # fmt: skip
+        return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
+
+    @property
+    def train(self) -> Split:
+        """Graphs to learn from."""
+        return self._split("train")
+
+    @property
+    def valid(self) -> Split:
+        """Graphs to choose by."""
+        return self._split("valid")
+
+    @property
+    def test(self) -> Split:
+        """Graphs to rank; their runtimes are placeholders."""
+        return self._split("test")
+
+    def __repr__(self) -> str:
+        return f"Collection({self.name!r}, {self.folder!r})"
+
+
+def _how_to_get(name: str) -> str:
+    return (
+        f"download {name} from the Kaggle competition 'predict-ai-model-runtime' or as the "
+        " google-research-datasets/tpu_graphs repository describes, and unpack it below root"
+    )
+
+
+def _collection_of(file: str) -> str | None:
+    """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
+    parts = Path(file).parts[:-1]
+    for name, folder in COLLECTIONS.items():
+        tail = tuple(folder.split("/"))
+        if parts and parts[-1] in SPLITS and parts[-1 - len(tail) : -1] == tail:
+            return name
+    return None
+
+
+def open_collection(
+    name: str,
+    root: str | os.PathLike[str] = "~/data/tpugraphs",
+    exclude: str | Iterable[str] | None = None,
+    max_bytes: int | None = None,
+) -> Collection:
+    """Open a downloaded collection; nothing is read yet.
+
+    Parameters
+    ----------
+    name : str
+        ``tile:xla``, ``layout:xla:random``, ``layout:xla:default``, ``layout:nlp:random`` or
+        ``layout:nlp:default``.
+    root : path
+        Folder that holds ``npz`` (the published archives), ``npz_all/npz`` (Kaggle's), or is the npz folder
+        itself.
+    exclude : str or list of str, optional
+        Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell: ``["*unet*"]``.
+    max_bytes : int, optional
+        As for :func:`load`.
+
+    Raises
+    ------
+    ConfigError
+        When there is no collection of this name.
+    DataError
+        When it is not below `root`, naming the folders that were looked at.
+    """
+    if name not in COLLECTIONS:
+        near = difflib.get_close_matches(name, COLLECTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"no collection {name!r}; {hint}Collections are {', '.join(COLLECTIONS)}")
+    base = Path(root).expanduser()
+    places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
+    patterns = [exclude] if isinstance(exclude, str) else list(exclude or ())
+    for place in places:
+        if place.is_dir():
+            return Collection(name, str(place), patterns, max_bytes)
+    looked = ", ".join(map(str, places))
+    raise DataError(
+        f"{name} is not here; looked at {looked}; {_how_to_get(name)}",
+        file=str(base), field=name, expected=f"a folder {COLLECTIONS[name]}", found="none",
+    )  # fmt: skip

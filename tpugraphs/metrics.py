@@ -1,0 +1,221 @@
+"""How good a ranking is: scores (smaller = predicted faster) against measured runtimes.
+
+All are O(n log n) in C. Any array-like of numbers does: float32, float64, int32 and int64 arrays go through
+as they are, other dtypes are widened without loss. Comparisons are exact, also for int64 beyond 2**53. A
+score or runtime that is NaN raises `DataError`; infinite scores have a place in the order and do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core
+from tpugraphs.errors import ConfigError, ShapeError
+
+__all__ = [
+    "COLLECTIONS",
+    "competition_score",
+    "kendall_tau",
+    "ndcg",
+    "opa",
+    "spearman",
+    "tile_score",
+    "top_k_slowdown",
+]
+
+COLLECTIONS = (
+    "tile:xla",
+    "layout:xla:default",
+    "layout:xla:random",
+    "layout:nlp:default",
+    "layout:nlp:random",
+)
+"""The five collections of TpuGraphs, whose scores make the competition score."""
+
+_NATIVE = frozenset("fdlqi")
+
+
+def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
+    """`values` as an array of a dtype the core takes."""
+    array = np.asarray(values)
+    if array.dtype.char not in _NATIVE or not array.dtype.isnative:
+        if array.dtype.kind not in "fbiu" or array.dtype.itemsize > 8:
+            raise ShapeError(f"{name}: expected numbers of at most 64 bits, got dtype {array.dtype}")
+        if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+            raise ShapeError(f"{name}: uint64 values above 2**63 - 1 do not fit int64")
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return np.ascontiguousarray(array) if array.ndim else array
+
+
+def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
+    """Kendall's tau-b, the layout metric of the Kaggle competition (per graph; Knight's algorithm, 1966).
+
+    ``(P - Q) / sqrt((P + Q + X) (P + Q + Y))`` with P pairs in the same order, Q in opposite order, X tied in
+    the scores only and Y tied in the runtimes only, as `scipy.stats.kendalltau`.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) numbers
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0.0 where SciPy gives NaN: either side constant, or fewer than two entries.
+
+    Raises
+    ------
+    DataError
+        NaN on either side.
+    ShapeError
+        Different lengths, or not one-dimensional.
+    """
+    return _core.kendall_tau(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+
+
+def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
+    """Ordered pair accuracy: the share of pairs with ``y_i > y_j`` that also have ``s_i > s_j``.
+
+    Strict on both sides: equal runtimes make no pair, equal scores of a pair count as wrong. Without ties it
+    is ``(tau + 1) / 2``.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) numbers
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0.0 if there is no pair (constant runtimes, or fewer than two entries).
+
+    Raises
+    ------
+    DataError, ShapeError
+        As `kendall_tau`.
+    """
+    return _core.opa(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+
+
+def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
+    """Spearman's rank correlation: Pearson's correlation of mid-ranks.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) numbers
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0.0 if either side is constant or there are fewer than two entries.
+
+    Raises
+    ------
+    DataError, ShapeError
+        As `kendall_tau`.
+    """
+    return _core.spearman(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+
+
+def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
+    """Cost of trying only the `k` best-scored: their best runtime over the best of all, minus 1.
+
+    Parameters
+    ----------
+    scores : (n,) numbers
+        Equal scores are taken in the order of their indices.
+    runtimes : (n,) numbers > 0
+        For tiles normalised ones (runtime / normalizer), as the competition does.
+    k : int
+        At least 1; more than n counts as n.
+
+    Returns
+    -------
+    float
+        At least 0; 0 is perfect, 0.1 is ten per cent slower than the best.
+
+    Raises
+    ------
+    DataError
+        NaN scores; runtimes that are not finite and positive; no entries at all.
+    ConfigError
+        k below 1.
+    ShapeError
+        As `kendall_tau`.
+    """
+    return _core.top_k_slowdown(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), k)
+
+
+def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
+    """Normalised discounted cumulative gain of the first `k`, with gain ``min(runtimes) / runtime``.
+
+    Sum over places p = 1..k of gain / log2(p + 1), divided by that of the true order. The gain is the
+    relevance itself (linear), and any constant in it cancels, so this is relevance 1 / runtime.
+
+    Parameters
+    ----------
+    scores, runtimes, k
+        As `top_k_slowdown`.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+
+    Raises
+    ------
+    DataError, ConfigError, ShapeError
+        As `top_k_slowdown`.
+    """
+    return _core.ndcg(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), k)
+
+
+def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
+    """Tile metric of the competition for one graph: ``1 - top_k_slowdown``. At most 1, unbounded below.
+
+    Parameters
+    ----------
+    scores, runtimes, k
+        As `top_k_slowdown`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    DataError, ConfigError, ShapeError
+        As `top_k_slowdown`.
+    """
+    return 1.0 - top_k_slowdown(scores, runtimes, k)
+
+
+def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> float:
+    """Unweighted mean over the five collections, each the mean of its graphs' scores.
+
+    Parameters
+    ----------
+    per_collection : mapping
+        Collection name (see `COLLECTIONS`) to its score or to the scores of its graphs: `tile_score` for
+        ``tile:xla``, `kendall_tau` for the layouts. A collection left out, or without graphs, counts as 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ConfigError
+        A name that is no collection.
+    """
+    unknown = [name for name in per_collection if name not in COLLECTIONS]
+    if unknown:
+        raise ConfigError(f"unknown collection {unknown[0]!r}; expected some of {', '.join(COLLECTIONS)}")
+    total = 0.0
+    for value in per_collection.values():
+        listed = value if isinstance(value, (int, float, np.floating)) else list(value)
+        scores = np.asarray(listed, dtype=np.float64)
+        total += float(scores.mean()) if scores.size else 0.0
+    return total / len(COLLECTIONS)
