@@ -1,10 +1,374 @@
-#include "py/pycore.h"
+/* The Python type _core.Model: a list of steps, its flat parameters, and passes over batches. */
+#include "py/py_graph_type.h"
 
-PyMethodDef tg_model_methods[] = {
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "model/model.h"
+#include "py/py_ops.h"
+
+typedef struct py_model {
+    PyObject_HEAD
+    tg_model *model;
+    int busy; /* a pass is running without the GIL */
+} py_model;
+
+static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
+    Py_ssize_t length;
+    const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
+    if (utf8 == NULL || (size_t)length >= size || memchr(utf8, 0, (size_t)length) != NULL) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "a step's '%s' must be text of at most %zu characters", what, size - 1);
+        return -1;
+    }
+    memcpy(to, utf8, (size_t)length + 1);
+    return 0;
+}
+
+int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    *count = 0;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "attrs must be a dict");
+        return -1;
+    }
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        if (*count == TG_MAX_ATTRS) {
+            PyErr_Format(PyExc_ValueError, "an op has at most %d attributes", TG_MAX_ATTRS);
+            return -1;
+        }
+        tg_attr_value *v = &values[(*count)++];
+        memset(v, 0, sizeof *v);
+        if (copy_text(key, "attrs", v->key, sizeof v->key) < 0) return -1;
+        v->is_word = PyUnicode_Check(value);
+        if (v->is_word && copy_text(value, "attrs", v->word, sizeof v->word) < 0) return -1;
+        if (!v->is_word) {
+            v->number = PyFloat_AsDouble(value);
+            if (v->number == -1 && PyErr_Occurred()) return -1;
+        }
+    }
+    return 0;
+}
+
+static int parse_step(PyObject *dict, tg_step_spec *spec) {
+    memset(spec, 0, sizeof *spec);
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "steps: every step must be a dict");
+        return -1;
+    }
+    if (copy_text(PyDict_GetItemString(dict, "op"), "op", spec->op, sizeof spec->op) < 0 ||
+        copy_text(PyDict_GetItemString(dict, "name"), "name", spec->name, sizeof spec->name) < 0 ||
+        copy_text(PyDict_GetItemString(dict, "out"), "out", spec->out, sizeof spec->out) < 0)
+        return -1;
+    PyObject *in = PyDict_GetItemString(dict, "in"), *attrs = PyDict_GetItemString(dict, "attrs");
+    PyObject *share = PyDict_GetItemString(dict, "share");
+    PyObject *table = share != NULL && PyDict_Check(share) ? PyDict_GetItemString(share, "table") : NULL;
+    if (table != NULL && copy_text(table, "share", spec->table, sizeof spec->table) < 0) return -1;
+    if (share != NULL && table == NULL) {
+        PyErr_SetString(PyExc_ValueError, "a step's 'share' must be {\"table\": parameter name}");
+        return -1;
+    }
+    if (in == NULL || !PyList_Check(in) || PyList_Size(in) < 1 || PyList_Size(in) > TG_MAX_IN) {
+        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of 1 to %d slot names", spec->name, TG_MAX_IN);
+        return -1;
+    }
+    spec->n_in = (int)PyList_Size(in);
+    for (int i = 0; i < spec->n_in; i++)
+        if (copy_text(PyList_GetItem(in, i), "in", spec->in[i], sizeof spec->in[i]) < 0) return -1;
+    return attrs == NULL ? 0 : tg_py_attrs(attrs, spec->attrs, &spec->n_attrs);
+}
+
+static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"steps", "seed", "node_features", NULL};
+    PyObject *steps;
+    unsigned long long seed = 0;
+    int features = 134;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Ki", names, &PyList_Type, &steps, &seed, &features)) return NULL;
+    if (features < 1 || features > 65536) {
+        PyErr_Format(PyExc_ValueError, "node_features: expected 1..65536, got %d", features);
+        return NULL;
+    }
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    py_model *self = (py_model *)alloc(type, 0);
+    if (self == NULL) return NULL;
+    tg_error err;
+    tg_step_spec spec;
+    tg_status status = TG_OK;
+    if ((self->model = tg_model_new(features)) == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; status == TG_OK && i < PyList_Size(steps); i++) {
+        if (parse_step(PyList_GetItem(steps, i), &spec) < 0) {
+            Py_DECREF(self);
+            return NULL;
+        }
+        status = tg_model_add_step(self->model, &spec, &err);
+    }
+    if (status == TG_OK) status = tg_model_finish(self->model, seed, &err);
+    if (status != TG_OK) {
+        Py_DECREF(self);
+        return tg_raise(&err, NULL);
+    }
+    return (PyObject *)self;
+}
+
+static void model_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    tg_model_free(((py_model *)object)->model);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* ---- passes ---- */
+
+static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
+    const char *kind, *reduction;
+    double margin;
+    if (!PyArg_ParseTuple(tuple, "sds;loss must be (name, margin, reduction)", &kind, &margin, &reduction)) return -1;
+    *spec = (tg_loss_spec){.margin = (float)margin, .key = key};
+    if (strcmp(kind, "pairwise_hinge") == 0) spec->kind = TG_LOSS_PAIRWISE_HINGE;
+    else if (strcmp(kind, "list_mle") == 0) spec->kind = TG_LOSS_LIST_MLE;
+    else {
+        PyErr_Format(PyExc_ValueError, "loss: expected pairwise_hinge or list_mle, got %s", kind);
+        return -1;
+    }
+    if (strcmp(reduction, "mean-all") == 0) spec->reduction = TG_REDUCE_MEAN_ALL;
+    else if (strcmp(reduction, "sum") == 0) spec->reduction = TG_REDUCE_SUM;
+    else if (strcmp(reduction, "mean-pairs") == 0) spec->reduction = TG_REDUCE_MEAN_PAIRS;
+    else {
+        PyErr_Format(PyExc_ValueError, "loss: expected reduction mean-all, sum or mean-pairs, got %s", reduction);
+        return -1;
+    }
+    return 0;
+}
+
+/* All runtimes one after the other; checked against the batch. Free with free(). */
+static int64_t *gather_runtimes(PyObject *runtimes, const tg_py_batch *batch) {
+    PyObject *items = PySequence_Tuple(runtimes);
+    int64_t *all = malloc((size_t)batch->total * sizeof *all), at = 0;
+    if (items == NULL || all == NULL) {
+        if (all == NULL) PyErr_NoMemory();
+        goto fail;
+    }
+    if (PyTuple_Size(items) != batch->n) {
+        PyErr_Format(PyExc_ValueError, "runtimes: expected one array per slate (%d), got %zd", batch->n, PyTuple_Size(items));
+        goto fail;
+    }
+    for (int i = 0; i < batch->n; i++) {
+        npy_intp dims[1] = {batch->entries[i].C};
+        PyArrayObject *a = tg_array(PyTuple_GetItem(items, i), "runtimes", NPY_INT64, 1, dims, "(C,)");
+        if (a == NULL) goto fail;
+        memcpy(all + at, PyArray_DATA(a), (size_t)dims[0] * sizeof *all);
+        at += dims[0];
+    }
+    Py_DECREF(items);
+    return all;
+fail:
+    Py_XDECREF(items);
+    free(all);
+    return NULL;
+}
+
+/* Run without the GIL; 0, or -1 with an exception. One pass at a time per model. */
+static int run(py_model *self, tg_pass *pass) {
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "this model is in use by another thread");
+        return -1;
+    }
+    for (int i = 0; i < pass->n_entries; i++) {
+        const tg_graph *g = pass->entries[i].graph;
+        const int features = self->model->slots[TG_SLOT_NODE_FEAT].shape.cols;
+        if (g->F != features || g->layout == NULL || !g->has_configs) {
+            PyErr_Format(PyExc_ValueError, "slate %d: the model wants graphs of %d features with layout digits and configs, got %d%s%s",
+                         i, features, g->F, g->layout == NULL ? ", no layout digits" : "", g->has_configs ? "" : ", no configs");
+            return -1;
+        }
+    }
+    tg_error err;
+    tg_status status;
+    tg_cancel cancel = tg_python_cancel();
+    pass->cancel = &cancel;
+    self->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_model_run(self->model, pass, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = 0;
+    if (status == TG_OK) return 0;
+    tg_raise(&err, NULL);
+    return -1;
+}
+
+/* Scores of all entries as a list of arrays. */
+static PyObject *split_scores(const tg_py_batch *batch, const float *scores) {
+    PyObject *list = PyList_New(batch->n);
+    for (int i = 0; list != NULL && i < batch->n; i++) {
+        npy_intp dims[1] = {batch->entries[i].C};
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, 1, dims);
+        if (a == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        memcpy(PyArray_DATA(a), scores, (size_t)dims[0] * sizeof *scores);
+        scores += dims[0];
+        PyList_SetItem(list, i, (PyObject *)a);
+    }
+    return list;
+}
+
+static PyObject *model_scores(PyObject *object, PyObject *slates) {
+    tg_py_batch batch;
+    PyObject *result = NULL;
+    if (tg_py_batch_init(&batch, slates) < 0) return NULL;
+    float *scores = malloc((size_t)batch.total * sizeof *scores);
+    tg_pass pass = {.n_entries = batch.n, .entries = batch.entries, .scores = scores};
+    if (scores == NULL) PyErr_NoMemory();
+    else if (run((py_model *)object, &pass) == 0) result = split_scores(&batch, scores);
+    free(scores);
+    tg_py_batch_free(&batch);
+    return result;
+}
+
+/* Shared by step and gradients: returns loss and scores (caller frees), or NULL. */
+static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss, uint64_t seed,
+                         const tg_adamw *optimizer, int64_t step, tg_py_batch *batch, double *value) {
+    tg_loss_spec spec;
+    const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
+    if (parse_loss(loss, &spec, key) < 0 || tg_py_batch_init(batch, slates) < 0) return NULL;
+    int64_t *times = gather_runtimes(runtimes, batch);
+    float *scores = times == NULL ? NULL : malloc((size_t)batch->total * sizeof *scores);
+    if (times != NULL && scores == NULL) PyErr_NoMemory();
+    tg_pass pass = {.n_entries = batch->n, .entries = batch->entries, .scores = scores, .loss = &spec, .runtimes = times,
+                    .optimizer = optimizer, .key = key};
+    if (scores == NULL || run((py_model *)object, &pass) < 0) {
+        free(scores);
+        scores = NULL;
+        tg_py_batch_free(batch);
+    }
+    free(times);
+    *value = pass.loss_value;
+    return scores;
+}
+
+static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"slates", "runtimes", "loss", "lr", "weight_decay", "clip", "step", "seed", "beta1", "beta2", "eps", NULL};
+    PyObject *slates, *runtimes, *loss;
+    long long step;
+    unsigned long long seed = 0;
+    tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddd", names, &slates, &runtimes, &PyTuple_Type, &loss, &o.lr,
+                                     &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2, &o.eps))
+        return NULL;
+    if (step < 1) {
+        PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
+        return NULL;
+    }
+    o.step = step;
+    tg_py_batch batch;
+    double value;
+    float *scores = train_pass(object, slates, runtimes, loss, seed, &o, step, &batch, &value);
+    if (scores == NULL) return NULL;
+    free(scores);
+    tg_py_batch_free(&batch);
+    return PyFloat_FromDouble(value);
+}
+
+static PyObject *model_gradients(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"slates", "runtimes", "loss", "step", "seed", NULL};
+    PyObject *slates, *runtimes, *loss;
+    long long step = 1;
+    unsigned long long seed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LK", names, &slates, &runtimes, &PyTuple_Type, &loss, &step, &seed))
+        return NULL;
+    tg_py_batch batch;
+    double value;
+    float *scores = train_pass(object, slates, runtimes, loss, seed, NULL, step, &batch, &value);
+    if (scores == NULL) return NULL;
+    PyObject *list = split_scores(&batch, scores);
+    free(scores);
+    tg_py_batch_free(&batch);
+    return list == NULL ? NULL : Py_BuildValue("dN", value, list);
+}
+
+static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"slates", "training", NULL};
+    PyObject *slates;
+    int training = 1;
+    tg_py_batch batch;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", names, &slates, &training)) return NULL;
+    if (tg_py_batch_init(&batch, slates) < 0) return NULL;
+    int64_t bytes = tg_model_bytes(((py_model *)object)->model, batch.n, batch.entries, training);
+    tg_py_batch_free(&batch);
+    return bytes < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(bytes);
+}
+
+/* ---- parameters ---- */
+
+static PyObject *get_vector(PyObject *object, void *which) {
+    tg_model *m = ((py_model *)object)->model;
+    float *vectors[] = {m->weights, m->grads, m->moment1, m->moment2};
+    npy_intp dims[1] = {(npy_intp)m->P};
+    return (PyObject *)tg_view(NPY_FLOAT32, 1, dims, vectors[(intptr_t)which], object, 1);
+}
+
+static PyObject *get_layout(PyObject *object, void *unused) {
+    const tg_model *m = ((py_model *)object)->model;
+    PyObject *list = PyList_New(m->n_params);
+    (void)unused;
+    for (int i = 0; list != NULL && i < m->n_params; i++) {
+        const tg_param *p = &m->params[i];
+        PyObject *shape = p->cols == 0 ? Py_BuildValue("(i)", p->rows) : Py_BuildValue("(ii)", p->rows, p->cols);
+        PyObject *item = shape == NULL ? NULL : Py_BuildValue("(sLN)", p->name, (long long)p->offset, shape);
+        if (item == NULL) Py_CLEAR(list);
+        else PyList_SetItem(list, i, item);
+    }
+    return list;
+}
+
+static PyObject *get_num_parameters(PyObject *object, void *unused) {
+    (void)unused;
+    return PyLong_FromLongLong(((py_model *)object)->model->P);
+}
+
+static PyGetSetDef model_getset[] = {
+    {"params", get_vector, NULL, PyDoc_STR("(P,) float32, writable view of all parameters"), (void *)0},
+    {"grads", get_vector, NULL, PyDoc_STR("(P,) float32 view of the last gradients"), (void *)1},
+    {"moment1", get_vector, NULL, PyDoc_STR("(P,) float32 view of Adam's first moments"), (void *)2},
+    {"moment2", get_vector, NULL, PyDoc_STR("(P,) float32 view of Adam's second moments"), (void *)3},
+    {"layout", get_layout, NULL, PyDoc_STR("list of (name, offset, shape) of every parameter"), NULL},
+    {"num_parameters", get_num_parameters, NULL, PyDoc_STR("P"), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef model_methods[] = {
+    {"step", (PyCFunction)(void (*)(void))model_step, METH_VARARGS | METH_KEYWORDS, PyDoc_STR("One optimizer step; the loss.")},
+    {"gradients", (PyCFunction)(void (*)(void))model_gradients, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("(loss, scores) and the gradients in .grads, without an update.")},
+    {"scores", model_scores, METH_O, PyDoc_STR("List of (C,) float32 scores, one per slate.")},
+    {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
     {NULL, NULL, 0, NULL},
 };
 
+static PyType_Slot model_slots[] = {
+    {Py_tp_new, model_new},
+    {Py_tp_dealloc, model_dealloc},
+    {Py_tp_getset, model_getset},
+    {Py_tp_methods, model_methods},
+    {Py_tp_doc, (void *)PyDoc_STR("A model: steps over slots, one flat parameter vector, one static plan.")},
+    {0, NULL},
+};
+
+static PyType_Spec model_spec = {
+    .name = "tpugraphs._core.Model", .basicsize = sizeof(py_model), .flags = Py_TPFLAGS_DEFAULT, .slots = model_slots};
+
 int tg_add_model_types(PyObject *module) {
-    (void)module;
-    return 0;
+    if (tg_add_graph_type(module) < 0) return -1;
+    PyObject *type = PyType_FromSpec(&model_spec);
+    if (type == NULL) return -1;
+    int status = PyModule_AddObjectRef(module, "Model", type);
+    Py_DECREF(type);
+    return status;
 }

@@ -1,0 +1,160 @@
+#include "py/py_graph_type.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static PyTypeObject *graph_type = NULL;
+PyTypeObject *tg_graph_type(void) { return graph_type; }
+
+/* Sizes and borrowed pointers from the arguments; arrays end up in self->keep. */
+static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edges, PyArrayObject **nodes) {
+    tg_graph *g = &self->graph;
+    npy_intp feat[2] = {-1, -1}, op[1], layout[2] = {0, 6}, edge[2] = {-1, 2}, node[1] = {-1};
+    npy_intp digits[3] = {-1, -1, TG_DIGITS};
+    PyArrayObject *a = tg_array(args[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)");
+    if (a == NULL) return -1;
+    if (feat[0] < 1 || feat[0] > INT32_MAX / 2 || feat[1] < 1 || feat[1] > 65536) {
+        PyErr_Format(PyExc_ValueError, "node_feat: expected 1..2^30 nodes and 1..65536 columns, got (%zd, %zd)", feat[0], feat[1]);
+        return -1;
+    }
+    g->N = (int32_t)feat[0];
+    g->F = (int32_t)feat[1];
+    g->node_feat = TG_F32(a);
+    op[0] = layout[0] = feat[0];
+    if ((a = tg_array(args[1], "node_opcode", NPY_UINT8, 1, op, "(N,)")) == NULL) return -1;
+    g->opcode = TG_U8(a);
+    if (args[2] != Py_None) {
+        if ((a = tg_array(args[2], "layout_digits", NPY_INT8, 2, layout, "(N, 6)")) == NULL) return -1;
+        g->layout = TG_I8(a);
+    }
+    if ((*edges = tg_array(args[3], "edge_index", NPY_INT64, 2, edge, "(E, 2)")) == NULL) return -1;
+    if ((*nodes = tg_array(args[4], "config_nodes", NPY_INT64, 1, node, "(K,)")) == NULL) return -1;
+    if (edge[0] > INT32_MAX / 2 || node[0] > feat[0]) {
+        PyErr_Format(PyExc_ValueError, "a graph has at most 2^30 edges and N config nodes, got %zd and %zd", edge[0], node[0]);
+        return -1;
+    }
+    g->E = (int32_t)edge[0];
+    g->K = (int32_t)node[0];
+    if (args[5] != Py_None) {
+        digits[1] = node[0];
+        if ((a = tg_array(args[5], "digits", NPY_INT8, 3, digits, "(C, K, 18)")) == NULL) return -1;
+        g->digits = TG_I8(a);
+        g->C = digits[0];
+        g->has_configs = 1;
+    }
+    const int from[4] = {0, 1, 2, 5};
+    for (int i = 0; i < 4; i++) {
+        Py_INCREF(args[from[i]]);
+        self->keep[i] = args[from[i]];
+    }
+    return 0;
+}
+
+static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes", "digits", NULL};
+    PyObject *a[7] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|O", names, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5])) return NULL;
+    if (a[5] == NULL) a[5] = Py_None;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
+    if (self == NULL) return NULL;
+    PyArrayObject *edges, *nodes;
+    if (take_arrays(self, a, &edges, &nodes) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_graph_init(&self->graph, TG_I64(edges), TG_I64(nodes), &err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) {
+        Py_DECREF(self);
+        return tg_raise(&err, NULL);
+    }
+    return (PyObject *)self;
+}
+
+static void graph_dealloc(PyObject *object) {
+    tg_py_graph *self = (tg_py_graph *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    tg_graph_free(&self->graph);
+    for (int i = 0; i < 4; i++) Py_XDECREF(self->keep[i]);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static PyObject *get_size(PyObject *object, void *which) {
+    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F};
+    return PyLong_FromLongLong(sizes[(intptr_t)which]);
+}
+
+static PyGetSetDef graph_getset[] = {
+    {"num_nodes", get_size, NULL, PyDoc_STR("N"), (void *)0},
+    {"num_edges", get_size, NULL, PyDoc_STR("E"), (void *)1},
+    {"num_config_nodes", get_size, NULL, PyDoc_STR("K"), (void *)2},
+    {"num_configs", get_size, NULL, PyDoc_STR("C"), (void *)3},
+    {"num_features", get_size, NULL, PyDoc_STR("F"), (void *)4},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot graph_slots[] = {
+    {Py_tp_new, graph_new},
+    {Py_tp_dealloc, graph_dealloc},
+    {Py_tp_getset, graph_getset},
+    {Py_tp_doc, (void *)PyDoc_STR("A prepared graph: scaled node features, opcodes, layout digits, edges, packed configs.")},
+    {0, NULL},
+};
+
+static PyType_Spec graph_spec = {
+    .name = "tpugraphs._core.Graph", .basicsize = sizeof(tg_py_graph), .flags = Py_TPFLAGS_DEFAULT, .slots = graph_slots};
+
+int tg_add_graph_type(PyObject *module) {
+    if (graph_type == NULL) graph_type = (PyTypeObject *)PyType_FromSpec(&graph_spec);
+    if (graph_type == NULL) return -1;
+    return PyModule_AddObjectRef(module, "Graph", (PyObject *)graph_type);
+}
+
+int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
+    memset(batch, 0, sizeof *batch);
+    if ((batch->items = PySequence_Tuple(slates)) == NULL) return -1;
+    const Py_ssize_t n = PyTuple_Size(batch->items);
+    if (n < 1 || n > 65536) {
+        PyErr_Format(PyExc_ValueError, "slates: expected 1..65536 (Graph, rows) pairs, got %zd", n);
+        goto fail;
+    }
+    if ((batch->entries = calloc((size_t)n, sizeof *batch->entries)) == NULL) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    batch->n = (int)n;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *pair = PyTuple_GetItem(batch->items, i);
+        npy_intp dims[1] = {-1};
+        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2 || !PyObject_TypeCheck(PyTuple_GetItem(pair, 0), graph_type)) {
+            PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (Graph, rows)");
+            goto fail;
+        }
+        tg_py_graph *graph = (tg_py_graph *)PyTuple_GetItem(pair, 0);
+        PyArrayObject *rows = tg_array(PyTuple_GetItem(pair, 1), "rows", NPY_INT64, 1, dims, "(C,)");
+        if (rows == NULL) goto fail;
+        if (dims[0] < 1 || dims[0] > (1 << 24)) {
+            PyErr_Format(PyExc_ValueError, "rows: expected 1..2^24 config rows, got %zd", dims[0]);
+            goto fail;
+        }
+        batch->entries[i] = (tg_entry){&graph->graph, TG_I64(rows), (int32_t)dims[0]};
+        batch->total += dims[0];
+    }
+    return 0;
+fail:
+    tg_py_batch_free(batch);
+    return -1;
+}
+
+void tg_py_batch_free(tg_py_batch *batch) {
+    Py_CLEAR(batch->items);
+    free(batch->entries);
+    batch->entries = NULL;
+}

@@ -1,0 +1,298 @@
+#include "py/py_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "base/rng.h"
+#include "py/py_graph_type.h"
+
+/* One call of one op over arrays: the op is planned as in a model, its memory is NumPy's. */
+typedef struct call {
+    const tg_op *op;
+    double attr[TG_MAX_ATTRS];
+    tg_op_plan plan;
+    tg_slate slate;
+    tg_exec e;
+    int8_t *digits;  /* gathered */
+    float *block;    /* statistics, then workspace */
+    int64_t stats;   /* floats of the statistics at the start of block */
+} call;
+
+static void call_free(call *c) {
+    free(c->digits);
+    tg_aligned_free(c->block);
+}
+
+static PyArrayObject *take_input(call *c, PyObject *item, int i) {
+    const int ndim = PyArray_Check(item) && PyArray_NDIM((PyArrayObject *)item) == 2 ? 2 : 3;
+    npy_intp dims[3] = {c->slate.N, ndim == 2 ? -1 : c->slate.C, -1};
+    PyArrayObject *a = tg_array(item, i == 0 ? "x" : "residual", NPY_FLOAT32, ndim, dims, ndim == 2 ? "(N, F)" : "(N, C, F)");
+    if (a == NULL) return NULL;
+    if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
+        PyErr_Format(PyExc_ValueError, "x: expected 1..65536 columns, got %zd", dims[ndim - 1]);
+        return NULL;
+    }
+    c->plan.in[i] = (tg_shape){ndim == 2 ? TG_SPACE_NODE : TG_SPACE_NODE_CONFIG, (int)dims[ndim - 1]};
+    c->e.x[i] = TG_F32(a);
+    return a;
+}
+
+static int take_params(call *c, PyObject *params) {
+    if (PyTuple_Size(params) != c->plan.n_params) {
+        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, c->plan.n_params, PyTuple_Size(params));
+        return -1;
+    }
+    for (int i = 0; i < c->plan.n_params; i++) {
+        const tg_param_spec *p = &c->plan.params[i];
+        npy_intp dims[2] = {p->rows, p->cols};
+        char shape[48];
+        PyOS_snprintf(shape, sizeof shape, p->cols == 0 ? "(%d,)" : "(%d, %d)", p->rows, p->cols);
+        PyArrayObject *a = tg_array(PyTuple_GetItem(params, i), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
+        if (a == NULL) return -1;
+        c->e.w[i] = TG_F32(a);
+    }
+    return 0;
+}
+
+/* (op, attrs, inputs, params, graph, configs, key, training) -> a call ready but for its memory */
+static int call_init(call *c, PyObject *args, PyObject **rest) {
+    const char *name;
+    PyObject *attrs, *inputs, *params, *object;
+    int configs, training, n_attrs;
+    unsigned long long key;
+    memset(c, 0, sizeof *c);
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|O", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs, &PyTuple_Type, &params,
+                          tg_graph_type(), &object, &configs, &key, &training, rest))
+        return -1;
+    tg_attr_value values[TG_MAX_ATTRS];
+    tg_error err;
+    if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
+    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    c->op = tg_find_op(name);
+    const Py_ssize_t n_in = PyTuple_Size(inputs);
+    if (c->op == NULL || configs < 1 || n_in < c->op->min_in || n_in > c->op->max_in) {
+        PyErr_Format(PyExc_ValueError, "no op '%s' with %zd inputs and %d configs", name, n_in, configs);
+        return -1;
+    }
+    const tg_entry entry = {g, NULL, configs};
+    c->slate = tg_make_slate(&entry, NULL);
+    c->plan.attr = c->attr;
+    c->plan.inplace_in = -1;
+    c->plan.n_in = (int)n_in;
+    for (int i = 0; i < n_in; i++)
+        if (take_input(c, PyTuple_GetItem(inputs, i), i) == NULL) return -1;
+    tg_status status = tg_resolve_attrs(c->op, n_attrs, values, c->attr, &err);
+    if (status == TG_OK) status = c->op->plan(&c->plan, &err);
+    if (status != TG_OK) {
+        tg_raise(&err, NULL);
+        return -1;
+    }
+    if (take_params(c, params) < 0) return -1;
+    c->e.k = tg_kernel_table();
+    c->e.slate = &c->slate;
+    c->e.attr = c->attr;
+    memcpy(c->e.in, c->plan.in, sizeof c->e.in);
+    c->e.out = c->plan.out;
+    c->e.training = training;
+    c->e.key = key;
+    if (c->op->wants_table >= 0) c->e.table_cols = c->plan.params[c->op->wants_table].cols;
+    if (g->layout == NULL && strcmp(name, "embedding") == 0 && (int)c->attr[0] == 1) {
+        PyErr_SetString(PyExc_ValueError, "embedding: the graph has no layout digits");
+        return -1;
+    }
+    if (strcmp(name, "config_linear") != 0) return 0;
+    int64_t *rows = malloc((size_t)configs * sizeof *rows);
+    c->digits = malloc((size_t)configs * (size_t)g->K * TG_DIGITS + 1);
+    status = rows == NULL || c->digits == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs) : TG_OK;
+    for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
+    if (status == TG_OK) status = tg_gather_digits(&(tg_entry){g, rows, configs}, c->digits, &err);
+    free(rows);
+    c->slate.digits = c->digits;
+    if (status == TG_OK) return 0;
+    tg_raise(&err, NULL);
+    return -1;
+}
+
+/* Memory of the call; statistics of the input are computed where the op wants them. */
+static int call_reserve(call *c, int back) {
+    tg_exec *e = &c->e;
+    int64_t shared, scratch, partials = 0;
+    const int64_t n = (int64_t)c->slate.C * e->in[0].cols;
+    if (c->plan.needs_stats) {
+        c->stats = 2 * n;
+        partials = tg_loop_over(&c->slate, TG_SPACE_NODE_CONFIG).chunks * tg_stats_floats(n);
+        e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
+    }
+    c->op->workspace(e, back, &shared, &scratch);
+    e->scratch_stride = scratch + 16;
+    if (shared < partials) shared = partials;
+    const int64_t floats = c->stats + shared + e->scratch_stride * tg_max_threads();
+    if ((c->block = tg_aligned_alloc((size_t)floats * sizeof(float))) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    e->shared = c->block + c->stats;
+    e->scratch = e->shared + shared;
+    if (c->plan.needs_stats) {
+        tg_stats_of(e, e->x[0], n, e->shared, c->block);
+        e->x_stats = c->block;
+    }
+    return 0;
+}
+
+static PyArrayObject *new_like(const call *c, tg_shape shape) {
+    npy_intp dims[3] = {c->slate.N, c->slate.C, shape.cols};
+    if (shape.space == TG_SPACE_NODE_CONFIG) return tg_new_array(NPY_FLOAT32, 3, dims);
+    dims[0] = shape.space == TG_SPACE_NODE ? c->slate.N : c->slate.C;
+    dims[1] = shape.cols;
+    return tg_new_array(NPY_FLOAT32, 2, dims);
+}
+
+static PyObject *op_forward(PyObject *self, PyObject *args) {
+    call c;
+    PyObject *unused = NULL;
+    PyArrayObject *y = NULL;
+    (void)self;
+    if (call_init(&c, args, &unused) == 0 && call_reserve(&c, 0) == 0 && (y = new_like(&c, c.e.out)) != NULL) {
+        c.e.y = TG_F32(y);
+        Py_BEGIN_ALLOW_THREADS
+        c.op->forward(&c.e);
+        Py_END_ALLOW_THREADS
+    }
+    call_free(&c);
+    return (PyObject *)y;
+}
+
+/* Arrays for all gradients, filled in by backward: ([dx...], [dw...], ddigits or None) */
+static PyObject *gradient_arrays(call *c, int with_digits) {
+    PyObject *dx = PyList_New(c->plan.n_in), *dw = PyList_New(c->plan.n_params), *dd = Py_None;
+    int fine = dx != NULL && dw != NULL;
+    for (int i = 0; fine && i < c->plan.n_in; i++) {
+        PyArrayObject *a = new_like(c, c->e.in[i]);
+        if ((fine = a != NULL)) {
+            c->e.dx[i] = TG_F32(a);
+            PyList_SetItem(dx, i, (PyObject *)a);
+        }
+    }
+    for (int i = 0; fine && i < c->plan.n_params; i++) {
+        npy_intp dims[2] = {c->plan.params[i].rows, c->plan.params[i].cols};
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, dims[1] == 0 ? 1 : 2, dims);
+        if ((fine = a != NULL)) {
+            c->e.dw[i] = TG_F32(a);
+            PyList_SetItem(dw, i, (PyObject *)a);
+        }
+    }
+    Py_INCREF(Py_None);
+    if (fine && with_digits) {
+        npy_intp dims[4] = {c->slate.C, c->slate.K, TG_DIGITS, TG_DIGIT_ROWS};
+        Py_DECREF(Py_None);
+        dd = (PyObject *)tg_new_array(NPY_FLOAT32, 4, dims);
+        if ((fine = dd != NULL)) c->e.ddigits = TG_F32((PyArrayObject *)dd);
+    }
+    if (fine) return Py_BuildValue("NNN", dx, dw, dd);
+    Py_XDECREF(dx);
+    Py_XDECREF(dw);
+    Py_XDECREF(dd);
+    return NULL;
+}
+
+/* (..., dy) after the arguments of op_forward */
+static PyObject *op_backward(PyObject *self, PyObject *args) {
+    call c;
+    PyObject *dy = NULL, *result = NULL;
+    (void)self;
+    if (call_init(&c, args, &dy) == 0 && call_reserve(&c, 1) == 0) {
+        const int three = c.e.out.space == TG_SPACE_NODE_CONFIG;
+        npy_intp dims[3] = {c.e.out.space == TG_SPACE_CONFIG ? c.slate.C : c.slate.N, three ? c.slate.C : c.e.out.cols, c.e.out.cols};
+        PyArrayObject *given = dy == NULL ? NULL
+            : tg_array(dy, "dy", NPY_FLOAT32, three ? 3 : 2, dims, three ? "(N, C, F)" : "(rows, F)");
+        if (dy == NULL) PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
+        if (given != NULL && (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
+            c.e.dy = TG_F32(given);
+            Py_BEGIN_ALLOW_THREADS
+            c.op->backward(&c.e);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    call_free(&c);
+    return result;
+}
+
+static PyObject *name_list(const char *const *names) {
+    PyObject *list = PyList_New(0);
+    for (; list != NULL && *names != NULL; names++) {
+        PyObject *name = PyUnicode_FromString(*names);
+        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    return list;
+}
+
+static PyObject *op_names(PyObject *self, PyObject *unused) {
+    const char *names[64] = {NULL};
+    (void)self, (void)unused;
+    for (int i = 0; tg_ops[i] != NULL && i < 63; i++) names[i] = tg_ops[i]->name;
+    return name_list(names);
+}
+
+static PyObject *isa_levels(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return name_list(tg_isa_levels());
+}
+
+static PyObject *get_isa(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyUnicode_FromString(tg_kernel_table()->name);
+}
+
+static PyObject *set_isa(PyObject *self, PyObject *arg) {
+    Py_ssize_t size;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, &size);
+    (void)self;
+    if (name == NULL) return NULL;
+    if (tg_set_isa(name)) Py_RETURN_NONE;
+    return PyErr_Format(PyExc_ValueError, "set_isa: '%s' is not among isa_levels() of this machine", name);
+}
+
+/* In-place AdamW on flat float32 arrays */
+static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"w", "g", "m1", "m2", "lr", "weight_decay", "clip", "step", "beta1", "beta2", "eps", NULL};
+    PyObject *given[4];
+    PyArrayObject *a[4];
+    npy_intp dims[1] = {-1};
+    tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    long long step;
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2], &given[3], &o.lr,
+                                     &o.weight_decay, &o.clip, &step, &o.beta1, &o.beta2, &o.eps))
+        return NULL;
+    o.step = step;
+    for (int i = 0; i < 4; i++) {
+        if ((a[i] = tg_array(given[i], names[i], NPY_FLOAT32, 1, dims, "(P,)")) == NULL) return NULL;
+        if (i != 1 && !PyArray_ISWRITEABLE(a[i]))
+            return PyErr_Format(PyExc_ValueError, "%s: is updated in place and must be writable", names[i]);
+    }
+    if (step < 1) return PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
+    double norm;
+    Py_BEGIN_ALLOW_THREADS
+    norm = tg_global_norm(dims[0], TG_F32(a[1]));
+    double scale = o.clip > 0 ? o.clip / (norm + 1e-6) : 1;
+    tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]), scale < 1 ? scale : 1);
+    Py_END_ALLOW_THREADS
+    return PyFloat_FromDouble(norm);
+}
+
+PyMethodDef tg_model_methods[] = {
+    {"op_forward", op_forward, METH_VARARGS,
+     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training) -> output of one op.")},
+    {"op_backward", op_backward, METH_VARARGS,
+     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training, dy) -> (dx list, dw list, ddigits or None).")},
+    {"op_names", op_names, METH_NOARGS, PyDoc_STR("Names of all ops.")},
+    {"isa_levels", isa_levels, METH_NOARGS, PyDoc_STR("Instruction sets this machine can run, fastest first.")},
+    {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},
+    {"set_isa", set_isa, METH_O, PyDoc_STR("Use one of isa_levels().")},
+    {"adamw_step", (PyCFunction)(void (*)(void))adamw_step, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("AdamW on flat arrays in place, gradient clipped by global norm; returns the norm.")},
+    {NULL, NULL, 0, NULL},
+};
