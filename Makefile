@@ -9,7 +9,9 @@ format:
 	ruff check --fix . && ruff format . && clang-format -i $$(git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc')
 lint:
 	ruff check . && ruff format --check . && clang-format --dry-run --Werror $$(git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc') && codespell
+fuzz:
+	csrc/fuzz/run.sh 30
 types:
 	mypy --strict tpugraphs
 
-.PHONY: build test format lint types
+.PHONY: build test format lint fuzz types

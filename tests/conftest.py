@@ -1,8 +1,22 @@
-"""Shared by all tests: parity tests are skipped, not failed, where PyTorch is not installed."""
+"""Shared by all tests: which tpugraphs is tested, and parity tests skipped, not failed, without PyTorch."""
 
 import importlib.util
+import os
+from pathlib import Path
 
 import pytest
+
+import tpugraphs
+
+# Tests start Python processes from the checkout. They must import the package that is under test here, and
+# after `pip install .` that is not the one in the checkout, which has no built core beside it.
+PACKAGE = Path(tpugraphs.__file__).parent
+if not list(PACKAGE.glob("_core*.so")):
+    pytest.exit(
+        f"{PACKAGE} has no built core: run `make build` first, or plain `pytest` after `pip install .`", 4
+    )
+os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
 
 
 def pytest_collection_modifyitems(items):

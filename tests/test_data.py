@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import resource
 import subprocess
 import sys
 import tracemalloc
@@ -219,7 +218,8 @@ def test_inflate_equals_zlib(tmp_path, level, seed):
     rng = np.random.default_rng(seed)
     n = 400_000
     kinds = [
-        rng.integers(0, 256, n), np.zeros(n), rng.integers(0, 3, n), np.tile(rng.integers(0, 256, 33), n // 33 + 1)[:n],
+        rng.integers(0, 256, n), np.zeros(n), rng.integers(0, 3, n),
+        np.tile(rng.integers(0, 256, 33), n // 33 + 1)[:n],
         np.repeat(rng.integers(0, 256, n // 200 + 1), 200)[:n], rng.geometric(0.02, n) % 256,
     ]  # fmt: skip
     noise = kinds[seed].astype(np.uint8)
@@ -285,7 +285,7 @@ def test_bad_digit_is_found_where_it_is(tmp_path):
         arrays["node_config_feat"][1234, 2, 17] = value
         np.savez_compressed(tmp_path / "g.npz", **arrays)
         g = tg.load(tmp_path / "g.npz")
-        for use in (g.validate, lambda g=g: g.node_config_feat[[0]], lambda g=g: tg.LayoutGraph(**arrays)):
+        for use in (g.validate, lambda g=g: g.node_config_feat[[0]], lambda a=arrays: tg.LayoutGraph(**a)):
             with pytest.raises(tg.DataError, match="row 1234, node 2, column 17") as caught:
                 use()
             assert caught.value.field == "node_config_feat"
@@ -383,14 +383,14 @@ def test_max_bytes_and_file_errors(tmp_path):
 
 
 def test_memory_stays_at_the_packed_size(tmp_path):
-    """63 MB of float32 never exist: neither for NumPy (tracemalloc) nor for the process (a fresh one's peak)."""
+    """63 MB of float32 never exist: neither for NumPy (tracemalloc) nor for a process (a fresh one)."""
     tracemalloc.start()
     g = tg.sample("alexnet").validate()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.3 * g.config_digits.nbytes
     code = (
-        "import resource, tpugraphs as tg; tg.sample('tile_00'); "
+        "import resource, tpugraphs as tg; tg.sample('tile_00').validate(); "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; g = tg.sample('alexnet').validate(); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
@@ -398,11 +398,10 @@ def test_memory_stays_at_the_packed_size(tmp_path):
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     )
     assert grown * 1024 < 22e6
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
 
 
 def test_cancellation(tmp_path):
-    """Ctrl-C while a long member is inflated: KeyboardInterrupt within a second, and the graph still works."""
+    """Ctrl-C while a long member is inflated: it stops within a second,"""
     code = """
 import signal, sys, time, numpy as np, tpugraphs as tg, zipfile
 g = tg.load(sys.argv[1])
@@ -435,7 +434,7 @@ except KeyboardInterrupt:
     assert result.stdout.split() == ["stopped", "True"]
 
 
-# --- collections -------------------------------------------------------------------------------------------------
+# --- collections ---
 
 
 def make_collection(folder, kind="layout"):
@@ -468,7 +467,7 @@ def test_collections(tmp_path, name, middle):
 def test_collection_errors(tmp_path):
     with pytest.raises(tg.ConfigError, match="did you mean 'layout:xla:random'"):
         tg.open_collection("layout:xla:randon", root=tmp_path)
-    with pytest.raises(tg.DataError, match="npz_all/npz/tile/xla.*download"):
+    with pytest.raises(tg.DataError, match=r"npz_all/npz/tile/xla.*download"):
         tg.open_collection("tile:xla", root=tmp_path)
     (tmp_path / "npz/tile/xla/train").mkdir(parents=True)
     col = tg.open_collection("tile:xla", root=tmp_path)

@@ -44,8 +44,8 @@ _NODES = ("node_feat", "node_opcode", "edge_index")
 _LAYOUT = ("node_config_ids", "config_runtime")
 _TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
 _READ = (
-    "node_splits",
     *_NODES,
+    "node_splits",
     "node_config_ids",
     "config_feat",
     "config_runtime",

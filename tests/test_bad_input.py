@@ -1,0 +1,92 @@
+"""Every broken file is a tpugraphs.Error that names file and field, quickly and in little memory."""
+
+import time
+import tracemalloc
+
+import brokenfiles
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+
+TABLE = brokenfiles.files()
+
+
+def test_table_is_long_and_its_origin_is_good(tmp_path):
+    assert len(TABLE) >= 100
+    for name, arrays in {"layout": brokenfiles.layout(), "tile": brokenfiles.tile()}.items():
+        for content in (
+            brokenfiles.npz(arrays),
+            brokenfiles.npz(arrays, compressed=False),
+            brokenfiles.packed(brokenfiles.members(arrays)),
+        ):
+            g = tg.load(brokenfiles.write(content, tmp_path / f"{name}.npz")).validate()
+            assert g.kind == name and g.num_configs == len(arrays["config_runtime"])
+
+
+@pytest.mark.parametrize("name", list(TABLE))
+def test_broken_file(tmp_path, name):
+    field, content = TABLE[name]
+    path = brokenfiles.write(content, tmp_path / f"{name}.npz")
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with pytest.raises(tg.Error) as caught:
+            tg.load(path).validate()
+        seconds = time.perf_counter() - start
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    error = caught.value
+    assert isinstance(error, tg.DataError)
+    assert error.file == str(path) and str(path) in str(error)
+    assert error.field == field and field in str(error)
+    assert error.found and error.expected and "\n" not in str(error)
+    assert str(error).count(";") >= 1  # what to do
+    assert seconds < 1.0
+    assert peak < 8e6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_damage_never_gets_through_wrong(tmp_path, seed):
+    """Random bytes overwritten: an Error, or exactly the arrays that were saved (damage to a date, say)."""
+    rng = np.random.default_rng(seed)
+    arrays = brokenfiles.layout() if seed % 2 else brokenfiles.tile()
+    good = brokenfiles.npz(arrays, compressed=seed < 2)
+    path = tmp_path / "g.npz"
+    refused = 0
+    for _ in range(400):
+        data = bytearray(good)
+        for at in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[at] = rng.integers(0, 256)
+        path.write_bytes(bytes(data))
+        try:
+            g = tg.load(path).validate()
+        except tg.Error:
+            refused += 1
+            continue
+        for field, array in arrays.items():
+            have = getattr(g, field, None)
+            # A member may have been renamed to something unknown only if it was optional.
+            if have is not None and field != "node_splits":
+                np.testing.assert_array_equal(np.asarray(have), array.reshape(np.shape(have)))
+    assert refused > 300
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_damage_inside_arrays(seed):
+    """From arrays: whatever is accepted has indices that C code may use."""
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        arrays = {key: value.copy() for key, value in brokenfiles.layout().items()}
+        field = rng.choice(list(arrays))
+        flat = arrays[field].reshape(-1)
+        flat[rng.integers(len(flat))] = rng.choice([-1, 0, 5, 6, 9, 200])
+        try:
+            g = tg.LayoutGraph(**arrays)
+        except tg.DataError as error:
+            assert error.field == field and error.file is None
+            continue
+        assert g.edge_index.min() >= 0 and g.edge_index.max() < g.num_nodes
+        assert g.config_digits.min() >= -1 and g.config_digits.max() <= 5
+        assert len(set(g.node_config_ids)) == g.num_config_nodes and g.node_config_ids.max() < g.num_nodes
