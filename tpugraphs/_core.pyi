@@ -1,5 +1,6 @@
 """Types of the C core. One section per room of csrc/py."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,5 +31,99 @@ def ndcg(scores: NDArray[Any], runtimes: NDArray[Any], k: int, /) -> float: ...
 def npz_load(
     path: str, names: tuple[str, ...], headers: tuple[str, ...], max_bytes: int, /
 ) -> tuple[dict[str, tuple[Any, str, tuple[int, ...], int]], tuple[int, int, int, int]]: ...
-def npz_digits(path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /) -> NDArray[np.int8]: ...
+def npz_digits(
+    path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /
+) -> NDArray[np.int8]: ...
 def pack_digits(array: NDArray[Any], /) -> NDArray[np.int8]: ...
+
+# model
+class Graph:
+    num_nodes: int
+    num_edges: int
+    num_config_nodes: int
+    num_configs: int
+    num_features: int
+    def __new__(
+        cls,
+        node_feat: NDArray[np.float32],
+        node_opcode: NDArray[np.uint8],
+        layout_digits: NDArray[np.int8] | None,
+        edge_index: NDArray[np.int64],
+        config_nodes: NDArray[np.int64],
+        digits: NDArray[np.int8] | None = None,
+    ) -> Graph: ...
+
+class Model:
+    params: NDArray[np.float32]
+    grads: NDArray[np.float32]
+    moment1: NDArray[np.float32]
+    moment2: NDArray[np.float32]
+    layout: list[tuple[str, int, tuple[int, ...]]]
+    num_parameters: int
+    def __new__(cls, steps: list[dict[str, Any]], seed: int = 0, node_features: int = 134) -> Model: ...
+    def step(
+        self,
+        slates: Sequence[tuple[Graph, NDArray[np.int64]]],
+        runtimes: Sequence[NDArray[np.int64]],
+        loss: tuple[str, float, str],
+        lr: float,
+        weight_decay: float,
+        clip: float,
+        step: int,
+        seed: int = 0,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+    ) -> float: ...
+    def gradients(
+        self,
+        slates: Sequence[tuple[Graph, NDArray[np.int64]]],
+        runtimes: Sequence[NDArray[np.int64]],
+        loss: tuple[str, float, str],
+        step: int = 1,
+        seed: int = 0,
+    ) -> tuple[float, list[NDArray[np.float32]]]: ...
+    def scores(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], /) -> list[NDArray[np.float32]]: ...
+    def bytes(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], training: bool = True) -> int: ...
+
+def op_forward(
+    op: str,
+    attrs: dict[str, float | str],
+    inputs: tuple[NDArray[np.float32], ...],
+    params: tuple[NDArray[np.float32], ...],
+    graph: Graph,
+    configs: int,
+    key: int,
+    training: bool,
+    dy: NDArray[np.float32] | None = None,
+    /,
+) -> NDArray[np.float32]: ...
+def op_backward(
+    op: str,
+    attrs: dict[str, float | str],
+    inputs: tuple[NDArray[np.float32], ...],
+    params: tuple[NDArray[np.float32], ...],
+    graph: Graph,
+    configs: int,
+    key: int,
+    training: bool,
+    dy: NDArray[np.float32],
+    /,
+) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.float32] | None]: ...
+def op_names() -> list[str]: ...
+def isa_levels() -> list[str]: ...
+def get_isa() -> str: ...
+def set_isa(name: str, /) -> None: ...
+def adamw_step(
+    w: NDArray[np.float32],
+    g: NDArray[np.float32],
+    m1: NDArray[np.float32],
+    m2: NDArray[np.float32],
+    lr: float,
+    weight_decay: float,
+    clip: float,
+    step: int,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> float: ...

@@ -14,21 +14,22 @@ typedef struct tg_dropout {
     float scale;        /* 1 / (1 - p) */
 } tg_dropout;
 
-/* One node's tile of the `mix` op, C rows. F = 2D with cross, else D. Weights come packed (pack_nt / pack_nn). */
+/* One node's tile of the `mix` op, C rows. F = 2D with cross, else D. Weights come packed (pack_nt /
+ * pack_nn). */
 typedef struct tg_mix_tile {
     int C, D, R, act;
     int gate, cross, norm;
     float inv_tau;
     tg_dropout dropout;
-    const uint32_t *keys;                /* (C,2) dropout row keys */
-    const float *z, *mean, *rstd;        /* (C,D) each; mean, rstd with norm */
-    const float *residual;               /* (C,F) or NULL */
-    const float *w1, *b1, *w2, *b2;      /* packed (D->R), (R), packed (R->D), (D) */
-    float *xh, *u, *e, *h;               /* scratch (C,D) x3, (C,R) */
-    float *out;                          /* (C,F), forward */
-    const float *w1t, *w2t;              /* backward: packed (R->D), (D->R) */
-    const float *dout;                   /* (C,F) */
-    float *dresidual;                    /* (C,F) or NULL; may be dout itself */
+    const uint32_t *keys;           /* (C,2) dropout row keys */
+    const float *z, *mean, *rstd;   /* (C,D) each; mean, rstd with norm */
+    const float *residual;          /* (C,F) or NULL */
+    const float *w1, *b1, *w2, *b2; /* packed (D->R), (R), packed (R->D), (D) */
+    float *xh, *u, *e, *h;          /* scratch (C,D) x3, (C,R) */
+    float *out;                     /* (C,F), forward */
+    const float *w1t, *w2t;         /* backward: packed (R->D), (D->R) */
+    const float *dout;              /* (C,F) */
+    float *dresidual;               /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
     float *da, *dh;                      /* scratch (C,D), (C,R) */
     float *dz;                           /* (C,D): gradient of the (normalised) z, written */
@@ -36,12 +37,10 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
-   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed in panels of `nr` columns, `panel` floats apart
-   pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
-   gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
-   add_rows    sum(n) += sum over rows of x(rows,n)
-   mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
-   normalize   y(n) = (x - mean) * rstd
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed in panels of `nr` columns, `panel`
+   floats apart pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n) gemm_tn     c(m,n) +=
+   a(rows,m)^T b(rows,n) add_rows    sum(n) += sum over rows of x(rows,n) mean_of     y(n) = sum over `count`
+   neighbours of base[index*stride ..] * (weight[index] or 1/count) normalize   y(n) = (x - mean) * rstd
    stats_add   s += x - shift, q += (x - shift)^2
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh

@@ -25,8 +25,9 @@ static void find_levels(void) {
     int n = 0;
 #if TG_X86
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("fma"))
         tables[n++] = &tg_isa_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
         tables[n++] = &tg_isa_avx2;
@@ -53,7 +54,8 @@ const char *const *tg_isa_levels(void) {
 
 const tg_kernels *tg_kernel_table(void) {
     if (chosen == NULL) {
-        const char *wanted = getenv("TPUGRAPHS_ISA"); /* an unknown or unsupported name falls back to the best */
+        const char *wanted =
+            getenv("TPUGRAPHS_ISA"); /* an unknown or unsupported name falls back to the best */
         if (wanted == NULL || !tg_set_isa(wanted)) {
             find_levels();
             chosen = tables[0];

@@ -49,7 +49,8 @@ INLINE float sum_lanes(vf v) {
     return total;
 }
 
-/* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full strips. */
+/* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full
+ * strips. */
 #define STRIPS(F, BODY)                                                                                      \
     do {                                                                                                     \
         int strip_ = 0;                                                                                      \

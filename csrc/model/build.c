@@ -68,7 +68,8 @@ tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, 
         } else {
             const int chosen = v->is_word ? choice(spec->choices, v->word) : -1;
             if (chosen < 0)
-                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be one of %s", op->name, v->key, spec->choices);
+                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be one of %s", op->name, v->key,
+                               spec->choices);
             attr[at] = chosen;
         }
     }
@@ -96,7 +97,8 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
     step->n_in = step->info.n_in = spec->n_in;
     if (find_slot(m, spec->out) >= 0) return tg_fail(err, TG_E_RECIPE, "'%.60s' is made twice", spec->out);
     for (int i = 0; i < m->n_steps; i++)
-        if (strcmp(m->steps[i].name, spec->name) == 0) return tg_fail(err, TG_E_RECIPE, "the name is used twice");
+        if (strcmp(m->steps[i].name, spec->name) == 0)
+            return tg_fail(err, TG_E_RECIPE, "the name is used twice");
     return tg_resolve_attrs(op, spec->n_attrs, spec->attrs, step->attr, err);
 }
 
@@ -110,8 +112,10 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
         }
         tg_param *param = &m->params[m->n_params];
         const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
-        if (m->P + size > INT32_MAX) return tg_fail(err, TG_E_RECIPE, "the model has more than 2^31 parameters");
-        *param = (tg_param){.rows = p->rows, .cols = p->cols, .offset = m->P, .init = p->init, .value = p->value};
+        if (m->P + size > INT32_MAX)
+            return tg_fail(err, TG_E_RECIPE, "the model has more than 2^31 parameters");
+        *param =
+            (tg_param){.rows = p->rows, .cols = p->cols, .offset = m->P, .init = p->init, .value = p->value};
         snprintf(param->name, sizeof param->name, "%s.%s", spec->name, p->name);
         m->P += size;
         step->param[i] = m->n_params++;
@@ -120,7 +124,8 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
 }
 
 tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err) {
-    if (m->n_steps == TG_MAX_STEPS) return tg_fail(err, TG_E_RECIPE, "a model has at most %d steps", TG_MAX_STEPS);
+    if (m->n_steps == TG_MAX_STEPS)
+        return tg_fail(err, TG_E_RECIPE, "a model has at most %d steps", TG_MAX_STEPS);
     tg_step *step = &m->steps[m->n_steps];
     memset(step, 0, sizeof *step);
     step->op = tg_find_op(spec->op);
@@ -133,16 +138,20 @@ tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err
     if (spec->table[0] != '\0') {
         shared = find_param(m, spec->table);
         if (step->op->wants_table < 0 || shared < 0 || m->params[shared].cols == 0)
-            return in_step(spec, err, tg_fail(err, TG_E_RECIPE, "cannot share '%.100s' as its table", spec->table));
+            return in_step(spec, err,
+                           tg_fail(err, TG_E_RECIPE, "cannot share '%.100s' as its table", spec->table));
         step->info.table_cols = m->params[shared].cols;
     }
     step->info.attr = step->attr;
     step->info.inplace_in = -1;
     status = step->op->plan(&step->info, err);
-    if (status == TG_OK && shared >= 0 && m->params[shared].rows != step->info.params[step->op->wants_table].rows)
-        status = tg_fail(err, TG_E_RECIPE, "the shared table must have %d rows", step->info.params[step->op->wants_table].rows);
+    if (status == TG_OK && shared >= 0 &&
+        m->params[shared].rows != step->info.params[step->op->wants_table].rows)
+        status = tg_fail(err, TG_E_RECIPE, "the shared table must have %d rows",
+                         step->info.params[step->op->wants_table].rows);
     if (status == TG_OK && step->info.needs_stats && !m->slots[step->in[0]].has_stats)
-        status = tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made", spec->in[0]);
+        status = tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made",
+                         spec->in[0]);
     if (status == TG_OK) status = add_params(m, spec, step, shared, err);
     if (status != TG_OK) return in_step(spec, err, status);
 
@@ -179,11 +188,13 @@ tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
         return tg_fail(err, TG_E_RECIPE, "'scores' must have one row per config and one column");
     for (int i = TG_EXTERNAL_SLOTS; i < m->n_slots; i++)
         if (!m->slots[i].used != (i == m->scores))
-            return tg_fail(err, TG_E_RECIPE, "'%s' is %s", m->slots[i].name, i == m->scores ? "used as an input" : "never used");
+            return tg_fail(err, TG_E_RECIPE, "'%s' is %s", m->slots[i].name,
+                           i == m->scores ? "used as an input" : "never used");
     /* Four vectors of P floats, each starting on a cache line. */
     const int64_t stride = (int64_t)(tg_align((size_t)m->P * sizeof(float)) / sizeof(float));
     m->weights = tg_aligned_alloc(4 * (size_t)stride * sizeof(float));
-    if (m->weights == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);
+    if (m->weights == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);
     memset(m->weights, 0, 4 * (size_t)stride * sizeof(float));
     m->grads = m->weights + stride;
     m->moment1 = m->grads + stride;

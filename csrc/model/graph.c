@@ -4,22 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tg_status check(const tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
+static tg_status check(const tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes,
+                       tg_error *err) {
     for (int64_t e = 0; e < 2 * (int64_t)g->E; e++)
         if (edge_index[e] < 0 || edge_index[e] >= g->N)
-            return tg_fail_field(err, "edge_index", "node numbers in 0..N-1", "%lld in row %lld of a graph of %d nodes",
-                                 (long long)edge_index[e], (long long)(e / 2), g->N);
+            return tg_fail_field(err, "edge_index", "node numbers in 0..N-1",
+                                 "%lld in row %lld of a graph of %d nodes", (long long)edge_index[e],
+                                 (long long)(e / 2), g->N);
     for (int32_t k = 0; k < g->K; k++)
         if (config_nodes[k] < 0 || config_nodes[k] >= g->N)
-            return tg_fail_field(err, "config_nodes", "node numbers in 0..N-1", "%lld at position %d of a graph of %d nodes",
-                                 (long long)config_nodes[k], k, g->N);
+            return tg_fail_field(err, "config_nodes", "node numbers in 0..N-1",
+                                 "%lld at position %d of a graph of %d nodes", (long long)config_nodes[k], k,
+                                 g->N);
     for (int64_t i = 0; i < (int64_t)g->N * g->F; i++)
         if (!isfinite(g->node_feat[i]))
-            return tg_fail_field(err, "node_feat", "finite numbers", "%g at node %lld, column %lld", (double)g->node_feat[i],
-                                 (long long)(i / g->F), (long long)(i % g->F));
+            return tg_fail_field(err, "node_feat", "finite numbers", "%g at node %lld, column %lld",
+                                 (double)g->node_feat[i], (long long)(i / g->F), (long long)(i % g->F));
     for (int64_t i = 0; g->layout != NULL && i < 6 * (int64_t)g->N; i++)
         if (g->layout[i] < -2 || g->layout[i] > 5)
-            return tg_fail_field(err, "layout_digits", "digits in -2..5", "%d at node %lld", g->layout[i], (long long)(i / 6));
+            return tg_fail_field(err, "layout_digits", "digits in -2..5", "%d at node %lld", g->layout[i],
+                                 (long long)(i / 6));
     return TG_OK;
 }
 
@@ -56,7 +60,8 @@ tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *c
     for (int32_t n = 0; n < g->N; n++) g->config_of[n] = -1;
     for (int32_t k = 0; k < g->K; k++) {
         if (g->config_of[config_nodes[k]] >= 0)
-            return tg_fail_field(err, "config_nodes", "each node at most once", "node %lld twice", (long long)config_nodes[k]);
+            return tg_fail_field(err, "config_nodes", "each node at most once", "node %lld twice",
+                                 (long long)config_nodes[k]);
         g->config_of[config_nodes[k]] = k;
     }
     const tg_csr *senders[TG_DIRECTIONS] = {&g->by_target, &g->by_source, &g->merged};
@@ -86,15 +91,17 @@ tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err)
     for (int32_t c = 0; c < entry->C; c++) {
         const int64_t row = entry->rows[c];
         if (row < 0 || row >= g->C)
-            return tg_fail_field(err, "rows", "config rows in 0..C-1", "%lld at position %d of a graph of %lld configs",
-                                 (long long)row, c, (long long)g->C);
+            return tg_fail_field(err, "rows", "config rows in 0..C-1",
+                                 "%lld at position %d of a graph of %lld configs", (long long)row, c,
+                                 (long long)g->C);
         const int8_t *from = g->digits + row * width;
         int8_t *to = digits + c * width;
         for (int64_t i = 0; i < width; i++) {
             to[i] = from[i];
             if ((uint8_t)(to[i] + 1) > 6)
-                return tg_fail_field(err, "digits", "digits in -1..5", "%d in config %lld, node %lld, column %lld", to[i],
-                                     (long long)row, (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
+                return tg_fail_field(err, "digits", "digits in -1..5",
+                                     "%d in config %lld, node %lld, column %lld", to[i], (long long)row,
+                                     (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
         }
     }
     return TG_OK;
@@ -102,8 +109,13 @@ tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err)
 
 tg_slate tg_make_slate(const tg_entry *entry, const int8_t *digits) {
     const tg_graph *g = entry->graph;
-    return (tg_slate){.N = g->N, .C = entry->C, .K = g->K, .opcode = g->opcode, .layout = g->layout,
-                      .config_of = g->config_of, .digits = digits,
+    return (tg_slate){.N = g->N,
+                      .C = entry->C,
+                      .K = g->K,
+                      .opcode = g->opcode,
+                      .layout = g->layout,
+                      .config_of = g->config_of,
+                      .digits = digits,
                       .senders = {&g->by_target, &g->by_source, &g->merged},
                       .receivers = {&g->by_source, &g->by_target, &g->merged},
                       .inv_degree = {g->inv_degree[0], g->inv_degree[1], g->inv_degree[2]}};

@@ -1,5 +1,5 @@
-/* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits are.
-   The arrays are borrowed (py/ keeps them alive); the index structures are owned. */
+/* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits
+   are. The arrays are borrowed (py/ keeps them alive); the index structures are owned. */
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
@@ -8,19 +8,20 @@
 
 typedef struct tg_graph {
     int32_t N, E, K, F;
-    int64_t C;                 /* configs stored */
-    int has_configs;           /* layout digits given (even if K is 0) */
-    const float *node_feat;    /* (N,F) */
-    const uint8_t *opcode;     /* (N) */
-    const int8_t *layout;      /* (N,6) or NULL */
-    const int8_t *digits;      /* (C,K,18) */
+    int64_t C;                           /* configs stored */
+    int has_configs;                     /* layout digits given (even if K is 0) */
+    const float *node_feat;              /* (N,F) */
+    const uint8_t *opcode;               /* (N) */
+    const int8_t *layout;                /* (N,6) or NULL */
+    const int8_t *digits;                /* (C,K,18) */
     tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
-    int32_t *config_of;        /* (N) */
-    float *inv_degree[TG_DIRECTIONS]; /* (N) each */
+    int32_t *config_of;                  /* (N) */
+    float *inv_degree[TG_DIRECTIONS];    /* (N) each */
 } tg_graph;
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
-tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err);
+tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
+                        tg_error *err);
 void tg_graph_free(tg_graph *graph);
 
 /* One entry of a batch: a graph and rows (C) of its configs. */

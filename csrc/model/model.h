@@ -1,5 +1,6 @@
 /* A model: steps over slots, one flat parameter vector, and the static plan made of them once.
-   Life: tg_model_new, tg_model_add_step for every step, tg_model_finish; then tg_model_run as often as wanted. */
+   Life: tg_model_new, tg_model_add_step for every step, tg_model_finish; then tg_model_run as often as
+   wanted. */
 #ifndef TG_MODEL_H
 #define TG_MODEL_H
 
@@ -46,7 +47,7 @@ typedef struct tg_model {
     tg_slot slots[TG_MAX_STEPS + TG_EXTERNAL_SLOTS];
     tg_step steps[TG_MAX_STEPS];
     tg_param params[TG_MAX_STEPS * TG_MAX_PARAMS];
-    int scores;                    /* slot */
+    int scores; /* slot */
     int64_t P;
     float *weights, *grads, *moment1, *moment2; /* (P) each */
     tg_plan training, inference;
@@ -81,17 +82,18 @@ typedef struct tg_adamw {
 } tg_adamw;
 
 /* One pass over a batch. Scores of all entries one after the other. With `loss` also gradients (into
-   model->grads); with `optimizer` also an update. A cancelled or failed run leaves weights and moments as they were. */
+   model->grads); with `optimizer` also an update. A cancelled or failed run leaves weights and moments as
+   they were. */
 typedef struct tg_pass {
     int n_entries;
     const tg_entry *entries;
-    float *scores;                /* (sum of C) out */
-    const tg_loss_spec *loss;     /* NULL: scores only */
-    const int64_t *runtimes;      /* (sum of C) */
-    double loss_value;            /* out */
-    double gradient_norm;         /* out, with optimizer */
-    const tg_adamw *optimizer;    /* NULL: no update */
-    uint64_t key;                 /* dropout, from seed and step; used with loss */
+    float *scores;             /* (sum of C) out */
+    const tg_loss_spec *loss;  /* NULL: scores only */
+    const int64_t *runtimes;   /* (sum of C) */
+    double loss_value;         /* out */
+    double gradient_norm;      /* out, with optimizer */
+    const tg_adamw *optimizer; /* NULL: no update */
+    uint64_t key;              /* dropout, from seed and step; used with loss */
     tg_cancel *cancel;
 } tg_pass;
 tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
@@ -100,7 +102,8 @@ tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
 int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training);
 
 /* One AdamW update of flat arrays (n), gradient scaled by `scale`. */
-void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, float *m1, float *m2, double scale);
+void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, float *m1, float *m2,
+                     double scale);
 double tg_global_norm(int64_t n, const float *g);
 
 #endif

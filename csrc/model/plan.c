@@ -40,14 +40,17 @@ static void add_forward(maker *m, int i) {
     if (step->info.needs_stats) e.x_stats = use(m, m->stats[step->in[0]], now);
     e.y = m->kept[step->out] = new_buffer(m, out->shape, now);
     if (out->has_stats)
-        e.y_stats = m->stats[step->out] = new_buffer(m, (tg_shape){TG_SPACE_CONFIG, 2 * out->shape.cols}, now);
+        e.y_stats = m->stats[step->out] =
+            new_buffer(m, (tg_shape){TG_SPACE_CONFIG, 2 * out->shape.cols}, now);
     m->plan->events[now] = e;
 }
 
-/* The buffer with a slot's value for the backward pass, recomputing it (and what it needs) if it was let go. */
+/* The buffer with a slot's value for the backward pass, recomputing it (and what it needs) if it was let go.
+ */
 static int value_for_backward(maker *m, int slot) {
     const int producer = m->model->slots[slot].producer;
-    if (producer < 0 || !m->model->steps[producer].info.recompute || producer == m->kept_step) return m->kept[slot];
+    if (producer < 0 || !m->model->steps[producer].info.recompute || producer == m->kept_step)
+        return m->kept[slot];
     if (m->recomputed[slot] != TG_BUFFER_NONE) return m->recomputed[slot];
     const tg_step *step = &m->model->steps[producer];
     tg_event e = blank(TG_EVENT_RECOMPUTE, producer);
@@ -74,7 +77,8 @@ static void add_backward(maker *m, int i) {
         if (m->model->slots[slot].producer < 0) continue; /* nobody asks for the gradient of the features */
         e.dx_add[k] = m->grads[slot] != TG_BUFFER_NONE;
         if (!e.dx_add[k])
-            m->grads[slot] = k == step->info.inplace_in ? e.dy : new_buffer(m, m->model->slots[slot].shape, now);
+            m->grads[slot] =
+                k == step->info.inplace_in ? e.dy : new_buffer(m, m->model->slots[slot].shape, now);
         e.dx[k] = use(m, m->grads[slot], now);
     }
     for (int p = 0; p < step->n_params; p++) e.dw_add[p] = m->param_seen[step->param[p]]++ > 0;
@@ -102,10 +106,12 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, int training) {
     for (int i = 0; i < model->n_steps; i++)
         for (int k = 0; k < model->steps[i].n_in; k++) {
             const int producer = model->slots[model->steps[i].in[k]].producer;
-            if ((model->steps[i].info.needs_in >> k & 1) && producer > m.kept_step && model->steps[producer].info.recompute)
+            if ((model->steps[i].info.needs_in >> k & 1) && producer > m.kept_step &&
+                model->steps[producer].info.recompute)
                 m.kept_step = producer;
         }
-    m.grads[model->scores] = plan->dscores = new_buffer(&m, model->slots[model->scores].shape, plan->n_events);
+    m.grads[model->scores] = plan->dscores =
+        new_buffer(&m, model->slots[model->scores].shape, plan->n_events);
     for (int i = model->n_steps - 1; i >= 0; i--) add_backward(&m, i);
 }
 
@@ -120,14 +126,16 @@ int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offset
     }
     for (int i = 0; i < n; i++) {
         const int b = order[i], event = b - plan->n_buffers;
-        const int first = event < 0 ? plan->buffers[b].first : event, last = event < 0 ? plan->buffers[b].last : event;
+        const int first = event < 0 ? plan->buffers[b].first : event,
+                  last = event < 0 ? plan->buffers[b].last : event;
         int64_t at = 0;
         for (int moved = 1; moved;) { /* climb over every placed buffer that is alive at the same time */
             moved = 0;
             for (int j = 0; j < i; j++) {
                 const int o = order[j], oe = o - plan->n_buffers;
                 const int of = oe < 0 ? plan->buffers[o].first : oe, ol = oe < 0 ? plan->buffers[o].last : oe;
-                if (of > last || ol < first || offsets[o] >= at + sizes[b] || offsets[o] + sizes[o] <= at) continue;
+                if (of > last || ol < first || offsets[o] >= at + sizes[b] || offsets[o] + sizes[o] <= at)
+                    continue;
                 at = offsets[o] + sizes[o];
                 moved = 1;
             }

@@ -1,5 +1,6 @@
-/* The static plan of a model: the order of op calls (forward, recomputed forward, backward) and which buffer each
-   one reads and writes. Made once per model; binding it to a batch only computes sizes and places in the arena. */
+/* The static plan of a model: the order of op calls (forward, recomputed forward, backward) and which buffer
+   each one reads and writes. Made once per model; binding it to a batch only computes sizes and places in the
+   arena. */
 #ifndef TG_PLAN_H
 #define TG_PLAN_H
 
@@ -23,7 +24,7 @@ typedef struct tg_event {
 } tg_event;
 
 typedef struct tg_buffer {
-    tg_shape shape; /* floats per slate = rows(space) * cols */
+    tg_shape shape;  /* floats per slate = rows(space) * cols */
     int first, last; /* events between which it is alive */
 } tg_buffer;
 
@@ -38,8 +39,9 @@ typedef struct tg_plan {
 
 void tg_plan_make(tg_plan *plan, const struct tg_model *model, int training);
 
-/* Places of all buffers for given sizes (floats, n_buffers + n_events: buffers, then the workspace of each event).
-   Fills offsets (floats), returns the floats needed in all. First fit, largest first, over lifetimes. */
+/* Places of all buffers for given sizes (floats, n_buffers + n_events: buffers, then the workspace of each
+   event). Fills offsets (floats), returns the floats needed in all. First fit, largest first, over lifetimes.
+ */
 int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offsets);
 
 #endif

@@ -12,12 +12,12 @@ typedef struct binding {
     const tg_model *model;
     const tg_plan *plan;
     const tg_pass *pass;
-    tg_slate *slates;    /* (B) */
-    int64_t *offsets;    /* (n_buffers + n_events) */
+    tg_slate *slates; /* (B) */
+    int64_t *offsets; /* (n_buffers + n_events) */
     int64_t *sizes;
-    float *base;         /* arena */
+    float *base; /* arena */
     int64_t total_configs;
-    void *block;         /* the one allocation behind the arrays above */
+    void *block; /* the one allocation behind the arrays above */
 } binding;
 
 static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
@@ -38,12 +38,18 @@ static float *part(const binding *bind, int buffer, int b) {
 static tg_exec make_exec(const binding *bind, int event, int b) {
     const tg_event *ev = &bind->plan->events[event];
     const tg_step *step = &bind->model->steps[ev->step];
-    tg_exec e = {.k = tg_kernel_table(), .slate = &bind->slates[b], .attr = step->attr, .out = step->info.out,
-                 .table_cols = step->info.table_cols, .training = bind->pass->loss != NULL,
+    tg_exec e = {.k = tg_kernel_table(),
+                 .slate = &bind->slates[b],
+                 .attr = step->attr,
+                 .out = step->info.out,
+                 .table_cols = step->info.table_cols,
+                 .training = bind->pass->loss != NULL,
                  .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)b)};
     for (int i = 0; i < TG_MAX_IN; i++) e.in[i] = step->info.in[i];
-    if (e.table_cols == 0 && step->op->wants_table >= 0) e.table_cols = step->info.params[step->op->wants_table].cols;
-    /* workspace sizes depend on which of these are given, so they are set (to anything but NULL) before binding too */
+    if (e.table_cols == 0 && step->op->wants_table >= 0)
+        e.table_cols = step->info.params[step->op->wants_table].cols;
+    /* workspace sizes depend on which of these are given, so they are set (to anything but NULL) before
+     * binding too */
     float *some = (float *)bind->model->weights;
     if (ev->x_stats >= 0) e.x_stats = bind->base == NULL ? some : part(bind, ev->x_stats, b);
     if (ev->y_stats >= 0) e.y_stats = bind->base == NULL ? some : part(bind, ev->y_stats, b);
@@ -92,11 +98,13 @@ static int64_t measure(binding *bind) {
     return tg_plan_place(plan, bind->sizes, bind->offsets);
 }
 
-static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training, tg_error *err) {
+static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training,
+                         tg_error *err) {
     *bind = (binding){.model = model, .pass = pass, .plan = training ? &model->training : &model->inference};
     const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;
     bind->block = malloc(B * sizeof(tg_slate) + 2 * n * sizeof(int64_t));
-    if (bind->block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
+    if (bind->block == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
     bind->slates = bind->block;
     bind->offsets = (int64_t *)(bind->slates + B);
     bind->sizes = bind->offsets + n;
@@ -161,9 +169,11 @@ static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
     float *dscores = (float *)(offsets + B + 1);
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
-    tg_status status = tg_loss_lists(pass->loss, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
+    tg_status status =
+        tg_loss_lists(pass->loss, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
     for (int b = 0; status == TG_OK && b < B; b++)
-        memcpy(part(bind, bind->plan->dscores, b), dscores + offsets[b], (size_t)pass->entries[b].C * sizeof(float));
+        memcpy(part(bind, bind->plan->dscores, b), dscores + offsets[b],
+               (size_t)pass->entries[b].C * sizeof(float));
     free(block);
     return status;
 }
@@ -172,11 +182,13 @@ static tg_status update(tg_model *model, tg_pass *pass, tg_error *err) {
     const tg_adamw *o = pass->optimizer;
     pass->gradient_norm = tg_global_norm(model->P, model->grads);
     if (!isfinite(pass->gradient_norm) || !isfinite(pass->loss_value))
-        return tg_fail(err, TG_E_DATA, "the gradient is not finite (loss %g): lower the learning rate or look at the data",
+        return tg_fail(err, TG_E_DATA,
+                       "the gradient is not finite (loss %g): lower the learning rate or look at the data",
                        pass->loss_value);
     /* torch.nn.utils.clip_grad_norm_: scale by clip / (norm + 1e-6) where that is below 1 */
     double scale = o->clip > 0 ? o->clip / (pass->gradient_norm + 1e-6) : 1;
-    tg_adamw_update(o, model->P, model->weights, model->grads, model->moment1, model->moment2, scale < 1 ? scale : 1);
+    tg_adamw_update(o, model->P, model->weights, model->grads, model->moment1, model->moment2,
+                    scale < 1 ? scale : 1);
     return TG_OK;
 }
 
@@ -188,7 +200,8 @@ tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err) {
     if (status == TG_OK) copy_scores(&bind);
     if (status == TG_OK && pass->loss != NULL) {
         status = run_loss(&bind, pass, err);
-        for (int i = bind.plan->n_forward; status == TG_OK && i < bind.plan->n_events; i++) status = run_event(&bind, i, err);
+        for (int i = bind.plan->n_forward; status == TG_OK && i < bind.plan->n_events; i++)
+            status = run_event(&bind, i, err);
         if (status == TG_OK && pass->optimizer != NULL) status = update(model, pass, err);
     }
     free(bind.block);

@@ -1,8 +1,8 @@
 /* The first layer, factorised exactly into a part per graph and table look-ups.
    Per node and config the input row would be [h(N,F)[:column] | 18 digits x embedding(D) | h[column:]] and
-   y = row . weight(O, F + 18 D)^T + bias(O). Instead: base(N,O) = h . [weight without the config columns]^T + bias
-   once per graph, T(18,8,O) = weight's config columns times the embedding table (8,D), and
-   y(n,c) = base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere. */
+   y = row . weight(O, F + 18 D)^T + bias(O). Instead: base(N,O) = h . [weight without the config columns]^T +
+   bias once per graph, T(18,8,O) = weight's config columns times the embedding table (8,D), and y(n,c) =
+   base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere. */
 #include "ops/op.h"
 
 #include <math.h>
@@ -12,9 +12,11 @@ enum { OUT, COLUMN, COLS, STATS, INIT };
 enum { ENTRIES = TG_DIGITS * TG_DIGIT_ROWS };
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    const int O = (int)p->attr[OUT], F = p->in[0].cols, D = p->table_cols > 0 ? p->table_cols : (int)p->attr[COLS];
+    const int O = (int)p->attr[OUT], F = p->in[0].cols,
+              D = p->table_cols > 0 ? p->table_cols : (int)p->attr[COLS];
     const int wide = F + TG_DIGITS * D;
-    if (p->in[0].space != TG_SPACE_NODE) return tg_fail(err, TG_E_RECIPE, "the input must have one row per node");
+    if (p->in[0].space != TG_SPACE_NODE)
+        return tg_fail(err, TG_E_RECIPE, "the input must have one row per node");
     if (O < 1 || O > 65536) return tg_fail(err, TG_E_RECIPE, "out must be in 1..65536, got %d", O);
     if (D < 1 || D > 4096) return tg_fail(err, TG_E_RECIPE, "cols must be in 1..4096, got %d", D);
     if (p->attr[COLUMN] < 0 || p->attr[COLUMN] > F)
@@ -47,8 +49,12 @@ typedef struct context {
 } context;
 
 static context make_context(const tg_exec *e, int back) {
-    context c = {.F = e->in[0].cols, .O = e->out.cols, .D = e->table_cols, .column = (int)e->attr[COLUMN],
-                 .table = e->shared, .loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG)};
+    context c = {.F = e->in[0].cols,
+                 .O = e->out.cols,
+                 .D = e->table_cols,
+                 .column = (int)e->attr[COLUMN],
+                 .table = e->shared,
+                 .loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG)};
     c.wide = c.F + TG_DIGITS * c.D;
     c.base = c.table + (int64_t)ENTRIES * c.O;
     c.fixed = c.base + (int64_t)e->slate->N * c.O;
@@ -81,9 +87,12 @@ static void build_table(const tg_exec *e, const context *c) {
         }
 }
 
-static const int8_t *digits_of(const tg_exec *e, int32_t k) { return e->slate->digits + (int64_t)k * TG_DIGITS; }
+static const int8_t *digits_of(const tg_exec *e, int32_t k) {
+    return e->slate->digits + (int64_t)k * TG_DIGITS;
+}
 
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const context *c = context_;
     const int C = e->slate->C, O = c->O;
     (void)scratch;
@@ -113,7 +122,8 @@ static void forward(const tg_exec *e) {
     if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)e->slate->C * c.O, c.partials, e->y_stats);
 }
 
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const context *c = context_;
     const int C = e->slate->C, O = c->O;
     const int64_t stride = (int64_t)e->slate->K * TG_DIGITS;
@@ -141,7 +151,8 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
     }
 }
 
-/* From dT: dweight[o][column + p D + d] = sum_v dT[p][v][o] table[v][d]; dtable[v][d] = sum_p,o dT[p][v][o] weight */
+/* From dT: dweight[o][column + p D + d] = sum_v dT[p][v][o] table[v][d]; dtable[v][d] = sum_p,o dT[p][v][o]
+ * weight */
 static void config_gradients(const tg_exec *e, const context *c, float *dw, float *dtable) {
     for (int p = 0; p < TG_DIGITS; p++)
         for (int v = 0; v < TG_DIGIT_ROWS; v++) {
@@ -186,7 +197,11 @@ const tg_op tg_op_config_linear = {
     .min_in = 1,
     .max_in = 1,
     .wants_table = 2,
-    .attrs = {{"out", 1, NULL}, {"column", 0, NULL}, {"cols", 4, NULL}, {"stats", 0, NULL}, {"init", 0, "default|xavier"}},
+    .attrs = {{"out", 1, NULL},
+              {"column", 0, NULL},
+              {"cols", 4, NULL},
+              {"stats", 0, NULL},
+              {"init", 0, "default|xavier"}},
     .plan = plan,
     .workspace = workspace,
     .forward = forward,

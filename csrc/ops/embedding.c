@@ -1,5 +1,5 @@
-/* y(N, F + n D) = [x(N,F) | table rows of n indices], table (V,D). Source `opcode`: n = 1, ids outside the table
-   take row 0; `layout`: n = 6 digits, row = digit + 2. */
+/* y(N, F + n D) = [x(N,F) | table rows of n indices], table (V,D). Source `opcode`: n = 1, ids outside the
+   table take row 0; `layout`: n = 6 digits, row = digit + 2. */
 #include "ops/op.h"
 
 #include <string.h>
@@ -9,9 +9,12 @@ enum { OPCODE, LAYOUT };
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     int rows = (int)p->attr[ROWS], cols = (int)p->attr[COLS], layout = (int)p->attr[SOURCE] == LAYOUT;
-    if (p->in[0].space != TG_SPACE_NODE) return tg_fail(err, TG_E_RECIPE, "the input must have one row per node");
+    if (p->in[0].space != TG_SPACE_NODE)
+        return tg_fail(err, TG_E_RECIPE, "the input must have one row per node");
     if (rows < 1 || rows > 65536 || cols < 1 || cols > 4096 || (layout && rows < TG_DIGIT_ROWS))
-        return tg_fail(err, TG_E_RECIPE, "rows must be in 1..65536 (layout: at least 8), cols in 1..4096; got %d, %d", rows, cols);
+        return tg_fail(err, TG_E_RECIPE,
+                       "rows must be in 1..65536 (layout: at least 8), cols in 1..4096; got %d, %d", rows,
+                       cols);
     p->out = (tg_shape){TG_SPACE_NODE, p->in[0].cols + (layout ? 6 : 1) * cols};
     p->params[p->n_params++] = (tg_param_spec){"weight", rows, cols, TG_INIT_NORMAL, 1.0f};
     return TG_OK;

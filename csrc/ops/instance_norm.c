@@ -22,7 +22,8 @@ static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scra
     *scratch = 0;
 }
 
-static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const int64_t n = floats(e);
     (void)context, (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
@@ -35,23 +36,25 @@ static void forward(const tg_exec *e) {
 }
 
 /* dx = rstd (dy - mean dy - xh mean(dy xh)), means over nodes: sums first, then the correction */
-static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const int64_t n = floats(e);
     float *sums = (float *)context + (chunk + 1) * 2 * n;
     (void)scratch;
     memset(sums, 0, 2 * (size_t)n * sizeof *sums);
     for (int64_t i = begin; i < end; i++)
-        e->k->norm_back(n, e->dy + i * n, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums, sums + n, e->dx[0] + i * n,
-                        e->dx_add[0]);
+        e->k->norm_back(n, e->dy + i * n, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums, sums + n,
+                        e->dx[0] + i * n, e->dx_add[0]);
 }
 
-static void undo_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void undo_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                       float *scratch) {
     const int64_t n = floats(e);
     const float *sums = context;
     (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums, sums + n,
-                        e->dx[0] + i * n);
+        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums,
+                        sums + n, e->dx[0] + i * n);
 }
 
 static void backward(const tg_exec *e) {

@@ -26,7 +26,9 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-static int64_t item_floats(const tg_exec *e) { return (int64_t)tg_per_item(e->slate, e->out.space) * e->out.cols; }
+static int64_t item_floats(const tg_exec *e) {
+    return (int64_t)tg_per_item(e->slate, e->out.space) * e->out.cols;
+}
 
 static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scratch) {
     const int F = e->in[0].cols, O = e->out.cols;
@@ -45,7 +47,8 @@ typedef struct context {
 
 static int64_t tile_items(const context *c) { return c->loop.per >= TILE ? 1 : TILE / c->loop.per; }
 
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const context *c = context_;
     const int F = e->in[0].cols, O = e->out.cols;
     const int64_t per = c->loop.per, n = item_floats(e), step = tile_items(c);
@@ -53,7 +56,8 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
     for (int64_t i = begin; i < end; i += step) {
         int64_t items = i + step < end ? step : end - i;
         float *y = e->y + i * n;
-        e->k->gemm((int)(items * per), O, F, e->x[0] + i * per * F, F, c->packed, (int64_t)F * e->k->nr, y, O, e->w[1], 0);
+        e->k->gemm((int)(items * per), O, F, e->x[0] + i * per * F, F, c->packed, (int64_t)F * e->k->nr, y, O,
+                   e->w[1], 0);
         if ((int)e->attr[ACT] != TG_ACT_NONE) e->k->act(items * n, (int)e->attr[ACT], y, y);
         for (int64_t j = 0; e->y_stats != NULL && j < items; j++)
             tg_stats_tile(e->k, c->partials + chunk * tg_stats_floats(n), n, y + j * n, i + j == begin);
@@ -70,7 +74,8 @@ static void forward(const tg_exec *e) {
 }
 
 /* dz = dy act'(z) with z recomputed; dw(O,F) += dz^T x; db += sum dz; dx = dz w */
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const context *c = context_;
     const int F = e->in[0].cols, O = e->out.cols, act = (int)e->attr[ACT];
     const int64_t per = c->loop.per, n = item_floats(e), step = tile_items(c);
@@ -88,7 +93,8 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         e->k->gemm_tn(rows, O, F, dz, O, x, F, dw, F);
         e->k->add_rows(rows, O, dz, O, db);
         if (e->dx[0] != NULL)
-            e->k->gemm(rows, F, O, dz, O, c->packed_t, (int64_t)O * e->k->nr, e->dx[0] + i * per * F, F, NULL, e->dx_add[0]);
+            e->k->gemm(rows, F, O, dz, O, c->packed_t, (int64_t)O * e->k->nr, e->dx[0] + i * per * F, F, NULL,
+                       e->dx_add[0]);
     }
 }
 
@@ -110,7 +116,10 @@ const tg_op tg_op_linear = {
     .min_in = 1,
     .max_in = 1,
     .wants_table = -1,
-    .attrs = {{"out", 1, NULL}, {"act", TG_ACT_NONE, "none|relu|gelu"}, {"stats", 0, NULL}, {"init", 0, "default|xavier"}},
+    .attrs = {{"out", 1, NULL},
+              {"act", TG_ACT_NONE, "none|relu|gelu"},
+              {"stats", 0, NULL},
+              {"init", 0, "default|xavier"}},
     .plan = plan,
     .workspace = workspace,
     .forward = forward,

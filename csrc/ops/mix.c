@@ -1,5 +1,6 @@
 /* Everything between two matrix products of the first place's blocks, one pass over memory:
-   z(N,C,D) -> [instance norm] -> gate u = sigmoid(w2 relu(w1 z + b1) + b2) * z -> [u | u * softmax_C(u / tau)]
+   z(N,C,D) -> [instance norm] -> gate u = sigmoid(w2 relu(w1 z + b1) + b2) * z -> [u | u * softmax_C(u /
+   tau)]
    -> [+ residual(N,C,F)] -> activation -> dropout -> y(N,C,F); F = 2D with cross, else D.
    Gate: per row, no pooling over nodes. Cross-config softmax: per node and channel over the configs.
    The arithmetic is kernels/mix.inc, node by node; without cross, configs are cut into blocks that fit L2. */
@@ -42,9 +43,9 @@ typedef struct context {
     float *w1, *w2, *w1t, *w2t; /* packed gate weights, both ways */
     float *partials;            /* per chunk: forward statistics; backward dw1 db1 dw2 db2 dtau [s1 s2] */
     int64_t stride;
-    float *sums;                /* (2,C,D) */
+    float *sums; /* (2,C,D) */
     tg_loop loop;
-    int block;                  /* configs per tile */
+    int block; /* configs per tile */
 } context;
 
 static int gate_floats(int D, int R) { return R == 0 ? 0 : 2 * D * R + R + D; }
@@ -75,7 +76,11 @@ static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scra
 static tg_mix_tile make_tile(const tg_exec *e, const context *c, float *scratch) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     const double p = e->training ? e->attr[DROPOUT] : 0;
-    tg_mix_tile t = {.D = D, .R = R, .act = (int)e->attr[ACT], .gate = R > 0, .cross = (int)e->attr[CROSS],
+    tg_mix_tile t = {.D = D,
+                     .R = R,
+                     .act = (int)e->attr[ACT],
+                     .gate = R > 0,
+                     .cross = (int)e->attr[CROSS],
                      .norm = e->x_stats != NULL};
     t.inv_tau = t.cross ? 1.0f / e->w[t.gate ? 4 : 0][0] : 1.0f;
     t.dropout = (tg_dropout){(uint32_t)lrint(p * 0x1p31), (float)(1.0 / (1.0 - p))};
@@ -123,10 +128,12 @@ static void pack_gate(const tg_exec *e, const context *c, int back) {
 
 /* Rough operations per element: transcendental functions dominate. */
 static double work(const tg_exec *e) {
-    return (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG) * (4.0 * e->in[0].cols * e->attr[GATE] + 60.0 * e->out.cols);
+    return (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG) *
+           (4.0 * e->in[0].cols * e->attr[GATE] + 60.0 * e->out.cols);
 }
 
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const context *c = context_;
     const int64_t n = (int64_t)e->slate->C * e->out.cols;
     tg_mix_tile t = make_tile(e, c, scratch);
@@ -136,7 +143,8 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
             t.out = e->y + i * n + (int64_t)from * e->out.cols;
             e->k->mix_forward(&t);
         }
-        if (e->y_stats != NULL) tg_stats_tile(e->k, c->partials + chunk * c->stride, n, e->y + i * n, i == begin);
+        if (e->y_stats != NULL)
+            tg_stats_tile(e->k, c->partials + chunk * c->stride, n, e->y + i * n, i == begin);
     }
 }
 
@@ -144,10 +152,12 @@ static void forward(const tg_exec *e) {
     context c = make_context(e, 0);
     pack_gate(e, &c, 0);
     tg_run_chunks(e, c.loop, work(e), forward_chunk, &c);
-    if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)e->slate->C * e->out.cols, c.partials, e->y_stats);
+    if (e->y_stats != NULL)
+        tg_stats_finish(c.loop, (int64_t)e->slate->C * e->out.cols, c.partials, e->y_stats);
 }
 
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const context *c = context_;
     const int D = e->in[0].cols, R = (int)e->attr[GATE], C = e->slate->C;
     const int64_t n = (int64_t)C * D;
@@ -160,25 +170,28 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
     t.dresidual_add = e->dx_add[1];
     for (int64_t i = begin; i < end; i++)
         for (int from = 0; from < C; from += c->block) {
-            const int64_t at = (i * C + from) * e->out.cols, z = i * n + (int64_t)from * D, s = (int64_t)from * D;
+            const int64_t at = (i * C + from) * e->out.cols, z = i * n + (int64_t)from * D,
+                          s = (int64_t)from * D;
             aim(e, c, &t, i, from, scratch);
             t.dout = e->dy + at;
             t.dresidual = e->dx[1] == NULL ? NULL : e->dx[1] + at;
             t.dz = t.norm || e->dx_add[0] ? dxh : e->dx[0] + z;
             e->k->mix_backward(&t);
             if (t.norm)
-                e->k->norm_back((int64_t)t.C * D, dxh, t.z, t.mean, t.rstd, s1 + s, s2 + s, e->dx[0] + z, e->dx_add[0]);
+                e->k->norm_back((int64_t)t.C * D, dxh, t.z, t.mean, t.rstd, s1 + s, s2 + s, e->dx[0] + z,
+                                e->dx_add[0]);
             else if (e->dx_add[0]) e->k->add_rows(1, (int64_t)t.C * D, dxh, 0, e->dx[0] + z);
         }
 }
 
-static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                       float *scratch) {
     const context *c = context_;
     const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
     (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums, c->sums + n,
-                        e->dx[0] + i * n);
+        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums,
+                        c->sums + n, e->dx[0] + i * n);
 }
 
 static void backward(const tg_exec *e) {
@@ -189,7 +202,8 @@ static void backward(const tg_exec *e) {
     const int64_t sizes[5] = {(int64_t)R * D, R, (int64_t)R * D, D, 1};
     const float *from = c.partials;
     for (int p = R > 0 ? 0 : 4, slot = 0; p < 5; from += sizes[p], p++, slot++)
-        if (e->dw[slot] != NULL) tg_sum_partials(c.loop.chunks, sizes[p], from, c.stride, e->dw[slot], e->dw_add[slot]);
+        if (e->dw[slot] != NULL)
+            tg_sum_partials(c.loop.chunks, sizes[p], from, c.stride, e->dw[slot], e->dw_add[slot]);
     if (e->x_stats == NULL) return;
     const int64_t n = (int64_t)e->slate->C * D;
     tg_sum_partials(c.loop.chunks, 2 * n, c.partials + gate_floats(D, R) + 1, c.stride, c.sums, 0);
@@ -201,8 +215,12 @@ const tg_op tg_op_mix = {
     .min_in = 1,
     .max_in = 2,
     .wants_table = -1,
-    .attrs = {{"norm", 0, NULL}, {"gate", 0, NULL}, {"cross", 0, NULL}, {"act", TG_ACT_NONE, "none|relu|gelu"},
-              {"dropout", 0, NULL}, {"stats", 0, NULL}},
+    .attrs = {{"norm", 0, NULL},
+              {"gate", 0, NULL},
+              {"cross", 0, NULL},
+              {"act", TG_ACT_NONE, "none|relu|gelu"},
+              {"dropout", 0, NULL},
+              {"stats", 0, NULL}},
     .plan = plan,
     .workspace = workspace,
     .forward = forward,

@@ -19,7 +19,8 @@ const tg_op *tg_find_op(const char *name) {
     return NULL;
 }
 
-/* A chunk should hold some hundred rows: enough to amortise its partial sums, few enough to balance threads. */
+/* A chunk should hold some hundred rows: enough to amortise its partial sums, few enough to balance threads.
+ */
 tg_loop tg_loop_over(const tg_slate *slate, tg_space space) {
     tg_loop loop = {tg_items(slate, space), 1, tg_per_item(slate, space)};
     int64_t grain = 384 / loop.per;
@@ -35,15 +36,15 @@ void tg_run_chunks(const tg_exec *e, tg_loop loop, double flops, tg_chunk_fn *fn
         float *scratch = e->scratch + omp_get_thread_num() * e->scratch_stride;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < loop.chunks; i++)
-            fn(e, context, i, tg_chunk_start(loop.items, loop.chunks, i), tg_chunk_start(loop.items, loop.chunks, i + 1),
-               scratch);
+            fn(e, context, i, tg_chunk_start(loop.items, loop.chunks, i),
+               tg_chunk_start(loop.items, loop.chunks, i + 1), scratch);
     }
 }
 
 enum { COLUMNS = 4096 }; /* elements a thread reduces at a time */
 
 void tg_sum_partials(int64_t chunks, int64_t n, const float *partials, int64_t stride, float *dst, int add) {
-#pragma omp parallel for schedule(static) num_threads(tg_threads((double)chunks * (double)n))
+#pragma omp parallel for schedule(static) num_threads(tg_threads((double)chunks *(double)n))
     for (int64_t begin = 0; begin < n; begin += COLUMNS) {
         int64_t end = begin + COLUMNS < n ? begin + COLUMNS : n;
         for (int64_t i = begin; i < end && !add; i++) dst[i] = 0;
@@ -87,7 +88,8 @@ typedef struct stats_context {
     float *partials;
 } stats_context;
 
-static void stats_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void stats_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                        float *scratch) {
     const stats_context *s = context;
     (void)scratch;
     for (int64_t i = begin; i < end; i++)

@@ -1,5 +1,6 @@
 /* What an op is: a forward and a backward over one slate, with everything they touch handed to them in a
-   tg_exec. Ops own threads and loops over nodes; kernels own the arithmetic; the plan (model/) owns memory. */
+   tg_exec. Ops own threads and loops over nodes; kernels own the arithmetic; the plan (model/) owns memory.
+ */
 #ifndef TG_OP_H
 #define TG_OP_H
 
@@ -22,13 +23,13 @@ typedef struct tg_shape {
 /* One graph with C of its configs, as the ops see it. Everything is checked before a slate is made. */
 typedef struct tg_slate {
     int32_t N, C, K;
-    const uint8_t *opcode;                 /* (N) */
-    const int8_t *layout;                  /* (N,6) in -2..5, or NULL */
-    const int32_t *config_of;              /* (N): position in the config nodes, or -1 */
-    const int8_t *digits;                  /* (C,K,18) in -1..5 */
-    const tg_csr *senders[TG_DIRECTIONS];  /* per receiver, the nodes it takes the mean of */
-    const tg_csr *receivers[TG_DIRECTIONS];/* per sender, the nodes that receive from it */
-    const float *inv_degree[TG_DIRECTIONS];/* (N): 1 / number of senders, 0 without */
+    const uint8_t *opcode;                  /* (N) */
+    const int8_t *layout;                   /* (N,6) in -2..5, or NULL */
+    const int32_t *config_of;               /* (N): position in the config nodes, or -1 */
+    const int8_t *digits;                   /* (C,K,18) in -1..5 */
+    const tg_csr *senders[TG_DIRECTIONS];   /* per receiver, the nodes it takes the mean of */
+    const tg_csr *receivers[TG_DIRECTIONS]; /* per sender, the nodes that receive from it */
+    const float *inv_degree[TG_DIRECTIONS]; /* (N): 1 / number of senders, 0 without */
 } tg_slate;
 
 typedef enum { TG_INIT_UNIFORM, TG_INIT_NORMAL, TG_INIT_CONSTANT } tg_init;
@@ -51,7 +52,7 @@ typedef struct tg_op_plan {
     const double *attr;
     int n_in;
     tg_shape in[TG_MAX_IN];
-    int table_cols;    /* columns of a shared table, 0 if none */
+    int table_cols; /* columns of a shared table, 0 if none */
     tg_shape out;
     int n_params;
     tg_param_spec params[TG_MAX_PARAMS];
@@ -72,17 +73,17 @@ typedef struct tg_exec {
     const float *x_stats;      /* (2, C, cols of in[0]): mean, 1/std over nodes */
     float *y, *y_stats;        /* y_stats NULL: not wanted */
     float *dy;
-    float *dx[TG_MAX_IN];      /* NULL: not wanted */
+    float *dx[TG_MAX_IN]; /* NULL: not wanted */
     int dx_add[TG_MAX_IN];
     const float *w[TG_MAX_PARAMS];
     float *dw[TG_MAX_PARAMS];
     int dw_add[TG_MAX_PARAMS];
     int table_cols;
-    float *ddigits;            /* (C,K,18,8) or NULL: gradient per digit value (config_linear) */
+    float *ddigits; /* (C,K,18,8) or NULL: gradient per digit value (config_linear) */
     int training;
-    uint64_t key;              /* dropout: from seed, step and op number */
-    float *shared;             /* workspace of this call */
-    float *scratch;            /* thread t owns scratch + t * scratch_stride */
+    uint64_t key;   /* dropout: from seed, step and op number */
+    float *shared;  /* workspace of this call */
+    float *scratch; /* thread t owns scratch + t * scratch_stride */
     int64_t scratch_stride;
 } tg_exec;
 
@@ -110,9 +111,15 @@ const tg_op *tg_find_op(const char *name);
 /* ---- shared by the op files (op.c) ---- */
 
 /* Rows per item of a slot: an item is a node (N, N*C) or a config row. */
-static inline int64_t tg_items(const tg_slate *s, tg_space space) { return space == TG_SPACE_CONFIG ? s->C : s->N; }
-static inline int tg_per_item(const tg_slate *s, tg_space space) { return space == TG_SPACE_NODE_CONFIG ? s->C : 1; }
-static inline int64_t tg_rows(const tg_slate *s, tg_space space) { return tg_items(s, space) * tg_per_item(s, space); }
+static inline int64_t tg_items(const tg_slate *s, tg_space space) {
+    return space == TG_SPACE_CONFIG ? s->C : s->N;
+}
+static inline int tg_per_item(const tg_slate *s, tg_space space) {
+    return space == TG_SPACE_NODE_CONFIG ? s->C : 1;
+}
+static inline int64_t tg_rows(const tg_slate *s, tg_space space) {
+    return tg_items(s, space) * tg_per_item(s, space);
+}
 
 /* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. */
 typedef struct tg_loop {
@@ -123,7 +130,8 @@ tg_loop tg_loop_over(const tg_slate *slate, tg_space space);
 
 /* fn(e, context, chunk, first item, end item, this thread's scratch) for every chunk, on threads if the work
    (floating-point operations in all) is worth it. */
-typedef void tg_chunk_fn(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch);
+typedef void tg_chunk_fn(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                         float *scratch);
 void tg_run_chunks(const tg_exec *e, tg_loop loop, double flops, tg_chunk_fn *fn, void *context);
 
 /* dst(n) = [dst +] partial(0,n) + partial(1,n) + ..., partials `stride` floats apart */

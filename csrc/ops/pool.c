@@ -7,7 +7,9 @@ enum { KIND };
 enum { MEAN = 1, MAX = 2, SUM = 4 };
 enum { COLUMNS = 1024 };
 
-static int kinds(const double *attr) { return (int)attr[KIND] + 1; } /* choices are listed from bit set 1 on */
+static int kinds(const double *attr) {
+    return (int)attr[KIND] + 1;
+} /* choices are listed from bit set 1 on */
 
 static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); }
 
@@ -26,7 +28,8 @@ static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scra
 }
 
 /* partial of a chunk: sums(C,F), maxima(C,F) */
-static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
     float *sum = (float *)context + chunk * 2 * n, *top = sum + n;
     (void)scratch;
@@ -61,8 +64,8 @@ static void forward(const tg_exec *e) {
     }
 }
 
-/* Gradient of channels [begin, end) of the flat (C,F) row, for all nodes: the maximum's share goes to the first
-   node that has it. */
+/* Gradient of channels [begin, end) of the flat (C,F) row, for all nodes: the maximum's share goes to the
+   first node that has it. */
 static void columns_backward(const tg_exec *e, int64_t begin, int64_t end) {
     const int F = e->in[0].cols, set = kinds(e->attr), width = e->out.cols;
     const int64_t n = (int64_t)e->slate->C * F;
@@ -90,7 +93,8 @@ static void columns_backward(const tg_exec *e, int64_t begin, int64_t end) {
         }
 }
 
-static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
     (void)context, (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
@@ -100,7 +104,8 @@ static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64
 static void backward(const tg_exec *e) {
     if (e->dx[0] == NULL) return;
     const int64_t n = (int64_t)e->slate->C * e->in[0].cols, blocks = (n + COLUMNS - 1) / COLUMNS;
-    tg_run_chunks(e, (tg_loop){blocks, blocks, 1}, 2.0 * (double)e->slate->N * (double)n, backward_chunk, NULL);
+    tg_run_chunks(e, (tg_loop){blocks, blocks, 1}, 2.0 * (double)e->slate->N * (double)n, backward_chunk,
+                  NULL);
 }
 
 const tg_op tg_op_pool = {

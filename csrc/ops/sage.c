@@ -11,7 +11,8 @@ enum { TILE = 48 }; /* rows: nodes with few configs are worked on several at a t
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     int O = (int)p->attr[OUT], F = p->in[0].cols;
     if (O < 1 || O > 65536) return tg_fail(err, TG_E_RECIPE, "out must be in 1..65536, got %d", O);
-    if (p->in[0].space == TG_SPACE_CONFIG) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
+    if (p->in[0].space == TG_SPACE_CONFIG)
+        return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
     p->out = (tg_shape){p->in[0].space, O};
     p->needs_stats = (int)p->attr[NORM];
     p->makes_stats = (int)p->attr[STATS];
@@ -28,9 +29,9 @@ typedef struct context {
     float *packed;   /* forward: B(2F -> O) of [w_l | w_r]; backward: B(2O -> F) of [w_l ; w_r] */
     float *partials; /* per chunk; see partial_floats */
     int64_t stride;
-    float *sums;     /* backward with norm: s1, s2 (2, C, F) */
+    float *sums; /* backward with norm: s1, s2 (2, C, F) */
     tg_loop loop;
-    int step;        /* nodes per tile */
+    int step; /* nodes per tile */
 } context;
 
 static int64_t partial_floats(const tg_exec *e, int back) {
@@ -42,7 +43,8 @@ static int64_t partial_floats(const tg_exec *e, int back) {
 
 static context make_context(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
-    context c = {.packed = e->shared, .stride = partial_floats(e, back), .loop = tg_loop_over(e->slate, e->out.space)};
+    context c = {
+        .packed = e->shared, .stride = partial_floats(e, back), .loop = tg_loop_over(e->slate, e->out.space)};
     c.sums = c.packed + (back ? tg_packed(e->k, F, 2 * O) : tg_packed(e->k, O, 2 * F));
     c.partials = c.sums + (back && e->x_stats != NULL ? 2 * (int64_t)c.loop.per * F : 0);
     c.step = c.loop.per >= TILE ? 1 : TILE / c.loop.per;
@@ -54,7 +56,8 @@ static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scra
     context c = make_context(e, back);
     int64_t rows = (int64_t)c.step * c.loop.per;
     *shared = (c.partials - e->shared) + c.loop.chunks * c.stride;
-    *scratch = back ? rows * (2 * O + 2 * F) + (int64_t)c.loop.per * O : rows * 2 * F + (int64_t)c.loop.per * F;
+    *scratch =
+        back ? rows * (2 * O + 2 * F) + (int64_t)c.loop.per * O : rows * 2 * F + (int64_t)c.loop.per * F;
 }
 
 /* Rows of one node into columns [at, at + F) of a wider tile. */
@@ -67,12 +70,14 @@ static void normalized(const tg_exec *e, int64_t n, const float *x, float *y) {
     else memcpy(y, x, (size_t)n * sizeof *y);
 }
 
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                          float *scratch) {
     const context *c = context_;
     const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per, nr = e->k->nr;
     const int64_t n = (int64_t)per * F;
     const tg_csr *senders = e->slate->senders[(int)e->attr[DIRECTION]];
-    float *tile = scratch, *row = scratch + (int64_t)c->step * per * 2 * F; /* tile: [mean of senders | own] */
+    float *tile = scratch,
+          *row = scratch + (int64_t)c->step * per * 2 * F; /* tile: [mean of senders | own] */
     for (int64_t i = begin; i < end; i += c->step) {
         const int nodes = (int)(i + c->step < end ? c->step : end - i);
         int any = 0;
@@ -90,10 +95,11 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
         }
         float *y = e->y + i * per * O;
         const int skip = any ? 0 : F; /* no senders in the whole tile: its half of the product is zero */
-        e->k->gemm(nodes * per, O, 2 * F - skip, tile + skip, 2 * F, c->packed + (int64_t)skip * nr, 2 * (int64_t)F * nr,
-                   y, O, e->w[1], 0);
+        e->k->gemm(nodes * per, O, 2 * F - skip, tile + skip, 2 * F, c->packed + (int64_t)skip * nr,
+                   2 * (int64_t)F * nr, y, O, e->w[1], 0);
         for (int j = 0; e->y_stats != NULL && j < nodes; j++)
-            tg_stats_tile(e->k, c->partials + chunk * c->stride, (int64_t)per * O, y + (int64_t)j * per * O, i + j == begin);
+            tg_stats_tile(e->k, c->partials + chunk * c->stride, (int64_t)per * O, y + (int64_t)j * per * O,
+                          i + j == begin);
     }
 }
 
@@ -108,7 +114,8 @@ static void forward(const tg_exec *e) {
 
 /* With m_j = sum over receivers i of dy_i / degree_i:  dxh_j = w_l^T m_j + w_r^T dy_j,
    dw_l = sum_j m_j^T xh_j, dw_r = sum_j dy_j^T xh_j, db_l = sum_j dy_j. */
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                           float *scratch) {
     const context *c = context_;
     const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per, nr = e->k->nr;
     const int64_t n = (int64_t)per * F, m = (int64_t)per * O, rows = (int64_t)c->step * per;
@@ -123,7 +130,8 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         for (int j = 0; j < nodes; j++) {
             const int32_t v = (int32_t)(i + j), degree = receivers->ptr[v + 1] - receivers->ptr[v];
             float *at = tile + (int64_t)j * per * 2 * O;
-            e->k->mean_of(degree, receivers->idx + receivers->ptr[v], e->slate->inv_degree[direction], e->dy, m, m, row);
+            e->k->mean_of(degree, receivers->idx + receivers->ptr[v], e->slate->inv_degree[direction], e->dy,
+                          m, m, row);
             place(at, 2 * O, 0, per, O, row);
             place(at, 2 * O, O, per, O, e->dy + v * m);
             normalized(e, n, e->x[0] + v * n, xh + j * n);
@@ -134,21 +142,22 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         e->k->gemm_tn(used, 2 * O - skip, F, tile + skip, 2 * O, xh, F, dw + (int64_t)skip * F, F);
         if (e->dx[0] == NULL) continue;
         float *dx = e->dx[0] + i * n, *to = e->x_stats == NULL ? dx : dxh;
-        e->k->gemm(used, F, 2 * O - skip, tile + skip, 2 * O, c->packed + (int64_t)skip * nr, 2 * (int64_t)O * nr, to, F,
-                   NULL, e->x_stats == NULL && e->dx_add[0]);
+        e->k->gemm(used, F, 2 * O - skip, tile + skip, 2 * O, c->packed + (int64_t)skip * nr,
+                   2 * (int64_t)O * nr, to, F, NULL, e->x_stats == NULL && e->dx_add[0]);
         for (int j = 0; e->x_stats != NULL && j < nodes; j++)
-            e->k->norm_back(n, dxh + j * n, e->x[0] + (i + j) * n, e->x_stats, e->x_stats + n, s1, s2, dx + j * n,
-                            e->dx_add[0]);
+            e->k->norm_back(n, dxh + j * n, e->x[0] + (i + j) * n, e->x_stats, e->x_stats + n, s1, s2,
+                            dx + j * n, e->dx_add[0]);
     }
 }
 
-static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end, float *scratch) {
+static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
+                       float *scratch) {
     const context *c = context_;
     const int64_t n = (int64_t)c->loop.per * e->in[0].cols;
     (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums, c->sums + n,
-                        e->dx[0] + i * n);
+        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums,
+                        c->sums + n, e->dx[0] + i * n);
 }
 
 static void backward(const tg_exec *e) {
@@ -163,7 +172,8 @@ static void backward(const tg_exec *e) {
     tg_sum_partials(c.loop.chunks, size, c.partials + size, c.stride, e->dw[2], e->dw_add[2]);
     tg_sum_partials(c.loop.chunks, O, c.partials + 2 * size, c.stride, e->dw[1], e->dw_add[1]);
     if (e->x_stats == NULL || e->dx[0] == NULL) return;
-    tg_sum_partials(c.loop.chunks, 2 * (int64_t)c.loop.per * F, c.partials + 2 * size + O, c.stride, c.sums, 0);
+    tg_sum_partials(c.loop.chunks, 2 * (int64_t)c.loop.per * F, c.partials + 2 * size + O, c.stride, c.sums,
+                    0);
     tg_run_chunks(e, c.loop, 6.0 * rows * F, undo_chunk, &c);
 }
 
@@ -172,7 +182,10 @@ const tg_op tg_op_sage = {
     .min_in = 1,
     .max_in = 1,
     .wants_table = -1,
-    .attrs = {{"out", 1, NULL}, {"direction", TG_FORWARD, "forward|reverse|both"}, {"norm", 0, NULL}, {"stats", 0, NULL}},
+    .attrs = {{"out", 1, NULL},
+              {"direction", TG_FORWARD, "forward|reverse|both"},
+              {"norm", 0, NULL},
+              {"stats", 0, NULL}},
     .plan = plan,
     .workspace = workspace,
     .forward = forward,

@@ -14,7 +14,9 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
     PyArrayObject *a = tg_array(args[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)");
     if (a == NULL) return -1;
     if (feat[0] < 1 || feat[0] > INT32_MAX / 2 || feat[1] < 1 || feat[1] > 65536) {
-        PyErr_Format(PyExc_ValueError, "node_feat: expected 1..2^30 nodes and 1..65536 columns, got (%zd, %zd)", feat[0], feat[1]);
+        PyErr_Format(PyExc_ValueError,
+                     "node_feat: expected 1..2^30 nodes and 1..65536 columns, got (%zd, %zd)", feat[0],
+                     feat[1]);
         return -1;
     }
     g->N = (int32_t)feat[0];
@@ -30,7 +32,8 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
     if ((*edges = tg_array(args[3], "edge_index", NPY_INT64, 2, edge, "(E, 2)")) == NULL) return -1;
     if ((*nodes = tg_array(args[4], "config_nodes", NPY_INT64, 1, node, "(K,)")) == NULL) return -1;
     if (edge[0] > INT32_MAX / 2 || node[0] > feat[0]) {
-        PyErr_Format(PyExc_ValueError, "a graph has at most 2^30 edges and N config nodes, got %zd and %zd", edge[0], node[0]);
+        PyErr_Format(PyExc_ValueError, "a graph has at most 2^30 edges and N config nodes, got %zd and %zd",
+                     edge[0], node[0]);
         return -1;
     }
     g->E = (int32_t)edge[0];
@@ -51,9 +54,12 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
 }
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes", "digits", NULL};
+    static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes",
+                            "digits",    NULL};
     PyObject *a[7] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|O", names, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5])) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|O", names, &a[0], &a[1], &a[2], &a[3], &a[4],
+                                     &a[5]))
+        return NULL;
     if (a[5] == NULL) a[5] = Py_None;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
@@ -65,10 +71,8 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     tg_error err;
     tg_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_graph_init(&self->graph, TG_I64(edges), TG_I64(nodes), &err);
-    Py_END_ALLOW_THREADS
-    if (status != TG_OK) {
+    Py_BEGIN_ALLOW_THREADS status = tg_graph_init(&self->graph, TG_I64(edges), TG_I64(nodes), &err);
+    Py_END_ALLOW_THREADS if (status != TG_OK) {
         Py_DECREF(self);
         return tg_raise(&err, NULL);
     }
@@ -104,12 +108,16 @@ static PyType_Slot graph_slots[] = {
     {Py_tp_new, graph_new},
     {Py_tp_dealloc, graph_dealloc},
     {Py_tp_getset, graph_getset},
-    {Py_tp_doc, (void *)PyDoc_STR("A prepared graph: scaled node features, opcodes, layout digits, edges, packed configs.")},
+    {Py_tp_doc,
+     (void *)PyDoc_STR(
+         "A prepared graph: scaled node features, opcodes, layout digits, edges, packed configs.")},
     {0, NULL},
 };
 
-static PyType_Spec graph_spec = {
-    .name = "tpugraphs._core.Graph", .basicsize = sizeof(tg_py_graph), .flags = Py_TPFLAGS_DEFAULT, .slots = graph_slots};
+static PyType_Spec graph_spec = {.name = "tpugraphs._core.Graph",
+                                 .basicsize = sizeof(tg_py_graph),
+                                 .flags = Py_TPFLAGS_DEFAULT,
+                                 .slots = graph_slots};
 
 int tg_add_graph_type(PyObject *module) {
     if (graph_type == NULL) graph_type = (PyTypeObject *)PyType_FromSpec(&graph_spec);
@@ -133,7 +141,8 @@ int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *pair = PyTuple_GetItem(batch->items, i);
         npy_intp dims[1] = {-1};
-        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2 || !PyObject_TypeCheck(PyTuple_GetItem(pair, 0), graph_type)) {
+        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2 ||
+            !PyObject_TypeCheck(PyTuple_GetItem(pair, 0), graph_type)) {
             PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (Graph, rows)");
             goto fail;
         }

@@ -7,8 +7,7 @@
 #include "model/graph.h"
 
 typedef struct tg_py_graph {
-    PyObject_HEAD
-    tg_graph graph;
+    PyObject_HEAD tg_graph graph;
     PyObject *keep[4]; /* node_feat, node_opcode, layout_digits, digits */
 } tg_py_graph;
 
@@ -17,10 +16,10 @@ int tg_add_graph_type(PyObject *module);
 
 /* A batch made from a Python sequence of (Graph, rows) pairs. */
 typedef struct tg_py_batch {
-    PyObject *items;   /* tuple that keeps the pairs alive */
+    PyObject *items; /* tuple that keeps the pairs alive */
     tg_entry *entries;
     int n;
-    int64_t total;     /* configs in all */
+    int64_t total; /* configs in all */
 } tg_py_batch;
 int tg_py_batch_init(tg_py_batch *batch, PyObject *slates); /* 0, or -1 with an exception */
 void tg_py_batch_free(tg_py_batch *batch);

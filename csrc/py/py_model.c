@@ -9,8 +9,7 @@
 #include "py/py_ops.h"
 
 typedef struct py_model {
-    PyObject_HEAD
-    tg_model *model;
+    PyObject_HEAD tg_model *model;
     int busy; /* a pass is running without the GIL */
 } py_model;
 
@@ -18,7 +17,9 @@ static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
     Py_ssize_t length;
     const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
     if (utf8 == NULL || (size_t)length >= size || memchr(utf8, 0, (size_t)length) != NULL) {
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "a step's '%s' must be text of at most %zu characters", what, size - 1);
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "a step's '%s' must be text of at most %zu characters", what,
+                         size - 1);
         return -1;
     }
     memcpy(to, utf8, (size_t)length + 1);
@@ -70,7 +71,8 @@ static int parse_step(PyObject *dict, tg_step_spec *spec) {
         return -1;
     }
     if (in == NULL || !PyList_Check(in) || PyList_Size(in) < 1 || PyList_Size(in) > TG_MAX_IN) {
-        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of 1 to %d slot names", spec->name, TG_MAX_IN);
+        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of 1 to %d slot names", spec->name,
+                     TG_MAX_IN);
         return -1;
     }
     spec->n_in = (int)PyList_Size(in);
@@ -84,7 +86,8 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *steps;
     unsigned long long seed = 0;
     int features = 134;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Ki", names, &PyList_Type, &steps, &seed, &features)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Ki", names, &PyList_Type, &steps, &seed, &features))
+        return NULL;
     if (features < 1 || features > 65536) {
         PyErr_Format(PyExc_ValueError, "node_features: expected 1..65536, got %d", features);
         return NULL;
@@ -127,7 +130,8 @@ static void model_dealloc(PyObject *object) {
 static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
     const char *kind, *reduction;
     double margin;
-    if (!PyArg_ParseTuple(tuple, "sds;loss must be (name, margin, reduction)", &kind, &margin, &reduction)) return -1;
+    if (!PyArg_ParseTuple(tuple, "sds;loss must be (name, margin, reduction)", &kind, &margin, &reduction))
+        return -1;
     *spec = (tg_loss_spec){.margin = (float)margin, .key = key};
     if (strcmp(kind, "pairwise_hinge") == 0) spec->kind = TG_LOSS_PAIRWISE_HINGE;
     else if (strcmp(kind, "list_mle") == 0) spec->kind = TG_LOSS_LIST_MLE;
@@ -139,7 +143,8 @@ static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
     else if (strcmp(reduction, "sum") == 0) spec->reduction = TG_REDUCE_SUM;
     else if (strcmp(reduction, "mean-pairs") == 0) spec->reduction = TG_REDUCE_MEAN_PAIRS;
     else {
-        PyErr_Format(PyExc_ValueError, "loss: expected reduction mean-all, sum or mean-pairs, got %s", reduction);
+        PyErr_Format(PyExc_ValueError, "loss: expected reduction mean-all, sum or mean-pairs, got %s",
+                     reduction);
         return -1;
     }
     return 0;
@@ -154,7 +159,8 @@ static int64_t *gather_runtimes(PyObject *runtimes, const tg_py_batch *batch) {
         goto fail;
     }
     if (PyTuple_Size(items) != batch->n) {
-        PyErr_Format(PyExc_ValueError, "runtimes: expected one array per slate (%d), got %zd", batch->n, PyTuple_Size(items));
+        PyErr_Format(PyExc_ValueError, "runtimes: expected one array per slate (%d), got %zd", batch->n,
+                     PyTuple_Size(items));
         goto fail;
     }
     for (int i = 0; i < batch->n; i++) {
@@ -182,8 +188,11 @@ static int run(py_model *self, tg_pass *pass) {
         const tg_graph *g = pass->entries[i].graph;
         const int features = self->model->slots[TG_SLOT_NODE_FEAT].shape.cols;
         if (g->F != features || g->layout == NULL || !g->has_configs) {
-            PyErr_Format(PyExc_ValueError, "slate %d: the model wants graphs of %d features with layout digits and configs, got %d%s%s",
-                         i, features, g->F, g->layout == NULL ? ", no layout digits" : "", g->has_configs ? "" : ", no configs");
+            PyErr_Format(
+                PyExc_ValueError,
+                "slate %d: the model wants graphs of %d features with layout digits and configs, got %d%s%s",
+                i, features, g->F, g->layout == NULL ? ", no layout digits" : "",
+                g->has_configs ? "" : ", no configs");
             return -1;
         }
     }
@@ -192,10 +201,8 @@ static int run(py_model *self, tg_pass *pass) {
     tg_cancel cancel = tg_python_cancel();
     pass->cancel = &cancel;
     self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_model_run(self->model, pass, &err);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
+    Py_BEGIN_ALLOW_THREADS status = tg_model_run(self->model, pass, &err);
+    Py_END_ALLOW_THREADS self->busy = 0;
     if (status == TG_OK) return 0;
     tg_raise(&err, NULL);
     return -1;
@@ -232,16 +239,22 @@ static PyObject *model_scores(PyObject *object, PyObject *slates) {
 }
 
 /* Shared by step and gradients: returns loss and scores (caller frees), or NULL. */
-static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss, uint64_t seed,
-                         const tg_adamw *optimizer, int64_t step, tg_py_batch *batch, double *value) {
+static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss,
+                         uint64_t seed, const tg_adamw *optimizer, int64_t step, tg_py_batch *batch,
+                         double *value) {
     tg_loss_spec spec;
     const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
     if (parse_loss(loss, &spec, key) < 0 || tg_py_batch_init(batch, slates) < 0) return NULL;
     int64_t *times = gather_runtimes(runtimes, batch);
     float *scores = times == NULL ? NULL : malloc((size_t)batch->total * sizeof *scores);
     if (times != NULL && scores == NULL) PyErr_NoMemory();
-    tg_pass pass = {.n_entries = batch->n, .entries = batch->entries, .scores = scores, .loss = &spec, .runtimes = times,
-                    .optimizer = optimizer, .key = key};
+    tg_pass pass = {.n_entries = batch->n,
+                    .entries = batch->entries,
+                    .scores = scores,
+                    .loss = &spec,
+                    .runtimes = times,
+                    .optimizer = optimizer,
+                    .key = key};
     if (scores == NULL || run((py_model *)object, &pass) < 0) {
         free(scores);
         scores = NULL;
@@ -253,13 +266,15 @@ static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes,
 }
 
 static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"slates", "runtimes", "loss", "lr", "weight_decay", "clip", "step", "seed", "beta1", "beta2", "eps", NULL};
+    static char *names[] = {"slates", "runtimes", "loss",  "lr",    "weight_decay", "clip",
+                            "step",   "seed",     "beta1", "beta2", "eps",          NULL};
     PyObject *slates, *runtimes, *loss;
     long long step;
     unsigned long long seed = 0;
     tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddd", names, &slates, &runtimes, &PyTuple_Type, &loss, &o.lr,
-                                     &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2, &o.eps))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddd", names, &slates, &runtimes, &PyTuple_Type,
+                                     &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2,
+                                     &o.eps))
         return NULL;
     if (step < 1) {
         PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
@@ -280,7 +295,8 @@ static PyObject *model_gradients(PyObject *object, PyObject *args, PyObject *kwa
     PyObject *slates, *runtimes, *loss;
     long long step = 1;
     unsigned long long seed = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LK", names, &slates, &runtimes, &PyTuple_Type, &loss, &step, &seed))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LK", names, &slates, &runtimes, &PyTuple_Type, &loss,
+                                     &step, &seed))
         return NULL;
     tg_py_batch batch;
     double value;
@@ -319,7 +335,8 @@ static PyObject *get_layout(PyObject *object, void *unused) {
     (void)unused;
     for (int i = 0; list != NULL && i < m->n_params; i++) {
         const tg_param *p = &m->params[i];
-        PyObject *shape = p->cols == 0 ? Py_BuildValue("(i)", p->rows) : Py_BuildValue("(ii)", p->rows, p->cols);
+        PyObject *shape =
+            p->cols == 0 ? Py_BuildValue("(i)", p->rows) : Py_BuildValue("(ii)", p->rows, p->cols);
         PyObject *item = shape == NULL ? NULL : Py_BuildValue("(sLN)", p->name, (long long)p->offset, shape);
         if (item == NULL) Py_CLEAR(list);
         else PyList_SetItem(list, i, item);
@@ -343,7 +360,8 @@ static PyGetSetDef model_getset[] = {
 };
 
 static PyMethodDef model_methods[] = {
-    {"step", (PyCFunction)(void (*)(void))model_step, METH_VARARGS | METH_KEYWORDS, PyDoc_STR("One optimizer step; the loss.")},
+    {"step", (PyCFunction)(void (*)(void))model_step, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("One optimizer step; the loss.")},
     {"gradients", (PyCFunction)(void (*)(void))model_gradients, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("(loss, scores) and the gradients in .grads, without an update.")},
     {"scores", model_scores, METH_O, PyDoc_STR("List of (C,) float32 scores, one per slate.")},
@@ -361,8 +379,10 @@ static PyType_Slot model_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec model_spec = {
-    .name = "tpugraphs._core.Model", .basicsize = sizeof(py_model), .flags = Py_TPFLAGS_DEFAULT, .slots = model_slots};
+static PyType_Spec model_spec = {.name = "tpugraphs._core.Model",
+                                 .basicsize = sizeof(py_model),
+                                 .flags = Py_TPFLAGS_DEFAULT,
+                                 .slots = model_slots};
 
 int tg_add_model_types(PyObject *module) {
     if (tg_add_graph_type(module) < 0) return -1;

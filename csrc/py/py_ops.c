@@ -14,9 +14,9 @@ typedef struct call {
     tg_op_plan plan;
     tg_slate slate;
     tg_exec e;
-    int8_t *digits;  /* gathered */
-    float *block;    /* statistics, then workspace */
-    int64_t stats;   /* floats of the statistics at the start of block */
+    int8_t *digits; /* gathered */
+    float *block;   /* statistics, then workspace */
+    int64_t stats;  /* floats of the statistics at the start of block */
 } call;
 
 static void call_free(call *c) {
@@ -27,7 +27,8 @@ static void call_free(call *c) {
 static PyArrayObject *take_input(call *c, PyObject *item, int i) {
     const int ndim = PyArray_Check(item) && PyArray_NDIM((PyArrayObject *)item) == 2 ? 2 : 3;
     npy_intp dims[3] = {c->slate.N, ndim == 2 ? -1 : c->slate.C, -1};
-    PyArrayObject *a = tg_array(item, i == 0 ? "x" : "residual", NPY_FLOAT32, ndim, dims, ndim == 2 ? "(N, F)" : "(N, C, F)");
+    PyArrayObject *a = tg_array(item, i == 0 ? "x" : "residual", NPY_FLOAT32, ndim, dims,
+                                ndim == 2 ? "(N, F)" : "(N, C, F)");
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
         PyErr_Format(PyExc_ValueError, "x: expected 1..65536 columns, got %zd", dims[ndim - 1]);
@@ -40,7 +41,8 @@ static PyArrayObject *take_input(call *c, PyObject *item, int i) {
 
 static int take_params(call *c, PyObject *params) {
     if (PyTuple_Size(params) != c->plan.n_params) {
-        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, c->plan.n_params, PyTuple_Size(params));
+        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, c->plan.n_params,
+                     PyTuple_Size(params));
         return -1;
     }
     for (int i = 0; i < c->plan.n_params; i++) {
@@ -48,7 +50,8 @@ static int take_params(call *c, PyObject *params) {
         npy_intp dims[2] = {p->rows, p->cols};
         char shape[48];
         PyOS_snprintf(shape, sizeof shape, p->cols == 0 ? "(%d,)" : "(%d, %d)", p->rows, p->cols);
-        PyArrayObject *a = tg_array(PyTuple_GetItem(params, i), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
+        PyArrayObject *a =
+            tg_array(PyTuple_GetItem(params, i), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
         if (a == NULL) return -1;
         c->e.w[i] = TG_F32(a);
     }
@@ -62,8 +65,8 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
     int configs, training, n_attrs;
     unsigned long long key;
     memset(c, 0, sizeof *c);
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|O", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs, &PyTuple_Type, &params,
-                          tg_graph_type(), &object, &configs, &key, &training, rest))
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|O", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
+                          &PyTuple_Type, &params, tg_graph_type(), &object, &configs, &key, &training, rest))
         return -1;
     tg_attr_value values[TG_MAX_ATTRS];
     tg_error err;
@@ -104,7 +107,9 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
     if (strcmp(name, "config_linear") != 0) return 0;
     int64_t *rows = malloc((size_t)configs * sizeof *rows);
     c->digits = malloc((size_t)configs * (size_t)g->K * TG_DIGITS + 1);
-    status = rows == NULL || c->digits == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs) : TG_OK;
+    status = rows == NULL || c->digits == NULL
+                 ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
+                 : TG_OK;
     for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
     if (status == TG_OK) status = tg_gather_digits(&(tg_entry){g, rows, configs}, c->digits, &err);
     free(rows);
@@ -154,10 +159,10 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     PyObject *unused = NULL;
     PyArrayObject *y = NULL;
     (void)self;
-    if (call_init(&c, args, &unused) == 0 && call_reserve(&c, 0) == 0 && (y = new_like(&c, c.e.out)) != NULL) {
+    if (call_init(&c, args, &unused) == 0 && call_reserve(&c, 0) == 0 &&
+        (y = new_like(&c, c.e.out)) != NULL) {
         c.e.y = TG_F32(y);
-        Py_BEGIN_ALLOW_THREADS
-        c.op->forward(&c.e);
+        Py_BEGIN_ALLOW_THREADS c.op->forward(&c.e);
         Py_END_ALLOW_THREADS
     }
     call_free(&c);
@@ -204,14 +209,16 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
     (void)self;
     if (call_init(&c, args, &dy) == 0 && call_reserve(&c, 1) == 0) {
         const int three = c.e.out.space == TG_SPACE_NODE_CONFIG;
-        npy_intp dims[3] = {c.e.out.space == TG_SPACE_CONFIG ? c.slate.C : c.slate.N, three ? c.slate.C : c.e.out.cols, c.e.out.cols};
+        npy_intp dims[3] = {c.e.out.space == TG_SPACE_CONFIG ? c.slate.C : c.slate.N,
+                            three ? c.slate.C : c.e.out.cols, c.e.out.cols};
         PyArrayObject *given = dy == NULL ? NULL
-            : tg_array(dy, "dy", NPY_FLOAT32, three ? 3 : 2, dims, three ? "(N, C, F)" : "(rows, F)");
+                                          : tg_array(dy, "dy", NPY_FLOAT32, three ? 3 : 2, dims,
+                                                     three ? "(N, C, F)" : "(rows, F)");
         if (dy == NULL) PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
-        if (given != NULL && (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
+        if (given != NULL &&
+            (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
             c.e.dy = TG_F32(given);
-            Py_BEGIN_ALLOW_THREADS
-            c.op->backward(&c.e);
+            Py_BEGIN_ALLOW_THREADS c.op->backward(&c.e);
             Py_END_ALLOW_THREADS
         }
     }
@@ -257,15 +264,17 @@ static PyObject *set_isa(PyObject *self, PyObject *arg) {
 
 /* In-place AdamW on flat float32 arrays */
 static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"w", "g", "m1", "m2", "lr", "weight_decay", "clip", "step", "beta1", "beta2", "eps", NULL};
+    static char *names[] = {"w",    "g",    "m1",    "m2",    "lr",  "weight_decay",
+                            "clip", "step", "beta1", "beta2", "eps", NULL};
     PyObject *given[4];
     PyArrayObject *a[4];
     npy_intp dims[1] = {-1};
     tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     long long step;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2], &given[3], &o.lr,
-                                     &o.weight_decay, &o.clip, &step, &o.beta1, &o.beta2, &o.eps))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2],
+                                     &given[3], &o.lr, &o.weight_decay, &o.clip, &step, &o.beta1, &o.beta2,
+                                     &o.eps))
         return NULL;
     o.step = step;
     for (int i = 0; i < 4; i++) {
@@ -275,21 +284,22 @@ static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
     }
     if (step < 1) return PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
     double norm;
-    Py_BEGIN_ALLOW_THREADS
-    norm = tg_global_norm(dims[0], TG_F32(a[1]));
+    Py_BEGIN_ALLOW_THREADS norm = tg_global_norm(dims[0], TG_F32(a[1]));
     double scale = o.clip > 0 ? o.clip / (norm + 1e-6) : 1;
-    tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]), scale < 1 ? scale : 1);
-    Py_END_ALLOW_THREADS
-    return PyFloat_FromDouble(norm);
+    tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]),
+                    scale < 1 ? scale : 1);
+    Py_END_ALLOW_THREADS return PyFloat_FromDouble(norm);
 }
 
 PyMethodDef tg_model_methods[] = {
     {"op_forward", op_forward, METH_VARARGS,
      PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training) -> output of one op.")},
     {"op_backward", op_backward, METH_VARARGS,
-     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training, dy) -> (dx list, dw list, ddigits or None).")},
+     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training, dy) -> (dx list, dw list, ddigits "
+               "or None).")},
     {"op_names", op_names, METH_NOARGS, PyDoc_STR("Names of all ops.")},
-    {"isa_levels", isa_levels, METH_NOARGS, PyDoc_STR("Instruction sets this machine can run, fastest first.")},
+    {"isa_levels", isa_levels, METH_NOARGS,
+     PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},
     {"set_isa", set_isa, METH_O, PyDoc_STR("Use one of isa_levels().")},
     {"adamw_step", (PyCFunction)(void (*)(void))adamw_step, METH_VARARGS | METH_KEYWORDS,

@@ -1,0 +1,459 @@
+"""Single ops, forward and backward, exactly as models run them.
+
+Every function takes float32 C-contiguous arrays and returns new ones; nothing is cast silently
+(``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output first, then the arguments of
+``<op>``, and returns a dict of gradients keyed by argument name.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from ..errors import ShapeError
+
+Array = NDArray[np.float32]
+Activation = Literal["none", "relu", "gelu"]
+Direction = Literal["forward", "reverse", "both"]
+
+_NO_EDGES = np.zeros((0, 2), np.int64)
+_NO_NODES = np.zeros(0, np.int64)
+
+
+def _require(array: object, name: str, ndims: tuple[int, ...], shape: str) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.ndim not in ndims:
+        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise ShapeError(f"{name}: expected float32 array of shape {shape}, got {got}")
+
+
+def _graph(
+    nodes: int,
+    edge_index: NDArray[np.int64] = _NO_EDGES,
+    config_nodes: NDArray[np.int64] = _NO_NODES,
+    digits: NDArray[np.int8] | None = None,
+    opcode: NDArray[np.uint8] | None = None,
+    layout: NDArray[np.int8] | None = None,
+) -> _core.Graph:
+    if opcode is None:
+        opcode = np.zeros(nodes, np.uint8)
+    return _core.Graph(np.zeros((nodes, 1), np.float32), opcode, layout, edge_index, config_nodes, digits)
+
+
+_Call = tuple[str, dict[str, float | str], tuple[Array, ...], tuple[Array, ...], _core.Graph, int, int, bool]
+
+
+def _forward(call: _Call) -> Array:
+    return _core.op_forward(*call)
+
+
+def _backward(dy: Array, call: _Call, inputs: list[str], params: list[str]) -> dict[str, Array]:
+    dx, dw, digits = _core.op_backward(*call, dy)
+    result = dict(zip(inputs + params, dx + dw, strict=True))
+    if digits is not None:
+        result["digits"] = digits
+    return result
+
+
+def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call:
+    _require(x, "x", tuple(range(1, 9)), "(..., F)")
+    _require(weight, "weight", (2,), "(O, F)")
+    rows = x.reshape(-1, x.shape[-1])
+    attrs: dict[str, float | str] = {"out": weight.shape[0], "act": act}
+    return "linear", attrs, (rows,), (weight, bias), _graph(len(rows)), 1, 0, False
+
+
+def linear(x: Array, weight: Array, bias: Array, act: Activation = "none") -> Array:
+    """``act(x @ weight.T + bias)``.
+
+    Parameters
+    ----------
+    x : (..., F) float32
+    weight : (O, F) float32
+    bias : (O,) float32
+    act : {"none", "relu", "gelu"}
+        GELU is the exact one (erf).
+
+    Returns
+    -------
+    (..., O) float32
+    """
+    return _forward(_linear_call(x, weight, bias, act)).reshape(*x.shape[:-1], weight.shape[0])
+
+
+def linear_backward(
+    dy: Array, x: Array, weight: Array, bias: Array, act: Activation = "none"
+) -> dict[str, Array]:
+    """Gradients of `linear`: keys ``x``, ``weight``, ``bias``."""
+    _require(dy, "dy", (x.ndim,), "(..., O)")
+    grads = _backward(
+        dy.reshape(-1, dy.shape[-1]), _linear_call(x, weight, bias, act), ["x"], ["weight", "bias"]
+    )
+    grads["x"] = grads["x"].reshape(x.shape)
+    return grads
+
+
+def _embedding_call(
+    x: Array, index: NDArray[np.int8] | NDArray[np.uint8], weight: Array, source: str
+) -> _Call:
+    _require(x, "x", (2,), "(N, F)")
+    _require(weight, "weight", (2,), "(V, D)")
+    attrs: dict[str, float | str] = {"source": source, "rows": weight.shape[0], "cols": weight.shape[1]}
+    if source == "opcode":
+        graph = _graph(len(x), opcode=index.reshape(-1))  # type: ignore[arg-type]
+    else:
+        graph = _graph(len(x), layout=index)  # type: ignore[arg-type]
+    return "embedding", attrs, (x,), (weight,), graph, 1, 0, False
+
+
+def embedding(
+    x: Array,
+    index: NDArray[np.int8] | NDArray[np.uint8],
+    weight: Array,
+    source: Literal["opcode", "layout"] = "opcode",
+) -> Array:
+    """``x`` with the looked-up rows of a table appended.
+
+    Parameters
+    ----------
+    x : (N, F) float32
+    index : (N,) or (N, 1) uint8 opcodes, or (N, 6) int8 layout digits in -2..5
+        Opcodes outside the table take row 0; a layout digit takes row ``digit + 2``.
+    weight : (V, D) float32
+        The table; V >= 8 for layouts.
+    source : {"opcode", "layout"}
+
+    Returns
+    -------
+    (N, F + D) or (N, F + 6 D) float32
+    """
+    return _forward(_embedding_call(x, index, weight, source))
+
+
+def embedding_backward(
+    dy: Array,
+    x: Array,
+    index: NDArray[np.int8] | NDArray[np.uint8],
+    weight: Array,
+    source: Literal["opcode", "layout"] = "opcode",
+) -> dict[str, Array]:
+    """Gradients of `embedding`: keys ``x``, ``weight``."""
+    return _backward(dy, _embedding_call(x, index, weight, source), ["x"], ["weight"])
+
+
+def _config_linear_call(
+    h: Array,
+    digits: NDArray[np.int8],
+    config_nodes: NDArray[np.int64],
+    weight: Array,
+    bias: Array,
+    table: Array,
+    column: int | None,
+) -> _Call:
+    _require(h, "h", (2,), "(N, F)")
+    _require(weight, "weight", (2,), "(O, F + 18 D)")
+    _require(table, "table", (2,), "(8, D)")
+    graph = _graph(len(h), config_nodes=config_nodes, digits=digits)
+    attrs: dict[str, float | str] = {
+        "out": weight.shape[0],
+        "column": h.shape[1] if column is None else column,
+        "cols": table.shape[1],
+    }
+    return "config_linear", attrs, (h,), (weight, bias, table), graph, len(digits), 0, False
+
+
+def config_linear(
+    h: Array,
+    digits: NDArray[np.int8],
+    config_nodes: NDArray[np.int64],
+    weight: Array,
+    bias: Array,
+    table: Array,
+    column: int | None = None,
+) -> Array:
+    """Linear layer over ``[h[:column], 18 embedded digits, h[column:]]`` of every node and config.
+
+    The part that depends on the graph alone is computed once, the config part by table look-ups; the result
+    equals the plain product over the concatenation.
+
+    Parameters
+    ----------
+    h : (N, F) float32
+    digits : (C, K, 18) int8 in -1..5
+    config_nodes : (K,) int64
+        Nodes the digits belong to; all others look up row 0.
+    weight : (O, F + 18 D) float32
+    bias : (O,) float32
+    table : (8, D) float32
+        Row ``digit + 2``; row 0 is "not configurable".
+    column : int, default F
+
+    Returns
+    -------
+    (N, C, O) float32
+    """
+    return _forward(_config_linear_call(h, digits, config_nodes, weight, bias, table, column))
+
+
+def config_linear_backward(
+    dy: Array,
+    h: Array,
+    digits: NDArray[np.int8],
+    config_nodes: NDArray[np.int64],
+    weight: Array,
+    bias: Array,
+    table: Array,
+    column: int | None = None,
+) -> dict[str, Array]:
+    """Gradients of `config_linear`: keys ``h``, ``weight``, ``bias``, ``table``, ``digits``.
+
+    ``digits`` is (C, K, 18, 8): the derivative with respect to the one-hot encoding of every digit, entry
+    ``digit + 2`` (the relaxation that gradient-based search over configs uses).
+    """
+    call = _config_linear_call(h, digits, config_nodes, weight, bias, table, column)
+    return _backward(dy, call, ["h"], ["weight", "bias", "table"])
+
+
+def _sage_call(
+    x: Array, edge_index: NDArray[np.int64], w_l: Array, b_l: Array, w_r: Array, direction: Direction
+) -> _Call:
+    _require(x, "x", (2, 3), "(N, F) or (N, C, F)")
+    _require(w_l, "w_l", (2,), "(O, F)")
+    graph = _graph(len(x), edge_index)
+    attrs: dict[str, float | str] = {"out": w_l.shape[0], "direction": direction}
+    return "sage", attrs, (x,), (w_l, b_l, w_r), graph, x.shape[1] if x.ndim == 3 else 1, 0, False
+
+
+def sage_conv(
+    x: Array,
+    edge_index: NDArray[np.int64],
+    w_l: Array,
+    b_l: Array,
+    w_r: Array,
+    direction: Direction = "forward",
+) -> Array:
+    """GraphSAGE convolution with mean aggregation (Hamilton et al. 2017), PyG's ``SAGEConv`` defaults.
+
+    ``y_i = w_l mean(x_j for senders j of i) + b_l + w_r x_i``; a node without senders has mean 0, duplicate
+    edges count twice. Edge row ``(u, v)``: with "forward" v receives from u (PyG's source to target), with
+    "reverse" u receives from v, with "both" a node takes one mean over all its neighbours of either kind.
+
+    Parameters
+    ----------
+    x : (N, F) or (N, C, F) float32
+    edge_index : (E, 2) int64
+    w_l, w_r : (O, F) float32
+    b_l : (O,) float32
+
+    Returns
+    -------
+    (N, O) or (N, C, O) float32
+
+    Raises
+    ------
+    ShapeError
+        An array of the wrong dtype, shape or memory order.
+    DataError
+        An edge that names a node outside 0..N-1.
+    """
+    return _forward(_sage_call(x, edge_index, w_l, b_l, w_r, direction))
+
+
+def sage_conv_backward(
+    dy: Array,
+    x: Array,
+    edge_index: NDArray[np.int64],
+    w_l: Array,
+    b_l: Array,
+    w_r: Array,
+    direction: Direction = "forward",
+) -> dict[str, Array]:
+    """Gradients of `sage_conv`: keys ``x``, ``w_l``, ``b_l``, ``w_r``."""
+    return _backward(dy, _sage_call(x, edge_index, w_l, b_l, w_r, direction), ["x"], ["w_l", "b_l", "w_r"])
+
+
+def _norm_call(x: Array) -> _Call:
+    _require(x, "x", (3,), "(N, C, F)")
+    return "instance_norm", {}, (x,), (), _graph(len(x)), x.shape[1], 0, False
+
+
+def instance_norm(x: Array) -> Array:
+    """Instance norm over the nodes, per config and channel.
+
+    ``(x - mean) / sqrt(var + 1e-5)`` with the biased variance, no affine.
+
+    Parameters
+    ----------
+    x : (N, C, F) float32
+
+    Returns
+    -------
+    (N, C, F) float32
+    """
+    return _forward(_norm_call(x))
+
+
+def instance_norm_backward(dy: Array, x: Array) -> dict[str, Array]:
+    """Gradient of `instance_norm`: key ``x``."""
+    return _backward(dy, _norm_call(x), ["x"], [])
+
+
+def _mix_call(
+    z: Array,
+    residual: Array | None,
+    gate: tuple[Array | None, Array | None, Array | None, Array | None],
+    temperature: Array | None,
+    norm: bool,
+    act: Activation,
+    dropout: float,
+    key: int,
+    step: int,
+) -> tuple[_Call, list[str], list[str]]:
+    _require(z, "z", (3,), "(N, C, D)")
+    given = [g for g in gate if g is not None]
+    if len(given) not in (0, 4):
+        raise ShapeError("mix: w1, b1, w2 and b2 go together")
+    attrs: dict[str, float | str] = {
+        "norm": int(norm),
+        "gate": 0 if gate[0] is None else gate[0].shape[0],
+        "cross": int(temperature is not None),
+        "act": act,
+        "dropout": dropout,
+    }
+    inputs = (z,) if residual is None else (z, residual)
+    params = [*given] if temperature is None else [*given, temperature]
+    names = (["w1", "b1", "w2", "b2"] if given else []) + ([] if temperature is None else ["temperature"])
+    draw = (key * 0x9E3779B97F4A7C15 + step) & (2**64 - 1)
+    call: _Call = ("mix", attrs, inputs, tuple(params), _graph(len(z)), z.shape[1], draw, dropout > 0)
+    return call, ["z", "residual"][: len(inputs)], names
+
+
+def mix(
+    z: Array,
+    residual: Array | None = None,
+    w1: Array | None = None,
+    b1: Array | None = None,
+    w2: Array | None = None,
+    b2: Array | None = None,
+    temperature: Array | None = None,
+    norm: bool = False,
+    act: Activation = "none",
+    dropout: float = 0.0,
+    key: int = 0,
+    step: int = 0,
+) -> Array:
+    """Everything that stands between two matrix products of the first place's blocks, in one pass.
+
+    In this order, each part optional: instance norm of ``z``; self-channel attention
+    ``u = sigmoid(w2 relu(w1 z + b1) + b2) * z``; concatenation with the cross-config attention
+    ``u * softmax_over_configs(u / temperature)``; ``+ residual``; activation; inverted dropout.
+
+    Parameters
+    ----------
+    z : (N, C, D) float32
+    residual : (N, C, F) float32, optional
+        F = 2 D with `temperature`, else D.
+    w1, b1, w2, b2 : (R, D), (R,), (D, R), (D,) float32, optional
+    temperature : (1,) float32, optional
+    norm : bool
+    act : {"none", "relu", "gelu"}
+    dropout : float in [0, 1)
+        The mask is a function of `key`, `step`, node, config and channel alone.
+
+    Returns
+    -------
+    (N, C, F) float32
+    """
+    return _forward(_mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0])
+
+
+def mix_backward(
+    dy: Array,
+    z: Array,
+    residual: Array | None = None,
+    w1: Array | None = None,
+    b1: Array | None = None,
+    w2: Array | None = None,
+    b2: Array | None = None,
+    temperature: Array | None = None,
+    norm: bool = False,
+    act: Activation = "none",
+    dropout: float = 0.0,
+    key: int = 0,
+    step: int = 0,
+) -> dict[str, Array]:
+    """Gradients of `mix` for every array argument that was given."""
+    call, inputs, names = _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)
+    return _backward(dy, call, inputs, names)
+
+
+def _pool_call(x: Array, kind: str) -> _Call:
+    _require(x, "x", (3,), "(N, C, F)")
+    return "pool", {"kind": kind}, (x,), (), _graph(len(x)), x.shape[1], 0, False
+
+
+def pool(x: Array, kind: str = "mean") -> Array:
+    """Pool over the nodes.
+
+    Parameters
+    ----------
+    x : (N, C, F) float32
+    kind : {"mean", "max", "sum"} or several joined by "+", in this order, side by side in the result
+
+    Returns
+    -------
+    (C, F * number of kinds) float32
+    """
+    return _forward(_pool_call(x, kind))
+
+
+def pool_backward(dy: Array, x: Array, kind: str = "mean") -> dict[str, Array]:
+    """Gradient of `pool`: key ``x``; a maximum's share goes to the first node that attains it."""
+    return _backward(dy, _pool_call(x, kind), ["x"], [])
+
+
+def adamw_step(
+    w: Array,
+    g: Array,
+    m1: Array,
+    m2: Array,
+    *,
+    step: int,
+    lr: float,
+    weight_decay: float = 0.0,
+    clip: float = 0.0,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> float:
+    """One AdamW update in place (Loshchilov & Hutter 2019), gradient clipped to the global norm `clip`.
+
+    Parameters
+    ----------
+    w, g, m1, m2 : (P,) float32
+        Weights, gradient, first and second moments; all but `g` are overwritten.
+    step : int
+        Counts from 1 (bias correction).
+    clip : float
+        0: no clipping.
+
+    Returns
+    -------
+    float
+        Norm of the gradient before clipping.
+    """
+    return _core.adamw_step(
+        w,
+        g,
+        m1,
+        m2,
+        lr=lr,
+        weight_decay=weight_decay,
+        clip=clip,
+        step=step,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+    )
