@@ -3,6 +3,18 @@
 Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
 """
 
+from tpugraphs.kernels.graph import (
+    decode_base7,
+    dedup_configs,
+    dedup_rows,
+    encode_base7,
+    layout_digits,
+    merge_configs,
+    pack_digits,
+    prune,
+    sample_epoch,
+    sample_without_replacement,
+)
 from tpugraphs.kernels.losses import list_mle, pairwise_hinge
 from tpugraphs.kernels.ops import (
     adamw_step,
@@ -26,18 +38,28 @@ __all__ = [
     "adamw_step",
     "config_linear",
     "config_linear_backward",
+    "decode_base7",
+    "dedup_configs",
+    "dedup_rows",
     "embedding",
     "embedding_backward",
+    "encode_base7",
     "instance_norm",
     "instance_norm_backward",
+    "layout_digits",
     "linear",
     "linear_backward",
     "list_mle",
+    "merge_configs",
     "mix",
     "mix_backward",
+    "pack_digits",
     "pairwise_hinge",
     "pool",
     "pool_backward",
+    "prune",
     "sage_conv",
     "sage_conv_backward",
+    "sample_epoch",
+    "sample_without_replacement",
 ]

@@ -1,7 +1,7 @@
 """Single ops, forward and backward, exactly as models run them.
 
 Every function takes float32 C-contiguous arrays and returns new ones; nothing is cast silently
-(``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output first, then the arguments of
+(``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output, then the arguments of
 ``<op>``, and returns a dict of gradients keyed by argument name.
 """
 

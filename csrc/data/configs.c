@@ -1,0 +1,181 @@
+#include "data/configs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "base/rng.h"
+
+static const char digit_range[] = "an integer in -1..5";
+
+static inline int is_digit(int8_t d) { return d >= TG_DIGIT_MIN && d <= TG_DIGIT_MAX; }
+
+tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64_t K, tg_error *err) {
+    for (int64_t t = 0; t < C * K * 3; t++) {
+        const int8_t *d = digits + t * TG_LAYOUT_DIGITS;
+        int32_t code = 0;
+        for (int i = TG_LAYOUT_DIGITS; i-- > 0;) {
+            if (!is_digit(d[i]))
+                return tg_fail_field(err, "digits", digit_range, "%d (row %lld, node %lld, column %lld)",
+                                     d[i], (long long)(t / 3 / K), (long long)(t / 3 % K),
+                                     (long long)(t % 3 * TG_LAYOUT_DIGITS + i));
+            code = code * 7 + d[i] + 1;
+        }
+        codes[t] = code;
+    }
+    return TG_OK;
+}
+
+tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64_t K, tg_error *err) {
+    for (int64_t t = 0; t < C * K * 3; t++) {
+        if ((uint32_t)codes[t] >= TG_BASE7_CODES)
+            return tg_fail_field(err, "codes", "a code in 0..117648",
+                                 "%ld (row %lld, node %lld, column %lld)", (long)codes[t],
+                                 (long long)(t / 3 / K), (long long)(t / 3 % K), (long long)(t % 3));
+        uint32_t code = (uint32_t)codes[t];
+        for (int i = 0; i < TG_LAYOUT_DIGITS; i++, code /= 7)
+            digits[t * TG_LAYOUT_DIGITS + i] = (int8_t)((int)(code % 7) - 1);
+    }
+    return TG_OK;
+}
+
+tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err) {
+    for (int64_t n = 0; n < N; n++) {
+        const float *row = node_feat + n * 140;
+        int rank = 0;
+        for (int i = 0; i < 6; i++) rank += row[21 + i] != 0.0f;
+        for (int i = 0; i < TG_LAYOUT_DIGITS; i++) {
+            float x = row[134 + i];
+            if (!(x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX) || (float)(int)x != x) /* also for NaN */
+                return tg_fail_field(err, "node_feat", "a layout digit, an integer in -1..5",
+                                     "%g (node %lld, column %d)", (double)x, (long long)n, 134 + i);
+            digits[n * TG_LAYOUT_DIGITS + i] = i < rank ? (int8_t)x : -1;
+        }
+    }
+    return TG_OK;
+}
+
+/* ---- equal rows ---- */
+
+typedef struct hash128 {
+    uint64_t low, high;
+} hash128;
+
+/* Each step is a bijection of the state for a given input and of the input for a given state, so rows that
+   differ in one 16-byte block only never collide. Rows of one call have one width. */
+static hash128 hash_row(const uint8_t *row, size_t width) {
+    uint64_t a = 0x9e3779b97f4a7c15u, b = 0xd1b54a32d192ed03u;
+    for (size_t at = 0; at < width; at += 16) {
+        uint64_t word[2] = {0, 0};
+        if (width - at >= 16) memcpy(word, row + at, 16);
+        else memcpy(word, row + at, width - at);
+        a = (a ^ word[0]) * 0xff51afd7ed558ccdu;
+        b = (b ^ word[1]) * 0xc4ceb9fe1a85ec53u;
+        a = (a << 29 | a >> 35) + b;
+        b = (b << 31 | b >> 33) + a;
+    }
+    return (hash128){tg_mix64(a), tg_mix64(b + tg_mix64(a))};
+}
+
+static int64_t table_size(int64_t items) {
+    int64_t size = 16;
+    while (size < 2 * items) size *= 2;
+    return size;
+}
+
+tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void *rows, int64_t C,
+                        int64_t width, tg_error *err) {
+    if (C >= INT32_MAX) return tg_fail(err, TG_E_DATA, "too many configs: %lld", (long long)C);
+    int64_t size = table_size(C), distinct = 0;
+    hash128 *hash = malloc((size_t)(C + 1) * sizeof *hash);
+    int32_t *slot = calloc((size_t)size, sizeof *slot); /* 0: free; otherwise number of the value + 1 */
+    if (hash == NULL || slot == NULL) {
+        free(hash);
+        free(slot);
+        return tg_fail(err, TG_E_MEMORY, "no memory to compare %lld configs", (long long)C);
+    }
+    const uint8_t *bytes = rows;
+    size_t step = (size_t)width;
+#pragma omp parallel for schedule(static) num_threads(tg_threads((double)C *(double)width))
+    for (int64_t c = 0; c < C; c++) hash[c] = hash_row(bytes + (size_t)c * step, step);
+    for (int64_t c = 0; c < C; c++) {
+        int64_t at = (int64_t)(hash[c].low & (uint64_t)(size - 1));
+        for (; slot[at] != 0; at = (at + 1) & (size - 1)) {
+            int64_t other = first[slot[at] - 1];
+            if (hash[other].low == hash[c].low && hash[other].high == hash[c].high &&
+                memcmp(bytes + (size_t)other * step, bytes + (size_t)c * step, step) == 0)
+                break;
+        }
+        if (slot[at] == 0) {
+            first[distinct++] = c;
+            slot[at] = (int32_t)distinct;
+        }
+        inverse[c] = slot[at] - 1;
+    }
+    *U = distinct;
+    free(hash);
+    free(slot);
+    return TG_OK;
+}
+
+/* round(sum / count), half to even, for any sign. */
+static int64_t exact_mean(__int128 sum, int64_t count) {
+    __int128 quotient = sum / count, rest = sum % count;
+    if (rest < 0) quotient--, rest += count;
+    if (2 * rest > count || (2 * rest == count && (quotient & 1))) quotient++;
+    return (int64_t)quotient;
+}
+
+/* means (U,) of value (C,) over the rows of each distinct config. */
+static tg_status group_means(int64_t *means, const int64_t *inverse, const int64_t *value, int64_t U,
+                             int64_t C, tg_error *err) {
+    __int128 *sum = calloc((size_t)U + 1, sizeof *sum);
+    int64_t *count = calloc((size_t)U + 1, sizeof *count);
+    if (sum == NULL || count == NULL) {
+        free(sum);
+        free(count);
+        return tg_fail(err, TG_E_MEMORY, "no memory for the means of %lld configs", (long long)U);
+    }
+    for (int64_t c = 0; c < C; c++) {
+        sum[inverse[c]] += value[c];
+        count[inverse[c]]++;
+    }
+    for (int64_t u = 0; u < U; u++) means[u] = exact_mean(sum[u], count[u]);
+    free(sum);
+    free(count);
+    return TG_OK;
+}
+
+tg_status tg_rows_merge(int64_t *rows, int64_t *runtimes, int64_t *normalizers, tg_keep keep,
+                        const int64_t *first, int64_t U, const int64_t *inverse, int64_t C,
+                        const int64_t *runtime, const int64_t *norm, tg_error *err) {
+    for (int64_t u = 0; u < U; u++)
+        if ((uint64_t)first[u] >= (uint64_t)C || inverse[first[u]] != u)
+            return tg_fail(err, TG_E_DATA, "first and inverse do not belong together (at %lld)",
+                           (long long)u);
+    for (int64_t c = 0; c < C; c++) {
+        if ((uint64_t)inverse[c] >= (uint64_t)U)
+            return tg_fail_field(err, "inverse", "numbers in 0..U-1", "%lld at %lld", (long long)inverse[c],
+                                 (long long)c);
+        if (norm != NULL && norm[c] < 1)
+            return tg_fail_field(err, "config_runtime_normalizers", "positive times in ns", "%lld at %lld",
+                                 (long long)norm[c], (long long)c);
+    }
+    memcpy(rows, first, (size_t)U * sizeof *rows);
+    if (keep == TG_KEEP_MEAN) {
+        tg_status status = group_means(runtimes, inverse, runtime, U, C, err);
+        return status != TG_OK || norm == NULL ? status : group_means(normalizers, inverse, norm, U, C, err);
+    }
+    if (keep == TG_KEEP_MIN)
+        for (int64_t c = 0; c < C; c++) {
+            int64_t *best = &rows[inverse[c]];
+            __int128 a = runtime[c], b = runtime[*best]; /* a / norm[c] < b / norm[*best], without rounding */
+            if (norm != NULL) a *= norm[*best], b *= norm[c];
+            if (a < b) *best = c;
+        }
+    for (int64_t u = 0; u < U; u++) {
+        runtimes[u] = runtime[rows[u]];
+        if (norm != NULL) normalizers[u] = norm[rows[u]];
+    }
+    return TG_OK;
+}

@@ -1,0 +1,39 @@
+/* Layout configs, (C,K,18) digits: their base-7 codec, the search for equal ones, and the layout digits of
+   the node features. Errors name row, node and column. (digits.c makes digits from numbers.) */
+#ifndef TG_CONFIGS_H
+#define TG_CONFIGS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/npz.h" /* TG_DIGITS and the range of a digit */
+
+#define TG_LAYOUT_DIGITS 6      /* per tensor */
+#define TG_BASE7_CODES   117649 /* 7^6 */
+
+/* codes (C,K,3) from digits (C,K,18): code = sum of (d_i + 1) 7^i over the six digits of a tensor. */
+tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64_t K, tg_error *err);
+
+/* digits (C,K,18) from codes (C,K,3), each in 0..7^6-1. */
+tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64_t K, tg_error *err);
+
+/* digits (N,6) from columns 134-139 of node_feat (N,140): positions at or past the rank (number of non-zero
+   shape dimensions, columns 21-26) become -1. */
+tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err);
+
+/* Equal rows of rows (C,width) bytes, compared as bytes: first (C,) holds in its first *U places the row of
+   each distinct value in order of appearance, inverse (C,) the number of each row's value. O(C width). */
+tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void *rows, int64_t C,
+                        int64_t width, tg_error *err);
+
+/* Which copy of a config stays: the first, the one with the least runtime (relative to its normalizer, if
+   there are any), or the first with the mean of the runtimes (and of the normalizers). */
+typedef enum tg_keep { TG_KEEP_FIRST, TG_KEEP_MIN, TG_KEEP_MEAN } tg_keep;
+
+/* rows (U,) that stay, with runtimes (U,) and normalizers (U,) (both NULL, or norm NULL), from first (U,),
+   inverse (C,), runtime (C,) and norm (C,) >= 1. Means are exact, rounded half to even. */
+tg_status tg_rows_merge(int64_t *rows, int64_t *runtimes, int64_t *normalizers, tg_keep keep,
+                        const int64_t *first, int64_t U, const int64_t *inverse, int64_t C,
+                        const int64_t *runtime, const int64_t *norm, tg_error *err);
+
+#endif

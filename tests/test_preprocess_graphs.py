@@ -1,0 +1,143 @@
+"""Preprocessing of whole graphs, made up and real."""
+
+import numpy as np
+import pytest
+from reference import preprocess as reference
+
+import tpugraphs as tg
+from tpugraphs import ConfigError, DataError, kernels
+from tpugraphs.preprocess import StandardScaler, fix_padding
+
+
+def layout_graph(**changed):
+    feat = np.arange(6 * 140, dtype=np.float32).reshape(6, 140)
+    feat[:, 21:27] = [[8, 4, 0, 0, 0, 0]] * 5 + [[0] * 6]
+    feat[:, 134:140] = [[1, 0, 0, 0, 0, 0]] * 5 + [[0] * 6]
+    digits = np.full((4, 2, 18), -1, np.int8)
+    digits[1:3, 0, 0] = 2
+    arrays = {
+        "node_feat": feat,
+        "node_opcode": np.array([1, 26, 3, 4, 5, 34], np.uint8),
+        "edge_index": np.array([(2, 0), (2, 1), (1, 0), (4, 3), (2, 1)]),
+        "node_config_ids": np.array([5, 1]),
+        "node_config_feat": digits,
+        "config_runtime": np.array([5, 8, 3, 6]),
+        "node_splits": np.array([[0, 2, 6]]),
+        "name": "six",
+    }
+    return tg.LayoutGraph(**{**arrays, **changed})
+
+
+def tile_graph():
+    feat = np.zeros((4, 24), np.float32)
+    feat[1, 0] = 7
+    feat[2, 3] = -0.0
+    return tg.TileGraph(
+        node_feat=np.zeros((2, 140), np.float32),
+        node_opcode=np.array([1, 2], np.uint8),
+        edge_index=np.array([(1, 0)]),
+        config_feat=feat,
+        config_runtime=np.array([10, 50, 12, 30]),
+        config_runtime_normalizers=np.array([20, 20, 30, 41]),
+    )
+
+
+def test_prune_takes_everything_along():
+    g = layout_graph()
+    p = tg.prune(g)
+    assert p.node_opcode.tolist() == [1, 26, 3, 34]
+    np.testing.assert_array_equal(p.node_feat, g.node_feat[[0, 1, 2, 5]])
+    assert p.edge_index.tolist() == [[2, 1], [1, 0], [2, 1]]
+    assert p.node_config_ids.tolist() == [3, 1]
+    assert p.node_opcode[p.node_config_ids].tolist() == g.node_opcode[g.node_config_ids].tolist()
+    np.testing.assert_array_equal(p.config_digits, g.config_digits)
+    np.testing.assert_array_equal(p.config_runtime, g.config_runtime)
+    assert p.node_splits.tolist() == [[0, 4]]  # as of a graph without splits
+    assert p.name == g.name
+    only = tg.prune(g, "config-only")
+    assert (only.node_opcode.tolist(), only.node_config_ids.tolist(), only.num_edges) == ([34, 26], [0, 1], 0)
+    hops = tg.prune(g, "k-hop", hops=1)
+    assert hops.edge_index.tolist() == [[2, 0], [2, 1], [1, 0], [2, 1]]
+    assert hops.num_nodes == 4
+
+
+def test_prune_says_what_is_wrong():
+    g = layout_graph()
+    with pytest.raises(ConfigError, match=r"'magic'.*'config-1hop', 'config-only', 'k-hop'"):
+        tg.prune(g, "magic")
+    with pytest.raises(ConfigError, match=r"'hops'.*no options"):
+        tg.prune(g, hops=3)
+    with pytest.raises(ConfigError, match=r"'hop'.*only hops"):
+        tg.prune(g, "k-hop", hop=3)
+    with pytest.raises(ConfigError, match="hops"):
+        tg.prune(g, "k-hop", hops=0)
+    with pytest.raises(ConfigError, match=r"'six'.*no configurable nodes"):
+        tg.prune(layout_graph(node_config_ids=None, node_config_feat=None, config_runtime=None))
+    with pytest.raises(ConfigError, match="TileGraph"):
+        tg.prune(tile_graph())
+
+
+@pytest.mark.parametrize(
+    ("keep", "runtimes"), [("first", [5, 8]), ("min", [5, 3]), ("mean", [6, 6])]
+)  # both means are 5.5: rounded to the even 6
+def test_dedup_of_layouts(keep, runtimes):
+    g = layout_graph()
+    d = tg.dedup(g, keep=keep)
+    np.testing.assert_array_equal(d.config_digits, g.config_digits[:2])
+    assert d.config_runtime.tolist() == runtimes
+    assert g.config_runtime.tolist() == [5, 8, 3, 6]
+
+
+def test_dedup_of_tiles():
+    g = tile_graph()  # rows 0, 2 and 3 are equal: 10 / 20, 12 / 30, 30 / 41
+    for keep, runtime, norm in (("first", 10, 20), ("min", 12, 30), ("mean", 17, 30)):
+        d = tg.dedup(g, keep=keep)
+        np.testing.assert_array_equal(d.config_feat, g.config_feat[:2])
+        assert d.config_runtime.tolist() == [runtime, 50]
+        assert d.config_runtime_normalizers.tolist() == [norm, 20]
+    with pytest.raises(ConfigError, match="last"):
+        tg.dedup(g, keep="last")
+
+
+def test_fix_padding():
+    g = layout_graph()
+    fixed = fix_padding(g)
+    assert fixed.node_feat[0, 134:140].tolist() == [1, 0, -1, -1, -1, -1]
+    assert fixed.node_feat[5, 134:140].tolist() == [-1] * 6
+    np.testing.assert_array_equal(fixed.node_feat[:, :134], g.node_feat[:, :134])
+    assert g.node_feat[5, 134] == 0
+    wrong = g.node_feat.copy()
+    wrong[2, 135] = 9
+    with pytest.raises(DataError, match="node 2, column 135"):
+        fix_padding(layout_graph(node_feat=wrong))
+
+
+def test_scaler_takes_graphs():
+    g = layout_graph()
+    scaler = StandardScaler().fit([g, g])
+    assert scaler.count_ == 12
+    np.testing.assert_allclose(scaler.mean_, reference.scaler(g.node_feat)[0])
+
+
+@pytest.mark.parametrize("name", tg.list_samples())
+def test_samples(name):
+    g = tg.sample(name)
+    rank = (g.node_feat[:, 21:27] != 0).sum(1)
+    for order, r in zip(kernels.layout_digits(g.node_feat), rank, strict=True):
+        assert sorted(order[:r]) == list(range(r))  # a permutation of the dimensions, then padding
+        assert (order[r:] == -1).all()
+    scaled = StandardScaler().fit(g).transform(g.node_feat)
+    np.testing.assert_allclose(scaled.mean(0, dtype=np.float64), 0, atol=1e-5)
+    if not isinstance(g, tg.LayoutGraph):
+        assert len(tg.dedup(g).config_runtime) == len(np.unique(g.config_feat, axis=0))
+        return
+    p = tg.prune(g)
+    nodes, edges, configs = reference.prune_1hop(g.num_nodes, g.edge_index, g.node_config_ids)
+    np.testing.assert_array_equal(p.node_feat, g.node_feat[nodes])
+    np.testing.assert_array_equal(p.edge_index, edges)
+    np.testing.assert_array_equal(p.node_config_ids, configs)
+    digits = g.config_digits
+    first, inverse = kernels.dedup_configs(digits)
+    assert len(first) == len({row.tobytes() for row in digits})
+    np.testing.assert_array_equal(digits[first[inverse]], digits)
+    np.testing.assert_array_equal(kernels.decode_base7(kernels.encode_base7(digits)), digits)

@@ -1,0 +1,219 @@
+"""Kernels over graphs and configs: pruning, equal configs, digit codes, sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.errors import DataError, ShapeError
+
+
+def prune(
+    edge_index: NDArray[np.int64],
+    num_nodes: int,
+    config_nodes: NDArray[np.int64],
+    method: str = "config-1hop",
+    *,
+    hops: int = 2,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Drop nodes and edges that are far from every configurable node.
+
+    Parameters
+    ----------
+    edge_index : (E, 2) int64
+        Rows (u, v): u consumes the output of v.
+    num_nodes : int
+        N.
+    config_nodes : (K,) int64
+        Distinct configurable nodes; K may be 0.
+    method : {"config-1hop", "config-only", "k-hop"}
+        See `tpugraphs.prune`.
+    hops : int
+        For ``"k-hop"``: at least 1.
+
+    Returns
+    -------
+    nodes : (N',) int64
+        Old id of each kept node.
+    edge_index : (E', 2) int64
+        Kept edges in their old order, new ids.
+    config_nodes : (K,) int64
+        The configurable nodes in their old order, new ids.
+
+    Raises
+    ------
+    DataError
+        A node id out of range, or a configurable node listed twice.
+    ConfigError
+        An unknown method, or ``hops < 1``.
+    """
+    return _core.prune(edge_index, num_nodes, config_nodes, method, hops)
+
+
+def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find equal configs among digits (C, K, 18) int8, in O(C K) time.
+
+    Rows are hashed to 128 bits and compared as bytes when the hashes agree, so the result is exact.
+
+    Returns
+    -------
+    first : (U,) int64
+        Row of the first copy of each distinct config, ascending.
+    inverse : (C,) int64
+        Number in ``first`` of each row's config: ``digits[first[inverse]]`` equals ``digits``.
+    """
+    return _core.dedup_configs(digits)
+
+
+def dedup_rows(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find equal rows of a (C, F) float32 array; -0.0 equals 0.0. Returns as `dedup_configs`.
+
+    Raises
+    ------
+    DataError
+        A NaN or infinite value.
+    """
+    if (
+        isinstance(rows, np.ndarray)
+        and rows.dtype == np.float32
+        and rows.ndim == 2
+        and rows.flags.c_contiguous
+    ):
+        bad = np.argwhere(~np.isfinite(rows))
+        if len(bad):
+            row, column = (int(i) for i in bad[0])
+            raise DataError(
+                f"rows: expected finite values, found {rows[row, column]} (row {row}, column {column})",
+                field="rows",
+                expected="finite values",
+                found=f"{rows[row, column]} (row {row}, column {column})",
+            )
+        rows = rows + np.float32(0)  # -0.0 becomes 0.0; equal numbers are then equal bytes
+    return _core.dedup_rows(rows)
+
+
+def merge_configs(
+    first: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    runtimes: NDArray[np.int64],
+    normalizers: NDArray[np.int64] | None = None,
+    keep: str = "first",
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
+    """Choose the row and the runtime that stand for each distinct config.
+
+    Parameters
+    ----------
+    first, inverse : (U,), (C,) int64
+        From `dedup_configs` or `dedup_rows`.
+    runtimes : (C,) int64
+    normalizers : (C,) int64 or None
+        Positive; tile only.
+    keep : {"first", "min", "mean"}
+        See `tpugraphs.dedup`. Sums are 128 bits wide: nothing overflows or is rounded on the way.
+
+    Returns
+    -------
+    rows, runtimes, normalizers : (U,) int64
+        In the order of ``first``; normalizers None if there were none.
+    """
+    return _core.merge_configs(first, inverse, runtimes, normalizers, keep)
+
+
+def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Config digits as int8 from float32 (C, K, 18), (K, 18) or (18,).
+
+    Raises
+    ------
+    DataError
+        A value that is not an integer in -1..5, with its row, node and column.
+    ShapeError
+        Not a C-contiguous float32 array of such a shape.
+    """
+    fits = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim in (1, 2, 3)
+    if not fits or x.shape[-1] != 18 or not x.flags.c_contiguous:
+        got = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise ShapeError(
+            f"x: expected a C-contiguous float32 array of shape (C, K, 18), (K, 18) or (18,), got {got}"
+        )
+    return _core.pack_digits(x.reshape((1,) * (3 - x.ndim) + x.shape)).reshape(x.shape)
+
+
+def encode_base7(digits: NDArray[np.int8]) -> NDArray[np.int32]:
+    """Codes (C, K, 3) int32 of digits (C, K, 18) int8: per tensor the sum of (d_i + 1) 7^i, i = 0..5.
+
+    The packing of the first place of the Kaggle competition. All -1 gives 0; the largest code is 117,648.
+
+    Raises
+    ------
+    DataError
+        A digit outside -1..5, with its row, node and column.
+    """
+    return _core.encode_base7(digits)
+
+
+def decode_base7(codes: NDArray[np.int32]) -> NDArray[np.int8]:
+    """Digits (C, K, 18) int8 of codes (C, K, 3) int32: the inverse of `encode_base7`.
+
+    Raises
+    ------
+    DataError
+        A code outside 0..117648, with its row, node and column.
+    """
+    return _core.decode_base7(codes)
+
+
+def layout_digits(node_feat: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Layouts (N, 6) int8 of all nodes, -1 past the rank, from node_feat (N, 140) float32.
+
+    Files pad the layout (columns 134-139) with 0, which also is a dimension's number. The rank, the number
+    of non-zero shape dimensions (columns 21-26), says where the padding begins. A tuple or scalar has rank 0.
+
+    Raises
+    ------
+    DataError
+        A layout entry that is not an integer in -1..5, with its node and column.
+    """
+    return _core.layout_digits(node_feat)
+
+
+def sample_without_replacement(
+    n: int, k: int, key: int | Iterable[int] = 0, *, order: Literal["random", "sorted"] = "random"
+) -> NDArray[np.int64]:
+    """Draw k distinct integers of 0..n-1, every subset equally likely; the same for the same key.
+
+    Time and memory are O(k) for any n (Floyd's algorithm; Bentley and Floyd, 1987).
+
+    Parameters
+    ----------
+    n, k : int
+        0 <= k <= n.
+    key : int or ints
+        Seed, or a chain such as ``(seed, step)``; each number counts modulo 2^64.
+    order : {"random", "sorted"}
+
+    Returns
+    -------
+    (k,) int64
+
+    Raises
+    ------
+    ConfigError
+        k < 0 or k > n.
+    """
+    return _core.sample(n, k, _key(key), int(order == "sorted"))
+
+
+def sample_epoch(n: int, k: int, key: int | Iterable[int], step: int) -> NDArray[np.int64]:
+    """Draw the k distinct rows of 0..n-1 that belong to step number ``step``; see `ConfigSampler`.
+
+    A pure function: O(k) time, no state. Raises ConfigError unless 0 <= k <= n and step >= 0.
+    """
+    return _core.sample_epoch(n, k, _key(key), step)
+
+
+def _key(key: int | Iterable[int]) -> tuple[int, ...]:
+    return tuple(key) if isinstance(key, Iterable) else (key,)
