@@ -36,7 +36,6 @@ def npz_digits(
 ) -> NDArray[np.int8]: ...
 def pack_digits(array: NDArray[Any], /) -> NDArray[np.int8]: ...
 
-<<<<<<< HEAD
 # model
 class Graph:
     num_nodes: int
@@ -128,7 +127,6 @@ def adamw_step(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> float: ...
-=======
 # graph: pruning, digits, scaling, sampling
 def prune(
     edge_index: NDArray[np.int64], num_nodes: int, config_nodes: NDArray[np.int64], method: str, hops: int, /
@@ -155,4 +153,3 @@ def scaler_transform(
 ) -> NDArray[np.float32]: ...
 def sample(n: int, k: int, key: tuple[int, ...], sorted: int, /) -> NDArray[np.int64]: ...
 def sample_epoch(n: int, k: int, key: tuple[int, ...], step: int, /) -> NDArray[np.int64]: ...
->>>>>>> main
