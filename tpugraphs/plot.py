@@ -129,7 +129,7 @@ def top_k(ax: Axes, rows: list[Row]) -> None:
         places = np.arange(1, cost.size + 1)
         ax.step(places, cost, where="post", color=colour, linewidth=1.8, label=row.scorer)
     ax.set_xscale("log")
-    ax.set_xlim(1, max(row.configs for row in rows))
+    ax.set_xlim(1, max(2, *(row.configs for row in rows)))
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter(lambda tick, _: f"{tick:,.0f}")
     ax.legend(frameon=False, loc="upper right")

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     common.say(args, "\n" + report.table() + "\n")
     common.say(
         args,
-        "On this graph even equal configurations differ when measured again: a perfect ranker's tau would be\n"
-        "about 0.8, not 1.\n",
+        "On this graph even equal configurations differ when measured again: the tau of a perfect ranker\n"
+        "would be about 0.8, not 1.\n",
     )
     files = _write(folder, ranker, history, report, unseen, ranking)
     seconds = time.perf_counter() - start
@@ -99,7 +99,7 @@ def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tu
 
     linear = baselines.LinearBaseline().fit(train)
     scores = ranker.predict(unseen)
-    scorers = {
+    scorers: dict[str, Any] = {
         "ranker": lambda graph: scores,
         "linear": linear.predict,
         "random": partial(baselines.random_scores, seed=args.seed),

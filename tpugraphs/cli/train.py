@@ -53,10 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train and save."""
     from tpugraphs.errors import ConfigError
-    from tpugraphs.ranker import Ranker
 
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
+    from tpugraphs.ranker import Ranker
+
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     ranker = Ranker(args.recipe, seed=args.seed, preset=args.preset, **common.parse_fields(args.set))
