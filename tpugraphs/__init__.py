@@ -23,6 +23,8 @@ _SUBMODULES = (
     "data",
     "graphs",
     "preprocess",
+    "baselines",
+    "evaluation",
     "kernels",
     "metrics",
     "recipes",

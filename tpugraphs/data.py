@@ -81,6 +81,11 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGr
         When it cannot be opened.
     """
     file = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if file.endswith(".pb"):
+        raise DataError(
+            "file: expected an .npz file, found a protobuf; take the .npz of the same graph",
+            file=file, field="file", expected="an .npz file", found="a protobuf",
+        )  # fmt: skip
     limit = DEFAULT_MAX_BYTES if max_bytes is None else int(max_bytes)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)

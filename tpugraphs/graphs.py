@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import html
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -400,7 +400,10 @@ class Graph:
         """
         target = os.path.abspath(os.path.expanduser(os.fspath(path)))
         folder = os.path.dirname(target)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
+        temporary = os.path.join(
+            folder, f".{os.path.basename(target)}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+        )
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
                 with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
@@ -408,9 +411,6 @@ class Graph:
                         _write_array(archive, field, dtype, shape, pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
@@ -483,7 +483,8 @@ class Graph:
             found.append(f"only {distinct} of {self.num_configs} configs are different: consider tg.dedup")
         if self.name in _SUSPECT:
             found.append("measurements of this graph are known to be corrupt")
-        unknown = int((np.char.equal([opcode_name(int(o)) for o in self.node_opcode], "unknown")).sum())
+        known = np.array([opcode_name(number) != "unknown" for number in range(256)])
+        unknown = int((~known[self.node_opcode]).sum())
         if unknown:
             found.append(f"{unknown} nodes have an opcode that is not known")
         return found

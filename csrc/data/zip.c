@@ -151,13 +151,12 @@ static tg_status check_local(const tg_source *source, int64_t limit, tg_member *
     status = tg_source_read(source, m->header + LOCAL_SIZE, rest, n + extra, err);
     if (status != TG_OK) return status;
     if (memcmp(rest, name, n) != 0) return tg_bad_field(err, m->field, expected, AGAIN, "another name");
-    /* Bit 3: sizes and CRC follow the data and the header's own are empty. */
-    if (u16(local + 6) != u16(entry + 8) || u16(local + 8) != u16(entry + 10))
-        return tg_bad_field(err, m->field, expected, AGAIN, "other flags or another method");
+    if (((u16(local + 6) ^ u16(entry + 8)) & 1) != 0 || u16(local + 8) != u16(entry + 10))
+        return tg_bad_field(err, m->field, expected, AGAIN, "another method or encryption");
     uint64_t packed = u32(local + 18), size = u32(local + 22);
     if (!apply_zip64(rest + n, extra, &size, &packed, NULL))
         return tg_bad_field(err, m->field, expected, AGAIN, "no zip64 sizes");
-    int later = u16(local + 6) >> 3 & 1;
+    int later = u16(local + 6) >> 3 & 1; /* sizes and CRC stand behind the data, here are zeros */
     if (!later && (u32(local + 14) != m->crc || packed != (uint64_t)m->packed || size != (uint64_t)m->size))
         return tg_bad_field(err, m->field, expected, AGAIN,
                             "another size or CRC (%llu bytes packed, %llu unpacked)",

@@ -1,0 +1,209 @@
+"""The command line: what needs no training."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import cli, submission
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
+    code = cli.main([str(arg) for arg in argv])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def one_line(err: str) -> str:
+    """The error, which must be one line and no traceback."""
+    assert err.endswith("\n") and err.count("\n") == 1, err
+    assert "Traceback" not in err
+    return err.strip()
+
+
+def python(*args: str, timeout: float = 60, **options: object) -> subprocess.CompletedProcess[str]:
+    """A child that imports what this process imports, whatever lies in its working directory."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+    command = [sys.executable, "-P", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, **options)
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert "example:\n  tpugraphs " + command in out
+    for option in ("--json", "--threads", "--debug"):
+        assert option in out
+
+
+def test_version_and_module_entry() -> None:
+    done = python("-m", "tpugraphs", "--version")
+    assert (done.returncode, done.stdout) == (0, f"tpugraphs {tg.__version__}\n")
+
+
+def test_help_imports_neither_numpy_nor_the_core() -> None:
+    code = (
+        "import sys; from tpugraphs import cli; assert cli.main(['--help']) == 0\n"
+        "heavy = {'numpy', 'tpugraphs._core', 'matplotlib', 'tqdm'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv, tells",
+    [
+        ([], "COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["inspect"], "DATA"),
+        (["train", "--steps", "many", "--data", "x"], "invalid int value: 'many'"),
+        (["inspect", "sample:nothing"], "no sample 'nothing'"),
+        (["inspect", "layout:xla:best"], "no collection or sample of that name"),
+        (["inspect", "layout:xla:random/middle"], "no split 'middle'"),
+        (["inspect", "sample:tile_00", "--threads", "0"], "at least 1"),
+        (["submit"], "RANKER and DATA, or --merge"),
+        (["submit", "r.safetensors"], "give the graphs to rank"),
+        (["submit", "r.safetensors", "--validate", "x"], "RANKER and DATA, or --merge"),
+        (["train", "--data", "sample:alexnet", "--steps", "1", "--epochs", "1"], "not both"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], tells: str) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert tells in one_line(err)
+
+
+def test_missing_and_broken_files_are_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    code, _, err = run(capsys, "inspect", tmp_path / "none.npz")
+    assert code == 1 and "none.npz: No such file" in one_line(err) and "check the path" in err
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(b"no zip file at all")
+    code, _, err = run(capsys, "inspect", broken)
+    assert code == 1 and str(broken) in one_line(err)
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, "inspect", tmp_path / "empty")
+    assert code == 1 and "no .npz files in this directory" in one_line(err)
+    code, _, err = run(capsys, "inspect", "layout:xla:random", "--root", tmp_path)
+    assert code == 1 and str(tmp_path) in one_line(err)
+
+
+def test_errors_as_json_and_with_traceback(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(b"PK nothing")
+    code, out, _ = run(capsys, "inspect", broken, "--json")
+    told = json.loads(out)
+    assert code == 1 and told["kind"] == "DataError" and told["file"] == str(broken)
+    with pytest.raises(tg.DataError):
+        run(capsys, "inspect", broken, "--debug")
+
+
+def test_inspect(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "inspect", "sample:unet3d_train")
+    assert code == 0 and "3,163 nodes" in out and "112 configs" in out
+    code, out, _ = run(capsys, "inspect", "sample:tile_00", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["kind"] == "tile" and told["configs"] == 61
+
+
+def test_inspect_directory_goes_on_after_a_broken_file(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    for name in ("a", "c"):
+        tg.sample("tile_05").save(tmp_path / f"{name}.npz")
+    (tmp_path / "b.npz").write_bytes(b"")
+    code, out, err = run(capsys, "inspect", tmp_path)
+    assert code == 1 and "3 graphs, 1 broken" in out and "b.npz" in one_line(err)
+    code, out, _ = run(capsys, "inspect", tmp_path, "--json", "--exclude", "b")
+    assert code == 0 and [told["name"] for told in json.loads(out)] == ["a", "c"]
+    code, _, err = run(capsys, "inspect", tmp_path, "--exclude", "*")
+    assert code == 1 and "--exclude leaves out all" in one_line(err)
+
+
+def test_collections_open_below_root(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    folder = tmp_path / "npz" / "tile" / "xla" / "valid"
+    folder.mkdir(parents=True)
+    tg.sample("tile_05").save(folder / "kernel.npz")
+    code, out, _ = run(capsys, "inspect", "tile:xla/valid", "--root", tmp_path, "--json")
+    assert code == 0 and json.loads(out)["collection"] == "tile:xla"
+
+
+def test_submit_validate(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    submission.write(good, {"layout:xla:random:g": np.array([2, 0, 1])})
+    bad.write_text("ID,TopConfigs\nlayout:xla:random:g,0;0;1\n")
+    code, out, _ = run(capsys, "submit", "--validate", good)
+    assert code == 0 and "valid, 1 rows" in out
+    code, out, _ = run(capsys, "submit", "--validate", bad, "--json")
+    told = json.loads(out)
+    assert code == 1 and not told["valid"] and told["problems"][0]["line"] == 2
+    submission.write(tmp_path / "t.csv", {f"layout:xla:random:{x}": np.arange(3) for x in "gh"})
+    code, out, _ = run(capsys, "submit", "--validate", good, "--template", tmp_path / "t.csv")
+    assert code == 1 and "layout:xla:random:h: missing" in out
+
+
+def test_submit_merge(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    paths = []
+    for name, order in (("a", [0, 1]), ("b", [1, 0])):
+        paths.append(tmp_path / f"{name}.csv")
+        submission.write(paths[-1], {f"layout:xla:random:{name}": order, "layout:nlp:default:c": order})
+    out = tmp_path / "all.csv"
+    code, _, err = run(capsys, "submit", "--merge", *paths, "--out", out)
+    assert code == 1 and "layout:nlp:default:c" in one_line(err) and not out.exists()
+    code, text, _ = run(capsys, "submit", "--merge", *paths, "--out", out, "--overwrite")
+    assert code == 0 and "3 graphs" in text
+    assert submission.read(out)["layout:nlp:default:c"].tolist() == [1, 0]
+    code, _, err = run(capsys, "submit", "--merge", *paths, "--out", tmp_path / "no" / "x.csv")
+    assert code == 1 and "no such directory" in one_line(err)
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("TPUGRAPHS_NUM_THREADS", "2")
+    code, out, _ = run(capsys, "doctor", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["core"] == "ok" and told["tpugraphs"] == tg.__version__
+    assert "TPUGRAPHS_NUM_THREADS=2" in told["threads"]
+    assert isinstance(told["hints"], list) and told["processors"] == os.cpu_count()
+    monkeypatch.setenv("TPUGRAPHS_NUM_THREADS", "many")
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0 and "hint: TPUGRAPHS_NUM_THREADS='many' is not a number" in out
+
+
+def test_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tpugraphs.cli.doctor.run", interrupted)
+    code, _, err = run(capsys, "doctor")
+    assert code == 130 and err == "\ntpugraphs doctor: interrupted\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a shell")
+def test_a_closed_pipe_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tpugraphs", "doctor"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+        timeout=60,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_set_values() -> None:
+    parse = cli.common.parse_fields
+    assert parse(["a=1", "b=0.5", "c=x", "d=true", "e=(1, 2)", "f=None"]) == {
+        "a": 1, "b": 0.5, "c": "x", "d": True, "e": (1, 2), "f": None,
+    }  # fmt: skip
+    with pytest.raises(tg.ConfigError, match="--set a: expected field=value"):
+        parse(["a"])

@@ -1,0 +1,123 @@
+"""The command ``tpugraphs``: one file per command, each with HELP, EXAMPLE, add_arguments and run.
+
+Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+__all__ = ["main"]
+
+COMMANDS = ("demo", "inspect", "recipes", "train", "evaluate", "predict", "submit", "doctor")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}; `{self.prog} --help` shows how\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    from tpugraphs import __version__
+
+    parser = _Parser(
+        prog="tpugraphs",
+        description="Learn from measured runtimes to rank compiler configurations of a graph, fastest first.",
+        epilog="Start with: tpugraphs demo",
+    )
+    parser.add_argument("--version", action="version", version=f"tpugraphs {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    for name in COMMANDS:
+        module: Any = importlib.import_module(f"tpugraphs.cli.{name}")
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.HELP[0].upper() + module.HELP[1:] + ".",
+            epilog=f"example:\n  {module.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
+        command.add_argument("--threads", type=int, metavar="N", help="use N threads (default: all allowed)")
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process if not given.
+
+    Returns
+    -------
+    int
+        Exit code: 0 ok, 1 failed on the data, 2 wrong usage, 130 interrupted.
+    """
+    parser = _parser()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as stop:  # argparse has printed help, version or the error
+        return stop.code if isinstance(stop.code, int) else 2
+    from tpugraphs.errors import ConfigError, Error, RecipeError
+
+    try:
+        if args.threads is not None:
+            from tpugraphs import _core
+
+            if args.threads < 1:
+                raise ConfigError(f"--threads: expected at least 1, got {args.threads}")
+            _core.set_num_threads(args.threads)
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print(f"\ntpugraphs {args.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Error, OSError, MemoryError) as error:
+        if args.debug:
+            raise
+        return _report(args, error, 2 if isinstance(error, ConfigError | RecipeError) else 1)
+
+
+def _report(args: argparse.Namespace, error: BaseException, code: int) -> int:
+    """Tell of an error in one line on stderr, and as JSON on stdout if asked for; returns the exit code."""
+    message = _message(error)
+    if args.json:
+        fields = {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
+        print(json.dumps({"error": message, "kind": type(error).__name__, **fields}))
+    print(f"tpugraphs {args.command}: error: {message}", file=sys.stderr)
+    return code
+
+
+_REMEDIES: dict[type[OSError], str] = {
+    FileNotFoundError: "check the path",
+    IsADirectoryError: "give a file, not a directory",
+    NotADirectoryError: "check the path",
+    PermissionError: "check the permissions, or write somewhere else",
+    FileExistsError: "choose another name",
+}
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; use fewer or smaller graphs"
+    if isinstance(error, OSError) and error.filename is not None:
+        what = error.strerror or type(error).__name__
+        remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
+        return f"{os.fsdecode(error.filename)}: {what}" + (f"; {remedy}" if remedy else "")
+    return " ".join(str(error).split()) or type(error).__name__

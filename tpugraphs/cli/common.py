@@ -1,0 +1,179 @@
+"""What the commands share: naming data on the command line, and output that is text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from tpugraphs.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from tpugraphs.graphs import LayoutGraph, TileGraph
+
+DATA_HELP = (
+    "graphs: an .npz file, a directory of them, sample:NAME (an embedded graph), "
+    "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
+)
+SPLITS = ("train", "valid", "test")
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add --root, where collections are looked for."""
+    parser.add_argument(
+        "--root",
+        default=os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs"),
+        metavar="DIR",
+        help="directory of the downloaded collections (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
+    )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out graphs of that name, as *unet*",
+    )
+
+
+class Graphs(Sequence["LayoutGraph | TileGraph"]):
+    """Graphs that are read when asked for, and not kept."""
+
+    def __init__(self, readers: Iterable[tuple[str, Callable[[], LayoutGraph | TileGraph]]]) -> None:
+        self._readers = list(readers)
+
+    @property
+    def names(self) -> list[str]:
+        """Names, without reading."""
+        return [name for name, _ in self._readers]
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    @overload
+    def __getitem__(self, index: int) -> LayoutGraph | TileGraph: ...
+    @overload
+    def __getitem__(self, index: slice) -> Graphs: ...
+    def __getitem__(self, index: int | slice) -> LayoutGraph | TileGraph | Graphs:
+        if isinstance(index, slice):
+            return Graphs(self._readers[index])
+        return self._readers[index][1]()
+
+
+def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Graphs:
+    """Graphs named on the command line; collections without a split mean `split`.
+
+    Raises
+    ------
+    ConfigError
+        A name that is no file, directory, sample or collection.
+    DataError
+        A directory without .npz files, or everything excluded.
+    """
+    from fnmatch import fnmatchcase
+
+    readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
+    kept = [
+        (name, read)
+        for name, read in readers
+        if not any(fnmatchcase(name, pattern) for pattern in args.exclude)
+    ]
+    if not kept:
+        raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
+    return Graphs(kept)
+
+
+def _readers(spec: str, root: str, split: str) -> list[tuple[str, Callable[[], LayoutGraph | TileGraph]]]:
+    from tpugraphs import data
+
+    if spec.startswith("sample:"):
+        name = spec.removeprefix("sample:")
+        data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
+        return [(name, lambda: data.sample(name))]
+    collection, _, part = spec.partition("/")
+    if collection in data.COLLECTIONS:
+        if part not in ("", *SPLITS):
+            raise ConfigError(f"{spec}: no split {part!r}; splits are {', '.join(SPLITS)}")
+        graphs = getattr(data.open_collection(collection, root=root), part or split)
+        return [(name, lambda i=i: graphs[i]) for i, name in enumerate(graphs.names)]  # type: ignore[misc]
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        files = sorted(path.glob("*.npz"))
+        if not files:
+            raise DataError(
+                "no .npz files in this directory; give the one that holds them, or COLLECTION with --root",
+                file=spec,
+                expected=".npz files",
+                found="none",
+            )
+        return [(file.stem, lambda file=file: data.load(file)) for file in files]  # type: ignore[misc]
+    if not path.exists() and ":" in spec and os.sep not in spec:
+        raise ConfigError(
+            f"{spec}: no such file, and no collection or sample of that name; "
+            f"collections are {', '.join(data.COLLECTIONS)}; samples are sample:NAME with NAME one of "
+            f"{', '.join(data.list_samples()[:3])}, ..."
+        )
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), spec)
+    return [(path.stem, lambda: data.load(path))]
+
+
+def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
+    """Values of ``--set field=value``: Python literals, or else text.
+
+    Raises
+    ------
+    ConfigError
+        An assignment without ``=``.
+    """
+    fields: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"--set {assignment}: expected field=value, for example --set dropout=0.1")
+        try:
+            fields[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            fields[name] = {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    return fields
+
+
+def say(args: argparse.Namespace, text: str = "") -> None:
+    """Print text for people, unless the result is asked for as JSON."""
+    if not args.json:
+        print(text, flush=True)
+
+
+def emit(args: argparse.Namespace, result: Any) -> None:
+    """Print the result as JSON, if asked for."""
+    if args.json:
+        print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def show_progress(args: argparse.Namespace) -> bool:
+    """Tell whether progress bars (on stderr) are wanted."""
+    return not args.json or sys.stderr.isatty()
+
+
+def output_directory(path: str) -> Path:
+    """Make a directory for output and return it."""
+    folder = Path(path).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def check_writable(path: str | None) -> None:
+    """Refuse an output file whose directory does not exist, before the long work rather than after it."""
+    if path is None:
+        return
+    folder = Path(path).expanduser().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(2, "no such directory to write to", str(folder))
+    if Path(path).expanduser().is_dir():
+        raise IsADirectoryError(21, "is a directory", path)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(13, os.strerror(13), str(folder))

@@ -1,0 +1,127 @@
+"""``tpugraphs demo``: the whole way on embedded measurements, from a file to a submission."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tpugraphs.cli import common
+
+HELP = "train on embedded measurements of AlexNet and judge the ranker on configurations it has not seen"
+EXAMPLE = "tpugraphs demo --out demo_out"
+
+RECIPE = "first-layout-cross"
+STEPS = 600
+QUICK_STEPS = 4
+# Which of the two searches made the AlexNet measurements is not known; an ID of the submission needs one.
+COLLECTION = "layout:xla:random"
+
+_NEXT = """Next, with the full data set (Kaggle: predict-ai-model-runtime) unpacked in DIR:
+  tpugraphs train --data layout:xla:random --root DIR --out xla_random.safetensors
+  tpugraphs evaluate xla_random.safetensors layout:xla:random --root DIR
+  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out submission.csv"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--out", default="demo_out", metavar="DIR", help="where to write (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="a few steps only: shows the way, learns little")
+    parser.add_argument("--steps", type=int, metavar="N", help=f"optimizer steps (default: {STEPS})")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of split, weights and sampling (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Split, train, judge, draw, submit."""
+    start = time.perf_counter()
+    folder = common.output_directory(args.out)
+    steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
+    train, valid, unseen = _data(args)
+    ranker, history = _train(args, train, valid, steps)
+    trained = time.perf_counter() - start
+    report, ranking = _judge(args, ranker, train, unseen)
+    common.say(args, "\n" + report.table() + "\n")
+    common.say(
+        args,
+        "On this graph even equal configurations differ when measured again: the tau of a perfect ranker\n"
+        "would be about 0.8, not 1.\n",
+    )
+    files = _write(folder, ranker, history, report, unseen, ranking)
+    seconds = time.perf_counter() - start
+    for path, what in files.items():
+        common.say(args, f"  {path}  {what}")
+    common.say(args, f"\n{seconds:.0f} s in all, {trained:.0f} s until the ranker was trained.\n\n{_NEXT}")
+    result = report.to_dict() | {"files": list(files), "steps": steps, "seconds": round(seconds, 2)}
+    common.emit(args, result)
+    return 0
+
+
+def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """AlexNet as three graphs that share no configuration."""
+    from tpugraphs import data, training
+
+    graph = data.sample("alexnet")
+    graph = graph.replace(collection=COLLECTION)
+    parts = [graph.select(rows) for rows in training.split_configs(graph, (0.8, 0.05, 0.15), args.seed)]
+    if args.quick:
+        parts = [part.select(slice(0, limit)) for part, limit in zip(parts, (2000, 128, 256), strict=True)]
+    train, valid, unseen = parts
+    common.say(
+        args,
+        f"AlexNet on a TPU: {graph.num_nodes} nodes, {graph.num_config_nodes} of them configurable, "
+        f"{graph.num_configs:,} measured configurations.\n"
+        f"{train.num_configs:,} to train on, {valid.num_configs:,} to choose the best checkpoint, "
+        f"{unseen.num_configs:,} unseen (no configuration is in two parts).",
+    )
+    return train, valid, unseen
+
+
+def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
+    from tpugraphs.ranker import Ranker
+
+    ranker = Ranker(RECIPE, seed=args.seed)
+    history = ranker.fit(train, valid=valid, steps=steps, progress=common.show_progress(args))
+    common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
+    return ranker, history
+
+
+def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tuple[Any, Any]:
+    """Report of ranker and baselines on the unseen configurations, and the ranker's order of them."""
+    import numpy as np
+
+    from tpugraphs import baselines, evaluation
+
+    linear = baselines.LinearBaseline().fit(train)
+    scores = ranker.predict(unseen)
+    scorers: dict[str, Any] = {
+        "ranker": lambda graph: scores,
+        "linear": linear.predict,
+        "random": partial(baselines.random_scores, seed=args.seed),
+    }
+    report = evaluation.evaluate(scorers, unseen, seed=args.seed)
+    return report, np.argsort(scores, kind="stable")
+
+
+def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ranking: Any) -> dict[str, str]:
+    """Write all files; returns path to what it is."""
+    from tpugraphs import plot, submission
+
+    paths = {
+        name: str(folder / name)
+        for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
+    }
+    plot.save(report.plot(history=history), paths["report.png"])
+    report.save(paths["report.json"])
+    counts = {unseen.submission_id: unseen.num_configs}
+    submission.write(paths["submission.csv"], {unseen.submission_id: ranking}, counts)
+    submission.validate(paths["submission.csv"], counts).raise_for_problems()
+    ranker.save(paths["ranker.safetensors"])
+    what = ("learning curve, predicted against measured rank", "the table with more digits")
+    more = ("a valid submission for the unseen part", "the trained ranker")
+    return dict(zip(paths.values(), (*what, *more), strict=True))

@@ -1,0 +1,164 @@
+"""``tpugraphs doctor``: what the installation found on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tpugraphs.cli import common
+
+HELP = "tell versions, processor, instruction set, threads and memory, and what looks wrong"
+EXAMPLE = "tpugraphs doctor --json"
+_THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options (there are none of its own)."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found; 1 if the C core cannot be imported."""
+    found, hints = examine()
+    common.emit(args, {**found, "hints": hints})
+    width = max(map(len, found))
+    for name, value in found.items():
+        label = name.replace("_", " ").replace(" gib", " (GiB)").replace(" ms", " (ms)")
+        common.say(args, f"{label:<{width}}  {value if value is not None else 'none, or not known'}")
+    for hint in hints:
+        common.say(args, f"hint: {hint}")
+    if not hints:
+        common.say(args, "all is well")
+    return 0 if found["core"] == "ok" else 1
+
+
+def examine() -> tuple[dict[str, Any], list[str]]:
+    """Find out what is on this machine, and what could be better.
+
+    Returns
+    -------
+    found : dict
+    hints : list of str
+    """
+    import tpugraphs
+
+    hints: list[str] = []
+    found: dict[str, Any] = {
+        "tpugraphs": tpugraphs.__version__,
+        "location": str(Path(tpugraphs.__file__).parent),
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+    }
+    for package in ("numpy", "safetensors", "tqdm", "matplotlib"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+            hints.append(f"{package} is missing: pip install {package}")
+    found |= _core_facts(hints)
+    found |= _limits()
+    memory = found["memory_available_gib"]
+    if memory is not None and memory < 2:
+        hints.append(f"only {memory} GiB of memory are free: large graphs may not fit")
+    for name in _THREAD_VARIABLES:
+        if name in os.environ and not os.environ[name].split(",")[0].isdigit():
+            hints.append(f"{name}={os.environ[name]!r} is not a number and is ignored")
+    return found, hints
+
+
+def _core_facts(hints: list[str]) -> dict[str, Any]:
+    start = time.perf_counter()
+    try:
+        from tpugraphs import _core
+    except ImportError as error:
+        hints.append("the C core cannot be imported: reinstall with `pip install --force-reinstall .`")
+        return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
+    took = time.perf_counter() - start
+    facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
+    isa = getattr(_core, "isa", None)
+    facts["instruction_set"] = isa() if callable(isa) else isa
+    if "TPUGRAPHS_ISA" in os.environ:
+        facts["instruction_set"] = f"{facts['instruction_set']} (TPUGRAPHS_ISA={os.environ['TPUGRAPHS_ISA']})"
+    elif facts["instruction_set"] == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
+        hints.append("this processor has neither AVX2 nor AVX-512: training will be several times slower")
+    threads = _core.get_num_threads()
+    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if os.environ.get(name)), None)
+    facts["threads"] = f"{threads} ({source or 'processors this process may use, within its quota'})"
+    if threads == 1 and (os.cpu_count() or 1) > 1:
+        hints.append(
+            f"only 1 thread of {os.cpu_count()} processors is used ({source or 'affinity or quota'})"
+        )
+    return facts
+
+
+def _limits() -> dict[str, Any]:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "processors": os.cpu_count(),
+        "processors_allowed": len(affinity(0)) if affinity else None,
+        "cgroup_quota_processors": _cgroup_quota(),
+        "cgroup_memory_limit_gib": _cgroup_memory(),
+        "memory_gib": _meminfo("MemTotal"),
+        "memory_available_gib": _meminfo("MemAvailable"),
+    }
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+
+
+def _processor() -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or None
+
+
+def _meminfo(name: str) -> float | None:
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith(name + ":"):
+            return round(int(line.split()[1]) / 2**20, 1)
+    return None
+
+
+def _cgroup_folders() -> list[Path]:
+    """Folders of this process's control group (version 2), innermost first."""
+    line = next(
+        (line for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "0::/"
+    )
+    inner = Path("/sys/fs/cgroup" + line[3:].rstrip("/"))
+    return [folder for folder in (inner, *inner.parents) if str(folder).startswith("/sys/fs/cgroup")]
+
+
+def _cgroup_quota() -> float | None:
+    """Processors' worth of time this process may use, or None without a limit."""
+    quotas = []
+    for folder in _cgroup_folders():
+        words = (_read(str(folder / "cpu.max")) or "max").split()
+        if words[0] != "max":
+            quotas.append(int(words[0]) / int(words[1]))
+    old = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    if old[0] and old[1] and int(old[0]) > 0:
+        quotas.append(int(old[0]) / int(old[1]))
+    return round(min(quotas), 2) if quotas else None
+
+
+def _cgroup_memory() -> float | None:
+    limits = []
+    for path in (
+        *(str(folder / "memory.max") for folder in _cgroup_folders()),
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ):
+        text = (_read(path) or "max").strip()
+        if text.isdigit() and int(text) < 1 << 60:
+            limits.append(int(text))
+    return round(min(limits) / 2**30, 2) if limits else None

@@ -1,0 +1,49 @@
+"""``tpugraphs evaluate``: how well a ranker ranks measured graphs."""
+
+from __future__ import annotations
+
+import argparse
+
+from tpugraphs.cli import common
+
+HELP = "judge a ranker on measured graphs"
+EXAMPLE = (
+    "tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("ranker", metavar="RANKER", help="ranker file, from `tpugraphs train`")
+    parser.add_argument(
+        "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its valid split"
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", help="also write the report: .json .md .txt .html .png .svg .pdf"
+    )
+    parser.add_argument("--random", action="store_true", help="show a random order beside it")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
+    common.add_data_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report."""
+    from functools import partial
+
+    from tpugraphs import baselines, evaluation
+    from tpugraphs.ranker import Ranker
+
+    common.check_writable(args.out)
+    graphs = common.open_graphs(args.data, args, "valid")
+    ranker = Ranker.load(args.ranker)
+    scorers = {"ranker": ranker.predict}
+    if args.random:
+        scorers["random"] = partial(baselines.random_scores, seed=args.seed)
+    report = evaluation.evaluate(scorers, graphs, seed=args.seed, progress=common.show_progress(args))
+    if args.out is not None:
+        report.save(args.out)
+    common.emit(args, report.to_dict())
+    common.say(args, report.table())
+    if args.out is not None:
+        common.say(args, f"wrote {args.out}")
+    return 0

@@ -1,0 +1,88 @@
+"""``tpugraphs predict``: scores of every configuration."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+from tpugraphs.cli import common
+
+HELP = "score the configurations of graphs; smaller is predicted faster"
+EXAMPLE = "tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv"
+_SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("ranker", metavar="RANKER", help="ranker file, from `tpugraphs train`")
+    parser.add_argument(
+        "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its test split"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32",
+    )
+    common.add_data_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score, and print or write."""
+    import numpy as np
+
+    from tpugraphs.errors import ConfigError
+    from tpugraphs.ranker import Ranker
+
+    common.check_writable(args.out)
+    graphs = common.open_graphs(args.data, args, "test")
+    suffix = Path(args.out).suffix if args.out else None
+    if suffix not in (None, ".csv", ".npy"):
+        raise ConfigError(f"--out {args.out}: use .csv or .npy")
+    if suffix == ".npy" and len(graphs) > 1:
+        raise ConfigError(f"--out {args.out}: .npy holds one graph, here are {len(graphs)}; use .csv")
+    ranker = Ranker.load(args.ranker)
+    results: list[tuple[str, Any, Any]] = []
+    for graph in _progress(args, graphs):
+        scores = ranker.predict(graph)
+        results.append((graph.name, scores, np.argsort(scores, kind="stable")))
+    if suffix == ".npy":
+        np.save(args.out, results[0][1])
+    elif suffix == ".csv":
+        _write_csv(args.out, results)
+    for name, scores, order in results:
+        common.say(args, f"{name}: {scores.size:,} configurations, predicted fastest first:")
+        best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
+        common.say(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
+    if args.out is not None:
+        common.say(args, f"wrote {args.out}")
+    common.emit(
+        args,
+        [
+            {"graph": name, "configs": int(scores.size)}
+            | ({"out": args.out} if args.out else {"scores": scores.tolist(), "order": order.tolist()})
+            for name, scores, order in results
+        ],
+    )
+    return 0
+
+
+def _progress(args: argparse.Namespace, graphs: common.Graphs) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(graphs, desc="predict", unit="graph", leave=False, disable=not common.show_progress(args))
+
+
+def _write_csv(path: str, results: list[tuple[str, Any, Any]]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("graph", "config", "place", "score"))
+        for name, scores, order in results:
+            place = [0] * len(order)
+            for position, row in enumerate(order.tolist()):
+                place[row] = position
+            rows = zip(place, scores.tolist(), strict=True)
+            writer.writerows(
+                (name, config, where, f"{score:.9g}") for config, (where, score) in enumerate(rows)
+            )

@@ -1,0 +1,124 @@
+"""``tpugraphs train``: fit a ranker and save it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tpugraphs.cli import common
+
+HELP = "train a ranker on measured graphs and save it"
+EXAMPLE = "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="DATA",
+        help=common.DATA_HELP + "; a collection means its train split",
+    )
+    parser.add_argument(
+        "--valid",
+        nargs="+",
+        metavar="DATA|SHARE",
+        help="graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
+        "(default: the valid split of a collection, else 0.1)",
+    )
+    parser.add_argument(
+        "--recipe", default="first-layout", help="see `tpugraphs recipes` (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--preset", choices=("cpu", "full"), default="cpu", help="sized for a CPU, or as published"
+    )
+    parser.add_argument("--out", default="ranker.safetensors", metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
+    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the graphs, instead of --steps")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of the recipe; repeatable",
+    )
+    common.add_data_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train and save."""
+    from tpugraphs.errors import ConfigError
+
+    if args.steps is not None and args.epochs is not None:
+        raise ConfigError("give --steps or --epochs, not both")
+    from tpugraphs.ranker import Ranker
+
+    common.check_writable(args.out)
+    graphs = common.open_graphs(args.data, args, "train")
+    ranker = Ranker(args.recipe, seed=args.seed, preset=args.preset, **common.parse_fields(args.set))
+    train, valid = _split(args, graphs)
+    common.say(
+        args,
+        f"{args.recipe}: {len(train)} graphs to train on, {len(valid)} to validate on",
+    )
+    options: dict[str, Any] = {"steps": args.steps, "epochs": args.epochs}
+    options = {name: value for name, value in options.items() if value is not None}
+    if args.checkpoint_dir is not None:
+        options["checkpoint_dir"] = args.checkpoint_dir
+    history = ranker.fit(
+        train[0] if len(train) == 1 else train, valid=valid, progress=common.show_progress(args), **options
+    )
+    ranker.save(args.out)
+    best = history.best_metric
+    common.emit(
+        args,
+        {
+            "out": args.out,
+            "recipe": args.recipe,
+            "parameters": ranker.num_parameters,
+            "steps": int(history.steps[-1]) if len(history.steps) else 0,
+            "loss": float(history.loss[-1]) if len(history.loss) else None,
+            "best_valid_tau": best,
+            "best_step": history.best_step,
+        },
+    )
+    if best is not None:
+        common.say(args, f"best validation tau {best:.4f}, at step {history.best_step}")
+    common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
+    return 0
+
+
+def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
+    """Graphs to train on and to validate on."""
+    from tpugraphs import data, training
+    from tpugraphs.errors import ConfigError
+
+    valid = args.valid
+    if valid is None:
+        names = [spec.partition("/")[0] for spec in args.data]
+        valid = (
+            [f"{name}/valid" for name in names]
+            if all(name in data.COLLECTIONS for name in names)
+            else ["0.1"]
+        )
+    try:
+        share = float(valid[0]) if len(valid) == 1 else None
+    except ValueError:
+        share = None
+    if share is None:
+        return graphs, common.open_graphs(valid, args, "valid")
+    if not 0 <= share < 1:
+        raise ConfigError(f"--valid {valid[0]}: a share of the configurations must be at least 0 and below 1")
+    if share == 0:
+        return graphs, []
+    train, held_out = [], []
+    for graph in graphs:
+        kept, left = training.split_configs(graph, (1 - share, share), args.seed)
+        train.append(graph.select(kept))
+        held_out.append(graph.select(left))
+    return train, held_out

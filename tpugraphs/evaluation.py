@@ -1,0 +1,585 @@
+"""Reports: how well a scorer ranks the configurations of graphs, with bootstrap intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import metrics
+from tpugraphs.errors import ConfigError, DataError, ShapeError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Group", "Report", "Row", "bootstrap_tau", "evaluate", "measured_runtimes"]
+
+LAYOUT_METRICS = (
+    "tau",
+    "tau_order",
+    "opa",
+    "spearman",
+    "slowdown@1",
+    "slowdown@5",
+    "slowdown@10",
+    "slowdown@100",
+    "ndcg@10",
+)
+TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10")
+_HEADS = {
+    "tau": "tau",
+    "tau_order": "tau (order)",
+    "opa": "OPA",
+    "spearman": "Spearman",
+    "slowdown@1": "slow@1",
+    "slowdown@5": "slow@5",
+    "slowdown@10": "slow@10",
+    "slowdown@100": "slow@100",
+    "ndcg@10": "nDCG@10",
+}
+_WORDS = ("collection", "graph", "scorer")  # columns of words, set to the left
+_SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
+
+
+def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]:
+    """Runtimes of a graph that a score may be judged by.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+    configs : (n,) int, optional
+        Rows; all of them if not given.
+
+    Returns
+    -------
+    (n,) int64 or float64
+        Nanoseconds for a layout graph, runtime / normalizer for a tile graph.
+
+    Raises
+    ------
+    DataError
+        The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
+        where the answer would be).
+    """
+    runtimes = np.asarray(graph.config_runtime)
+    name = getattr(graph, "name", None) or "graph"
+    if runtimes.size == 0:
+        raise DataError("has no configurations to judge a ranking by", file=name, field="config_runtime")
+    if int(runtimes.min()) <= 0:
+        raise DataError(
+            f"config_runtime: holds placeholders (from {int(runtimes.min())} to {int(runtimes.max())}), "
+            "not measurements, so a ranking cannot be judged; use a train or valid file, "
+            "or `submit` for a test file",
+            file=name,
+            field="config_runtime",
+            found=f"{int(runtimes.min())}..{int(runtimes.max())}",
+            expected="positive nanoseconds",
+        )
+    normalizers = getattr(graph, "config_runtime_normalizers", None)
+    if normalizers is not None:
+        divisors = np.asarray(normalizers)
+        if int(divisors.min()) <= 0:
+            raise DataError(
+                f"config_runtime_normalizers: expected positive nanoseconds, found {int(divisors.min())}",
+                file=name,
+                field="config_runtime_normalizers",
+                found=str(int(divisors.min())),
+                expected="positive",
+            )
+        runtimes = runtimes / divisors
+    return runtimes if configs is None else runtimes[np.asarray(configs)]
+
+
+def bootstrap_tau(
+    scores: ArrayLike,
+    runtimes: ArrayLike,
+    *,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    max_rows: int = 3000,
+) -> tuple[float, float]:
+    """Bootstrap interval of Kendall's tau over the configurations of one graph.
+
+    Rows are drawn with replacement; a row drawn twice makes a pair tied on both sides, which tau-b leaves
+    out. Of more than `max_rows` rows each draw takes only that many, and the deviations from the whole
+    sample's tau shrink by ``sqrt(max_rows / n)`` (m out of n bootstrap, Bickel, Götze and van Zwet 1997), so
+    the time does not grow with the file.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) numbers
+    draws : int
+        Bootstrap samples.
+    level : float
+        Coverage aimed at.
+    seed : int
+        Same seed, same interval.
+    max_rows : int
+        Rows per draw.
+
+    Returns
+    -------
+    low, high : float
+    """
+    s, y = np.asarray(scores), np.asarray(runtimes)
+    n = s.size
+    whole = metrics.kendall_tau(s, y)
+    if n < 2 or draws < 1:
+        return whole, whole
+    m = min(n, max_rows)
+    rng = np.random.default_rng(seed)
+    taus = np.empty(draws)
+    for draw in range(draws):
+        rows = rng.integers(n, size=m)
+        taus[draw] = metrics.kendall_tau(s[rows], y[rows])
+    tail = (1 - level) / 2
+    low, high = whole + np.quantile(taus - whole, [tail, 1 - tail]) * math.sqrt(m / n)
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def _bootstrap_mean(values: NDArray[np.float64], draws: int, level: float, seed: int) -> tuple[float, float]:
+    """Percentile interval of the mean of values (n,) over redrawn graphs."""
+    rng = np.random.default_rng(seed)
+    means = values[rng.integers(values.size, size=(max(draws, 1), values.size))].mean(axis=1)
+    tail = (1 - level) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one scorer on one graph.
+
+    Attributes
+    ----------
+    graph, collection, scorer : str
+    configs : int
+        Configurations judged.
+    values : dict
+        Metric name to value.
+    scores, runtimes : (configs,) arrays
+        What was judged; runtimes of tile graphs are divided by their normalizers.
+    """
+
+    graph: str
+    collection: str
+    scorer: str
+    configs: int
+    values: dict[str, float]
+    scores: NDArray[Any] = field(repr=False, compare=False)
+    runtimes: NDArray[Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def judge(cls, graph: str, collection: str, scorer: str, scores: ArrayLike, runtimes: ArrayLike) -> Row:
+        """Compute all metrics of scores (n,) against runtimes (n,)."""
+        s, y = np.asarray(scores), np.asarray(runtimes)
+        if s.shape != y.shape or s.ndim != 1:
+            raise ShapeError(
+                f"scores of {graph} by {scorer!r}: expected shape {y.shape}, one per configuration, "
+                f"got {s.shape}"
+            )
+        if s.dtype.kind == "f" and np.isnan(s).any():
+            raise DataError(
+                f"score {int(np.flatnonzero(np.isnan(s))[0])} by {scorer!r} is NaN; a diverged ranker cannot "
+                "be judged, train it with a smaller learning rate",
+                file=graph,
+                field="scores",
+                found="NaN",
+                expected="numbers",
+            )
+        tile = collection.startswith("tile")
+        values: dict[str, float] = {}
+        if not tile:
+            order = np.empty(s.size, np.int64)
+            order[np.argsort(s, kind="stable")] = np.arange(s.size)
+            values["tau"] = metrics.kendall_tau(s, y)
+            values["tau_order"] = metrics.kendall_tau(order, y)
+            values["opa"] = metrics.opa(s, y)
+            values["spearman"] = metrics.spearman(s, y)
+        for name in TILE_METRICS if tile else LAYOUT_METRICS:
+            if name.startswith("slowdown@"):
+                values[name] = metrics.top_k_slowdown(s, y, int(name.partition("@")[2]))
+        if not tile:
+            values["ndcg@10"] = metrics.ndcg(s, y, 10)
+        return cls(graph, collection, scorer, int(s.size), values, s, y)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Mean of one scorer over the graphs of one collection.
+
+    Attributes
+    ----------
+    collection, scorer : str
+    graphs, configs : int
+        How many graphs, and configurations in all.
+    values, intervals : dict
+        Metric name to mean, and to its bootstrap interval (low, high).
+    over : str
+        What was redrawn for the intervals: ``"configs"`` (one graph; tau only) or ``"graphs"``.
+    """
+
+    collection: str
+    scorer: str
+    graphs: int
+    configs: int
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    over: str
+
+
+class Report:
+    """Results per graph, and means per collection and scorer with bootstrap intervals.
+
+    Add reports (``a + b``) to see scorers or collections side by side.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+    draws : int
+        Bootstrap samples per interval.
+    level : float
+        Coverage of the intervals.
+    seed : int
+        Seed of the bootstrap.
+    """
+
+    def __init__(self, rows: Iterable[Row], *, draws: int = 1000, level: float = 0.95, seed: int = 0) -> None:
+        self.rows: tuple[Row, ...] = tuple(rows)
+        self.draws, self.level, self.seed = draws, level, seed
+        if not self.rows:
+            raise ConfigError("a report needs at least one graph; the list of graphs is empty")
+
+    def __add__(self, other: Report) -> Report:
+        if not isinstance(other, Report):
+            return NotImplemented
+        return Report(self.rows + other.rows, draws=self.draws, level=self.level, seed=self.seed)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Report: {len(self.rows)} rows>\n{self.table()}"
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """One per (collection, scorer), in order of appearance."""
+        members: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            members.setdefault((row.collection, row.scorer), []).append(row)
+        return tuple(self._group(*key, rows) for key, rows in members.items())
+
+    def _group(self, collection: str, scorer: str, rows: Sequence[Row]) -> Group:
+        names = list(rows[0].values)
+        columns = {name: np.array([row.values[name] for row in rows]) for name in names}
+        intervals: dict[str, tuple[float, float]] = {}
+        if len(rows) == 1:
+            if "tau" in columns:
+                intervals["tau"] = bootstrap_tau(
+                    rows[0].scores, rows[0].runtimes, draws=self.draws, level=self.level, seed=self.seed
+                )
+        else:
+            intervals = {
+                name: _bootstrap_mean(values, self.draws, self.level, self.seed)
+                for name, values in columns.items()
+            }
+        return Group(
+            collection,
+            scorer,
+            len(rows),
+            sum(row.configs for row in rows),
+            {name: float(values.mean()) for name, values in columns.items()},
+            intervals,
+            "configs" if len(rows) == 1 else "graphs",
+        )
+
+    def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
+        """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
+
+        Parameters
+        ----------
+        metric : str
+            A key of `Row.values`, for example ``"tau"`` or ``"slowdown@5"``.
+        collection, scorer : str, optional
+            Only these.
+
+        Raises
+        ------
+        ConfigError
+            Nothing in the report has that metric, collection and scorer.
+        """
+        values = [
+            group.values[metric]
+            for group in self.groups
+            if metric in group.values
+            and collection in (None, group.collection)
+            and scorer in (None, group.scorer)
+        ]
+        if not values:
+            known = sorted({name for row in self.rows for name in row.values})
+            raise ConfigError(
+                f"no metric {metric!r} for collection {collection!r} and scorer {scorer!r} in this report; "
+                f"metrics: {', '.join(known)}"
+            )
+        return float(np.mean(values))
+
+    # Tables
+
+    def _columns(self, names: Iterable[str], rows: Iterable[Row]) -> list[str]:
+        """Metric columns to show: the tau of the order only where ties make it another number."""
+        differ = any(
+            abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
+            for row in rows
+            if "tau" in row.values
+        )
+        return [name for name in names if name != "tau_order" or differ]
+
+    def _sections(self, per_graph: bool) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+        """Title, column heads and cells of one table per kind of graph."""
+        several = len({row.scorer for row in self.rows}) > 1
+        for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
+            rows = [row for row in self.rows if row.collection.startswith("tile") == tile]
+            groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
+            if not rows:
+                continue
+            first, *others = shown = self._columns(names, rows)
+            scorer = ["scorer"] if several else []
+            if per_graph and len(rows) > len(groups):
+                heads = ["collection", "graph", *scorer, "configs", *(_HEADS[name] for name in shown)]
+                cells = [
+                    [row.collection, row.graph, *([row.scorer] if several else []), f"{row.configs:,}"]
+                    + [_number(name, row.values[name]) for name in shown]
+                    for row in rows
+                ]
+                yield "per graph", heads, cells
+            heads = ["collection", *scorer, "graphs", "configs", _HEADS[first], f"{self.level:.0%} interval"]
+            cells = []
+            for group in groups:
+                ends = group.intervals.get(first)
+                cells.append(
+                    [group.collection, *([group.scorer] if several else []), str(group.graphs)]
+                    + [f"{group.configs:,}", _number(first, group.values[first])]
+                    + [" … ".join(_number(first, end) for end in ends) if ends else "-"]
+                    + [_number(name, group.values[name]) for name in others]
+                )
+            title = "mean over graphs" if len(rows) > len(groups) else ""
+            yield title, heads + [_HEADS[name] for name in others], cells
+
+    @property
+    def notes(self) -> list[str]:
+        """What the columns mean, one sentence each."""
+        notes = []
+        if any("tau" in row.values for row in self.rows):
+            notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
+        if "tau_order" in self._columns(LAYOUT_METRICS, self.rows):
+            notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
+        notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
+        over = sorted({group.over for group in self.groups if group.intervals})
+        if over:
+            notes.append(f"interval: bootstrap over {' or '.join(over)}, {self.draws} draws.")
+        return notes
+
+    def table(self, *, per_graph: bool = True) -> str:
+        """Aligned text, for a terminal."""
+        blocks = []
+        for title, heads, cells in self._sections(per_graph):
+            lines = _aligned(heads, cells)
+            blocks.append("\n".join(([title] if title else []) + lines))
+        return "\n\n".join([*blocks, "\n".join(self.notes)])
+
+    def to_markdown(self, *, per_graph: bool = True) -> str:
+        """Tables in Markdown, for a README or an issue."""
+        blocks = []
+        for title, heads, cells in self._sections(per_graph):
+            align = ["---" if head in _WORDS else "---:" for head in heads]
+            lines = ["| " + " | ".join(line) + " |" for line in [heads, align, *_escaped(cells)]]
+            blocks.append("\n".join(([f"**{title}**", ""] if title else []) + lines))
+        return "\n\n".join([*blocks, *self.notes]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the scores, as plain Python values."""
+        return {
+            "level": self.level,
+            "draws": self.draws,
+            "seed": self.seed,
+            "collections": [
+                {
+                    "collection": group.collection,
+                    "scorer": group.scorer,
+                    "graphs": group.graphs,
+                    "configs": group.configs,
+                    "means": group.values,
+                    "intervals": {name: list(pair) for name, pair in group.intervals.items()},
+                    "intervals_over": group.over,
+                }
+                for group in self.groups
+            ],
+            "graphs": [
+                {
+                    "collection": row.collection,
+                    "graph": row.graph,
+                    "scorer": row.scorer,
+                    "configs": row.configs,
+                    **row.values,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def to_json(self) -> str:
+        """JSON text of `to_dict`."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report. The suffix decides: ``.json .md .txt .html``, or a picture: ``.png .svg .pdf``.
+
+        Raises
+        ------
+        ConfigError
+            A suffix that is none of these.
+        """
+        target = Path(path)
+        writers: dict[str, Callable[[], str]] = {
+            ".json": self.to_json,
+            ".md": self.to_markdown,
+            ".txt": lambda: self.table() + "\n",
+            ".html": self._repr_html_,
+        }
+        if target.suffix in writers:
+            target.write_text(writers[target.suffix](), encoding="utf-8")
+        elif target.suffix in (".png", ".svg", ".pdf"):
+            from tpugraphs import plot
+
+            plot.save(self.plot(), target)
+        else:
+            raise ConfigError(
+                f"{target}: cannot tell the format from {target.suffix!r}; "
+                "use .json, .md, .txt, .html, .png, .svg or .pdf"
+            )
+
+    def _repr_html_(self) -> str:
+        blocks = []
+        for title, heads, cells in self._sections(True):
+            head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+            body = "".join(
+                "<tr>"
+                + "".join(
+                    f'<td style="text-align:{"left" if name in _WORDS else "right"}">{escape(cell)}</td>'
+                    for cell, name in zip(line, heads, strict=True)
+                )
+                + "</tr>"
+                for line in cells
+            )
+            caption = f"<caption>{escape(title)}</caption>" if title else ""
+            blocks.append(f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        return "".join(blocks) + f"<p><small>{escape(' '.join(self.notes))}</small></p>"
+
+    def plot(self, *, history: Any = None) -> Figure:
+        """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
+
+        Parameters
+        ----------
+        history : History, optional
+            Adds the learning curve.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from tpugraphs import plot
+
+        figure: Figure = plot.report(self, history=history)
+        return figure
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{value:.2%}" if metric.startswith("slowdown@") else f"{value:.4f}"
+
+
+def _escaped(cells: Iterable[Iterable[str]]) -> list[list[str]]:
+    return [[cell.replace("|", "\\|") for cell in line] for line in cells]
+
+
+def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a text table: words to the left, numbers to the right, a rule under the heads."""
+    width = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+
+    def line(parts: Sequence[str]) -> str:
+        padded = (
+            part.ljust(w) if head in _WORDS else part.rjust(w)
+            for part, w, head in zip(parts, width, heads, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return [line(heads), "  ".join("-" * w for w in width), *(line(parts) for parts in cells)]
+
+
+def evaluate(
+    scorer: Callable[..., ArrayLike] | Mapping[str, Callable[..., ArrayLike]],
+    graphs: Any,
+    *,
+    configs: ArrayLike | None = None,
+    name: str = "ranker",
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """Judge a scorer, or several side by side, on graphs with measured runtimes.
+
+    Parameters
+    ----------
+    scorer : callable or mapping of name to callable
+        ``scorer(graph)`` gives scores (C,), smaller = predicted faster; ``scorer(graph, configs)`` those of
+        some rows, if `configs` is given.
+    graphs : graph or iterable of graphs
+        For example the ``valid`` split of a collection.
+    configs : (n,) int, optional
+        Judge only these rows; for one graph only.
+    name : str
+        What to call a single scorer in the report.
+    draws, level, seed
+        Of the bootstrap, see `Report`.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    DataError
+        Placeholder runtimes, no configurations, or NaN scores.
+    ConfigError
+        `configs` together with several graphs, or no graphs.
+    """
+    single = hasattr(graphs, "config_runtime")
+    if configs is not None and not single:
+        raise ConfigError("configs= names rows of one graph; give a single graph, not a list of graphs")
+    scorers = dict(scorer) if isinstance(scorer, Mapping) else {name: scorer}
+    sequence: Iterable[Any] = [graphs] if single else graphs
+    if progress:
+        from tqdm import tqdm
+
+        sequence = tqdm(sequence, desc="evaluate", unit="graph", leave=False)
+    rows = []
+    for graph in sequence:
+        runtimes = measured_runtimes(graph, configs)
+        tile = getattr(graph, "config_runtime_normalizers", None) is not None
+        collection = getattr(graph, "collection", None) or ("tile" if tile else "layout")
+        title = getattr(graph, "name", None) or "graph"
+        for who, score in scorers.items():
+            scores = score(graph) if configs is None else score(graph, configs)
+            rows.append(Row.judge(title, collection, who, scores, runtimes))
+    return Report(rows, draws=draws, level=level, seed=seed)
