@@ -62,24 +62,35 @@ void tg_stats_tile(const tg_kernels *k, float *partial, int64_t n, const float *
     }
 }
 
+enum { STATS_BLOCK = 512 };
+
 /* Chan, Golub, LeVeque: merge counts, means and squared deviations of the chunks in their order. */
+static void merge_stats(tg_loop loop, int64_t n, const float *partials, int64_t begin, int width,
+                        float *stats) {
+    double mean[STATS_BLOCK] = {0}, m2[STATS_BLOCK] = {0}, count = 0;
+    for (int64_t c = 0; c < loop.chunks; c++) {
+        const float *shift = partials + c * tg_stats_floats(n) + begin, *s = shift + n, *q = s + n;
+        const double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) -
+                                     tg_chunk_start(loop.items, loop.chunks, c));
+        const double share = here / (count + here), cross = count * share, inverse = 1 / here;
+        for (int i = 0; i < width; i++) {
+            const double delta = shift[i] + s[i] * inverse - mean[i];
+            m2[i] += q[i] - (double)s[i] * s[i] * inverse + delta * delta * cross;
+            mean[i] += delta * share;
+        }
+        count += here;
+    }
+    for (int i = 0; i < width; i++) {
+        stats[begin + i] = (float)mean[i];
+        stats[n + begin + i] = (float)(1.0 / sqrt((m2[i] > 0 ? m2[i] / count : 0) + 1e-5));
+    }
+}
+
 void tg_stats_finish(tg_loop loop, int64_t n, const float *partials, float *stats) {
 #pragma omp parallel for schedule(static) num_threads(tg_threads(8.0 * (double)loop.chunks * (double)n))
-    for (int64_t i = 0; i < n; i++) {
-        double count = 0, mean = 0, m2 = 0;
-        for (int64_t c = 0; c < loop.chunks; c++) {
-            const float *part = partials + c * tg_stats_floats(n);
-            int64_t begin = tg_chunk_start(loop.items, loop.chunks, c);
-            double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) - begin);
-            double s = part[n + i], delta = part[i] + s / here - mean, all = count + here;
-            m2 += part[2 * n + i] - s * s / here + delta * delta * count * here / all;
-            mean += delta * here / all;
-            count = all;
-        }
-        double variance = m2 > 0 ? m2 / count : 0;
-        stats[i] = (float)mean;
-        stats[n + i] = (float)(1.0 / sqrt(variance + 1e-5));
-    }
+    for (int64_t begin = 0; begin < n; begin += STATS_BLOCK)
+        merge_stats(loop, n, partials, begin, (int)(n - begin < STATS_BLOCK ? n - begin : STATS_BLOCK),
+                    stats);
 }
 
 typedef struct stats_context {
