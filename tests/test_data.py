@@ -232,6 +232,20 @@ def test_inflate_equals_zlib(tmp_path, level, seed):
     np.testing.assert_array_equal(members["node_feat"][0], noise)
 
 
+@pytest.mark.parametrize(
+    "size", [*range(20), 63, 64, 65, 127, 128, 129, 143, 144, 145, 255, 1000, 4096, 100_003]
+)
+def test_crc_of_any_length(tmp_path, size):
+    """Stored members, so that the CRC runs over pieces of every length and alignment: a wrong one is refused."""
+    noise = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        member = io.BytesIO()
+        np.lib.format.write_array(member, noise)
+        archive.writestr("node_feat.npy", member.getvalue())
+    members, _ = _core.npz_load(str(tmp_path / "a.npz"), ("node_feat",), (), 1 << 30)
+    np.testing.assert_array_equal(members["node_feat"][0], noise)
+
+
 def test_config_features_behave_like_an_array(tmp_path):
     arrays = layout_arrays(configs=40)
     np.savez_compressed(tmp_path / "g.npz", **arrays)
