@@ -72,7 +72,9 @@ def test_a_number_is_wanted():
     ],
 )
 def test_environment_is_honoured(environment, expected):
-    assert run("before = team(); work(); print(tg.get_num_threads(), team() - before + 1)", **environment) == [
+    assert run(
+        "before = team(); work(); print(tg.get_num_threads(), team() - before + 1)", **environment
+    ) == [
         expected,
         expected,
     ]
@@ -81,7 +83,9 @@ def test_environment_is_honoured(environment, expected):
 @pytest.mark.parametrize("nonsense", ["", "0", "-2", "many"])
 def test_nonsense_in_the_environment_is_ignored(nonsense):
     count = str(len(os.sched_getaffinity(0)))
-    assert int(run("print(tg.get_num_threads())", TPUGRAPHS_NUM_THREADS=nonsense)[0]) in range(1, int(count) + 1)
+    assert int(run("print(tg.get_num_threads())", TPUGRAPHS_NUM_THREADS=nonsense)[0]) in range(
+        1, int(count) + 1
+    )
 
 
 def test_affinity_is_honoured():
