@@ -357,6 +357,14 @@ def test_module_without_configs(tmp_path):
     assert tg.load(tmp_path / "h.npz").num_configs == 0
 
 
+def test_one_node_without_edges(tmp_path):
+    arrays = {**tile_arrays(nodes=1), "edge_index": np.array([])}  # shape (0,), float64
+    np.savez(tmp_path / "g.npz", **arrays)
+    g = tg.load(tmp_path / "g.npz")
+    assert g.edge_index.shape == (0, 2) and g.edge_index.dtype == np.int64 and g.num_edges == 0
+    assert g.describe()["isolated_nodes"] == 1
+
+
 def test_placeholder_runtimes():
     arrays = layout_arrays()
     for runtime in (np.zeros(5, int), np.full(5, -1), None):
