@@ -12,7 +12,7 @@ format:
 lint:
 	ruff check . && ruff format --check . && clang-format --dry-run --Werror $(C_FILES) && codespell
 types: build
-	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest --ignore-disjoint-bases tpugraphs._core
+	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
 parity: build
 	$(PYTHON) -m pytest -m parity
 sanitize:
