@@ -1,4 +1,4 @@
-"""From a graph to what a model takes: pruning, equal configs, layout digits, scaling; fitted once, then fixed."""
+"""From a graph to what a model takes: pruning, equal configs, layout digits, scaling."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_measured(graph: Any) -> None:
         )  # fmt: skip
     if int(graph.config_runtime.min()) == int(graph.config_runtime.max()):
         raise DataError(
-            f"{field}: all {graph.num_configs} runtimes are equal, so no order can be learnt: leave this graph out",
+            f"{field}: all {graph.num_configs} runtimes are equal, so nothing can be learnt: leave it out",
             file=name, field=field, found="one value", expected="at least two",
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ class Pipeline:
         return self
 
     def apply(self, graph: Any, training: bool = False) -> Prepared:
-        """Prepare one graph. In training, equal configs are merged and DataError raised if no order is left to learn."""
+        """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn."""
         assert self.scaler is not None
         check_layout(graph)
         if training:
@@ -116,8 +116,8 @@ class Pipeline:
                 graph = preprocess.dedup(graph, self.keep)
             if graph.num_configs < 2:
                 raise DataError(
-                    "node_config_feat: all configs are the same, so there is nothing to learn: leave this graph out",
-                    file=str(graph.name), field="node_config_feat", found="1 distinct config", expected="at least 2",
+                    "node_config_feat: all configs are the same, so nothing can be learnt: leave it out",
+                    file=str(graph.name), field="node_config_feat", found="1 distinct", expected="at least 2",
                 )  # fmt: skip
             check_measured(graph)
         pruned = self._pruned(graph)
@@ -131,7 +131,9 @@ class Pipeline:
             pruned.node_config_ids,
             digits,
         )
-        size = features.nbytes + 4 * pruned.edge_index.nbytes + digits.nbytes + 2 * graph.config_runtime.nbytes
+        size = (
+            features.nbytes + 4 * pruned.edge_index.nbytes + digits.nbytes + 2 * graph.config_runtime.nbytes
+        )
         return Prepared(core, graph.config_runtime, str(graph.name), int(size))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -151,7 +153,10 @@ class Pipeline:
         fits = (
             isinstance(steps, list)
             and len(steps) == len(known)
-            and all(isinstance(step, dict) and set(step) == set(keys) for step, keys in zip(steps, known, strict=True))
+            and all(
+                isinstance(step, dict) and set(step) == set(keys)
+                for step, keys in zip(steps, known, strict=True)
+            )
             and [step["step"] for step in steps] == [name for name, *_ in cls._KNOWN]
             and isinstance(steps[0]["method"], str)
             and steps[1]["keep"] in ("none", "first", "min", "mean")
@@ -163,7 +168,11 @@ class Pipeline:
         pipeline = cls(steps)
         state = {
             name: rankerfile.take(path, tensors, f"scaler.{name}", shape, dtype)
-            for name, shape, dtype in (("count", (1,), np.int64), ("mean", (columns,), np.float64), ("m2", (columns,), np.float64))
+            for name, shape, dtype in (
+                ("count", (1,), np.int64),
+                ("mean", (columns,), np.float64),
+                ("m2", (columns,), np.float64),
+            )
         }  # fmt: skip
         try:
             pipeline.scaler = preprocess.StandardScaler().set_state(state)

@@ -39,7 +39,8 @@ class Ranker:
     precision : {"f32"}
         Of matrix products.
     **fields
-        Any field of the recipe, for example ``steps=``, ``learning_rate=`` or ``prune=``; `get_params` lists them.
+        Any field of the recipe, for example ``steps=``, ``learning_rate=`` or ``prune=``; `get_params` lists
+        them.
 
     Attributes
     ----------
@@ -55,9 +56,9 @@ class Ranker:
 
     Notes
     -----
-    A recipe with attention across configs scores the configs of a chunk together: a score then depends on which
-    others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly equal size,
-    at most the field `chunk`.
+    A recipe with attention across configs scores the configs of a chunk together: a score then depends on
+    which others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly
+    equal size, at most the field `chunk`.
 
     Examples
     --------
@@ -144,7 +145,9 @@ class Ranker:
         recipe = params.get("recipe", self.recipe)
         known = get_recipe(recipe).options.__dataclass_fields__
         given = {name: value for name, value in given.items() if name in known}
-        own = {name: params.pop(name, getattr(self, name)) for name in ("recipe", "seed", "preset", "precision")}
+        own = {
+            name: params.pop(name, getattr(self, name)) for name in ("recipe", "seed", "preset", "precision")
+        }
         self._configure(**own, given={**given, **params})
         return self
 
@@ -153,7 +156,8 @@ class Ranker:
         shown = {"seed": self.seed, "preset": self.preset}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
-        return f"<Ranker({arguments}): {self.num_parameters:,} parameters, {'fitted' if self._fitted else 'not fitted'}>"
+        state = "fitted" if self._fitted else "not fitted"
+        return f"<Ranker({arguments}): {self.num_parameters:,} parameters, {state}>"
 
     # Learning
 
@@ -171,24 +175,26 @@ class Ranker:
     ) -> History:
         """Learn anew from graphs with measured runtimes.
 
-        Every step takes one graph and some of its configs; graphs come in random order, each once per epoch, and
-        its configs evenly. Graphs that cannot be learnt from (no runtimes, one distinct config) are left out and
-        listed in ``history.skipped``, unless it is the only one.
+        Every step takes one graph and some of its configs; graphs come in random order, each once per epoch,
+        and its configs evenly. Graphs that cannot be learnt from (no runtimes, one distinct config) are left
+        out and listed in ``history.skipped``, unless it is the only one.
 
         Parameters
         ----------
         train : graph, list of graphs, or split of a collection
-            For some of the configs of a graph: ``g.select(rows)``; see :func:`tpugraphs.training.split_configs`.
+            For some of the configs of a graph: ``g.select(rows)``, with rows from
+            :func:`tpugraphs.training.split_configs`.
         valid : the same, or float, optional
-            With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the parameters
-            with the best mean tau. A number like 0.1 holds out that share of the distinct configs of `train`.
+            With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the
+            parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
+            `train`.
         epochs, steps : int, optional
             Length, instead of the recipe's. An epoch is one step per graph.
         callbacks : list of Callback
             See :class:`tpugraphs.training.Callback` and :class:`tpugraphs.training.EarlyStopping`.
         checkpoint_dir : path, optional
-            Where the state is written every `checkpoint_every` steps, and at the end. A fit with the same arguments
-            goes on from there, exactly: it ends with the same bits as one that was never stopped.
+            Where the state is written every `checkpoint_every` steps, and at the end. A fit with the same
+            arguments goes on from there, exactly: it ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook.
 
@@ -243,7 +249,9 @@ class Ranker:
         check_measured(graph)
         rows = self._rows(graph, configs)
         if rows.size < 2:
-            raise DataError(f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name))
+            raise DataError(
+                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
+            )
         if not self._fitted:
             self.pipeline.fit([graph])
         prepared = self._prepare(graph)
@@ -272,8 +280,8 @@ class Ranker:
         configs : (n,) int or (C,) bool, optional
             Which, in which order; all by default.
         tta : int
-            Test-time augmentation: mean over so many random orders of the configs, which matters to recipes with
-            attention across configs. 0: the given order, once.
+            Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
+            with attention across configs. 0: the given order, once.
 
         Returns
         -------
@@ -300,13 +308,17 @@ class Ranker:
     def score_rows(self, prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
         chunks = -(-rows.size // int(self.fields.chunk))
-        parts = [self.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, chunks)] if chunks else []
+        parts = (
+            [self.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, chunks)]
+            if chunks
+            else []
+        )
         scores = np.concatenate(parts) if parts else np.zeros(0, np.float32)
         bad = np.flatnonzero(~np.isfinite(scores))
         if bad.size:
             raise Error(
-                f"{prepared.name}: the score of config {int(rows[bad[0]])} is {scores[bad[0]]}: the ranker's weights are "
-                "not usable; train again, with a smaller learning_rate"
+                f"{prepared.name}: the score of config {int(rows[bad[0]])} is {scores[bad[0]]}: the ranker's "
+                "weights are not usable; train again, with a smaller learning_rate"
             )
         return scores
 
@@ -330,7 +342,7 @@ class Ranker:
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
     def _prepare(self, graph: Any) -> Prepared:
-        """Prepared graph; the last one is kept, as it is often asked for again."""
+        """Prepare a graph; the last one is kept, as it is often asked for again."""
         if self._last is not None and self._last[0]() is graph:
             return self._last[1]
         prepared = self.pipeline.apply(graph)
@@ -362,7 +374,7 @@ class Ranker:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file: weights, preprocessing, model steps, fields."""
+        """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
         self._require_fit("save")
         from tpugraphs import __version__
 
@@ -403,14 +415,16 @@ class Ranker:
         steps = entry("steps", list)
         _check_steps(path, steps, tensors)
         try:
-            ranker = cls(entry("recipe", str), entry("seed", int), entry("preset", str), entry("precision", str),
-                         **entry("fields", dict))  # fmt: skip
+            own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
             ranker.steps = steps
             layout = ranker.model.layout
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="steps") from None
-        ranker.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, ranker.pipeline.columns)
+        ranker.pipeline = Pipeline.from_file(
+            path, metadata.get("preprocessing"), tensors, ranker.pipeline.columns
+        )
         for name, offset, shape in layout:
             array = rankerfile.take(path, tensors, name, tuple(shape), np.float32)
             ranker.model.params[offset : offset + array.size] = array.ravel()
@@ -428,9 +442,22 @@ def _check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[s
         if not isinstance(attrs, dict) or not isinstance(step.get("name"), str):
             raise rankerfile.fail(path, f"steps[{i}]", "a step with name and attrs", repr(step)[:80], todo)
         for key, value in attrs.items():
-            if not isinstance(value, (int, float, str)) or (not isinstance(value, str) and not 0 <= value <= _MAX_SIZE):
-                raise rankerfile.fail(path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo)
-        for key, tensor in (("out", "weight"), ("out", "weight_l"), ("rows", "weight"), ("gate", "gate1_weight")):
-            shape = tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
+            if not isinstance(value, (int, float, str)) or (
+                not isinstance(value, str) and not 0 <= value <= _MAX_SIZE
+            ):
+                raise rankerfile.fail(
+                    path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo
+                )
+        for key, tensor in (
+            ("out", "weight"),
+            ("out", "weight_l"),
+            ("rows", "weight"),
+            ("gate", "gate1_weight"),
+        ):
+            shape = (
+                tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
+            )
             if key in attrs and shape and shape[0] != attrs[key]:
-                raise rankerfile.fail(path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo)
+                raise rankerfile.fail(
+                    path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo
+                )

@@ -1,7 +1,7 @@
-"""Ranker files and checkpoints: safetensors with JSON in the metadata, written so that a crash leaves the old file.
+"""Ranker files and checkpoints: safetensors with JSON in the metadata; a crash leaves the old file.
 
-The JSON stands under the metadata key ``tpugraphs``. Nothing in a file is executed, and nothing is allocated by a
-number in it that has not been compared with the size of the file.
+The JSON stands under the metadata key ``tpugraphs``. Nothing in a file is executed, and nothing allocated by
+a number in it that has not been compared with the size of the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _KEY = "tpugraphs"
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
 
 
-def write(path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+def write(
+    path: str | os.PathLike[str], kind: str, metadata: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> None:
     """Write a file of that kind. It appears under its name when it is complete and on disk.
 
     Parameters
@@ -101,7 +103,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
         with safe_open(name, framework="numpy") as file:
             metadata = _json(path, kind, (file.metadata() or {}).get(_KEY), todo)
             tensors: dict[str, NDArray[Any]] = {}
-            for key in file.keys():  # noqa: SIM118 - not a mapping
+            for key in file.keys():
                 dtype = file.get_slice(key).get_dtype()
                 if dtype not in _DTYPES:
                     raise fail(path, key, "a tensor of F32, F64 or I64", dtype, todo)
@@ -131,7 +133,11 @@ def _json(path: str | os.PathLike[str], kind: str, text: str | None, todo: str) 
 
 
 def take(
-    path: str | os.PathLike[str], tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: Any
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, NDArray[Any]],
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any,
 ) -> NDArray[Any]:
     """Tensor `name` with that shape and dtype and finite values, or a CheckpointError."""
     todo = "the file is damaged or was changed: write it again"
@@ -139,13 +145,17 @@ def take(
         raise fail(path, name, f"a tensor of shape {shape}", "none", todo)
     array = tensors[name]
     if array.shape != shape or array.dtype != dtype:
-        raise fail(path, name, f"{np.dtype(dtype)} of shape {shape}", f"{array.dtype} of shape {array.shape}", todo)
+        raise fail(
+            path, name, f"{np.dtype(dtype)} of shape {shape}", f"{array.dtype} of shape {array.shape}", todo
+        )
     if not np.isfinite(array).all():
         raise fail(path, name, "finite numbers", "NaN or infinity", todo)
     return array
 
 
-def entry(path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+def entry(
+    path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]
+) -> Any:
     """Entry `name` of the metadata with that type, or a CheckpointError."""
     value = metadata.get(name)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):

@@ -1,8 +1,8 @@
 """The fit loop: history, callbacks, evaluation, exact resume, interruption.
 
-Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small: parameters,
-moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it ends with the same
-bits as one that was never stopped.
+Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
+parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
+ends with the same bits as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -74,13 +74,15 @@ def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list
     """
     shares = [float(f) for f in fractions]
     if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
-        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {list(fractions)}")
+        raise ConfigError(
+            f"fractions: expected positive numbers that add up to at most 1, got {list(fractions)}"
+        )
     first, inverse = kernels.dedup_configs(graph.config_digits)
     distinct = len(first)
     ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
     if min(np.diff([0, *ends])) < 1:
         raise DataError(
-            f"cannot split {distinct} distinct configs into shares of {shares}: use fewer parts or more configs",
+            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
             file=str(graph.name), field="node_config_feat", found=f"{distinct} distinct configs",
         )  # fmt: skip
     order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
@@ -155,10 +157,10 @@ class History:
 
 
 class Callback:
-    """Base of callbacks: override what you need. `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it.
+    """Base of callbacks: override what you need.
 
-    A callback with memory gives it as JSON values in `state` and takes it back in `restore`, so that a resumed fit
-    goes on exactly.
+    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
+    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
     """
 
     def on_fit_begin(self, fit: Fit) -> None:
@@ -194,7 +196,9 @@ class EarlyStopping(Callback):
 
     def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
         if patience < 1 or not min_delta >= 0:
-            raise ConfigError(f"EarlyStopping: expected patience >= 1 and min_delta >= 0, got {patience}, {min_delta}")
+            raise ConfigError(
+                f"EarlyStopping: expected patience >= 1 and min_delta >= 0, got {patience}, {min_delta}"
+            )
         self.patience, self.min_delta = patience, min_delta
         self.best: float | None = None
         self.waited = 0
@@ -236,8 +240,8 @@ def as_graphs(what: str, graphs: Any) -> _Graphs:
             graphs = list(graphs)
         else:
             raise ConfigError(
-                f"{what}: expected a graph, a list of graphs or a split of a collection, got {type(graphs).__name__}; "
-                "use tg.load(path) to read a file"
+                f"{what}: expected a graph, a list of graphs or a split of a collection, got "
+                f"{type(graphs).__name__}; use tg.load(path) to read a file"
             )
     if len(graphs) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
@@ -251,9 +255,9 @@ def fingerprint(graph: Any, digits: bool) -> str:
     for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"):
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        h.update(array)
+        h.update(array.data)
     if digits:
-        h.update(np.ascontiguousarray(graph.config_digits))
+        h.update(np.ascontiguousarray(graph.config_digits).data)
     return h.hexdigest()
 
 
@@ -275,7 +279,9 @@ class _Store:
                     raise
                 self.skipped[error.file or f"graph {index}"] = str(error)
                 if len(self.skipped) == len(self.graphs):
-                    raise DataError(f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}") from error
+                    raise DataError(
+                        f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
+                    ) from error
                 prepared = None
             self.made[index] = prepared
             self.bytes += prepared.nbytes if prepared else 0
@@ -289,8 +295,8 @@ class _Store:
 class _Interrupts:
     """Ctrl-C only takes effect at safe places.
 
-    While `armed` (a pass of the core is running, which leaves the parameters untouched when interrupted) it raises
-    KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
+    While `armed` (a pass of the core is running, which leaves the parameters untouched when interrupted) it
+    raises KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
     """
 
     def __init__(self) -> None:
@@ -351,7 +357,7 @@ class Fit:
         held = None
         if isinstance(valid, float):
             self.graphs, held = self._hold_out(valid)
-        elif valid is not None:
+        elif valid is not None and (hasattr(valid, "config_runtime") or len(valid) > 0):
             held = as_graphs("valid", valid)
         self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
         self.history = History(total_steps=self.total)
@@ -373,9 +379,13 @@ class Fit:
 
     def _hold_out(self, share: float) -> tuple[_Graphs, _Graphs]:
         if not 0 < share < 1:
-            raise ConfigError(f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}")
+            raise ConfigError(
+                f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}"
+            )
         if not isinstance(self.graphs, list):
-            raise ConfigError("valid: a share of the configs can be held out of graphs in memory only; give graphs")
+            raise ConfigError(
+                "valid: a share of the configs can be held out of graphs in memory only; give graphs"
+            )
         train, valid = [], []
         for graph in self.graphs:
             check_measured(graph)
@@ -385,7 +395,7 @@ class Fit:
         return train, valid
 
     def _whole(self) -> bool:
-        """Whether to fingerprint the configs too: they are in memory anyway, unless a collection loads lazily."""
+        """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
         return isinstance(self.graphs, (list, tuple))
 
     def _fit_pipeline(self) -> list[str]:
@@ -406,7 +416,7 @@ class Fit:
         return hashes
 
     def _prepare_valid(self, graphs: _Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
-        """Validation graphs with the rows that are scored, all of them or an even sample, in ascending order."""
+        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
         result = []
         for i in range(len(graphs) if graphs is not None else 0):
             assert graphs is not None
@@ -420,19 +430,25 @@ class Fit:
         return result
 
     def _identity(self, hashes: list[str], held: _Graphs | None) -> dict[str, Any]:
-        """What a checkpoint must agree with to be gone on from."""
+        """Say what a checkpoint must agree with to be gone on from."""
         if self.path is None:
             return {}
         valid = [fingerprint(held[i], self._whole()) for i in range(len(held))] if held is not None else []
 
         def digest(parts: list[str]) -> str:
-            return f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
+            return (
+                f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
+            )
 
         return {
             "recipe": self.ranker.recipe,
             "seed": self.ranker.seed,
             "precision": self.ranker.precision,
-            **{f"field {name}": value for name, value in plain(self.fields).items() if name not in ("steps", "epochs")},
+            **{
+                f"field {name}": value
+                for name, value in plain(self.fields).items()
+                if name not in ("steps", "epochs")
+            },
             "total steps": self.total,
             "train": digest(hashes),
             "valid": digest(valid),
@@ -499,7 +515,9 @@ class Fit:
             if prepared is not None:
                 break
         rows = min(self.fields.configs, prepared.num_configs)
-        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.ranker.seed, _ROWS, index), epoch)
+        return prepared, kernels.sample_epoch(
+            prepared.num_configs, rows, (self.ranker.seed, _ROWS, index), epoch
+        )
 
     def _train_step(self, interrupts: _Interrupts) -> None:
         visit = self.visit
@@ -515,8 +533,8 @@ class Fit:
             step=number,
             seed=self.ranker.seed,
         )
-        # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so the
-        # length of the list tells whether the step was taken.
+        # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
+        # the length of the list tells whether the step was taken.
         try:
             interrupts.armed = True
             history.loss.extend(map(call, [[(prepared.graph, rows)]], [[prepared.runtimes[rows]]]))
@@ -525,16 +543,16 @@ class Fit:
             if len(history.loss) < number:
                 self.visit = visit
                 raise
+        except DataError as error:  # the digits were checked, so it is the scores that are not finite
+            self._restore_best()
+            raise Error(
+                f"training diverged at step {number} on {prepared.name} ({error}); "
+                f"use a learning_rate below {f.learning_rate} or a clip below {f.clip}"
+            ) from error
         finally:
             interrupts.armed = False
         self.step = number
         history.learning_rate.append(rate)
-        if not math.isfinite(history.loss[-1]):
-            self._restore_best()
-            raise Error(
-                f"the loss became {history.loss[-1]} at step {number} (graph {prepared.name}): training diverged; "
-                f"use a smaller learning_rate than {f.learning_rate} or a smaller clip than {f.clip}"
-            )
 
     def _evaluate_if_due(self, interrupts: _Interrupts) -> None:
         due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
@@ -579,7 +597,9 @@ class Fit:
             return None
         from tqdm.auto import tqdm
 
-        return tqdm(total=self.total, initial=self.step, desc=self.ranker.recipe, unit="step", dynamic_ncols=True)
+        return tqdm(
+            total=self.total, initial=self.step, desc=self.ranker.recipe, unit="step", dynamic_ncols=True
+        )
 
     def _update(self, bar: Any) -> None:
         if bar is None:
@@ -639,16 +659,25 @@ class Fit:
         skipped = entry("skipped", dict)
         best_step = entry("best_step", int, type(None))
         if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
-            raise rankerfile.fail(path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged")
+            raise rankerfile.fail(
+                path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
+            )
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
         best = take("best_params", parameters, np.float32) if best_step is not None else None
         loss, rates = take("loss", step, np.float64), take("learning_rate", step, np.float64)
-        valid_steps, valid_metric = take("valid_steps", valid, np.int64), take("valid_metric", valid, np.float64)
+        valid_steps, valid_metric = (
+            take("valid_steps", valid, np.int64),
+            take("valid_metric", valid, np.float64),
+        )
         seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
-        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.ranker.pipeline.columns)
+        pipeline = Pipeline.from_file(
+            path, entry("preprocessing", list), tensors, self.ranker.pipeline.columns
+        )
         for name, mine in self.ranker.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
-                raise rankerfile.fail(path, name, "the constants of these graphs", "others", "the file is damaged")
+                raise rankerfile.fail(
+                    path, name, "the constants of these graphs", "others", "the file is damaged"
+                )
         for name, array in arrays.items():
             getattr(self.model, name)[:] = array
         self.best, self.step, self.visit = best, step, visit

@@ -1,7 +1,8 @@
 """Recipes: named, complete ways to build and train a ranker. One file per published solution.
 
-A recipe is a frozen dataclass of fields (every one a plain JSON value), presets of their values, and two functions
-of the fields: the steps of the model (see `docs/architecture.md`) and what happens to a graph before the model.
+A recipe is a frozen dataclass of fields (plain JSON values), presets of their values, and two
+functions of the fields: the steps of the model (see `docs/architecture.md`) and what happens to a graph
+before the model.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Recipe:
         return self.options(**values)
 
 
-def option(default: Any, low: float | None = None, high: float | None = None, *, choices: Iterable[str] = ()) -> Any:
+def option(
+    default: Any, low: float | None = None, high: float | None = None, *, choices: Iterable[str] = ()
+) -> Any:
     """Field of a recipe: its default, and the values allowed (`low` and `high` included)."""
     return dataclasses.field(default=default, metadata={"low": low, "high": high, "choices": tuple(choices)})
 
@@ -94,8 +97,15 @@ def _check(recipe: str, field: dataclasses.Field[Any], value: Any) -> None:
             expected = "one of " + ", ".join(choices)
     else:
         whole = kind.startswith("int")
-        number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
-        ok = number and math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+        number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(
+            value, bool
+        )
+        ok = (
+            number
+            and math.isfinite(value)
+            and (low is None or value >= low)
+            and (high is None or value <= high)
+        )
         expected = "a whole number" if whole else "a number"
         expected += f" in {low}..{high}" if low is not None else ""
     if not ok:

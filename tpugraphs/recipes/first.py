@@ -1,7 +1,7 @@
 """Layout model of the first place in the Kaggle competition "Google - Fast or Slow?" (2023).
 
-``first-layout`` is what it trained for the *random* collections, ``first-layout-cross`` with attention across the
-configs of a slate for the *default* collections. The ``full`` presets are as published (460,577 and 215,013
+``first-layout`` is what it trained for the *random* collections, ``first-layout-cross`` with attention across
+the configs of a slate for the *default* ones. The ``full`` presets are as published (460,577 and 215,013
 parameters); the ``cpu`` presets were chosen by measurement on two cores.
 
 With the published PyTorch names on the right, parameters correspond as follows; shapes are the same::
@@ -35,12 +35,13 @@ LAYOUT_ROWS = 8  # digits -2 (not configurable) .. 5
 class FirstLayout:
     """Fields of both recipes.
 
-    Model: `width` of every layer; `blocks` with message passing; `gate_reduction` of the channel gate; columns of
-    the two embeddings; `dropout` in the blocks; `direction` of messages. Loss: pairwise hinge with `margin`.
-    Training: `configs` per step (one graph per step), `steps` or else `epochs` (one step per graph each), AdamW with
-    `learning_rate`, `weight_decay`, gradient norm at most `clip`, linear `warmup` over that share of the steps, then
-    cosine to 0. `evaluate_every` so many steps on at most `valid_configs` per graph. `chunk`: configs scored
-    together in prediction. `prune` and `dedup` (training only): see :mod:`tpugraphs.preprocess`; ``"none"``: off.
+    Model: `width` of every layer; `blocks` with message passing; `gate_reduction` of the gate; columns
+    of the two embeddings; `dropout` in the blocks; `direction` of messages. Loss: hinge with `margin`.
+    Training: `configs` per step (of one graph), `steps` or else `epochs` (one step per graph each), AdamW
+    with `learning_rate`, `weight_decay`, gradient norm at most `clip`, linear `warmup` over that share of the
+    steps, then cosine to 0. `evaluate_every` so many steps on at most `valid_configs` per graph. `chunk`:
+    configs scored together in prediction. `prune` and `dedup` (training only): see
+    :mod:`tpugraphs.preprocess`; ``"none"``: off.
     """
 
     width: int = option(256, 16, 4096)
@@ -76,7 +77,7 @@ def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
 
 
 def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
-    """Steps of the model.
+    """List the steps of the model.
 
     Parameters
     ----------
@@ -103,7 +104,15 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
         last = i == fields.blocks - 1
         model += [
             _step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
-            _step("mix", f"block{i}", [f"s{i}", f"h{i}"], f"h{i + 1}", dropout=fields.dropout, stats=not last, **mix),
+            _step(
+                "mix",
+                f"block{i}",
+                [f"s{i}", f"h{i}"],
+                f"h{i + 1}",
+                dropout=fields.dropout,
+                stats=not last,
+                **mix,
+            ),
         ]
     return [
         *model,
@@ -112,8 +121,8 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _step(op: str, name: str, inputs: list[str], out: str, **attrs: Any) -> dict[str, Any]:
-    return {"op": op, "name": name, "in": inputs, "out": out, "attrs": attrs}
+def _step(op: str, name: str, inputs: list[str], slot: str, /, **attrs: Any) -> dict[str, Any]:
+    return {"op": op, "name": name, "in": inputs, "out": slot, "attrs": attrs}
 
 
 _SOURCE = "first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
