@@ -1,17 +1,29 @@
-# One command for each thing a contributor does. `make check` is what CI runs, in pieces.
+# One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc')
+SANITIZED = build/sanitized
 
 build:
-	$(PYTHON) setup.py -q build_ext --inplace
+	TPUGRAPHS_WERROR=1 $(PYTHON) setup.py -q build_ext --inplace
 test: build
 	$(PYTHON) -m pytest
 format:
-	ruff check --fix . && ruff format . && clang-format -i $$(git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc')
+	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)
 lint:
-	ruff check . && ruff format --check . && clang-format --dry-run --Werror $$(git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc') && codespell
+	ruff check . && ruff format --check . && clang-format --dry-run --Werror $(C_FILES) && codespell
+types: build
+	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
+parity: build
+	$(PYTHON) -m pytest -m parity
+sanitize:
+	mkdir -p $(SANITIZED) && git ls-files -z | xargs -0 cp --parents -u -t $(SANITIZED)
+	cd $(SANITIZED) && TPUGRAPHS_SANITIZE=1 $(PYTHON) setup.py -q build_ext --inplace
+	cd $(SANITIZED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		PYTHONMALLOC=malloc $(PYTHON) -m pytest -p no:cacheprovider
 fuzz:
-	csrc/fuzz/run.sh 30
-types:
-	mypy --strict tpugraphs
+	sh csrc/fuzz/run.sh 30
+clean:
+	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build test format lint fuzz types
+.PHONY: build test format lint types parity sanitize fuzz clean

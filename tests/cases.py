@@ -46,6 +46,7 @@ class Case:
     make: Callable[[Rng], Arrays]
     attrs: Arrays = field(default_factory=dict)
     tolerance: float = 1e-5  # relative L2 of the core's result and of each gradient
+    floor: float = 1e-4  # size per element below which an expected value counts as this: see `distance`
 
     @property
     def id(self) -> str:
@@ -87,6 +88,13 @@ def direction_of(case: Case, y: Array) -> Array:
     """A gradient of the result to start backward from, float32 values."""
     rng = np.random.default_rng([*case.id.encode(), 1])
     return rng.normal(size=y.shape).astype(np.float32).astype(np.float64)
+
+
+def distance(got: Array, expected: Array, floor: float = 1e-4) -> float:
+    """Relative L2; `floor` (per element) keeps an expected 0 from dividing rounding by nothing."""
+    assert got.shape == expected.shape
+    scale = max(np.linalg.norm(expected), floor * np.sqrt(expected.size), 1e-30)
+    return float(np.linalg.norm(got.astype(np.float64) - expected) / scale)
 
 
 # ---- graphs ---------------------------------------------------------------------------------------------
@@ -189,8 +197,8 @@ def _mix(
 def _cases() -> list[Case]:
     out: list[Case] = []
 
-    def add(op: str, name: str, make: Callable[[Rng], Arrays], **attrs: Any) -> None:
-        out.append(Case(op, name, make, attrs))
+    def add(op: str, name: str, make: Callable[[Rng], Arrays], floor: float = 1e-4, **attrs: Any) -> None:
+        out.append(Case(op, name, make, attrs, floor=floor))
 
     for n, f, v, d in ((1, 1, 1, 1), (7, 140, 120, 16), (30, 3, 17, 5), (5, 17, 256, 3)):
         add("embedding", f"opcode-{n}x{f}-{v}x{d}", _embedding(n, f, v, d, "opcode"), source="opcode")
@@ -227,18 +235,20 @@ def _cases() -> list[Case]:
             add("sage", f"{direction}-{kind}-n{n}c{c}-{f}to{o}", _sage(kind, n, c, f, o), direction=direction)
     add("sage", "default-wide", _sage("random", 40, 9, 140, 128))
 
-    for n, c, f in ((1, 3, 5), (2, 1, 1), (17, 13, 3), (50, 4, 140)):
-        add("instance_norm", f"n{n}c{c}f{f}", _x(n, c, f))
+    # One or two nodes: the gradient is a difference of terms of size 1/std, up to 316, that cancel.
+    for n, c, f, floor in ((1, 3, 5, 10.0), (2, 1, 1, 10.0), (17, 13, 3, 1e-4), (50, 4, 140, 1e-4)):
+        add("instance_norm", f"n{n}c{c}f{f}", _x(n, c, f), floor)
     add("instance_norm", "offset", _x(33, 3, 17, offset=20.0))
 
     add("mix", "nothing", _mix(3, 2, 5))
     add("mix", "one", _mix(1, 1, 1, 1, True, True), act="gelu")
-    add("mix", "one-normed", _mix(1, 1, 3, 2, True), norm=True)
+    add("mix", "one-normed", _mix(1, 1, 3, 2, True), 10.0, norm=True)
     add("mix", "norm", _mix(9, 3, 17), norm=True)
     add("mix", "gate", _mix(5, 7, 24, 3))
     add("mix", "gate-odd", _mix(6, 17, 17, 5), act="relu")
     add("mix", "cross", _mix(4, 13, 17, cross=True))
-    add("mix", "cross-one-config", _mix(4, 1, 17, 2, True), act="gelu")
+    # one config: the softmax is 1 whatever the temperature, its gradient is a sum of zeros
+    add("mix", "cross-one-config", _mix(4, 1, 17, 2, True), 1e-2, act="gelu")
     add("mix", "cross-spread", _mix(4, 20, 8, cross=True, spread=15.0))  # softmax close to one-hot
     add("mix", "residual", _mix(5, 3, 19, residual=True), act="relu")
     add("mix", "residual-normed", _mix(5, 3, 19, residual=True), norm=True, act="gelu")

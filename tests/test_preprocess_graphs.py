@@ -99,6 +99,16 @@ def test_dedup_of_tiles():
         tg.dedup(g, keep="last")
 
 
+@pytest.mark.parametrize("keep", ["first", "min", "mean"])
+def test_dedup_of_almost_nothing(keep):
+    none = {"node_config_ids": None, "node_config_feat": None, "config_runtime": None}
+    assert tg.dedup(layout_graph(**none), keep).num_configs == 0
+    one = tg.dedup(layout_graph().select([2]), keep)
+    assert (one.num_configs, one.config_runtime.tolist()) == (1, [3])
+    same = layout_graph(node_config_ids=[], node_config_feat=np.zeros((3, 0, 18)), config_runtime=[4, 2, 3])
+    assert tg.dedup(same, keep).config_runtime.tolist() == [{"first": 4, "min": 2, "mean": 3}[keep]]
+
+
 def test_fix_padding():
     g = layout_graph()
     fixed = fix_padding(g)
@@ -106,6 +116,7 @@ def test_fix_padding():
     assert fixed.node_feat[5, 134:140].tolist() == [-1] * 6
     np.testing.assert_array_equal(fixed.node_feat[:, :134], g.node_feat[:, :134])
     assert g.node_feat[5, 134] == 0
+    assert (fix_padding(tile_graph()).node_feat[:, 134:] == -1).all()
     wrong = g.node_feat.copy()
     wrong[2, 135] = 9
     with pytest.raises(DataError, match="node 2, column 135"):

@@ -1,7 +1,7 @@
 """Types of the C core. One section per room of csrc/py."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ def npz_digits(
 def pack_digits(array: NDArray[Any], /) -> NDArray[np.int8]: ...
 
 # model
+@final
 class Graph:
     num_nodes: int
     num_edges: int
@@ -53,6 +54,7 @@ class Graph:
         digits: NDArray[np.int8] | None = None,
     ) -> Graph: ...
 
+@final
 class Model:
     params: NDArray[np.float32]
     grads: NDArray[np.float32]
@@ -127,6 +129,7 @@ def adamw_step(
     beta2: float = 0.999,
     eps: float = 1e-8,
 ) -> float: ...
+
 # graph: pruning, digits, scaling, sampling
 def prune(
     edge_index: NDArray[np.int64], num_nodes: int, config_nodes: NDArray[np.int64], method: str, hops: int, /

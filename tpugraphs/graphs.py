@@ -257,7 +257,10 @@ class Graph:
             "node_opcode", _shaped("node_opcode", _numbers("node_opcode", node_opcode), (nodes,))
         )
         _in_range("node_opcode", opcode, 0, 255, "opcodes")
-        edges = _integers("edge_index", _shaped("edge_index", _numbers("edge_index", edge_index), ("E", 2)))
+        ends = _numbers("edge_index", edge_index)
+        if ends.shape == (0,):  # no edges, written from an empty list
+            ends = ends.reshape(0, 2)
+        edges = _integers("edge_index", _shaped("edge_index", ends, ("E", 2)))
         _in_range("edge_index", edges, 0, nodes - 1, "node numbers")
         splits = _integers("node_splits", [[0, nodes]] if node_splits is None else node_splits)
         if splits.ndim == 2 and splits.shape[0] == 1:

@@ -9,8 +9,9 @@
 
 #include <omp.h>
 
-static int threads_set = 0;
-static int forked = 0;
+static _Atomic int threads_set = 0;
+static _Atomic int forked = 0;
+static int unlimited = 0; /* what omp_get_max_threads() says while nobody has limited it */
 
 /* Below this many operations starting a team costs more than it saves. */
 static const double grain_flops = 100e3;
@@ -60,9 +61,10 @@ static void in_child(void) { forked = 1; }
 
 static void init_once(void) {
     pthread_atfork(NULL, NULL, in_child);
-    threads_set = from_environment("TPUGRAPHS_NUM_THREADS");
-    if (threads_set == 0) threads_set = from_environment("OMP_NUM_THREADS");
-    if (threads_set == 0) threads_set = available_cpus();
+    int omp = from_environment("OMP_NUM_THREADS");
+    unlimited = omp > 0 ? omp : omp_get_num_procs();
+    int wanted = from_environment("TPUGRAPHS_NUM_THREADS");
+    threads_set = wanted > 0 ? wanted : omp > 0 ? omp : available_cpus();
 }
 
 void tg_parallel_init(void) {
@@ -72,15 +74,15 @@ void tg_parallel_init(void) {
 
 int tg_max_threads(void) {
     tg_parallel_init();
-    /* threadpoolctl limits libgomp through omp_set_num_threads: honour the smaller of the two. */
-    int omp = omp_get_max_threads();
-    return threads_set < omp || omp < 1 ? threads_set : omp;
+    /* threadpoolctl limits libgomp through omp_set_num_threads: a number below libgomp's own is a limit. */
+    int limit = omp_get_max_threads();
+    int threads = threads_set;
+    return limit < unlimited && limit < threads ? limit : threads;
 }
 
 void tg_set_threads(int threads) {
     tg_parallel_init();
     threads_set = threads < 1 ? 1 : threads;
-    omp_set_num_threads(threads_set);
 }
 
 int tg_threads(double flops) {

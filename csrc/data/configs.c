@@ -157,7 +157,7 @@ tg_status tg_rows_merge(int64_t *rows, int64_t *runtimes, int64_t *normalizers, 
         if ((uint64_t)inverse[c] >= (uint64_t)U)
             return tg_fail_field(err, "inverse", "numbers in 0..U-1", "%lld at %lld", (long long)inverse[c],
                                  (long long)c);
-        if (norm != NULL && norm[c] < 1)
+        if (keep == TG_KEEP_MIN && norm != NULL && norm[c] < 1)
             return tg_fail_field(err, "config_runtime_normalizers", "positive times in ns", "%lld at %lld",
                                  (long long)norm[c], (long long)c);
     }

@@ -30,8 +30,8 @@ tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void
    there are any), or the first with the mean of the runtimes (and of the normalizers). */
 typedef enum tg_keep { TG_KEEP_FIRST, TG_KEEP_MIN, TG_KEEP_MEAN } tg_keep;
 
-/* rows (U,) that stay, with runtimes (U,) and normalizers (U,) (both NULL, or norm NULL), from first (U,),
-   inverse (C,), runtime (C,) and norm (C,) >= 1. Means are exact, rounded half to even. */
+/* rows (U,) that stay, with runtimes (U,) and normalizers (U,) (NULL if norm is), from first (U,), inverse
+   (C,), runtime (C,) and norm (C,), >= 1 for the least. Means are exact, rounded half to even. */
 tg_status tg_rows_merge(int64_t *rows, int64_t *runtimes, int64_t *normalizers, tg_keep keep,
                         const int64_t *first, int64_t U, const int64_t *inverse, int64_t C,
                         const int64_t *runtime, const int64_t *norm, tg_error *err);

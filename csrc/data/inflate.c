@@ -326,9 +326,9 @@ static tg_status dynamic_tables(tg_inflate *s) {
     uint32_t pre[TG_PRE_SIZE];
     tg_status status = need_bits(s);
     if (status != TG_OK) return status;
-    int litlens = 257 + (int)take(s, 5), dists = 1 + (int)take(s, 5), pres = 4 + (int)take(s, 4);
+    int litlens = 257 + (int)take(s, 5), dists = 1 + (int)take(s, 5), pre_count = 4 + (int)take(s, 4);
     if (litlens > 286 || dists > 30) return corrupt(s, "too many codes in a block header");
-    for (int i = 0; i < pres; i++) {
+    for (int i = 0; i < pre_count; i++) {
         if ((status = need_bits(s)) != TG_OK) return status;
         pre_lengths[order[i]] = (uint8_t)take(s, 3);
     }

@@ -49,7 +49,7 @@ typedef struct tg_mix_tile {
    lookup      z(C,O) = base(O) + sum over 18 digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
    mix_forward / mix_backward   see tg_mix_tile
-   adamw       one pass over flat arrays; scale multiplies the gradient (clipping)
+   adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2 */
 #define TG_KERNEL_LIST(K)                                                                                    \
     K(gemm, void,                                                                                            \
@@ -81,8 +81,8 @@ typedef struct tg_mix_tile {
     K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
     K(mix_backward, void, (const tg_mix_tile *tile))                                                         \
     K(adamw, void,                                                                                           \
-      (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float beta1,        \
-       float beta2, float eps, float decay, float fix1, float fix2))                                         \
+      (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
+       float take2, float eps, float decay, float fix1, float fix2))                                         \
     K(sum_squares, double, (int64_t n, const float *x))
 
 typedef struct tg_kernels {

@@ -31,5 +31,6 @@ void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, flo
 #pragma omp parallel for schedule(static) num_threads(tg_threads(12.0 * (double)n))
     for (int64_t i = 0; i < n; i += BLOCK)
         k->adamw(n - i < BLOCK ? n - i : BLOCK, w + i, g + i, m1 + i, m2 + i, (float)scale, (float)o->lr,
-                 (float)o->beta1, (float)o->beta2, (float)o->eps, (float)o->weight_decay, fix1, fix2);
+                 (float)(1 - o->beta1), (float)(1 - o->beta2), (float)o->eps, (float)o->weight_decay, fix1,
+                 fix2);
 }

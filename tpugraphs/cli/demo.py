@@ -86,7 +86,7 @@ def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tupl
     from tpugraphs.ranker import Ranker
 
     ranker = Ranker(RECIPE, seed=args.seed)
-    history = ranker.fit(train, valid=valid, steps=steps, progress=common.show_progress(args))
+    history = ranker.fit(train, valid=valid, steps=steps, verbose=common.show_progress(args))
     common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
     return ranker, history
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tpugraphs.cli import common
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "valid")
     ranker = Ranker.load(args.ranker)
-    scorers = {"ranker": ranker.predict}
+    scorers: dict[str, Any] = {"ranker": ranker.predict}
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
     report = evaluation.evaluate(scorers, graphs, seed=args.seed, progress=common.show_progress(args))

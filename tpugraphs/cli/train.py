@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoint_dir is not None:
         options["checkpoint_dir"] = args.checkpoint_dir
     history = ranker.fit(
-        train[0] if len(train) == 1 else train, valid=valid, progress=common.show_progress(args), **options
+        train[0] if len(train) == 1 else train, valid=valid, verbose=common.show_progress(args), **options
     )
     ranker.save(args.out)
     best = history.best_metric

@@ -111,7 +111,7 @@ def merge_configs(
         From `dedup_configs` or `dedup_rows`.
     runtimes : (C,) int64
     normalizers : (C,) int64 or None
-        Positive; tile only.
+        Tile only; positive where quotients are compared (``"min"``).
     keep : {"first", "min", "mean"}
         See `tpugraphs.dedup`. Sums are 128 bits wide: nothing overflows or is rounded on the way.
 
@@ -170,7 +170,8 @@ def layout_digits(node_feat: NDArray[np.float32]) -> NDArray[np.int8]:
     """Layouts (N, 6) int8 of all nodes, -1 past the rank, from node_feat (N, 140) float32.
 
     Files pad the layout (columns 134-139) with 0, which also is a dimension's number. The rank, the number
-    of non-zero shape dimensions (columns 21-26), says where the padding begins. A tuple or scalar has rank 0.
+    of non-zero shape dimensions (columns 21-26), says where the padding begins. A tuple or scalar has rank 0;
+    a dimension of size 0 is not counted.
 
     Raises
     ------

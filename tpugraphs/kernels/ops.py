@@ -23,10 +23,27 @@ _NO_EDGES = np.zeros((0, 2), np.int64)
 _NO_NODES = np.zeros(0, np.int64)
 
 
-def _require(array: object, name: str, ndims: tuple[int, ...], shape: str) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.ndim not in ndims:
-        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise ShapeError(f"{name}: expected float32 array of shape {shape}, got {got}")
+def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
+    if wanted[0] == "...":  # any number of dimensions in front
+        wanted = wanted[1:]
+        shape = shape[max(0, len(shape) - len(wanted)) :]
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(isinstance(want, str) or want == size for size, want in pairs)
+
+
+def _require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
+    """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of one of `shapes` (letters: any size).
+
+    The core checks again, but under its own names of the arguments.
+    """
+    found = type(array).__name__
+    if isinstance(array, np.ndarray):
+        contiguous = array.flags.c_contiguous
+        if array.dtype == dtype and contiguous and any(_fits(array.shape, shape) for shape in shapes):
+            return
+        found = f"{array.dtype} {array.shape}{'' if contiguous else ', not C-contiguous'}"
+    expected = " or ".join(str(shape).replace("'", "") for shape in shapes)
+    raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
 
 
 def _graph(
@@ -58,10 +75,11 @@ def _backward(dy: Array, call: _Call, inputs: list[str], params: list[str]) -> d
 
 
 def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call:
-    _require(x, "x", tuple(range(1, 9)), "(..., F)")
-    _require(weight, "weight", (2,), "(O, F)")
+    _require(x, "x", ("...", "F"))
+    _require(weight, "weight", ("O", x.shape[-1]))
+    _require(bias, "bias", (len(weight),))
     rows = x.reshape(-1, x.shape[-1])
-    attrs: dict[str, float | str] = {"out": weight.shape[0], "act": act}
+    attrs: dict[str, float | str] = {"out": len(weight), "act": act}
     return "linear", attrs, (rows,), (weight, bias), _graph(len(rows)), 1, 0, False
 
 
@@ -87,10 +105,9 @@ def linear_backward(
     dy: Array, x: Array, weight: Array, bias: Array, act: Activation = "none"
 ) -> dict[str, Array]:
     """Gradients of `linear`: keys ``x``, ``weight``, ``bias``."""
-    _require(dy, "dy", (x.ndim,), "(..., O)")
-    grads = _backward(
-        dy.reshape(-1, dy.shape[-1]), _linear_call(x, weight, bias, act), ["x"], ["weight", "bias"]
-    )
+    call = _linear_call(x, weight, bias, act)
+    _require(dy, "dy", (*x.shape[:-1], len(weight)))
+    grads = _backward(dy.reshape(-1, len(weight)), call, ["x"], ["weight", "bias"])
     grads["x"] = grads["x"].reshape(x.shape)
     return grads
 
@@ -98,12 +115,14 @@ def linear_backward(
 def _embedding_call(
     x: Array, index: NDArray[np.int8] | NDArray[np.uint8], weight: Array, source: str
 ) -> _Call:
-    _require(x, "x", (2,), "(N, F)")
-    _require(weight, "weight", (2,), "(V, D)")
+    _require(x, "x", ("N", "F"))
+    _require(weight, "weight", ("V", "D"))
     attrs: dict[str, float | str] = {"source": source, "rows": weight.shape[0], "cols": weight.shape[1]}
     if source == "opcode":
+        _require(index, "index", (len(x),), (len(x), 1), dtype=np.uint8)
         graph = _graph(len(x), opcode=index.reshape(-1))  # type: ignore[arg-type]
     else:
+        _require(index, "index", (len(x), 6), dtype=np.int8)
         graph = _graph(len(x), layout=index)  # type: ignore[arg-type]
     return "embedding", attrs, (x,), (weight,), graph, 1, 0, False
 
@@ -152,9 +171,12 @@ def _config_linear_call(
     table: Array,
     column: int | None,
 ) -> _Call:
-    _require(h, "h", (2,), "(N, F)")
-    _require(weight, "weight", (2,), "(O, F + 18 D)")
-    _require(table, "table", (2,), "(8, D)")
+    _require(h, "h", ("N", "F"))
+    _require(table, "table", (8, "D"))
+    _require(weight, "weight", ("O", h.shape[1] + 18 * table.shape[1]))
+    _require(bias, "bias", (len(weight),))
+    _require(config_nodes, "config_nodes", ("K",), dtype=np.int64)
+    _require(digits, "digits", ("C", len(config_nodes), 18), dtype=np.int8)
     graph = _graph(len(h), config_nodes=config_nodes, digits=digits)
     attrs: dict[str, float | str] = {
         "out": weight.shape[0],
@@ -219,8 +241,11 @@ def config_linear_backward(
 def _sage_call(
     x: Array, edge_index: NDArray[np.int64], w_l: Array, b_l: Array, w_r: Array, direction: Direction
 ) -> _Call:
-    _require(x, "x", (2, 3), "(N, F) or (N, C, F)")
-    _require(w_l, "w_l", (2,), "(O, F)")
+    _require(x, "x", ("N", "F"), ("N", "C", "F"))
+    _require(edge_index, "edge_index", ("E", 2), dtype=np.int64)
+    _require(w_l, "w_l", ("O", x.shape[-1]))
+    _require(b_l, "b_l", (len(w_l),))
+    _require(w_r, "w_r", w_l.shape)
     graph = _graph(len(x), edge_index)
     attrs: dict[str, float | str] = {"out": w_l.shape[0], "direction": direction}
     return "sage", attrs, (x,), (w_l, b_l, w_r), graph, x.shape[1] if x.ndim == 3 else 1, 0, False
@@ -275,7 +300,7 @@ def sage_conv_backward(
 
 
 def _norm_call(x: Array) -> _Call:
-    _require(x, "x", (3,), "(N, C, F)")
+    _require(x, "x", ("N", "C", "F"))
     return "instance_norm", {}, (x,), (), _graph(len(x)), x.shape[1], 0, False
 
 
@@ -311,10 +336,23 @@ def _mix_call(
     key: int,
     step: int,
 ) -> tuple[_Call, list[str], list[str]]:
-    _require(z, "z", (3,), "(N, C, D)")
+    _require(z, "z", ("N", "C", "D"))
+    width = z.shape[2]
     given = [g for g in gate if g is not None]
     if len(given) not in (0, 4):
         raise ShapeError("mix: w1, b1, w2 and b2 go together")
+    if given:
+        _require(gate[0], "w1", ("R", width))
+        hidden = len(given[0])
+        for array, name, shape in zip(
+            gate[1:], ("b1", "w2", "b2"), ((hidden,), (width, hidden), (width,)), strict=True
+        ):
+            _require(array, name, shape)
+    if temperature is not None:
+        _require(temperature, "temperature", (1,))
+        width *= 2
+    if residual is not None:
+        _require(residual, "residual", (*z.shape[:2], width))
     attrs: dict[str, float | str] = {
         "norm": int(norm),
         "gate": 0 if gate[0] is None else gate[0].shape[0],
@@ -390,7 +428,7 @@ def mix_backward(
 
 
 def _pool_call(x: Array, kind: str) -> _Call:
-    _require(x, "x", (3,), "(N, C, F)")
+    _require(x, "x", ("N", "C", "F"))
     return "pool", {"kind": kind}, (x,), (), _graph(len(x)), x.shape[1], 0, False
 
 

@@ -1,0 +1,109 @@
+"""Models and graphs that several tests use, and the view of a core model as named arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cases
+import numpy as np
+
+from tpugraphs import _core
+
+Array = np.ndarray[Any, Any]
+HINGE = ("pairwise_hinge", 1.0, "mean-all")
+
+
+def step(
+    op: str, name: str, inputs: str, slot: str, share: str | None = None, **attrs: Any
+) -> dict[str, Any]:
+    """One step; `inputs` are slot names separated by spaces."""
+    made: dict[str, Any] = {"op": op, "name": name, "in": inputs.split(), "out": slot, "attrs": attrs}
+    return made | {"share": {"table": share}} if share else made
+
+
+def first_layout(
+    width: int = 256,
+    cross: bool = True,
+    blocks: int = 2,
+    dropout: float = 0.0,
+    columns: int = 134,
+    direction: str = "forward",
+) -> list[dict[str, Any]]:
+    """The first place's layout model; its published sizes by default, but no dropout."""
+    out = width // 2 if cross else width
+    gate = {"gate": max(out // 8, 1), "cross": int(cross), "act": "gelu"}
+    steps = [
+        step("embedding", "embedding_layout", "node_feat", "a", source="layout", rows=8, cols=4),
+        step("embedding", "embedding_opcode", "a", "b", source="opcode", rows=120, cols=16),
+        step("config_linear", "linear1", "b", "z1", share="embedding_layout.weight",
+             out=out, column=columns, stats=1, init="xavier"),
+        step("mix", "mix1", "z1", "x1", norm=1, **gate),
+        step("linear", "linear2", "x1", "z2", out=out, stats=1, init="xavier"),
+        step("mix", "mix2", "z2", "h0", norm=1, stats=1, **gate),
+    ]  # fmt: skip
+    for i in range(blocks):
+        stats = int(i + 1 < blocks)
+        steps += [
+            step("sage", f"sage{i}", f"h{i}", f"s{i}", out=out, norm=1, direction=direction),
+            step("mix", f"block{i}", f"s{i} h{i}", f"h{i + 1}", dropout=dropout, stats=stats, **gate),
+        ]
+    return [
+        *steps,
+        step("pool", "pool", f"h{blocks}", "pooled", kind="mean"),
+        step("linear", "head", "pooled", "scores", out=1),
+    ]
+
+
+def zoo() -> list[dict[str, Any]]:
+    """Everything the first place does not use: node-only layers, slots read several times, own table, all pools."""
+    return [
+        step("linear", "pre", "node_feat", "p", out=9, act="relu"),
+        step("sage", "nodes", "p", "q", out=7, direction="reverse"),
+        step("config_linear", "config", "q", "c", out=12, column=3, cols=5),
+        step("linear", "wide", "c", "w", out=12, act="gelu", stats=1),
+        step("instance_norm", "norm", "w", "n"),
+        step("sage", "both", "n", "s", out=12, direction="both"),
+        step("mix", "add", "s c", "m", act="relu", stats=1),  # c and n are read twice
+        step("sage", "normed", "m", "t", out=12, norm=1),
+        step("mix", "gated", "t n", "g", gate=3, act="gelu"),
+        step("mix", "crossed", "g", "x", cross=1),
+        step("pool", "pool", "x", "y", kind="mean+max+sum"),
+        step("linear", "hidden", "y", "z", out=10, act="gelu"),
+        step("linear", "out", "z", "scores", out=1),
+    ]
+
+
+def graph_arrays(
+    nodes: int, configs: int, k: int, columns: int, seed: int, kind: str = "random"
+) -> dict[str, Array]:
+    """Arguments of ``_core.Graph``."""
+    rng = np.random.default_rng(seed)
+    return {
+        "node_feat": rng.normal(size=(nodes, columns)).astype(np.float32),
+        "node_opcode": rng.integers(0, 121, nodes).astype(np.uint8),
+        "layout_digits": rng.integers(-1, 6, (nodes, 6)).astype(np.int8),
+        "edge_index": cases.edges(kind, nodes, rng),
+        "config_nodes": rng.permutation(nodes)[:k].astype(np.int64),
+        "digits": rng.integers(-1, 6, (configs, k, 18)).astype(np.int8),
+    }
+
+
+def named(model: Any, vector: str = "params") -> dict[str, Array]:
+    """Views of a flat vector of the model by parameter name."""
+    flat = getattr(model, vector)
+    return {name: flat[at : at + int(np.prod(shape))].reshape(shape) for name, at, shape in model.layout}
+
+
+def randomize(model: Any, seed: int) -> None:
+    """Move every parameter, so that none (bias, temperature) keeps a special value."""
+    model.params[:] += np.random.default_rng(seed).normal(size=model.num_parameters).astype(np.float32) * 0.05
+
+
+def rows(count: int, start: int = 0) -> Array:
+    """Config rows start, start + 1, ..."""
+    return np.arange(start, start + count, dtype=np.int64)
+
+
+def core_graph(arrays: dict[str, Array]) -> Any:
+    """The core's graph."""
+    return _core.Graph(**arrays)

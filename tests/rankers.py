@@ -1,0 +1,52 @@
+"""Small graphs that something can be learnt from, for the tests of rankers."""
+
+import numpy as np
+
+import tpugraphs as tg
+
+FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
+
+
+def small_graph(seed=0, configs=96, nodes=14, config_nodes=4, copies=0, **changes):
+    """A layout graph whose runtimes follow from the configs."""
+    rng = np.random.default_rng(seed)
+    feat = np.zeros((nodes, 140), np.float32)
+    feat[:, :20] = rng.normal(size=(nodes, 20)).astype(np.float32)
+    feat[:, 21:25] = rng.integers(1, 9, (nodes, 4))
+    feat[:, 134:138] = [3, 2, 1, 0]
+    edges = np.array([(u, rng.integers(0, u)) for u in range(1, nodes)], np.int64)
+    ids = np.sort(rng.permutation(nodes)[:config_nodes])
+    digits = rng.integers(-1, 6, (configs, config_nodes, 18)).astype(np.int8)
+    cost = rng.normal(size=(config_nodes, 18, 7))
+    total = sum(cost[k, j, digits[:, k, j] + 1] for k in range(config_nodes) for j in range(18))
+    runtime = (1e6 * (50 + total)).astype(np.int64)
+    if copies:
+        digits[-copies:] = digits[:copies]
+    given = {
+        "node_feat": feat,
+        "node_opcode": rng.integers(1, 120, nodes),
+        "edge_index": edges,
+        "node_config_ids": ids,
+        "node_config_feat": digits,
+        "config_runtime": runtime,
+        "name": f"small{seed}",
+    }
+    return tg.LayoutGraph(**{**given, **changes})
+
+
+def small_ranker(recipe="first-layout-cross", **fields):
+    return tg.Ranker(recipe, **{**FIELDS, "steps": 20, "evaluate_every": 5, **fields})
+
+
+class Lazy:
+    """A split of a collection: graphs come into being when asked for."""
+
+    def __init__(self, *seeds, **changes):
+        self.seeds, self.changes, self.reads = seeds, changes, 0
+
+    def __len__(self):
+        return len(self.seeds)
+
+    def __getitem__(self, i):
+        self.reads += 1
+        return small_graph(self.seeds[i], **self.changes)

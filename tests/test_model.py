@@ -1,0 +1,457 @@
+"""The core's model: whole gradients against the float64 reference, batches, optimizer, plan, determinism, errors."""
+
+import signal
+
+import models
+import numpy as np
+import pytest
+from models import HINGE, first_layout, graph_arrays, named, rows, step, zoo
+from reference import losses
+from reference import model as ref_model
+from reference import ops as ref_ops
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+SPECS = {
+    "cross": lambda columns, **kw: first_layout(24, True, columns=columns, **kw),
+    "plain": lambda columns, **kw: first_layout(24, False, columns=columns, **kw),
+    "both-ways": lambda columns, **kw: first_layout(16, True, 1, columns=columns, direction="both", **kw),
+    "zoo": lambda columns: zoo(),
+}
+COLUMNS = 11
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    threads = _core.get_num_threads()
+    yield
+    _core.set_num_threads(threads)
+
+
+def make(spec="cross", seed=1, **kw):
+    model = _core.Model(SPECS[spec](COLUMNS, **kw), seed, COLUMNS)
+    models.randomize(model, seed)
+    return model
+
+
+def slate(seed=0, nodes=23, configs=9, k=8, kind="random", use=None):
+    """(arrays, (Graph, rows), runtimes)."""
+    arrays = graph_arrays(nodes, configs, k, COLUMNS, seed, kind)
+    chosen = rows(configs) if use is None else np.array(use, np.int64)
+    runtimes = np.random.default_rng(seed + 1000).integers(1, 10**6, len(chosen))
+    return arrays, (_core.Graph(**arrays), chosen), runtimes
+
+
+def relative(got, expected):
+    return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
+
+
+def reference(model, steps, arrays, chosen, runtimes, margin=1.0):
+    params = {name: value.astype(np.float64) for name, value in named(model).items()}
+    loss = lambda s: losses.pairwise_hinge(s, runtimes, margin)  # noqa: E731
+    return ref_model.scores_and_gradients(steps, params, arrays, chosen, loss)
+
+
+# ---- gradients ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["random", "odd", "star", "none"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_scores_loss_and_gradients_equal_the_reference(spec, kind):
+    model = make(spec)
+    arrays, one, runtimes = slate(kind=kind, use=[8, 0, 3, 3, 5, 7])  # a row twice
+    scores, value, grads = reference(model, SPECS[spec](COLUMNS), arrays, one[1], runtimes)
+    assert relative(model.scores([one])[0], scores) <= 1e-5
+    loss, (trained,) = model.gradients([one], [runtimes], loss=HINGE)
+    assert loss == pytest.approx(value, rel=1e-5)
+    assert relative(trained, scores) <= 1e-5
+    got = named(model, "grads")
+    assert set(got) == set(grads)
+    for name, gradient in grads.items():
+        # a bias before a norm has no gradient: compare what is small with the size of the whole
+        scale = max(np.linalg.norm(gradient), 1e-2 * max(np.linalg.norm(g) for g in grads.values()))
+        assert np.linalg.norm(got[name] - gradient) <= 1e-4 * scale, name
+    everything = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
+    assert relative(model.grads, everything) <= 2e-5
+
+
+@pytest.mark.parametrize(
+    ("nodes", "configs", "k"), [(1, 1, 1), (1, 5, 0), (2, 1, 2), (17, 33, 0), (5, 70, 5)]
+)
+@pytest.mark.parametrize("spec", ["cross", "zoo"])
+def test_edge_sizes(spec, nodes, configs, k):
+    model = make(spec)
+    arrays, one, runtimes = slate(3, nodes, configs, k, kind="none" if nodes == 1 else "random")
+    scores, value, grads = reference(model, SPECS[spec](COLUMNS), arrays, one[1], runtimes)
+    loss, (got,) = model.gradients([one], [runtimes], loss=HINGE)
+    assert np.linalg.norm(got - scores) <= 1e-4 * max(np.linalg.norm(scores), 1)
+    assert loss == pytest.approx(value, rel=1e-4, abs=1e-6)
+    everything = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
+    assert np.linalg.norm(model.grads - everything) <= 1e-4 * max(np.linalg.norm(everything), 1e-2)
+
+
+def test_gradient_with_dropout_is_the_slope_of_the_loss():
+    model = make("cross", dropout=0.4)
+    _, one, runtimes = slate(2, nodes=31, configs=12)
+    args = {"loss": ("pairwise_hinge", 5.0, "mean-all"), "step": 3, "seed": 17}
+    model.gradients([one], [runtimes], **args)
+    gradient, start = model.grads.copy(), model.params.copy()
+    norm = np.linalg.norm(gradient.astype(np.float64))
+    h = 2e-3 / norm
+    sides = []
+    for sign in (1, -1):
+        model.params[:] = start + np.float32(sign * h / norm) * gradient
+        sides.append(model.gradients([one], [runtimes], **args)[0])
+    assert (sides[0] - sides[1]) / (2 * h) == pytest.approx(norm, rel=0.02)
+
+
+def test_dropout_follows_seed_and_step_and_is_off_for_scores():
+    model = make("plain", dropout=0.5)
+    _, one, runtimes = slate()
+
+    def trained(**kw):
+        return model.gradients([one], [runtimes], loss=HINGE, **kw)[1][0].tobytes()
+
+    first = trained(step=1, seed=5)
+    assert first == trained(step=1, seed=5)
+    assert len({first, trained(step=2, seed=5), trained(step=1, seed=6)}) == 3
+    plain = make("plain")
+    assert model.scores([one])[0].tobytes() == plain.scores([one])[0].tobytes()
+    assert model.scores([one])[0].tobytes() != first
+    # two slates of one batch have masks of their own
+    two = model.gradients([one, one], [runtimes, runtimes], loss=HINGE, step=1, seed=5)[1]
+    assert two[0].tobytes() != two[1].tobytes()
+
+
+# ---- batches --------------------------------------------------------------------------------------------
+
+RAGGED = [
+    {"seed": 0, "nodes": 23, "configs": 9, "k": 8},
+    {"seed": 1, "nodes": 5, "configs": 1, "k": 5, "kind": "line"},
+    {"seed": 2, "nodes": 40, "configs": 17, "k": 3, "kind": "odd"},
+    {"seed": 3, "nodes": 7, "configs": 30, "k": 0, "kind": "none"},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_ragged_batch_is_the_mean_of_its_slates(spec):
+    model = make(spec)
+    slates = [slate(**kw) for kw in RAGGED]
+    singles = []
+    for _, one, runtimes in slates:
+        loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
+        assert scores.tobytes() == model.scores([one])[0].tobytes()
+        singles.append((loss, scores, model.grads.astype(np.float64)))
+    loss, scores = model.gradients([s[1] for s in slates], [s[2] for s in slates], loss=HINGE)
+    assert loss == pytest.approx(np.mean([s[0] for s in singles]), rel=1e-6)
+    for got, (_, expected, _) in zip(scores, singles, strict=True):
+        assert got.tobytes() == expected.tobytes()  # a slate does not see its neighbours
+    assert relative(model.grads, np.mean([s[2] for s in singles], axis=0)) <= 1e-5
+    for got, expected in zip(model.scores([s[1] for s in slates]), scores, strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_equivariance_to_the_order_of_configs():
+    model = make("cross")
+    _, (graph, chosen), _ = slate(configs=12)
+    order = np.random.default_rng(0).permutation(12)
+    straight, shuffled = model.scores([(graph, chosen)])[0], model.scores([(graph, chosen[order])])[0]
+    assert np.allclose(shuffled, straight[order], rtol=1e-4, atol=1e-5)
+
+
+def test_list_mle_trains_too():
+    model = make("cross")
+    _, one, runtimes = slate()
+    before = model.gradients([one], [runtimes], loss=("list_mle", 0.0, "sum"))[0]
+    for i in range(1, 31):
+        model.step(
+            [one], [runtimes], loss=("list_mle", 0.0, "sum"), lr=3e-3, weight_decay=0.0, clip=1.0, step=i
+        )
+    assert model.gradients([one], [runtimes], loss=("list_mle", 0.0, "sum"))[0] < 0.9 * before
+
+
+# ---- the optimizer step ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e-3, 1e6])
+def test_step_is_adamw_of_the_gradients(clip):
+    model, twin = make("cross", dropout=0.3), make("cross", dropout=0.3)
+    _, one, runtimes = slate()
+    w, m1, m2 = (v.astype(np.float64) for v in (model.params, model.moment1, model.moment2))
+    for i in range(1, 4):
+        twin.params[:] = model.params
+        expected_loss = twin.gradients([one], [runtimes], loss=HINGE, step=i, seed=4)[0]
+        g = twin.grads.astype(np.float64)
+        w, m1, m2 = ref_ops.adamw(w, g * ref_ops.clip_scale(g, clip), m1, m2, i, 1e-3, 1e-2)
+        loss = model.step(
+            [one], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=clip, step=i, seed=4
+        )
+        assert loss == expected_loss
+        assert relative(model.params, w) <= 1e-6
+        assert relative(model.moment1, m1) <= 1e-6
+        assert relative(model.moment2, m2) <= 1e-6
+        w = model.params.astype(np.float64)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_losses_decrease(spec):
+    _core.set_num_threads(1)
+    model = make(spec)
+    arrays, one, _ = slate(nodes=20, configs=24, k=6)
+    runtimes = (
+        arrays["digits"].astype(np.int64)[:, 0].sum(1) + 100
+    ) * 1000  # learnable from one node's digits
+    taken = [
+        model.step([one], [runtimes], loss=HINGE, lr=3e-3, weight_decay=1e-5, clip=1.0, step=i)
+        for i in range(1, 81)
+    ]
+    assert np.mean(taken[-5:]) < 0.5 * taken[0]
+    assert tg.metrics.kendall_tau(model.scores([one])[0], runtimes) > 0.7
+
+
+def test_cancelled_step_leaves_everything_untouched():
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    columns = 134
+    model = _core.Model(first_layout(dropout=0.2), 0, columns)
+    arrays = graph_arrays(1500, 64, 300, columns, 0)
+    one = (_core.Graph(**arrays), rows(64))
+    runtimes = np.arange(64, dtype=np.int64)
+    args = {"loss": HINGE, "lr": 1e-2, "weight_decay": 0.1, "clip": 1.0}
+    small = (one[0], rows(2))
+    model.step([small], [runtimes[:2]], step=1, **args)
+    before = [v.tobytes() for v in (model.params, model.moment1, model.moment2)]
+    previous = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Alarm):
+            model.step([one], [runtimes], step=2, **args)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert [v.tobytes() for v in (model.params, model.moment1, model.moment2)] == before
+    model.step([small], [runtimes[:2]], step=2, **args)  # and the model still works
+    assert model.params.tobytes() != before[0]
+
+
+def test_not_finite_gradients_are_refused():
+    model = make("cross")
+    _, one, runtimes = slate()
+    model.params[:] *= np.float32(1e30)
+    before = [v.tobytes() for v in (model.params, model.moment1, model.moment2)]
+    with pytest.raises(tg.Error, match="finite|NaN|nan"):
+        model.step([one], [runtimes], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=1)
+    assert [v.tobytes() for v in (model.params, model.moment1, model.moment2)] == before
+
+
+# ---- determinism and memory -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ["cross", "plain", "zoo"])
+def test_same_bits_for_any_thread_count(spec):
+    kw = {} if spec == "zoo" else {"dropout": 0.2}
+    slates = [slate(0, 150, 24, 40), slate(1, 90, 31, 20)]
+    results = []
+    for threads in (1, 2, 3):
+        _core.set_num_threads(threads)
+        model = make(spec, **kw)
+        for i in range(1, 4):
+            model.step(
+                [s[1] for s in slates], [s[2] for s in slates], loss=HINGE, lr=1e-3, weight_decay=1e-5, clip=1.0,
+                step=i, seed=9,
+            )  # fmt: skip
+        results.append(
+            (model.params.tobytes(), model.grads.tobytes(), model.scores([slates[0][1]])[0].tobytes())
+        )
+    assert results[0] == results[1] == results[2]
+
+
+def test_seeds():
+    same = [_core.Model(zoo(), 3, COLUMNS).params.tobytes() for _ in range(2)]
+    assert same[0] == same[1] != _core.Model(zoo(), 4, COLUMNS).params.tobytes()
+
+
+def test_initial_values():
+    model = _core.Model(first_layout(), 0, 134)
+    p = named(model)
+    assert p["linear1.weight"].std() == pytest.approx(np.sqrt(2 / (128 + 246)), rel=0.02)  # Xavier normal
+    assert np.all(p["linear1.bias"] == np.float32(0.01)) and np.all(p["linear2.bias"] == np.float32(0.01))
+    bound = 1 / np.sqrt(256)
+    for name in ("sage0.weight_l", "sage0.bias_l", "sage1.weight_r", "head.weight"):
+        assert np.abs(p[name]).max() <= bound and np.abs(p[name]).max() > 0.95 * bound
+    assert p["sage0.weight_l"].std() == pytest.approx(bound / np.sqrt(3), rel=0.02)
+    assert p["embedding_opcode.weight"].std() == pytest.approx(1, rel=0.1)
+    assert p["mix1.temperature"].tolist() == [0.5]
+    assert not model.moment1.any() and not model.moment2.any()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_memory_is_reused_over_changing_slates(spec):
+    # leftovers of a larger or differently shaped pass must not show: same bits as a fresh model
+    used = make(spec)
+    sizes = [(40, 30, 9), (3, 2, 1), (23, 9, 8), (60, 17, 2), (3, 2, 1), (23, 9, 8)]
+    for nodes, configs, k in sizes:
+        _, one, runtimes = slate(nodes, nodes, configs, k)
+        loss, (scores,) = used.gradients([one], [runtimes], loss=HINGE)
+        fresh = make(spec)
+        expected = fresh.gradients([one], [runtimes], loss=HINGE)
+        assert (loss, scores.tobytes()) == (expected[0], expected[1][0].tobytes())
+        assert used.grads.tobytes() == fresh.grads.tobytes()
+        assert used.scores([one])[0].tobytes() == fresh.scores([one])[0].tobytes()
+
+
+def test_memory_of_a_step():
+    columns = 134
+    model = _core.Model(first_layout(dropout=0.2), 0, columns)
+    _, (graph, _), _ = slate(nodes=200, configs=64, k=50)
+    graph = _core.Graph(**graph_arrays(200, 64, 50, columns, 0))
+    activation = 200 * 64 * 256 * 4  # bytes of one (N, C, 256) float32 array
+    training, inference = (model.bytes([(graph, rows(64))], training=t) for t in (True, False))
+    assert inference < training
+    assert inference <= 4 * activation
+    assert training <= 9 * activation  # the peer keeps more than thirty of them
+
+
+def test_vectors_are_writable_views():
+    model = make("cross")
+    _, one, _ = slate()
+    before = model.scores([one])[0].copy()
+    for vector in (model.params, model.grads, model.moment1, model.moment2):
+        assert vector.shape == (model.num_parameters,) and vector.dtype == np.float32
+    layout = model.layout
+    assert layout[0][1] == 0 and sum(int(np.prod(shape)) for _, _, shape in layout) == model.num_parameters
+    named(model)["head.bias"][:] += 1
+    assert np.allclose(model.scores([one])[0], before + 1, atol=1e-5)
+    params = model.params
+    del model
+    assert np.isfinite(params).all()  # a view keeps the memory alive
+
+
+@pytest.mark.parametrize(("cross", "count"), [(False, 460_577), (True, 215_013)])
+def test_published_parameter_counts(cross, count):
+    assert _core.Model(first_layout(cross=cross), 0, 134).num_parameters == count
+
+
+# ---- errors ---------------------------------------------------------------------------------------------
+
+
+def broken(change):
+    """The zoo with one step changed, by name -> update."""
+    return [s | change.get(s["name"], {}) for s in zoo()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (broken({"wide": {"op": "dense"}}), ["wide", "dense"]),
+        (broken({"wide": {"in": ["nothing"]}}), ["wide", "nothing"]),
+        (broken({"wide": {"out": "c"}}), ["wide", "'c'"]),
+        (broken({"wide": {"name": "config"}}), ["config", "twice"]),
+        (broken({"wide": {"in": ["c", "c"]}}), ["wide", "inputs"]),
+        (broken({"wide": {"attrs": {"out": 12, "size": 3}}}), ["wide", "size"]),
+        (broken({"wide": {"attrs": {"out": "many"}}}), ["wide", "out"]),
+        (broken({"wide": {"attrs": {"out": 0}}}), ["wide", "out"]),
+        (broken({"wide": {"attrs": {"out": 12, "act": "tanh", "stats": 1}}}), ["wide", "act"]),
+        (broken({"norm": {"in": ["c"]}}), ["norm", "stats"]),
+        (broken({"normed": {"in": ["s"]}}), ["normed", "stats"]),
+        (broken({"pool": {"in": ["q"]}}), ["pool"]),
+        (broken({"pool": {"attrs": {"kind": "median"}}}), ["pool", "kind"]),
+        (broken({"crossed": {"in": ["q"]}}), ["crossed"]),
+        (broken({"crossed": {"attrs": {"dropout": 1.0}}}), ["crossed", "dropout"]),
+        (broken({"add": {"in": ["s", "q"]}}), ["add", "residual"]),
+        (broken({"config": {"in": ["scores"]}}), ["config", "scores"]),
+        (broken({"config": {"attrs": {"out": 4, "column": 8}}}), ["config", "column"]),
+        (broken({"config": {"share": {"table": "pre.weight"}}}), ["config", "table"]),
+        (broken({"config": {"share": {"table": "nowhere.weight"}}}), ["config", "nowhere.weight"]),
+        (broken({"both": {"attrs": {"out": 12, "direction": "up"}}}), ["both", "direction"]),
+        (broken({"out": {"out": "result"}}), ["scores"]),
+        (broken({"out": {"attrs": {"out": 2}}}), ["scores"]),
+        ([*zoo()[:-1], step("linear", "spare", "z", "unread", out=2), zoo()[-1]], ["unread"]),
+        ([], ["scores"]),
+    ],
+    ids=lambda v: "-".join(v).replace("'", "") if isinstance(v[0] if v else None, str) else "",
+)  # fmt: skip
+def test_wrong_models_name_the_step(steps, words):
+    with pytest.raises(tg.Error) as caught:
+        _core.Model(steps, 0, COLUMNS)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [None, [None], [{}], [{"op": "linear"}], [step("linear", "a", "node_feat", "b") | {"in": "node_feat"}],
+     [step("linear", "a" * 100, "node_feat", "b")], [step("linear", "a", "node_feat", "b") | {"attrs": [1]}],
+     [step("linear", "a", "node_feat", "b") | {"share": "table"}], [step("linear", "a\0b", "node_feat", "c")],
+     [step("pool", f"p{i}", "node_feat", f"q{i}") for i in range(500)]],
+)  # fmt: skip
+def test_malformed_steps_raise(steps):
+    with pytest.raises((TypeError, ValueError, tg.Error)):
+        _core.Model(steps, 0, COLUMNS)
+
+
+def test_wrong_batches_raise():
+    model = make("cross")
+    _, (graph, chosen), runtimes = slate()
+    good = [(graph, chosen)]
+
+    def gradients(slates=good, times=(runtimes,), loss=HINGE):
+        return model.gradients(list(slates), list(times), loss=loss)
+
+    for slates in ([], [graph], [(graph,)], [(None, chosen)], [(graph, chosen.astype(np.int32))], [(graph, chosen[:0])],
+                   [(graph, chosen[::2])]):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            gradients(slates)
+        with pytest.raises((TypeError, ValueError)):
+            model.scores(slates)
+    for row in (-1, 9, 2**40):
+        with pytest.raises(ValueError, match="rows"):
+            gradients([(graph, np.array([0, row]))], [runtimes[:2]])
+    for times in ([], [runtimes, runtimes], [runtimes[:3]], [runtimes.astype(float)]):
+        with pytest.raises(ValueError, match="runtimes"):
+            gradients(times=times)
+    for loss in (("hinge", 1.0, "sum"), ("pairwise_hinge", 1.0, "median"), ("pairwise_hinge",)):
+        with pytest.raises((TypeError, ValueError), match="loss"):
+            gradients(loss=loss)
+    with pytest.raises(ValueError, match="step"):
+        model.step(good, [runtimes], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=0)
+    gradients()  # still works
+
+
+def test_wrong_graphs_raise():
+    arrays = graph_arrays(9, 4, 3, COLUMNS, 0)
+    wrong = {
+        "node_feat": [arrays["node_feat"].astype(np.float64), arrays["node_feat"][:0], np.asfortranarray(arrays["node_feat"]),
+                      np.where(np.arange(9)[:, None] == 4, np.float32(np.nan), arrays["node_feat"])],
+        "node_opcode": [arrays["node_opcode"][:-1], arrays["node_opcode"].astype(np.int32)],
+        "layout_digits": [arrays["layout_digits"] + np.int8(5), arrays["layout_digits"][:, :5].copy()],
+        "edge_index": [arrays["edge_index"].T.copy(), arrays["edge_index"] + 5, -1 - arrays["edge_index"]],
+        "config_nodes": [arrays["config_nodes"] + 9, -1 - arrays["config_nodes"], arrays["config_nodes"][[0, 1, 0]]],
+        "digits": [arrays["digits"][:, :2].copy(), arrays["digits"].astype(np.float32)],
+    }  # fmt: skip
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ValueError, match=name):
+                _core.Graph(**arrays | {name: value})
+    model = make("cross")
+    for missing in ("layout_digits", "digits"):
+        graph = _core.Graph(**arrays | {missing: None})
+        with pytest.raises(ValueError, match=r"layout|configs"):
+            model.scores([(graph, rows(2))])
+    wide = _core.Graph(**graph_arrays(9, 4, 3, COLUMNS + 1, 0))
+    with pytest.raises(ValueError, match="features"):
+        model.scores([(wide, rows(2))])
+
+
+@pytest.mark.parametrize("digit", [-2, 6, 127, -128])
+def test_digits_are_checked_when_their_rows_are_read(digit):
+    arrays = graph_arrays(9, 4, 3, COLUMNS, 0)
+    arrays["digits"][2, 1, 17] = digit
+    graph, model = _core.Graph(**arrays), make("cross")
+    model.scores([(graph, np.array([0, 1, 3]))])
+    with pytest.raises(ValueError, match=r"config 2, node 1, column 17"):
+        model.scores([(graph, rows(4))])

@@ -1,0 +1,453 @@
+"""Every op of the core against its float64 reference, over threads and instruction sets."""
+
+import cases
+import numpy as np
+import pytest
+from cases import distance
+from reference import ops as ref
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+CASES = pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.id)
+LEVELS = _core.isa_levels()
+
+
+@pytest.fixture(autouse=True)
+def _restore_core():
+    threads, level = _core.get_num_threads(), _core.get_isa()
+    yield
+    _core.set_num_threads(threads)
+    _core.set_isa(level)
+
+
+def forward32(case, arguments):
+    return getattr(tg.kernels, cases.OPS[case.op].kernel)(**cases.single(arguments), **case.attrs)
+
+
+def backward32(case, dy, arguments):
+    kernel = getattr(tg.kernels, cases.OPS[case.op].kernel + "_backward")
+    return kernel(np.float32(dy), **cases.single(arguments), **case.attrs)
+
+
+def both(case, arguments):
+    """Forward result and all gradients of the core, one dict."""
+    y = forward32(case, arguments)
+    return {"y": y, **backward32(case, cases.direction_of(case, y), arguments)}
+
+
+# ---- the core against the references --------------------------------------------------------------------
+
+
+def test_every_op_has_a_case():
+    assert {case.op for case in cases.CASES} == set(_core.op_names()) == set(cases.OPS)
+    assert len({case.id for case in cases.CASES}) == len(cases.CASES)
+
+
+@CASES
+def test_forward_equals_the_reference(case):
+    arguments = case.arguments()
+    y = forward32(case, arguments)
+    assert y.dtype == np.float32 and y.flags.c_contiguous
+    assert distance(y, cases.forward64(case, arguments), case.floor) <= case.tolerance
+
+
+@CASES
+def test_backward_equals_the_reference(case):
+    arguments = case.arguments()
+    dy = cases.direction_of(case, cases.forward64(case, arguments))
+    got, expected = backward32(case, dy, arguments), cases.backward64(case, dy, arguments)
+    assert set(got) == set(expected)
+    for name, gradient in expected.items():
+        assert got[name].dtype == np.float32
+        assert distance(got[name], gradient, case.floor) <= case.tolerance, name
+
+
+@CASES
+def test_same_bits_for_any_thread_count(case):
+    arguments = case.arguments()
+    results = []
+    for threads in (1, 2, 3):
+        _core.set_num_threads(threads)
+        results.append(both(case, arguments))
+    for other in results[1:]:
+        for name, value in results[0].items():
+            assert value.tobytes() == other[name].tobytes(), name
+
+
+# Large enough for several chunks and more than one thread.
+LARGE = [
+    cases.Case("config_linear", "large", cases._config_linear(150, 24, 40, 30, 64)),
+    cases.Case("linear", "large", cases._linear((150, 24), 64, 64), {"act": "gelu"}),
+    cases.Case("sage", "large", cases._sage("random", 150, 24, 48, 64), {"direction": "both"}),
+    cases.Case("sage", "large-no-configs", cases._sage("random", 3000, 0, 48, 32)),
+    cases.Case("instance_norm", "large", cases._x(400, 24, 48)),
+    cases.Case("mix", "large", cases._mix(150, 24, 64, 8, True, True), {"norm": True, "act": "gelu"}),
+    cases.Case("pool", "large", cases._x(400, 24, 200), {"kind": "mean+max"}),
+]
+
+
+@pytest.mark.parametrize("case", LARGE, ids=lambda case: case.id)
+def test_large_call_equals_the_reference_with_the_same_bits(case):
+    arguments = case.arguments()
+    y = cases.forward64(case, arguments)
+    expected = {"y": y, **cases.backward64(case, cases.direction_of(case, y), arguments)}
+    results = []
+    for threads in (1, 2, 3):
+        _core.set_num_threads(threads)
+        results.append(both(case, arguments))
+    for name, value in results[0].items():
+        assert distance(value, expected[name]) <= case.tolerance, name
+        assert all(value.tobytes() == other[name].tobytes() for other in results[1:]), name
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@CASES
+def test_every_instruction_set_agrees(case, level):
+    arguments = case.arguments()
+    fastest = both(case, arguments)
+    _core.set_isa(level)
+    assert _core.get_isa() == level
+    for name, value in both(case, arguments).items():
+        assert distance(value, fastest[name].astype(np.float64), case.floor) <= 1e-5, name
+
+
+@CASES
+def test_inputs_are_not_modified(case):
+    arguments = cases.single(case.arguments())
+    before = {name: value.copy() for name, value in arguments.items()}
+    for value in arguments.values():
+        value.flags.writeable = False
+    kernel = cases.OPS[case.op].kernel
+    y = getattr(tg.kernels, kernel)(**arguments, **case.attrs)
+    dy = np.ones_like(y)
+    getattr(tg.kernels, kernel + "_backward")(dy, **arguments, **case.attrs)
+    assert np.all(dy == 1)
+    for name, value in arguments.items():
+        assert np.array_equal(value, before[name]), name
+
+
+# ---- special cases --------------------------------------------------------------------------------------
+
+
+def test_norm_of_one_node_is_zero():
+    x = np.full((1, 3, 5), 7.25, np.float32)
+    assert np.all(tg.kernels.instance_norm(x) == 0)
+    assert np.all(tg.kernels.instance_norm_backward(np.ones_like(x), x)["x"] == 0)
+
+
+def test_norm_of_constant_channels_is_zero():
+    x = np.tile(np.arange(8, dtype=np.float32) * 1e3, (9, 2, 1))
+    assert np.all(np.abs(tg.kernels.instance_norm(x)) <= 1e-6)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e4])
+def test_norm_with_a_mean_far_from_zero(offset):
+    # statistics from plain sums of squares would lose every digit here
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(300, 2, 9)) + offset).astype(np.float32)
+    assert distance(tg.kernels.instance_norm(x), ref.instance_norm(x.astype(np.float64))) <= 2e-7 * offset
+
+
+def test_pool_gives_the_gradient_to_the_first_maximum():
+    x = np.array([1, 3, 3, 2], np.float32).reshape(4, 1, 1)
+    got = tg.kernels.pool_backward(np.ones((1, 1), np.float32), x, "max")["x"]
+    assert got.ravel().tolist() == [0, 1, 0, 0]
+
+
+def test_pool_of_negative_values():
+    x = -np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2)
+    assert np.array_equal(tg.kernels.pool(x, "max"), x[0])
+
+
+def test_message_direction_on_one_edge():
+    x = np.array([[1.0], [10.0]], np.float32)
+    one, zero, edge = np.ones((1, 1), np.float32), np.zeros(1, np.float32), np.array([[0, 1]])
+    none = np.zeros((1, 1), np.float32)
+    got = {
+        d: tg.kernels.sage_conv(x, edge, one, zero, none, d).ravel().tolist()
+        for d in ("forward", "reverse", "both")
+    }
+    assert got == {"forward": [0, 1], "reverse": [10, 0], "both": [10, 1]}
+
+
+def test_duplicate_edges_and_self_loops_count():
+    x = np.array([[1.0], [4.0], [10.0]], np.float32)
+    one, zero, none = np.ones((1, 1), np.float32), np.zeros(1, np.float32), np.zeros((1, 1), np.float32)
+    edge = np.array([[0, 2], [0, 2], [1, 2], [2, 2]])
+    assert tg.kernels.sage_conv(x, edge, one, zero, none).ravel().tolist() == [0, 0, 4]
+    both_ways = tg.kernels.sage_conv(x, edge, one, zero, none, "both").ravel()
+    assert both_ways == pytest.approx([10, 10, (1 + 1 + 4 + 10 + 10) / 5])
+
+
+def test_opcode_outside_the_table_is_row_zero():
+    weight = np.arange(6, dtype=np.float32).reshape(3, 2)
+    index = np.array([[1], [2], [3], [255]], np.uint8)
+    got = tg.kernels.embedding(np.zeros((4, 1), np.float32), index, weight, source="opcode")
+    assert got[:, 1:].tolist() == [[2, 3], [4, 5], [0, 1], [0, 1]]
+
+
+def test_extreme_values_stay_finite():
+    z = np.array([-100, -30, 0, 30, 100], np.float32).reshape(1, 5, 1) * np.ones((2, 5, 7), np.float32)
+    weights = {
+        "w1": np.full((2, 7), 5, np.float32),
+        "b1": np.zeros(2, np.float32),
+        "w2": np.full((7, 2), 5, np.float32),
+        "b2": np.full(7, -3, np.float32),
+        "temperature": np.array([0.01], np.float32),
+    }
+    y = tg.kernels.mix(z, **weights, act="gelu")
+    expected = ref.mix(z.astype(float), **{k: v.astype(float) for k, v in weights.items()}, act="gelu")
+    assert np.isfinite(y).all() and distance(y, expected) <= 1e-5
+    grads = tg.kernels.mix_backward(np.ones_like(y), z, **weights, act="gelu")
+    assert all(np.isfinite(g).all() for g in grads.values())
+
+
+@pytest.mark.parametrize("temperature", [-0.5, 3.0])
+def test_any_temperature(temperature):
+    case = cases.Case("mix", "temperature", cases._mix(3, 7, 12, 2, True), {"act": "gelu"})
+    arguments = case.arguments() | {"temperature": np.array([temperature])}
+    y = cases.forward64(case, arguments)
+    dy = cases.direction_of(case, y)
+    assert distance(forward32(case, arguments), y) <= 1e-5
+    got = backward32(case, dy, arguments)
+    for name, gradient in cases.backward64(case, dy, arguments).items():
+        assert distance(got[name], gradient) <= 1e-5, name
+
+
+def test_gelu_over_its_whole_range():
+    x = np.linspace(-12, 12, 20001, dtype=np.float32).reshape(-1, 1)
+    one, zero = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
+    for level in LEVELS:
+        _core.set_isa(level)
+        got = tg.kernels.linear(x, one, zero, "gelu").astype(np.float64)
+        assert np.max(np.abs(got - ref.activate(x.astype(np.float64), "gelu"))) <= 2e-6
+        slope = tg.kernels.linear_backward(np.ones_like(x), x, one, zero, "gelu")["x"].astype(np.float64)
+        assert np.max(np.abs(slope - ref.activate_slope(x.astype(np.float64), "gelu"))) <= 2e-6
+
+
+# ---- dropout --------------------------------------------------------------------------------------------
+
+
+def mask_of(shape, p, **kwargs):
+    return tg.kernels.mix(np.ones(shape, np.float32), dropout=p, **kwargs)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.5])
+def test_dropout_statistics(p):
+    mask = mask_of((100, 20, 100), p, key=11, step=3)
+    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / (1 - p))}
+    kept = mask > 0
+    sigma = np.sqrt(p * (1 - p))
+    for axes in ((0, 1, 2), (1, 2), (0, 2), (0, 1)):  # overall, per node, per config, per channel
+        rate = kept.mean(axes)
+        count = kept.size / np.size(rate)
+        assert np.max(np.abs(rate - (1 - p))) <= 5 * sigma / np.sqrt(count)
+    centred = kept - (1 - p)
+    for axis in range(3):  # neighbours in node, config and channel are uncorrelated
+        a, b = (
+            np.take(centred, range(1, kept.shape[axis]), axis),
+            np.take(centred, range(kept.shape[axis] - 1), axis),
+        )
+        assert abs((a * b).mean()) <= 5 * sigma**2 / np.sqrt(a.size)
+
+
+def test_dropout_is_a_function_of_key_and_step():
+    shape = (9, 5, 33)
+    mask = mask_of(shape, 0.5, key=1, step=2)
+    assert np.array_equal(mask, mask_of(shape, 0.5, key=1, step=2))
+    for other in ({"key": 2, "step": 2}, {"key": 1, "step": 3}):
+        agree = (mask == mask_of(shape, 0.5, **other)).mean()
+        assert 0.4 < agree < 0.6
+    assert np.array_equal(mask_of(shape, 0.0), np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_dropout_mask_does_not_depend_on_threads_or_instruction_set(level):
+    shape = (400, 24, 48)
+    mask = mask_of(shape, 0.2, key=5, step=1)
+    _core.set_isa(level)
+    for threads in (1, 2, 3):
+        _core.set_num_threads(threads)
+        assert np.array_equal(mask, mask_of(shape, 0.2, key=5, step=1))
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_dropout_backward_uses_the_mask_of_forward(cross):
+    n, c, d, p = 7, 5, 19, 0.4
+    case = cases.Case("mix", "dropout", cases._mix(n, c, d, 3, cross, True), {"norm": True, "act": "gelu"})
+    arguments = case.arguments()
+    shape = (n, c, 2 * d if cross else d)
+    kwargs = {"dropout": p, "key": 9, "step": 4}
+    mask = mask_of(shape, p, key=9, step=4).astype(np.float64)
+    if cross:  # the same mask over the wider result
+        one_hot = tg.kernels.mix(
+            np.zeros((n, c, d), np.float32),
+            residual=np.ones(shape, np.float32),
+            temperature=np.ones(1, np.float32),
+            **kwargs,
+        )
+        assert np.array_equal(one_hot, mask.astype(np.float32))
+    single = cases.single(arguments)
+    y = ref.mix(**arguments, **case.attrs, mask=mask)
+    assert distance(tg.kernels.mix(**single, **case.attrs, **kwargs), y) <= 1e-5
+    dy = cases.direction_of(case, y)
+    got = tg.kernels.mix_backward(np.float32(dy), **single, **case.attrs, **kwargs)
+    for name, gradient in ref.mix_backward(dy, **arguments, **case.attrs, mask=mask).items():
+        assert distance(got[name], gradient) <= 1e-5, name
+
+
+# ---- wrong arguments ------------------------------------------------------------------------------------
+
+FIRST = list({case.op: case for case in cases.CASES if case.name not in ("nothing",)}.values())
+
+
+def _rejects(case, arguments, name, dy=None):
+    kernel = cases.OPS[case.op].kernel
+    with pytest.raises(tg.ShapeError, match=rf"\b{name}\b"):
+        if dy is None:
+            getattr(tg.kernels, kernel)(**arguments, **case.attrs)
+        else:
+            getattr(tg.kernels, kernel + "_backward")(dy, **arguments, **case.attrs)
+
+
+@pytest.mark.parametrize("case", [cases.Case(op, "wrong", make, attrs) for op, make, attrs in (
+    ("embedding", cases._embedding(4, 3, 7, 2, "opcode"), {"source": "opcode"}),
+    ("embedding", cases._embedding(4, 3, 8, 2, "layout"), {"source": "layout"}),
+    ("config_linear", cases._config_linear(5, 3, 2, 6, 4), {}),
+    ("linear", cases._linear((4, 5), 3, 2), {}),
+    ("sage", cases._sage("random", 6, 3, 4, 2), {}),
+    ("instance_norm", cases._x(4, 3, 2), {}),
+    ("mix", cases._mix(4, 3, 6, 2, True, True), {}),
+    ("pool", cases._x(4, 3, 2), {}),
+)], ids=lambda c: f"{c.op}-{c.attrs.get('source', '')}")  # fmt: skip
+def test_wrong_arrays_are_named(case):
+    arguments = cases.single(case.arguments())
+    y = getattr(tg.kernels, cases.OPS[case.op].kernel)(**arguments, **case.attrs)
+    for name, value in arguments.items():
+        _rejects(
+            case,
+            arguments | {name: value.astype(np.float64 if value.dtype == np.float32 else np.int32)},
+            name,
+        )
+        if (case.op, name) != ("linear", "x"):  # takes any number of dimensions
+            _rejects(case, arguments | {name: value[None]}, name)
+        _rejects(case, arguments | {name: value.tolist()}, name)
+        if value.ndim > 1 and value.shape[-1] > 1:
+            _rejects(case, arguments | {name: np.asfortranarray(value)}, name)
+            _rejects(case, arguments | {name: np.repeat(value, 2, -1)[..., ::2]}, name)
+    _rejects(case, arguments, "dy", y.astype(np.float64))
+    _rejects(case, arguments, "dy", np.ascontiguousarray(y[..., :-1]) if y.shape[-1] > 1 else y[:-1])
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "axis"),
+    [
+        (cases.Case("config_linear", "w", cases._config_linear(5, 3, 2, 6, 4)), "digits", 1),
+        (cases.Case("config_linear", "w", cases._config_linear(5, 3, 2, 6, 4)), "digits", 2),
+        (cases.Case("config_linear", "w", cases._config_linear(5, 3, 2, 6, 4)), "weight", 1),
+        (cases.Case("config_linear", "w", cases._config_linear(5, 3, 2, 6, 4)), "bias", 0),
+        (cases.Case("config_linear", "w", cases._config_linear(5, 3, 2, 6, 4)), "table", 0),
+        (cases.Case("linear", "w", cases._linear((4, 5), 3, 2)), "bias", 0),
+        (cases.Case("linear", "w", cases._linear((4, 5), 3, 2)), "weight", 1),
+        (cases.Case("sage", "w", cases._sage("random", 6, 3, 4, 2)), "edge_index", 1),
+        (cases.Case("sage", "w", cases._sage("random", 6, 3, 4, 2)), "w_r", 0),
+        (cases.Case("sage", "w", cases._sage("random", 6, 3, 4, 2)), "w_l", 1),
+        (cases.Case("sage", "w", cases._sage("random", 6, 3, 4, 2)), "b_l", 0),
+        (cases.Case("mix", "w", cases._mix(4, 3, 6, 2, True, True)), "residual", 0),
+        (cases.Case("mix", "w", cases._mix(4, 3, 6, 2, True, True)), "residual", 2),
+        (cases.Case("mix", "w", cases._mix(4, 3, 6, 2, True, True)), "w1", 1),
+        (cases.Case("mix", "w", cases._mix(4, 3, 6, 2, True, True)), "w2", 0),
+        (cases.Case("mix", "w", cases._mix(4, 3, 6, 2, True, True)), "b2", 0),
+        (cases.Case("embedding", "w", cases._embedding(4, 3, 7, 2, "opcode")), "index", 0),
+    ],
+    ids=lambda v: v.op if isinstance(v, cases.Case) else str(v),
+)
+def test_wrong_sizes_are_named(case, name, axis):
+    arguments = cases.single(case.arguments())
+    less = np.ascontiguousarray(np.delete(arguments[name], -1, axis))
+    _rejects(case, arguments | {name: less}, name)
+
+
+@pytest.mark.parametrize("node", [-1, 6, 2**31, 2**62, -(2**63)])
+def test_edges_outside_the_graph(node):
+    arguments = cases.single(cases._sage("random", 6, 3, 4, 2)(np.random.default_rng(0)))
+    arguments["edge_index"][3, 1] = node
+    with pytest.raises(ValueError, match="edge_index"):
+        tg.kernels.sage_conv(**arguments)
+    with pytest.raises(ValueError, match="edge_index"):
+        tg.kernels.sage_conv_backward(np.ones((6, 3, 2), np.float32), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("digits", value) for value in (-2, 6, 127, -128)),
+        *(("config_nodes", value) for value in (-1, 5, 2**40, "twice")),
+    ],
+)
+def test_digits_and_config_nodes_outside_their_range(name, value):
+    arguments = cases.single(cases._config_linear(5, 3, 2, 6, 4)(np.random.default_rng(0)))
+    arguments[name].flat[-1] = arguments[name].flat[0] if value == "twice" else value
+    with pytest.raises(ValueError, match=name):
+        tg.kernels.config_linear(**arguments)
+    with pytest.raises(ValueError, match=name):
+        tg.kernels.config_linear_backward(np.ones((5, 3, 4), np.float32), **arguments)
+
+
+@pytest.mark.parametrize("digit", [-3, 6, 127, -128])
+def test_layout_digits_outside_their_range(digit):
+    arguments = cases.single(cases._embedding(4, 3, 8, 2, "layout")(np.random.default_rng(0)))
+    arguments["index"][2, 1] = digit
+    with pytest.raises(ValueError, match=r"digits|index"):
+        tg.kernels.embedding(**arguments, source="layout")
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda a: tg.kernels.mix(a, dropout=1.0), "dropout"),
+        (lambda a: tg.kernels.mix(a, dropout=-0.1), "dropout"),
+        (lambda a: tg.kernels.mix(a, dropout=float("nan")), "dropout"),
+        (lambda a: tg.kernels.mix(a, act="swish"), "act|swish"),
+        (lambda a: tg.kernels.pool(a, "median"), "kind|median"),
+        (lambda a: tg.kernels.mix(a, w1=np.ones((2, 4), np.float32)), "b1|w2|gate"),
+        (lambda a: tg.kernels.linear(a, np.ones((2, 4), np.float32), np.ones(2, np.float32), "tanh"), "act"),
+        (
+            lambda a: tg.kernels.sage_conv(
+                a, np.zeros((0, 2), np.int64), np.ones((2, 4), np.float32), np.ones(2, np.float32),
+                np.ones((2, 4), np.float32), "up"),
+            "direction|up",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_attributes(call, word):
+    with pytest.raises((ValueError, tg.Error), match=word):
+        call(np.ones((3, 2, 4), np.float32))
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 4), (3, 0, 4), (3, 2, 0)])
+def test_empty_inputs_are_refused(shape):
+    x = np.zeros(shape, np.float32)
+    for call in (tg.kernels.instance_norm, tg.kernels.mix, tg.kernels.pool):
+        with pytest.raises(ValueError):
+            call(x)
+
+
+# ---- optimizer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clip", "weight_decay"), [(0.0, 0.0), (0.0, 0.1), (1.0, 1e-2), (1e6, 0.0)])
+def test_adamw_equals_the_reference(clip, weight_decay):
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=1003).astype(np.float32)
+    m1, m2 = np.zeros_like(w), np.zeros_like(w)
+    expected = (w.astype(float), m1.astype(float), m2.astype(float))
+    for step in range(1, 6):
+        g = rng.normal(size=w.shape).astype(np.float32)
+        scale = ref.clip_scale(g.astype(float), clip)
+        expected = ref.adamw(expected[0], g * scale, *expected[1:], step, 1e-2, weight_decay)
+        norm = tg.kernels.adamw_step(w, g, m1, m2, step=step, lr=1e-2, weight_decay=weight_decay, clip=clip)
+        assert norm == pytest.approx(np.linalg.norm(g.astype(float)), rel=1e-6)
+    for got, want in zip((w, m1, m2), expected, strict=True):
+        assert distance(got, want, 0) <= 2e-6

@@ -1,0 +1,60 @@
+"""What is installed: light to import, one stable-ABI extension, no pickle, samples inside."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+PACKAGE = Path(tg.__file__).parent
+HEAVY = {"matplotlib", "scipy", "torch", "pandas", "sklearn", "IPython", "safetensors", "tqdm"}
+
+
+def imported(code):
+    """Top-level modules in a fresh process after `code`."""
+    code += "\nimport json, sys; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_import_loads_nothing_heavy():
+    assert not imported("import tpugraphs") & (HEAVY | {"numpy"})
+
+
+def test_loading_and_scoring_loads_nothing_heavy():
+    used = imported(
+        "import tpugraphs as tg; tg.sample('tile_00').num_configs; tg.metrics, tg.kernels, tg.submission"
+    )
+    assert "numpy" in used and not used & HEAVY
+
+
+def test_extension_is_stable_abi():
+    assert Path(_core.__file__).name == "_core.abi3.so"
+
+
+def test_no_pickle():
+    danger = re.compile(
+        r"\b(?:import|from)\s+(?:pickle|marshal|shelve|dill|joblib)\b|allow_pickle\s*=\s*True"
+    )
+    assert not [p.name for p in PACKAGE.rglob("*.py") if danger.search(p.read_text())]
+
+
+def test_samples_carry_their_origin():
+    notice = (PACKAGE / "samples" / "NOTICE").read_text()
+    assert "CC BY 4.0" in notice or "Apache" in notice
+    assert len(tg.list_samples()) == 17
+    for name in tg.list_samples():
+        assert tg.sample(name).num_configs >= 0
+
+
+def test_a_wrong_dtype_names_both():
+    with pytest.raises(
+        tg.ShapeError, match=r"weight: expected float32 array of shape .*, got float64 \(3, 4\)"
+    ):
+        tg.kernels.linear(np.zeros((2, 4), np.float32), np.zeros((3, 4)), np.zeros(3, np.float32))

@@ -1,0 +1,315 @@
+import gc
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rankers import FIELDS, small_graph, small_ranker
+
+import tpugraphs as tg
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return small_graph()
+
+
+@pytest.fixture(scope="module")
+def ranker(graph):
+    r = small_ranker(steps=100)
+    r.fit(graph, verbose=False)
+    return r
+
+
+@pytest.fixture(scope="module")
+def saved(ranker, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "r.safetensors"
+    ranker.save(path)
+    return path
+
+
+# Parameters
+
+
+def test_sklearn_clone_round_trips():
+    from sklearn.base import clone
+
+    r = small_ranker(seed=3, dropout=0.1)
+    copy = clone(r)
+    assert copy.get_params() == r.get_params() and copy is not r
+    assert copy.get_params()["dropout"] == 0.1 and copy.seed == 3
+    assert {"recipe", "seed", "preset", "precision", "prune", "learning_rate"} <= set(r.get_params())
+
+
+def test_set_params_changes_fields_and_forgets(graph):
+    r = small_ranker(steps=2)
+    r.fit(graph, verbose=False)
+    assert r.set_params(steps=2) is r
+    r.predict(graph)
+    before = r.num_parameters
+    r.set_params(width=32)
+    assert r.num_parameters > before and r.fields.configs == FIELDS["configs"]
+    with pytest.raises(tg.Error, match="fit"):
+        r.predict(graph)
+    r = tg.Ranker("first-layout", steps=7).set_params(preset="full")
+    assert r.num_parameters == 460577 and r.fields.steps == 7
+    with pytest.raises(tg.ConfigError, match="valid:"):
+        r.set_params(nothing=1)
+
+
+def test_repr_says_what_it_is(ranker):
+    assert "first-layout-cross" in repr(ranker) and "width=16" in repr(ranker) and ", fitted" in repr(ranker)
+
+
+# Prediction
+
+
+def test_unfitted_use_says_what_to_do(graph, tmp_path):
+    r = small_ranker()
+    for use in (
+        lambda: r.predict(graph),
+        lambda: r.rank(graph),
+        lambda: r.evaluate(graph),
+        lambda: r.save(tmp_path / "x"),
+    ):
+        with pytest.raises(tg.Error, match="call fit"):
+            use()
+
+
+def test_predict_learns_and_has_the_promised_types(graph, ranker):
+    scores = ranker.predict(graph)
+    assert scores.dtype == np.float32 and scores.shape == (graph.num_configs,)
+    order = ranker.rank(graph)
+    assert order.dtype == np.int64 and (np.sort(order) == np.arange(graph.num_configs)).all()
+    assert (order == np.argsort(scores, kind="stable")).all()
+    assert tg.metrics.kendall_tau(scores, graph.config_runtime) > 0.15
+    assert ranker.predict(graph, []).shape == (0,)
+
+
+def test_predict_selects_rows_in_order(graph):
+    r = small_ranker("first-layout", steps=3)
+    r.fit(graph, verbose=False)
+    everything = r.predict(graph)
+    rows = [5, 3, 3, 60]
+    np.testing.assert_allclose(r.predict(graph, rows), everything[rows], rtol=1e-5, atol=1e-6)
+    mask = np.zeros(graph.num_configs, bool)
+    mask[[3, 5]] = True
+    assert (r.predict(graph, mask) == r.predict(graph, np.array([3, 5], np.uint8))).all()
+    for bad in ([-1], [graph.num_configs], [0.5], [[1]], mask[:-1]):
+        with pytest.raises(tg.DataError, match="configs"):
+            r.predict(graph, bad)
+
+
+def test_chunks_are_nearly_equal_and_in_order(graph, ranker):
+    rows = np.arange(graph.num_configs)
+    chunk = -(-graph.num_configs // 3)
+    r = tg.Ranker(**{**ranker.get_params(), "chunk": chunk})
+    r.fit(graph, verbose=False)
+    prepared = r._prepare(graph)
+    expected = np.concatenate(
+        [r.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, 3)]
+    )
+    assert (r.predict(graph) == expected).all()
+
+
+def test_augmentation_is_the_mean_over_keyed_orders(graph, ranker):
+    whole = tg.Ranker(**{**ranker.get_params(), "chunk": 32, "steps": 5})
+    whole.fit(graph, verbose=False)
+    a = whole.predict(graph, tta=3)
+    assert (a == whole.predict(graph, tta=3)).all() and a.dtype == np.float32
+    assert not np.allclose(a, whole.predict(graph), rtol=1e-6)
+    plain = small_ranker("first-layout", steps=3, chunk=32)
+    plain.fit(graph, verbose=False)
+    np.testing.assert_allclose(plain.predict(graph, tta=2), plain.predict(graph), rtol=1e-4, atol=1e-5)
+    for tta in (-1, 1.5, True):
+        with pytest.raises(tg.ConfigError, match="tta"):
+            whole.predict(graph, tta=tta)
+
+
+def test_bad_scores_raise(graph):
+    r = small_ranker(steps=1)
+    r.fit(graph, verbose=False)
+    r.model.params[:] = np.nan
+    with pytest.raises(tg.Error, match="score of config 0 is nan"):
+        r.predict(graph)
+
+
+def test_what_cannot_be_ranked_is_refused(ranker):
+    with pytest.raises(tg.DataError, match="tile graph"):
+        ranker.predict(tg.sample(next(n for n in tg.list_samples() if tg.sample(n).kind == "tile")))
+    empty = small_graph().replace(
+        node_config_ids=np.zeros(0, np.int64),
+        node_config_feat=np.zeros((2, 0, 18), np.int8),
+        config_runtime=[1, 2],
+    )
+    with pytest.raises(tg.DataError, match="configurable"):
+        ranker.predict(empty)
+    with pytest.raises(tg.DataError, match="LayoutGraph"):
+        ranker.predict(np.zeros(3))
+
+
+def test_graphs_without_runtimes_can_be_ranked(graph, ranker):
+    bare = graph.replace(config_runtime=np.zeros(graph.num_configs, np.int64))
+    assert (ranker.predict(bare) == ranker.predict(graph)).all()
+
+
+def test_the_last_graph_is_kept_only_as_long_as_it_lives(ranker):
+    scores = [ranker.predict(small_graph(seed)) for seed in range(3)]
+    gc.collect()
+    again = [ranker.predict(small_graph(seed)) for seed in range(3)]
+    assert all((a == b).all() for a, b in zip(scores, again, strict=True))
+
+
+def test_evaluate_gives_a_report(graph, ranker):
+    report = ranker.evaluate([graph, small_graph(1)])
+    tau = tg.metrics.kendall_tau(ranker.predict(graph), graph.config_runtime)
+    assert report.rows[0].values["tau"] == tau
+    assert "small1" in report.table()
+
+
+# One step at a time
+
+
+def test_partial_fit_takes_one_step_on_these_rows(graph):
+    r = small_ranker("first-layout", dropout=0.0)
+    rows = np.arange(0, 32, 2)
+    first = r.partial_fit(graph, rows)
+    prepared = r._prepare(graph)
+    twin = small_ranker("first-layout", dropout=0.0)
+    expected, _ = twin.model.gradients([(prepared.graph, rows)], [prepared.runtimes[rows]], loss=twin.loss)
+    assert first == pytest.approx(expected)
+    losses = [r.partial_fit(graph, rows) for _ in range(40)]
+    assert losses[-1] < 0.5 * first
+    assert tg.metrics.kendall_tau(r.predict(graph, rows), graph.config_runtime[rows]) > 0.7
+
+
+def test_partial_fit_refuses_what_teaches_nothing(graph):
+    r = small_ranker()
+    with pytest.raises(tg.DataError, match="at least two"):
+        r.partial_fit(graph, [1])
+    with pytest.raises(tg.DataError, match="placeholders"):
+        r.partial_fit(graph.replace(config_runtime=np.zeros(graph.num_configs, np.int64)), [0, 1])
+
+
+# Files
+
+
+def test_a_loaded_ranker_predicts_the_same_bits(graph, ranker, saved):
+    loaded = tg.Ranker.load(saved)
+    assert (loaded.predict(graph) == ranker.predict(graph)).all()
+    assert loaded.get_params() == ranker.get_params()
+    assert loaded.num_parameters == ranker.num_parameters
+    other = small_graph(7, nodes=20)
+    assert (loaded.predict(other, tta=2) == ranker.predict(other, tta=2)).all()
+
+
+def test_saving_replaces_whole_files_only(ranker, tmp_path, monkeypatch):
+    path = tmp_path / "r.safetensors"
+    path.write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        ranker.save(path)
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_file_is_an_oserror(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tg.Ranker.load(tmp_path / "none.safetensors")
+
+
+def rewrite(path, target, change):
+    """Copy of a ranker file with changed metadata and tensors."""
+    from safetensors.numpy import load, save
+
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tpugraphs"])
+    tensors = load(data)
+    change(metadata, tensors)
+    target.write_bytes(save(tensors, {"tpugraphs": json.dumps(metadata)}))
+    return target
+
+
+def changed(**values):
+    return lambda metadata, tensors: metadata.update(values)
+
+
+def in_steps(position, key, value):
+    return lambda metadata, tensors: metadata["steps"][position]["attrs"].update({key: value})
+
+
+BROKEN = {
+    "version": (changed(version=99), "version"),
+    "kind": (changed(kind="checkpoint"), "kind"),
+    "schema": (changed(feature_schema=2), "feature_schema"),
+    "recipe": (changed(recipe="seventeenth"), "seventeenth"),
+    "recipe is a list": (changed(recipe=[1]), "recipe"),
+    "no fields": (lambda m, t: m.pop("fields"), "fields"),
+    "unknown field": (lambda m, t: m["fields"].update(nonsense=1), "nonsense"),
+    "field out of range": (lambda m, t: m["fields"].update(width=-5), "width"),
+    "steps is text": (changed(steps="x"), "steps"),
+    "no steps": (changed(steps=[]), "no step makes"),
+    "step is a number": (lambda m, t: m["steps"].__setitem__(0, 4), "steps"),
+    "many steps": (lambda m, t: m.update(steps=m["steps"] * 40), "steps"),
+    "huge layer": (in_steps(2, "out", 10**12), "out"),
+    "other layer": (in_steps(2, "out", 24), "linear1.weight"),
+    "negative attribute": (in_steps(2, "out", -3), "out"),
+    "unknown op": (lambda m, t: m["steps"][3].update(op="teleport"), "teleport"),
+    "NaN in JSON": (in_steps(7, "dropout", float("nan")), "NaN"),
+    "preprocessing": (changed(preprocessing=[]), "preprocessing"),
+    "preprocessing of another kind": (
+        lambda m, t: m["preprocessing"][0].update(step="crop"),
+        "preprocessing",
+    ),
+    "scaler columns": (lambda m, t: m["preprocessing"][3].update(columns=2), "preprocessing"),
+    "missing weight": (lambda m, t: t.pop("head.bias"), "head.bias"),
+    "transposed weight": (lambda m, t: t.update({"head.weight": t["head.weight"].T.copy()}), "head.weight"),
+    "wide weight": (lambda m, t: t.update({"head.bias": t["head.bias"].astype(np.float64)}), "head.bias"),
+    "half weight": (lambda m, t: t.update({"head.bias": t["head.bias"].astype(np.float16)}), "head.bias"),
+    "NaN weight": (lambda m, t: t.update({"head.bias": t["head.bias"] * np.nan}), "head.bias"),
+    "missing scaler": (lambda m, t: t.pop("scaler.mean"), "scaler.mean"),
+    "short scaler": (lambda m, t: t.update({"scaler.mean": t["scaler.mean"][:5]}), "scaler.mean"),
+    "negative variance": (lambda m, t: t.update({"scaler.m2": t["scaler.m2"] - 1e9}), "StandardScaler"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_refused(name, saved, tmp_path):
+    change, word = BROKEN[name]
+    path = rewrite(saved, tmp_path / "broken.safetensors", change)
+    with pytest.raises(tg.CheckpointError) as error:
+        tg.Ranker.load(path)
+    assert word in str(error.value) and str(path) in str(error.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_damaged_bytes_never_crash(saved, tmp_path_factory, data):
+    whole = bytearray(saved.read_bytes())
+    if data.draw(st.booleans()):
+        whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        at = data.draw(st.integers(0, min(len(whole) - 1, 6000)))
+        whole[at] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.mktemp("damaged") / "x"
+    path.write_bytes(whole)
+    try:
+        tg.Ranker.load(path)
+    except tg.CheckpointError as error:
+        assert "x" in str(error)  # one damaged digit of a weight may go unnoticed; nothing else may happen
+
+
+def test_other_files_are_refused(tmp_path):
+    for content in (b"", b"\x00" * 8, b"\xff" * 100, b"PK\x03\x04" + b"x" * 100):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(tg.CheckpointError, match="header"):
+            tg.Ranker.load(tmp_path / "x")
+    with pytest.raises(tg.CheckpointError, match="directory"):
+        tg.Ranker.load(tmp_path)
+    from safetensors.numpy import save
+
+    (tmp_path / "y").write_bytes(save({"a": np.zeros(2, np.float32)}))
+    with pytest.raises(tg.CheckpointError, match="metadata"):
+        tg.Ranker.load(tmp_path / "y")

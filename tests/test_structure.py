@@ -1,0 +1,184 @@
+"""The house keeps its rooms: one-way includes, sizes, names, headers that stand alone, one version."""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs
+
+ROOT = Path(__file__).parents[1]
+CSRC = ROOT / "csrc"
+# A room may include itself and every room with a smaller number; ops and rank do not know each other.
+ROOMS = {"base": 0, "kernels": 1, "graph": 2, "data": 3, "ops": 4, "rank": 4, "model": 5, "py": 6}
+FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)
+HEADERS = [p for p in FILES if p.suffix == ".h"]
+LITERALS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def bare(path):
+    """The text without comments and literals, lines kept."""
+    return LITERALS.sub(lambda match: "\n" * match.group().count("\n") or " ", path.read_text())
+
+
+def room(path):
+    return path.relative_to(CSRC).parts[0]
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def functions(text):
+    """(name, first line, lines) of every function body; preprocessor lines do not count as code."""
+    depth, start, head, directive = 0, 0, "", False
+    for number, line in enumerate(text.splitlines(), 1):
+        directive, skip = (directive or line.startswith("#")) and line.endswith("\\"), directive
+        if skip or line.startswith("#"):
+            continue
+        if depth == 0:
+            start = start if head else number
+            head += " " + line.strip() if line.strip() else ""
+        before, depth = depth, depth + line.count("{") - line.count("}")
+        if depth == 0:
+            found = re.search(r"(\w+)\s*\([^{=;()]*(?:\([^()]*\)[^{=;()]*)*\)\s*\{", head)
+            if found:
+                yield found.group(1), start, number - start + 1
+            if before or "{" in line or line.rstrip().endswith(";"):
+                head = ""
+
+
+def test_the_sources_are_there():
+    assert {room(p) for p in FILES} <= set(ROOMS)
+    assert len(FILES) > 30
+
+
+def test_includes_point_one_way():
+    wrong = []
+    for path in FILES:
+        for include in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.M):
+            target, here = include.split("/")[0], room(path)
+            assert (CSRC / include).exists(), f"{name(path)} includes {include}, which is not under csrc/"
+            if target != here and ROOMS[target] >= ROOMS[here]:
+                wrong.append(f"{name(path)} includes {include}")
+    assert not wrong
+
+
+def test_openmp_stays_above_the_kernels():
+    bad = [
+        p
+        for p in FILES
+        if room(p) == "kernels" and re.search(r"#\s*pragma\s+omp\b|\bomp\.h\b", p.read_text())
+    ]
+    assert not [name(p) for p in bad]
+
+
+def test_python_and_numpy_stay_in_py():
+    bad = [
+        p
+        for p in FILES
+        if room(p) != "py" and re.search(r"#\s*include\s+[<\"](Python\.h|numpy/)", p.read_text())
+    ]
+    assert not [name(p) for p in bad]
+
+
+def test_files_and_functions_are_short():
+    long = [f"{name(p)}: {n} lines" for p in FILES if (n := p.read_text().count("\n")) > 600]
+    seen = 0
+    for path in FILES:
+        for function, line, lines in functions(bare(path)):
+            seen += 1
+            if lines > 60:
+                long.append(f"{name(path)}:{line}: {function} has {lines} lines")
+    assert seen > 100, "the counter of functions found hardly any"
+    assert not long
+
+
+def test_the_function_counter_counts():
+    body = "".join(f"    x += {i};\n" for i in range(70))
+    text = f"#define A {{\nint f(int a,\n      int b) {{\n{body}}}\nstatic int g(void) {{ return 1; }}\nint t[] = {{1, 2}};\n"
+    assert list(functions(text)) == [("f", 2, 73), ("g", 75, 1)]
+
+
+def test_file_names_are_unique():
+    assert not [n for n, count in Counter(p.name for p in FILES).items() if count > 1]
+
+
+def test_every_shared_function_has_a_header():
+    headers = "\n".join(bare(p) for p in HEADERS)
+    missing = []
+    for path in FILES:
+        if path.suffix != ".c":
+            continue
+        text = bare(path)
+        for function in re.findall(r"^(?!static\b)\w[\w\s*]*?\b(tg_\w+)\([^;{]*\)\s*\{", text, re.M):
+            if not re.search(rf"\b{function}\b", headers):
+                missing.append(f"{name(path)}: {function} is in no header")
+        missing += [f"{name(path)}: declares {d}" for d in re.findall(r"^extern\b.*\b(tg_\w+)\(", text, re.M)]
+    assert not missing
+
+
+def test_every_header_is_guarded_and_says_what_it_is_for():
+    for path in HEADERS:
+        text = path.read_text()
+        guard = "TG_" + path.stem.upper() + "_H"
+        assert text.startswith("/*"), f"{name(path)} opens without a comment that says what it is for"
+        assert f"#ifndef {guard}\n#define {guard}\n" in text, f"{name(path)} has no guard {guard}"
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_every_header_compiles_alone():
+    command = [
+        "gcc",
+        "-fsyntax-only",
+        "-std=gnu11",
+        "-fopenmp",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-function",
+        "-Werror",
+    ]
+    command += [f"-I{CSRC}", f"-I{np.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
+    command += ["-DPy_LIMITED_API=0x030B0000", "-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION"]
+    command += ["-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION", "-x", "c", *map(str, HEADERS)]
+    plain = {
+        k: v for k, v in os.environ.items() if k != "LD_PRELOAD"
+    }  # the compiler is not what is sanitized
+    done = subprocess.run(command, capture_output=True, text=True, env=plain)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_path_of_a_machine():
+    home = re.compile(r"(?<![\w.~}/])/(?:root|home|Users|work)/\w")
+    carriers = []
+    for folder in ("csrc", "tpugraphs", "tests", "docs", "benchmarks", "notebooks", ".ci"):
+        for path in (ROOT / folder).rglob("*"):
+            if (
+                path.suffix in (".c", ".h", ".inc", ".py", ".pyi", ".md", ".ipynb", ".json", ".sh", "")
+                and path.is_file()
+            ):
+                if home.search(path.read_text(errors="replace")):
+                    carriers.append(name(path))
+    carriers += [
+        p.name for p in ROOT.glob("*.*") if p.suffix in (".md", ".py", ".toml") and home.search(p.read_text())
+    ]
+    assert not carriers
+
+
+def test_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == tpugraphs.__version__
+    assert f"## [{tpugraphs.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_licence_is_apache_2():
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License\n                           Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text

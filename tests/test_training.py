@@ -1,0 +1,328 @@
+import itertools
+import math
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rankers import Lazy, small_graph, small_ranker
+
+import tpugraphs as tg
+from tpugraphs import training
+from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs
+
+# Schedule
+
+
+def test_the_rate_warms_up_then_falls_as_a_cosine():
+    rates = [learning_rate(step, 100, 2.0, 0.05) for step in range(1, 101)]
+    assert rates[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
+    assert rates[5] == 2.0 and all(a > b for a, b in itertools.pairwise(rates))
+    assert rates[52] == pytest.approx(1 + math.cos(math.pi * 47 / 95))
+    assert 0 < rates[-1] < 0.002
+    assert learning_rate(1, 1, 2.0, 0.0) == 2.0
+
+
+# Splits
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 5), st.integers(20, 60), st.integers(0, 15), st.integers(0, 3))
+def test_splits_keep_equal_configs_together(seed, configs, copies, split_seed):
+    g = small_graph(seed, configs=configs, copies=min(copies, configs // 2))
+    parts = split_configs(g, (0.5, 0.25, 0.25), split_seed)
+    assert sorted(np.concatenate(parts)) == list(range(configs))
+    kinds = [{g.config_digits[row].tobytes() for row in part} for part in parts]
+    assert not (kinds[0] & kinds[1] or kinds[0] & kinds[2] or kinds[1] & kinds[2])
+    distinct = sum(map(len, kinds))
+    assert abs(len(kinds[0]) - distinct / 2) <= 1
+    again = split_configs(g, (0.5, 0.25, 0.25), split_seed)
+    assert all((a == b).all() for a, b in zip(parts, again, strict=True))
+
+
+def test_bad_splits_are_refused():
+    g = small_graph(configs=5)
+    for fractions in ((), (0.5, -0.1), (0.7, 0.7), (float("nan"),), (0.0, 1.0)):
+        with pytest.raises(tg.ConfigError, match="fractions"):
+            split_configs(g, fractions)
+    with pytest.raises(tg.DataError, match="distinct"):
+        split_configs(g, (0.98, 0.01))
+
+
+# Fits
+
+
+def test_same_seed_same_bits_for_any_number_of_threads():
+    g, threads = small_graph(), tg.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2, 3):
+            tg.set_num_threads(count)
+            r = small_ranker(steps=8)
+            r.fit(g, verbose=False)
+            results.append(r.model.params.copy())
+    finally:
+        tg.set_num_threads(threads)
+    assert (results[0] == results[1]).all() and (results[0] == results[2]).all()
+    other = small_ranker(steps=8, seed=1)
+    other.fit(g, verbose=False)
+    assert (other.model.params != results[0]).any()
+
+
+def test_a_fit_begins_anew():
+    g, r = small_graph(), small_ranker(steps=5)
+    r.fit(g, verbose=False)
+    first = r.model.params.copy()
+    r.partial_fit(g, [0, 1, 2])
+    r.fit(g, verbose=False)
+    assert (r.model.params == first).all()
+
+
+def test_history_tells_what_happened():
+    g = small_graph()
+    rows = split_configs(g, (0.7, 0.3))
+    r = small_ranker(steps=12)
+    h = r.fit(g.select(rows[0]), g.select(rows[1]), verbose=False)
+    assert h is r.history and h.steps == list(range(1, 13)) and len(h.loss) == len(h.learning_rate) == 12
+    assert h.valid_steps == [5, 10, 12] and len(h.valid_metric) == 3
+    assert h.best_metric == max(h.valid_metric)
+    assert h.best_step == h.valid_steps[int(np.argmax(h.valid_metric))]
+    assert not h.interrupted and h.stopped is None and h.seconds > 0
+    assert "12 of 12 steps" in repr(h) and h.to_dict()["total_steps"] == 12
+
+
+def test_the_best_parameters_are_kept():
+    g = small_graph()
+    held, rest = split_configs(g, (0.3, 0.7))
+    valid = g.select(held)
+    seen = {}
+
+    class Record(Callback):
+        def on_evaluate(self, fit, metric):
+            seen[fit.step] = fit.model.params.copy()
+
+    # A rate that destroys what was learnt makes the best parameters earlier ones for some seed.
+    for seed in range(5):
+        r = small_ranker(seed=seed, steps=20, evaluate_every=2, learning_rate=0.05)
+        h = r.fit(g.select(rest), valid, verbose=False, callbacks=[Record()])
+        assert (r.model.params == seen[h.best_step]).all()
+        assert tg.metrics.kendall_tau(r.predict(valid), valid.config_runtime) == h.best_metric
+        if h.best_step < 20:
+            return
+    pytest.fail("no seed had its best parameters before the end")
+
+
+def test_a_share_of_the_configs_can_be_held_out():
+    r = small_ranker(steps=5)
+    h = r.fit([small_graph(0), small_graph(1)], 0.25, verbose=False)
+    assert len(h.valid_metric) == 1
+    for share in (0.0, 1.0, -0.5):
+        with pytest.raises(tg.ConfigError, match="valid"):
+            r.fit(small_graph(), share, verbose=False)
+
+
+def test_length_in_steps_or_epochs():
+    g, r = small_graph(), small_ranker(steps=4)
+    assert r.fit(g, verbose=False).total_steps == 4
+    assert r.fit([g, small_graph(1)], epochs=3, verbose=False).total_steps == 6
+    assert r.fit(g, steps=2, verbose=False).total_steps == 2
+    assert len(small_ranker(steps=None, epochs=3).fit([g, small_graph(1)], verbose=False).loss) == 6
+    for wrong in ({"steps": 0}, {"epochs": -1}, {"steps": 1, "epochs": 1}, {"steps": 2.5}):
+        with pytest.raises(tg.ConfigError, match=r"steps|epochs"):
+            r.fit(g, verbose=False, **wrong)
+
+
+def test_collections_are_read_lazily_and_visited_once_per_epoch(monkeypatch):
+    visited = []
+    real = training._Store.get
+
+    def get(self, index):
+        visited.append(index)
+        return real(self, index)
+
+    monkeypatch.setattr(training._Store, "get", get)
+    split = Lazy(0, 1, 2, 3)
+    small_ranker(steps=12).fit(split, verbose=False)
+    epochs = [visited[i : i + 4] for i in (0, 4, 8)]
+    assert all(sorted(epoch) == [0, 1, 2, 3] for epoch in epochs) and len({tuple(e) for e in epochs}) > 1
+    assert split.reads == 8  # once for the scaler, once to prepare
+    monkeypatch.setattr(training, "CACHE_BYTES", 1)
+    again = Lazy(0, 1, 2, 3)
+    small_ranker(steps=12).fit(again, verbose=False)
+    assert 8 < again.reads <= 16
+
+
+def test_memory_does_not_change_the_result(monkeypatch):
+    a, b = small_ranker(steps=10), small_ranker(steps=10)
+    a.fit(Lazy(0, 1, 2), verbose=False)
+    monkeypatch.setattr(training, "CACHE_BYTES", 1)
+    b.fit(Lazy(0, 1, 2), verbose=False)
+    assert (a.model.params == b.model.params).all()
+
+
+def test_graphs_that_teach_nothing_are_left_out():
+    same = small_graph(1, configs=30)
+    same = same.replace(node_config_feat=np.zeros((30, 4, 18), np.int8), name="same")
+    bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
+    r = small_ranker(steps=9)
+    h = r.fit([same, small_graph(0), bare], verbose=False)
+    assert set(h.skipped) == {"same", "bare"} and len(h.loss) == 9
+    with pytest.raises(tg.DataError, match="none of the 2 graphs"):
+        r.fit([same, bare], verbose=False)
+    with pytest.raises(tg.DataError, match="all configs are the same"):
+        r.fit(same, verbose=False)
+    with pytest.raises(tg.DataError, match="placeholders"):
+        r.fit(bare, verbose=False)
+    level = small_graph().replace(config_runtime=np.full(96, 7))
+    with pytest.raises(tg.DataError, match="equal"):
+        r.fit(level, verbose=False)
+    with pytest.raises(tg.DataError, match="at least one graph"):
+        r.fit([], verbose=False)
+    for wrong in ("alexnet.npz", 3):
+        with pytest.raises(tg.ConfigError, match="train"):
+            r.fit(wrong, verbose=False)
+
+
+def test_divergence_is_reported():
+    r = small_ranker(steps=30, learning_rate=10.0, clip=1e9, warmup=0.0, weight_decay=0.0)
+
+    class Poison(Callback):
+        def on_step(self, fit):
+            if fit.step == 3:
+                fit.model.params[:] = np.inf
+
+    with pytest.raises(tg.Error, match=r"step 4.*learning_rate"):
+        r.fit(small_graph(), verbose=False, callbacks=[Poison()])
+
+
+def test_a_bar_is_shown_when_asked_for(capsys):
+    small_ranker(steps=5).fit(small_graph(), 0.2, verbose=True)
+    shown = capsys.readouterr().err
+    assert "5/5" in shown and "loss=" in shown and "tau=" in shown
+    small_ranker(steps=5).fit(small_graph())
+    assert capsys.readouterr().err == ""
+
+
+# Callbacks
+
+
+def test_callbacks_see_every_event_and_can_stop():
+    events = []
+
+    class Watch(Callback):
+        def on_fit_begin(self, fit):
+            events.append(("begin", fit.step, fit.total))
+
+        def on_step(self, fit):
+            events.append(("step", fit.step))
+            if fit.step == 6:
+                fit.stop("enough")
+
+        def on_evaluate(self, fit, metric):
+            events.append(("evaluate", fit.step, metric))
+
+        def on_fit_end(self, fit):
+            events.append(("end", fit.step))
+
+    h = small_ranker(steps=20).fit(small_graph(), 0.2, verbose=False, callbacks=[Watch()])
+    assert events[0] == ("begin", 0, 20) and events[-1] == ("end", 6)
+    assert [e[1] for e in events if e[0] == "step"] == [1, 2, 3, 4, 5, 6]
+    assert [e[1:] for e in events if e[0] == "evaluate"] == [(5, h.valid_metric[0])]
+    assert h.stopped == "enough" and len(h.loss) == 6
+
+
+def test_early_stopping_waits_for_its_patience():
+    class Fake:
+        step, why = 0, None
+
+        def stop(self, why):
+            self.why = why
+
+    fit, stopping = Fake(), EarlyStopping(patience=2, min_delta=0.01)
+    stopping.on_fit_begin(fit)
+    for metric, waited in ((0.5, 0), (0.505, 1), (0.6, 0), (0.6, 1), (0.609, 2)):
+        assert fit.why is None
+        stopping.on_evaluate(fit, metric)
+        assert stopping.waited == waited
+    assert "2 evaluations" in fit.why
+    for wrong in ({"patience": 0}, {"min_delta": -1.0}):
+        with pytest.raises(tg.ConfigError, match="EarlyStopping"):
+            EarlyStopping(**wrong)
+
+
+# Interruption
+
+
+def test_an_interrupt_leaves_a_usable_ranker(tmp_path):
+    class Press(Callback):
+        def on_step(self, fit):
+            if fit.step == 7 and fit.total == 20 and not fit.history.interrupted:
+                signal.raise_signal(signal.SIGINT)
+
+    g = small_graph()
+    r = small_ranker()
+    with pytest.warns(UserWarning, match="interrupted after step 7 of 20"):
+        h = r.fit(g, 0.2, verbose=False, callbacks=[Press()])
+    assert h.interrupted and len(h.loss) == 7 and h.best_step == 5
+    r.predict(g)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    r = small_ranker()
+    with pytest.warns(UserWarning, match="same checkpoint_dir"):
+        r.fit(g, 0.2, verbose=False, callbacks=[Press()], checkpoint_dir=tmp_path)
+    resumed = r.fit(
+        g, 0.2, verbose=False, callbacks=[type("Press", (Callback,), {})()], checkpoint_dir=tmp_path
+    )
+    whole = small_ranker()
+    assert whole.fit(g, 0.2, verbose=False).loss == resumed.loss
+    assert (whole.model.params == r.model.params).all()
+
+
+class PressSoon(Callback):
+    """Ctrl-C from another thread some time after step 7: in a step, in an evaluation, or between."""
+
+    def __init__(self, delay=None):
+        self.delay = delay
+
+    def on_step(self, fit):
+        if fit.step == 7 and self.delay is not None:
+            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def test_an_interrupt_at_any_moment_is_exact(tmp_path):
+    g = small_graph(configs=300)
+    fields = {"steps": 60, "evaluate_every": 4, "valid_configs": 300, "width": 64}
+    whole = small_ranker(**fields)
+    expected = whole.fit(g, 0.3, verbose=False, callbacks=[PressSoon()])
+    for attempt in range(6):
+        r = small_ranker(**fields)
+        folder = tmp_path / str(attempt)
+        with pytest.warns(UserWarning, match="interrupted"):
+            h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon(0.003 * attempt)], checkpoint_dir=folder)
+        assert 7 <= len(h.loss) < 60 and h.loss == expected.loss[: len(h.loss)]
+        h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder)
+        assert h.loss == expected.loss and h.valid_metric == expected.valid_metric
+        assert (r.model.params == whole.model.params).all()
+
+
+def test_an_interrupt_before_the_first_step_is_passed_on():
+    r = small_ranker()
+
+    def step(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    class Model:
+        def __getattr__(self, name):
+            return step if name == "step" else getattr(r.model, name)
+
+    class Replace(Callback):
+        def on_fit_begin(self, fit):
+            fit.model = Model()
+
+    with pytest.raises(KeyboardInterrupt):
+        r.fit(small_graph(), verbose=False, callbacks=[Replace()])
+    with pytest.raises(tg.Error, match="call fit"):
+        r.predict(small_graph())

@@ -1,0 +1,463 @@
+"""The ranker: learns from measured runtimes to rank the configs of a graph, fastest first."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core, kernels, rankerfile
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
+from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared
+from tpugraphs.recipes import get_recipe, list_recipes, plain
+
+if TYPE_CHECKING:
+    from tpugraphs.evaluation import Report
+    from tpugraphs.training import Callback, History
+
+__all__ = ["Ranker", "list_recipes"]
+
+_TTA = 5  # key of the random stream of test-time augmentation
+_MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
+
+
+class Ranker:
+    """Learn from measured runtimes to rank the configs of a graph that was not measured.
+
+    Parameters
+    ----------
+    recipe : str
+        One of :func:`tpugraphs.list_recipes`.
+    seed : int
+        Of everything random; the same seed gives the same bits, for any number of threads.
+    preset : {"cpu", "full"}
+        Sizes for a CPU, or as published.
+    precision : {"f32"}
+        Of matrix products.
+    **fields
+        Any field of the recipe, for example ``steps=``, ``learning_rate=`` or ``prune=``; `get_params` lists
+        them.
+
+    Attributes
+    ----------
+    history : History or None
+        Of the last fit.
+
+    Raises
+    ------
+    RecipeError
+        Unknown recipe.
+    ConfigError
+        Unknown preset or field, or a value out of range; the message lists what is valid.
+
+    Notes
+    -----
+    A recipe with attention across configs scores the configs of a chunk together: a score then depends on
+    which others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly
+    equal size, at most the field `chunk`.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> ranker = tg.Ranker("first-layout-cross", steps=300)
+    >>> ranker.num_parameters
+    215013
+    """
+
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: Any,
+    ) -> None:
+        self._configure(recipe, seed, preset, precision, fields)
+
+    def _configure(self, recipe: str, seed: int, preset: str, precision: str, given: dict[str, Any]) -> None:
+        found = get_recipe(recipe)
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+            raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
+        if precision != "f32":
+            raise ConfigError(f"precision: expected 'f32', the only one of this version, got {precision!r}")
+        fields = found.fields(preset, given)
+        self._recipe, self.fields = found, fields
+        self.recipe, self.seed, self.preset, self.precision = recipe, seed, preset, precision
+        self.steps: list[dict[str, Any]] = found.steps(fields)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._model: _core.Model | None = None
+        self.pipeline = Pipeline(self._recipe.preprocessing(self.fields))
+        self._fitted = False
+        self._step = 0
+        self._last: tuple[weakref.ref[Any], Prepared] | None = None
+        self.history: History | None = None
+
+    # Parameters
+
+    @property
+    def model(self) -> _core.Model:
+        """The model in the core; its `params` are a view (P,) of all weights."""
+        if self._model is None:
+            self._model = _core.Model(self.steps, int(self.seed), self.pipeline.columns)
+        return self._model
+
+    @property
+    def num_parameters(self) -> int:
+        """P, number of weights."""
+        return int(self.model.num_parameters)
+
+    @property
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """All weights by name, as views."""
+        flat = self.model.params
+        return {
+            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
+            for name, offset, shape in self.model.layout
+        }
+
+    @property
+    def loss(self) -> tuple[Any, ...]:
+        """Loss as the core takes it."""
+        return ("pairwise_hinge", float(self.fields.margin), "mean-all")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All constructor arguments, every field of the recipe among them; ``sklearn.base.clone`` uses it."""
+        names = self.fields.__dataclass_fields__
+        own = {"recipe": self.recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
+        return {**own, **{name: getattr(self.fields, name) for name in names}}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change constructor arguments. What was learnt is forgotten if any of them changes.
+
+        Fields that had the values of the old preset or recipe get those of a new one.
+        """
+        old = self.get_params()
+        if all(name in old and old[name] == value for name, value in params.items()):
+            return self
+        defaults = plain(self._recipe.fields(self.preset))
+        given = {name: value for name, value in old.items() if name in defaults and defaults[name] != value}
+        recipe = params.get("recipe", self.recipe)
+        known = get_recipe(recipe).options.__dataclass_fields__
+        given = {name: value for name, value in given.items() if name in known}
+        own = {
+            name: params.pop(name, getattr(self, name)) for name in ("recipe", "seed", "preset", "precision")
+        }
+        self._configure(**own, given={**given, **params})
+        return self
+
+    def __repr__(self) -> str:
+        defaults = self._recipe.fields(self.preset)
+        shown = {"seed": self.seed, "preset": self.preset}
+        shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
+        arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
+        state = "fitted" if self._fitted else "not fitted"
+        return f"<Ranker({arguments}): {self.num_parameters:,} parameters, {state}>"
+
+    # Learning
+
+    def fit(
+        self,
+        train: Any,
+        valid: Any = None,
+        *,
+        epochs: int | None = None,
+        steps: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 100,
+        verbose: bool | None = None,
+    ) -> History:
+        """Learn anew from graphs with measured runtimes.
+
+        Every step takes one graph and some of its configs; graphs come in random order, each once per epoch,
+        and its configs evenly. Graphs that cannot be learnt from (no runtimes, one distinct config) are left
+        out and listed in ``history.skipped``, unless it is the only one.
+
+        Parameters
+        ----------
+        train : graph, list of graphs, or split of a collection
+            For some of the configs of a graph: ``g.select(rows)``, with rows from
+            :func:`tpugraphs.training.split_configs`.
+        valid : the same, or float, optional
+            With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the
+            parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
+            `train`.
+        epochs, steps : int, optional
+            Length, instead of the recipe's. An epoch is one step per graph.
+        callbacks : list of Callback
+            See :class:`tpugraphs.training.Callback` and :class:`tpugraphs.training.EarlyStopping`.
+        checkpoint_dir : path, optional
+            Where the state is written every `checkpoint_every` steps, and at the end. A fit with the same
+            arguments goes on from there, exactly: it ends with the same bits as one that was never stopped.
+        verbose : bool, optional
+            Show a progress bar; by default in a terminal or notebook.
+
+        Returns
+        -------
+        History
+            With ``interrupted`` set (and a warning) after Ctrl-C: the ranker is then usable, with the best
+            parameters so far. Before the first step is done, Ctrl-C raises KeyboardInterrupt.
+
+        Raises
+        ------
+        DataError
+            Nothing to learn from.
+        CheckpointError
+            The checkpoint is damaged or of another fit; the message says what differs.
+        """
+        from tpugraphs.training import Fit
+
+        if epochs is not None and steps is not None:
+            raise ConfigError("give epochs or steps, not both")
+        given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
+        self._recipe.fields(self.preset, given)  # checks the values
+        if not given:
+            steps, epochs = self.fields.steps, self.fields.epochs
+        if checkpoint_every < 1:
+            raise ConfigError(f"checkpoint_every: expected at least 1, got {checkpoint_every}")
+        self._reset()
+        fit = Fit(self, train, valid, steps, epochs, callbacks, checkpoint_dir, checkpoint_every, verbose)
+        try:
+            self.history = fit.run()
+        finally:
+            self._fitted, self._step, self._last = fit.step > 0, fit.step, None
+        return self.history
+
+    def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
+        """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
+
+        The first call on a ranker that is not fitted fits the preprocessing on this graph.
+
+        Parameters
+        ----------
+        graph : LayoutGraph
+        configs : (n,) int or (C,) bool
+
+        Returns
+        -------
+        float
+            Loss before the step.
+        """
+        from tpugraphs.pipeline import check_measured
+
+        check_measured(graph)
+        rows = self._rows(graph, configs)
+        if rows.size < 2:
+            raise DataError(
+                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
+            )
+        if not self._fitted:
+            self.pipeline.fit([graph])
+        prepared = self._prepare(graph)
+        f = self.fields
+        loss = self.model.step(
+            [(prepared.graph, rows)],
+            [prepared.runtimes[rows]],
+            loss=self.loss,
+            lr=float(f.learning_rate),
+            weight_decay=float(f.weight_decay),
+            clip=float(f.clip),
+            step=self._step + 1,
+            seed=int(self.seed),
+        )
+        self._step, self._fitted = self._step + 1, True
+        return float(loss)
+
+    # Ranking
+
+    def predict(self, graph: Any, configs: ArrayLike | None = None, tta: int = 0) -> NDArray[np.float32]:
+        """Scores of configs of a graph: smaller = predicted faster.
+
+        Parameters
+        ----------
+        graph : LayoutGraph
+        configs : (n,) int or (C,) bool, optional
+            Which, in which order; all by default.
+        tta : int
+            Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
+            with attention across configs. 0: the given order, once.
+
+        Returns
+        -------
+        (n,) float32
+
+        Raises
+        ------
+        Error
+            Not fitted, or a score that is not a finite number.
+        """
+        self._require_fit("predict")
+        if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
+            raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
+        prepared = self._prepare(graph)
+        rows = self._rows(graph, configs)
+        if tta == 0:
+            return self.score_rows(prepared, rows)
+        total = np.zeros(rows.size)
+        for k in range(int(tta)):
+            order = kernels.sample_without_replacement(rows.size, rows.size, (int(self.seed), _TTA, k))
+            total[order] += self.score_rows(prepared, rows[order])
+        return (total / tta).astype(np.float32)
+
+    def score_rows(self, prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
+        chunks = -(-rows.size // int(self.fields.chunk))
+        parts = (
+            [self.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, chunks)]
+            if chunks
+            else []
+        )
+        scores = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+        bad = np.flatnonzero(~np.isfinite(scores))
+        if bad.size:
+            raise Error(
+                f"{prepared.name}: the score of config {int(rows[bad[0]])} is {scores[bad[0]]}: the ranker's "
+                "weights are not usable; train again, with a smaller learning_rate"
+            )
+        return scores
+
+    def rank(self, graph: Any, configs: ArrayLike | None = None, tta: int = 0) -> NDArray[np.int64]:
+        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64."""
+        return np.argsort(self.predict(graph, configs, tta), kind="stable").astype(np.int64)
+
+    def evaluate(self, graphs: Any, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Report:
+        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`."""
+        from tpugraphs import evaluation
+
+        self._require_fit("evaluate")
+
+        def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
+            return self.predict(graph, rows, tta)
+
+        return evaluation.evaluate(score, graphs, configs=configs, name=self.recipe, **options)
+
+    def _require_fit(self, what: str) -> None:
+        if not self._fitted:
+            raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
+
+    def _prepare(self, graph: Any) -> Prepared:
+        """Prepare a graph; the last one is kept, as it is often asked for again."""
+        if self._last is not None and self._last[0]() is graph:
+            return self._last[1]
+        prepared = self.pipeline.apply(graph)
+        self._last = (weakref.ref(graph), prepared)
+        return prepared
+
+    def _rows(self, graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
+        count = int(graph.num_configs)
+        if configs is None:
+            return np.arange(count)
+        rows = np.asarray(configs)
+        if rows.dtype == bool and rows.shape == (count,):
+            return np.flatnonzero(rows)
+        if rows.size == 0:
+            rows = rows.astype(np.int64)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise DataError(
+                f"configs: expected row numbers (n,) or a mask ({count},), got {rows.dtype} {rows.shape}",
+                file=str(graph.name), field="configs",
+            )  # fmt: skip
+        bad = (rows < 0) | (rows >= count)
+        if bad.any():
+            raise DataError(
+                f"configs: expected row numbers in 0..{count - 1}, got {int(rows[bad][0])}",
+                file=str(graph.name), field="configs",
+            )  # fmt: skip
+        return np.ascontiguousarray(rows, dtype=np.int64)
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
+        self._require_fit("save")
+        from tpugraphs import __version__
+
+        history = self.history
+        metadata = {
+            "package": __version__,
+            "feature_schema": SCHEMA,
+            "recipe": self.recipe,
+            "seed": int(self.seed),
+            "preset": self.preset,
+            "precision": self.precision,
+            "fields": plain(self.fields),
+            "preprocessing": self.pipeline.steps,
+            "steps": self.steps,
+            "trained_steps": self._step,
+            "best_step": history.best_step if history else None,
+            "best_metric": history.best_metric if history else None,
+        }
+        rankerfile.write(path, "ranker", metadata, {**self.parameters, **self.pipeline.tensors()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ranker:
+        """Read a ranker that `save` wrote; it predicts the same bits.
+
+        Raises
+        ------
+        CheckpointError
+            Not such a file, damaged, or of a version that is not known; the message names the field.
+        """
+        metadata, tensors = rankerfile.read(path, "ranker")
+
+        def entry(name: str, *kinds: type) -> Any:
+            return rankerfile.entry(path, metadata, name, kinds)
+
+        if metadata.get("feature_schema") != SCHEMA:
+            raise rankerfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
+                                  "use the version of tpugraphs that wrote it")  # fmt: skip
+        steps = entry("steps", list)
+        _check_steps(path, steps, tensors)
+        try:
+            own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+            ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
+            ranker.steps = steps
+            layout = ranker.model.layout
+        except (RecipeError, ConfigError, ValueError, TypeError) as error:
+            message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
+            raise CheckpointError(message, file=os.fspath(path), field="steps") from None
+        ranker.pipeline = Pipeline.from_file(
+            path, metadata.get("preprocessing"), tensors, ranker.pipeline.columns
+        )
+        for name, offset, shape in layout:
+            array = rankerfile.take(path, tensors, name, tuple(shape), np.float32)
+            ranker.model.params[offset : offset + array.size] = array.ravel()
+        ranker._fitted, ranker._step = True, 0
+        return ranker
+
+
+def _check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:
+    """Refuse a model whose parameters are not in the file, before the core makes room for them."""
+    todo = "the file is damaged, or was written by a later version of tpugraphs"
+    if len(steps) > _MAX_STEPS:
+        raise rankerfile.fail(path, "steps", f"at most {_MAX_STEPS}", str(len(steps)), todo)
+    for i, step in enumerate(steps):
+        attrs = step.get("attrs") if isinstance(step, dict) else None
+        if not isinstance(attrs, dict) or not isinstance(step.get("name"), str):
+            raise rankerfile.fail(path, f"steps[{i}]", "a step with name and attrs", repr(step)[:80], todo)
+        for key, value in attrs.items():
+            if not isinstance(value, (int, float, str)) or (
+                not isinstance(value, str) and not 0 <= value <= _MAX_SIZE
+            ):
+                raise rankerfile.fail(
+                    path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo
+                )
+        for key, tensor in (
+            ("out", "weight"),
+            ("out", "weight_l"),
+            ("rows", "weight"),
+            ("gate", "gate1_weight"),
+        ):
+            shape = (
+                tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
+            )
+            if key in attrs and shape and shape[0] != attrs[key]:
+                raise rankerfile.fail(
+                    path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo
+                )

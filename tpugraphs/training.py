@@ -1,0 +1,704 @@
+"""The fit loop: history, callbacks, evaluation, exact resume, interruption.
+
+Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
+parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
+ends with the same bits as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels, metrics, rankerfile
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.pipeline import Pipeline, Prepared, check_measured
+from tpugraphs.recipes import plain
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker import Ranker
+
+__all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
+
+CHECKPOINT = "checkpoint.safetensors"
+CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
+# Keys of the random streams of a fit.
+_ORDER, _ROWS, _VALID, _SPLIT = range(1, 5)
+
+
+def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
+    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
+
+    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
+    """
+    warm = math.ceil(warmup * total)
+    if step <= warm:
+        return peak * step / warm
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / max(1, total - warm)))
+
+
+def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
+    """Split the configs of a layout graph at random; equal configs stay together.
+
+    Parameters
+    ----------
+    graph : LayoutGraph
+    fractions : sequence of float
+        Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
+    seed : int
+
+    Returns
+    -------
+    list of (n,) int64
+        Rows of each part, ascending, for ``graph.select(rows)``.
+
+    Raises
+    ------
+    ConfigError
+        Fractions that are not such shares.
+    DataError
+        Too few distinct configs to give each part one.
+    """
+    shares = [float(f) for f in fractions]
+    if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
+        raise ConfigError(
+            f"fractions: expected positive numbers that add up to at most 1, got {list(fractions)}"
+        )
+    first, inverse = kernels.dedup_configs(graph.config_digits)
+    distinct = len(first)
+    ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
+    if min(np.diff([0, *ends])) < 1:
+        raise DataError(
+            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
+            file=str(graph.name), field="node_config_feat", found=f"{distinct} distinct configs",
+        )  # fmt: skip
+    order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
+    place = np.empty(distinct, np.int64)
+    place[order] = np.arange(distinct)
+    part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
+    return [np.flatnonzero(part == i) for i in range(len(shares))]
+
+
+@dataclass
+class History:
+    """What happened in a fit.
+
+    Attributes
+    ----------
+    loss : list of float
+        Of every step.
+    learning_rate : list of float
+        Of every step.
+    valid_steps : list of int
+        Steps after which there was an evaluation.
+    valid_metric : list of float
+        Mean Kendall tau over the validation graphs, there.
+    best_step : int or None
+        Whose parameters the ranker has now; None without validation: those of the last step.
+    total_steps : int
+        Planned.
+    seconds : float
+        Spent, over all resumptions.
+    stopped : str or None
+        Why a callback ended it early.
+    interrupted : bool
+        By Ctrl-C.
+    skipped : dict
+        Name of each graph that could not be trained on: why.
+    """
+
+    total_steps: int = 0
+    loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    valid_steps: list[int] = field(default_factory=list)
+    valid_metric: list[float] = field(default_factory=list)
+    best_step: int | None = None
+    seconds: float = 0.0
+    stopped: str | None = None
+    interrupted: bool = False
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[int]:
+        """Numbers of the steps, 1 to the last one done."""
+        return list(range(1, len(self.loss) + 1))
+
+    @property
+    def best_metric(self) -> float | None:
+        """Greatest validation metric, None without validation."""
+        return max(self.valid_metric) if self.valid_metric else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**self.__dict__, "best_metric": self.best_metric}
+
+    def __repr__(self) -> str:
+        text = f"{len(self.loss)} of {self.total_steps} steps in {self.seconds:.1f} s"
+        if self.loss:
+            text += f", loss {np.mean(self.loss[-100:]):.4f}"
+        if self.best_step is not None:
+            text += f", best tau {self.best_metric:.4f} after step {self.best_step}"
+        if self.interrupted or self.stopped:
+            text += f", {'interrupted' if self.interrupted else 'stopped: ' + str(self.stopped)}"
+        return f"<History: {text}>"
+
+
+class Callback:
+    """Base of callbacks: override what you need.
+
+    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
+    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
+    """
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Before the first step, also of a resumed fit."""
+
+    def on_step(self, fit: Fit) -> None:
+        """After every step."""
+
+    def on_evaluate(self, fit: Fit, metric: float) -> None:
+        """After every evaluation on the validation graphs; `metric` is the mean tau."""
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """At the end, also when stopped or interrupted."""
+
+    def state(self) -> dict[str, Any]:
+        """Memory of the callback, as JSON values."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+
+
+class EarlyStopping(Callback):
+    """End a fit when the validation metric has not risen for some evaluations.
+
+    Parameters
+    ----------
+    patience : int
+        Evaluations without a rise.
+    min_delta : float
+        What counts as a rise.
+    """
+
+    def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
+        if patience < 1 or not min_delta >= 0:
+            raise ConfigError(
+                f"EarlyStopping: expected patience >= 1 and min_delta >= 0, got {patience}, {min_delta}"
+            )
+        self.patience, self.min_delta = patience, min_delta
+        self.best: float | None = None
+        self.waited = 0
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Forget an earlier fit."""
+        if fit.step == 0:
+            self.best, self.waited = None, 0
+
+    def on_evaluate(self, fit: Fit, metric: float) -> None:
+        """Count evaluations without a rise."""
+        if self.best is None or metric > self.best + self.min_delta:
+            self.best, self.waited = metric, 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            fit.stop(f"no better tau in {self.patience} evaluations")
+
+    def state(self) -> dict[str, Any]:
+        """Best metric and evaluations since."""
+        return {"best": self.best, "waited": self.waited}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.best, self.waited = state["best"], state["waited"]
+
+
+class _Graphs(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def as_graphs(what: str, graphs: Any) -> _Graphs:
+    """One graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
+    if hasattr(graphs, "config_runtime"):
+        return [graphs]
+    if isinstance(graphs, str) or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
+        if isinstance(graphs, Iterable) and not isinstance(graphs, str):
+            graphs = list(graphs)
+        else:
+            raise ConfigError(
+                f"{what}: expected a graph, a list of graphs or a split of a collection, got "
+                f"{type(graphs).__name__}; use tg.load(path) to read a file"
+            )
+    if len(graphs) == 0:
+        raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
+    sequence: _Graphs = graphs
+    return sequence
+
+
+def fingerprint(graph: Any, digits: bool) -> str:
+    """Hash of the content of a graph; with `digits` also of all configs, which must then be read."""
+    h = hashlib.blake2b(digest_size=16)
+    for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"):
+        array = np.ascontiguousarray(getattr(graph, name))
+        h.update(f"{name}{array.shape}{array.dtype.str}".encode())
+        h.update(array.data)
+    if digits:
+        h.update(np.ascontiguousarray(graph.config_digits).data)
+    return h.hexdigest()
+
+
+class _Store:
+    """Prepared training graphs, made when first used; the least recently used go when memory is short."""
+
+    def __init__(self, graphs: _Graphs, pipeline: Pipeline, skipped: dict[str, str]) -> None:
+        self.graphs, self.pipeline, self.skipped = graphs, pipeline, skipped
+        self.made: OrderedDict[int, Prepared | None] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, index: int) -> Prepared | None:
+        """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
+        if index not in self.made:
+            try:
+                prepared: Prepared | None = self.pipeline.apply(self.graphs[index], training=True)
+            except DataError as error:
+                if len(self.graphs) == 1:
+                    raise
+                self.skipped[error.file or f"graph {index}"] = str(error)
+                if len(self.skipped) == len(self.graphs):
+                    raise DataError(
+                        f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
+                    ) from error
+                prepared = None
+            self.made[index] = prepared
+            self.bytes += prepared.nbytes if prepared else 0
+            while self.bytes > CACHE_BYTES and len(self.made) > 1:
+                _, old = self.made.popitem(last=False)
+                self.bytes -= old.nbytes if old else 0
+        self.made.move_to_end(index)
+        return self.made[index]
+
+
+class _Interrupts:
+    """Ctrl-C only takes effect at safe places.
+
+    While `armed` (a pass of the core is running, which leaves the parameters untouched when interrupted) it
+    raises KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
+    """
+
+    def __init__(self) -> None:
+        self.armed = self.pressed = self.installed = False
+
+    def __enter__(self) -> _Interrupts:
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._handle)
+            self.installed = True
+        return self
+
+    def _handle(self, number: int, frame: Any) -> None:
+        again, self.pressed = self.pressed, True
+        if again or self.armed:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *error: object) -> None:
+        if self.installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _show_progress(verbose: bool | None) -> bool:
+    if verbose is not None:
+        return verbose
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+class Fit:
+    """A running fit, as callbacks see it.
+
+    Attributes
+    ----------
+    ranker : Ranker
+    history : History
+    step : int
+        Steps done.
+    total : int
+        Steps planned.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker,
+        train: Any,
+        valid: Any,
+        total: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: str | os.PathLike[str] | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+    ) -> None:
+        self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
+        self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
+        self.verbose = _show_progress(verbose)
+        self.graphs = as_graphs("train", train)
+        held = None
+        if isinstance(valid, float):
+            self.graphs, held = self._hold_out(valid)
+        elif valid is not None and (hasattr(valid, "config_runtime") or len(valid) > 0):
+            held = as_graphs("valid", valid)
+        self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
+        self.history = History(total_steps=self.total)
+        self.step = self.visit = 0
+        self.finished = False
+        self.best: NDArray[np.float32] | None = None
+
+        self.path = None
+        if checkpoint_dir is not None:
+            folder = os.path.expanduser(os.fspath(checkpoint_dir))
+            os.makedirs(folder, exist_ok=True)
+            self.path = os.path.join(folder, CHECKPOINT)
+        hashes = self._fit_pipeline()
+        self.valid = self._prepare_valid(held)
+        self.identity = self._identity(hashes, held)
+        self.store = _Store(self.graphs, ranker.pipeline, self.history.skipped)
+
+    # Set-up
+
+    def _hold_out(self, share: float) -> tuple[_Graphs, _Graphs]:
+        if not 0 < share < 1:
+            raise ConfigError(
+                f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}"
+            )
+        if not isinstance(self.graphs, list):
+            raise ConfigError(
+                "valid: a share of the configs can be held out of graphs in memory only; give graphs"
+            )
+        train, valid = [], []
+        for graph in self.graphs:
+            check_measured(graph)
+            held, rest = split_configs(graph, (share, 1 - share), self.ranker.seed)
+            train.append(graph.select(rest))
+            valid.append(graph.select(held))
+        return train, valid
+
+    def _whole(self) -> bool:
+        """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
+        return isinstance(self.graphs, (list, tuple))
+
+    def _fit_pipeline(self) -> list[str]:
+        """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
+        hashes = []
+        if len(self.graphs) == 1:
+            check_measured(self.graphs[0])
+
+        def usable() -> Iterable[Any]:
+            for i in range(len(self.graphs)):
+                graph = self.graphs[i]
+                if self.path is not None:
+                    hashes.append(fingerprint(graph, self._whole()))
+                if getattr(graph, "kind", None) != "layout" or graph.num_config_nodes > 0:
+                    yield graph
+
+        self.ranker.pipeline.fit(usable())
+        return hashes
+
+    def _prepare_valid(self, graphs: _Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
+        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
+        result = []
+        for i in range(len(graphs) if graphs is not None else 0):
+            assert graphs is not None
+            graph = graphs[i]
+            check_measured(graph)
+            n = min(graph.num_configs, self.fields.valid_configs)
+            rows = kernels.sample_without_replacement(graph.num_configs, n, (_VALID, i), order="sorted")
+            small = graph if n == graph.num_configs else graph.select(rows)
+            prepared = self.ranker.pipeline.apply(small)
+            result.append((prepared, np.arange(n)))
+        return result
+
+    def _identity(self, hashes: list[str], held: _Graphs | None) -> dict[str, Any]:
+        """Say what a checkpoint must agree with to be gone on from."""
+        if self.path is None:
+            return {}
+        valid = [fingerprint(held[i], self._whole()) for i in range(len(held))] if held is not None else []
+
+        def digest(parts: list[str]) -> str:
+            return (
+                f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
+            )
+
+        return {
+            "recipe": self.ranker.recipe,
+            "seed": self.ranker.seed,
+            "precision": self.ranker.precision,
+            **{
+                f"field {name}": value
+                for name, value in plain(self.fields).items()
+                if name not in ("steps", "epochs")
+            },
+            "total steps": self.total,
+            "train": digest(hashes),
+            "valid": digest(valid),
+            "callbacks": [type(callback).__name__ for callback in self.callbacks],
+        }
+
+    # The loop
+
+    def run(self) -> History:
+        """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
+        began = time.monotonic()
+        if self.path is not None and os.path.exists(self.path):
+            self._resume(self.path)
+        before = self.history.seconds
+        with _Interrupts() as interrupts:
+            bar = self._bar()
+            self._tell("on_fit_begin")
+            try:
+                self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
+                while self._going(interrupts):
+                    self._train_step(interrupts)
+                    self._tell("on_step")
+                    self._evaluate_if_due(interrupts)
+                    self.history.seconds = before + time.monotonic() - began
+                    self._update(bar)
+                    if self.path is not None and self.step % self.checkpoint_every == 0:
+                        self._save(self.path)
+                if self.finished and self.path is not None:
+                    self._save(self.path)
+            except KeyboardInterrupt:
+                interrupts.pressed = True
+                if self.step == 0:
+                    raise
+            finally:
+                self.history.seconds = before + time.monotonic() - began
+                if bar is not None:
+                    bar.close()
+            if interrupts.pressed and not self.finished:
+                self._interrupted()
+            self._restore_best()
+            self._tell("on_fit_end")
+        return self.history
+
+    def stop(self, why: str = "a callback asked for it") -> None:
+        """End the fit after this step."""
+        self.history.stopped = why
+
+    def _going(self, interrupts: _Interrupts) -> bool:
+        self.finished = self.step == self.total or self.history.stopped is not None
+        return not self.finished and not interrupts.pressed
+
+    def _tell(self, event: str, *args: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *args)
+
+    def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
+        """Graph and rows of the next step. One visit per graph and epoch, in random order."""
+        count = len(self.graphs)
+        while True:
+            epoch = self.visit // count
+            index = int(kernels.sample_epoch(count, 1, (self.ranker.seed, _ORDER), self.visit)[0])
+            self.visit += 1
+            prepared = self.store.get(index)
+            if prepared is not None:
+                break
+        rows = min(self.fields.configs, prepared.num_configs)
+        return prepared, kernels.sample_epoch(
+            prepared.num_configs, rows, (self.ranker.seed, _ROWS, index), epoch
+        )
+
+    def _train_step(self, interrupts: _Interrupts) -> None:
+        visit = self.visit
+        prepared, rows = self._next_slate()
+        f, history, number = self.fields, self.history, self.step + 1
+        rate = learning_rate(number, self.total, f.learning_rate, f.warmup)
+        call = functools.partial(
+            self.model.step,
+            loss=self.ranker.loss,
+            lr=rate,
+            weight_decay=float(f.weight_decay),
+            clip=float(f.clip),
+            step=number,
+            seed=self.ranker.seed,
+        )
+        # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
+        # the length of the list tells whether the step was taken.
+        try:
+            interrupts.armed = True
+            history.loss.extend(map(call, [[(prepared.graph, rows)]], [[prepared.runtimes[rows]]]))
+        except KeyboardInterrupt:
+            interrupts.pressed = True
+            if len(history.loss) < number:
+                self.visit = visit
+                raise
+        except DataError as error:  # the digits were checked, so it is the scores that are not finite
+            self._restore_best()
+            raise Error(
+                f"training diverged at step {number} on {prepared.name} ({error}); "
+                f"use a learning_rate below {f.learning_rate} or a clip below {f.clip}"
+            ) from error
+        finally:
+            interrupts.armed = False
+        self.step = number
+        history.learning_rate.append(rate)
+
+    def _evaluate_if_due(self, interrupts: _Interrupts) -> None:
+        due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
+        if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
+            return
+        try:
+            interrupts.armed = True
+            taus = [
+                metrics.kendall_tau(self.ranker.score_rows(prepared, rows), prepared.runtimes)
+                for prepared, rows in self.valid
+            ]
+        finally:
+            interrupts.armed = False
+        tau = float(np.mean(taus))
+        history = self.history
+        if history.best_metric is None or tau > history.best_metric:
+            self.best, history.best_step = self.model.params.copy(), self.step
+        history.valid_steps.append(self.step)
+        history.valid_metric.append(tau)
+        self._tell("on_evaluate", tau)
+
+    def _restore_best(self) -> None:
+        if self.best is not None:
+            self.model.params[:] = self.best
+
+    def _interrupted(self) -> None:
+        import warnings
+
+        self.history.interrupted = True
+        again = ""
+        if self.path is not None:
+            self._save(self.path)
+            again = "; call fit again with the same checkpoint_dir to go on"
+        warnings.warn(
+            f"interrupted after step {self.step} of {self.total}: the ranker has the "
+            f"{'best parameters so far' if self.best is not None else 'parameters of that step'}{again}",
+            stacklevel=4,
+        )
+
+    def _bar(self) -> Any:
+        if not self.verbose:
+            return None
+        from tqdm.auto import tqdm
+
+        return tqdm(
+            total=self.total, initial=self.step, desc=self.ranker.recipe, unit="step", dynamic_ncols=True
+        )
+
+    def _update(self, bar: Any) -> None:
+        if bar is None:
+            return
+        shown = {"loss": f"{np.mean(self.history.loss[-50:]):.4f}"}
+        if self.history.best_metric is not None:
+            shown["tau"] = f"{self.history.valid_metric[-1]:.4f}"
+            shown["best"] = f"{self.history.best_metric:.4f}"
+        bar.set_postfix(shown, refresh=False)
+        bar.update(1)
+
+    # Checkpoints
+
+    def _save(self, path: str) -> None:
+        history, pipeline = self.history, self.ranker.pipeline
+        metadata = {
+            "identity": self.identity,
+            "preprocessing": pipeline.steps,
+            "step": self.step,
+            "sampler": {"visit": self.visit},
+            "best_step": history.best_step,
+            "seconds": history.seconds,
+            "stopped": history.stopped,
+            "skipped": history.skipped,
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+        tensors = {
+            "params": self.model.params,
+            "moment1": self.model.moment1,
+            "moment2": self.model.moment2,
+            "loss": np.asarray(history.loss, np.float64),
+            "learning_rate": np.asarray(history.learning_rate, np.float64),
+            "valid_steps": np.asarray(history.valid_steps, np.int64),
+            "valid_metric": np.asarray(history.valid_metric, np.float64),
+            **pipeline.tensors(),
+        }
+        if self.best is not None:
+            tensors["best_params"] = self.best
+        rankerfile.write(path, "checkpoint", metadata, tensors)
+
+    def _resume(self, path: str) -> None:
+        metadata, tensors = rankerfile.read(path, "checkpoint")
+        identity = rankerfile.entry(path, metadata, "identity", dict)
+        self._compare(path, identity)
+
+        def entry(name: str, *kinds: type) -> Any:
+            return rankerfile.entry(path, metadata, name, kinds)
+
+        def take(name: str, count: int, dtype: Any) -> NDArray[Any]:
+            return rankerfile.take(path, tensors, name, (count,), dtype)
+
+        parameters = self.ranker.num_parameters
+        step, sampler = entry("step", int), entry("sampler", dict)
+        visit = rankerfile.entry(path, sampler, "visit", int)
+        valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
+        states = entry("callbacks", list)
+        skipped = entry("skipped", dict)
+        best_step = entry("best_step", int, type(None))
+        if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
+            raise rankerfile.fail(
+                path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
+            )
+        arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
+        best = take("best_params", parameters, np.float32) if best_step is not None else None
+        loss, rates = take("loss", step, np.float64), take("learning_rate", step, np.float64)
+        valid_steps, valid_metric = (
+            take("valid_steps", valid, np.int64),
+            take("valid_metric", valid, np.float64),
+        )
+        seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
+        pipeline = Pipeline.from_file(
+            path, entry("preprocessing", list), tensors, self.ranker.pipeline.columns
+        )
+        for name, mine in self.ranker.pipeline.tensors().items():
+            if not np.array_equal(mine, pipeline.tensors()[name]):
+                raise rankerfile.fail(
+                    path, name, "the constants of these graphs", "others", "the file is damaged"
+                )
+        for name, array in arrays.items():
+            getattr(self.model, name)[:] = array
+        self.best, self.step, self.visit = best, step, visit
+        for callback, state in zip(self.callbacks, states, strict=True):
+            callback.restore(state)
+        history = self.history
+        history.loss, history.learning_rate = loss.tolist(), rates.tolist()
+        history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
+        history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
+        history.skipped.update(skipped)
+
+    def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
+        mine = self.identity
+        differ = [key for key in sorted({*mine, *theirs}) if mine.get(key) != theirs.get(key)]
+        if differ:
+            parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
+            raise CheckpointError(
+                f"this checkpoint belongs to another fit ({'; '.join(parts)}); "
+                "use another checkpoint_dir, or delete it to begin anew",
+                file=path,
+                field=differ[0],
+                found=repr(theirs.get(differ[0])),
+                expected=repr(mine.get(differ[0])),
+            )
