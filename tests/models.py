@@ -107,3 +107,30 @@ def rows(count: int, start: int = 0) -> Array:
 def core_graph(arrays: dict[str, Array]) -> Any:
     """The core's graph."""
     return _core.Graph(**arrays)
+
+
+def torch_names(blocks: int = 2, cross: bool = True) -> dict[str, str]:
+    """Parameter names of `first_layout` -> those of the published PyTorch model."""
+    names = {
+        "embedding_opcode.weight": "embedding_op.weight",
+        "embedding_layout.weight": "embedding_layout_cfg.weight",
+        "head.weight": "classifier.weight",
+        "head.bias": "classifier.bias",
+    }
+    mixes = {"mix1": "linear", "mix2": "linear2"} | {f"block{i}": f"convs.{i}" for i in range(blocks)}
+    for ours, theirs in mixes.items():
+        for i in (1, 2):
+            for part in ("weight", "bias"):
+                names[f"{ours}.gate{i}_{part}"] = f"{theirs}.attn.linear{i}.{part}"
+        if cross:
+            names[f"{ours}.temperature"] = f"{theirs}.cross_attn.temperature"
+    for ours, theirs in {"linear1": "linear", "linear2": "linear2"}.items():
+        for part in ("weight", "bias"):
+            names[f"{ours}.{part}"] = f"{theirs}.linear.{part}"
+    for i in range(blocks):
+        names |= {
+            f"sage{i}.weight_l": f"convs.{i}.conv.lin_l.weight",
+            f"sage{i}.bias_l": f"convs.{i}.conv.lin_l.bias",
+        }
+        names[f"sage{i}.weight_r"] = f"convs.{i}.conv.lin_r.weight"
+    return names

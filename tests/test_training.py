@@ -20,7 +20,7 @@ from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_con
 def test_the_rate_warms_up_then_falls_as_a_cosine():
     rates = [learning_rate(step, 100, 2.0, 0.05) for step in range(1, 101)]
     assert rates[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
-    assert rates[5] == 2.0 and all(a > b for a, b in itertools.pairwise(rates))
+    assert rates[5] == 2.0 and all(a > b for a, b in itertools.pairwise(rates[5:]))
     assert rates[52] == pytest.approx(1 + math.cos(math.pi * 47 / 95))
     assert 0 < rates[-1] < 0.002
     assert learning_rate(1, 1, 2.0, 0.0) == 2.0

@@ -1,0 +1,241 @@
+"""The first place's model written in PyTorch and PyG, against ours with the same weights."""
+
+import warnings
+
+import cases
+import models
+import numpy as np
+import pytest
+from models import HINGE, first_layout, named, rows
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch")
+    SAGEConv = pytest.importorskip("torch_geometric.nn").SAGEConv
+
+from torch import nn
+from torch.nn import functional as fn
+
+pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
+BOTH = pytest.mark.parametrize("cross", [False, True], ids=["plain", "cross"])
+
+
+# ---- the model in PyTorch: tensors are (C, N, F) ----------------------------------------------------------
+
+
+class Tail(nn.Module):
+    """Gate, and with `cross` the product with the softmax over the configs beside it."""
+
+    def __init__(self, width, cross):
+        super().__init__()
+        self.attn = nn.ModuleDict(
+            {"linear1": nn.Linear(width, width // 8), "linear2": nn.Linear(width // 8, width)}
+        )
+        if cross:
+            self.cross_attn = nn.ParameterDict({"temperature": nn.Parameter(torch.tensor([0.5]))})
+        self.cross = cross
+
+    def tail(self, x):
+        x = x * self.attn["linear2"](self.attn["linear1"](x).relu()).sigmoid()
+        if self.cross:
+            x = torch.cat([x, x * torch.softmax(x / self.cross_attn["temperature"], 0)], -1)
+        return x
+
+
+def over_nodes(x):
+    """Instance norm of PyTorch wants (batch, channels, length): configs, channels, nodes."""
+    return fn.instance_norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Dense(Tail):
+    def __init__(self, features, width, cross):
+        super().__init__(width, cross)
+        self.linear = nn.Linear(features, width)
+
+    def forward(self, x):
+        return fn.gelu(self.tail(over_nodes(self.linear(x))))
+
+
+class Block(Tail):
+    def __init__(self, features, width, cross):
+        super().__init__(width, cross)
+        self.conv = SAGEConv(features, width)
+
+    def forward(self, x, edges):
+        return fn.gelu(self.tail(self.conv(over_nodes(x), edges)) + x)
+
+
+class Published(nn.Module):
+    def __init__(self, cross, width=256, blocks=2, columns=134):
+        super().__init__()
+        out = width // 2 if cross else width
+        self.embedding_op = nn.Embedding(120, 16)
+        self.embedding_layout_cfg = nn.Embedding(8, 4)
+        self.linear = Dense(columns + 16 + 24 * 4, out, cross)
+        self.linear2 = Dense(width, out, cross)
+        self.convs = nn.ModuleList(Block(width, out, cross) for _ in range(blocks))
+        self.classifier = nn.Linear(width, 1)
+
+    def forward(self, graph):
+        feat, digits = torch.tensor(graph["node_feat"]), torch.tensor(graph["digits"]).long()
+        n, c = len(feat), len(digits)
+        every = torch.full((c, n, 18), -2)
+        every[:, torch.tensor(graph["config_nodes"])] = digits
+        layout = self.embedding_layout_cfg(torch.tensor(graph["layout_digits"]).long() + 2).flatten(-2)
+        opcode = self.embedding_op(torch.tensor(graph["node_opcode"]).long())
+        node = [part.expand(c, n, -1) for part in (feat, layout, opcode)]
+        x = torch.cat([node[0], self.embedding_layout_cfg(every + 2).flatten(-2), *node[1:]], -1)
+        x = self.linear2(self.linear(x))
+        edges = torch.tensor(graph["edge_index"].T.copy())
+        for block in self.convs:
+            x = block(x, edges)
+        return self.classifier(x.mean(1)).flatten()
+
+
+def hinge(scores, runtimes):
+    times = torch.tensor(runtimes)
+    wrong = fn.relu(1.0 - (scores[:, None] - scores[None, :]))
+    return (wrong * (times[:, None] > times[None, :])).mean()
+
+
+# ---- the same weights on both sides -----------------------------------------------------------------------
+
+
+def pair(cross, seed=0, **sizes):
+    torch.manual_seed(seed)
+    theirs = Published(cross, **sizes)
+    ours = _core.Model(first_layout(cross=cross, **sizes), seed, sizes.get("columns", 134))
+    weights = dict(theirs.named_parameters())
+    names = models.torch_names(sizes.get("blocks", 2), cross)
+    assert set(weights) == set(names.values())
+    for name, view in named(ours).items():
+        view[:] = weights[names[name]].detach().numpy()
+    return theirs, ours, names
+
+
+def example(nodes=57, configs=13, k=21, columns=134, seed=5):
+    graph = models.graph_arrays(nodes, configs, k, columns, seed, "random")
+    graph["node_opcode"] %= 120  # PyTorch has no row for 120
+    edges = {tuple(edge) for edge in graph["edge_index"].tolist()}
+    assert any((v, u) not in edges for u, v in edges)  # asymmetric
+    runtimes = np.random.default_rng(seed).integers(1, 30, configs)  # with ties
+    return graph, (_core.Graph(**graph), rows(configs)), runtimes
+
+
+def relative(got, expected):
+    return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
+
+
+@BOTH
+def test_parameter_counts(cross):
+    theirs, ours, _ = pair(cross)
+    count = 215_013 if cross else 460_577
+    assert ours.num_parameters == sum(p.numel() for p in theirs.parameters()) == count
+
+
+@BOTH
+def test_scores_loss_and_all_gradients(cross):
+    theirs, ours, names = pair(cross)
+    graph, slate, runtimes = example()
+    expected = theirs(graph)
+    value = hinge(expected, runtimes)
+    value.backward()
+    assert relative(ours.scores([slate])[0], expected.detach().numpy()) <= 1e-4
+    loss, _ = ours.gradients([slate], [runtimes], loss=HINGE)
+    assert loss == pytest.approx(value.item(), rel=1e-4)
+    grads = {name: p.grad.numpy() for name, p in theirs.named_parameters()}
+    top = max(np.linalg.norm(g) for g in grads.values())
+    for name, got in named(ours, "grads").items():
+        gradient = grads[names[name]]
+        if (
+            np.linalg.norm(gradient) <= 1e-5 * top
+        ):  # biases before a norm, the head's bias: rounding on both sides
+            assert np.linalg.norm(got) <= 1e-5 * top
+        else:
+            assert relative(got, gradient) <= 1e-4, name
+
+
+@BOTH
+def test_ten_losses_of_training(cross):
+    theirs, ours, names = pair(cross, width=64, columns=31)
+    graph, slate, _ = example(columns=31, configs=24)
+    runtimes = graph["digits"].astype(np.int64).sum((1, 2))
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-3, weight_decay=1e-2)
+    for step in range(1, 11):
+        optimizer.zero_grad()
+        value = hinge(theirs(graph), runtimes)
+        value.backward()
+        norm = nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
+        assert norm > 0.05  # or clipping would not be tested
+        optimizer.step()
+        loss = ours.step([slate], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=0.05, step=step)
+        assert loss == pytest.approx(value.item(), rel=1e-3), step
+    weights = dict(theirs.named_parameters())
+    without_gradient = ("linear1.bias", "linear2.bias", "head.bias")  # Adam makes steps of their rounding
+    for name, view in named(ours).items():
+        if name not in without_gradient:
+            assert relative(view, weights[names[name]].detach().numpy()) <= 1e-3, name
+
+
+# ---- single ops --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["random", "odd", "star", "none"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
+@pytest.mark.parametrize("configs", [0, 5])
+def test_message_direction_is_pyg(kind, direction, configs):
+    case = cases.Case("sage", "parity", cases._sage(kind, 19, configs, 12, 7))
+    a = cases.single(case.arguments())
+    conv = SAGEConv(12, 7)
+    with torch.no_grad():
+        for parameter, name in (
+            (conv.lin_l.weight, "w_l"),
+            (conv.lin_l.bias, "b_l"),
+            (conv.lin_r.weight, "w_r"),
+        ):
+            parameter[:] = torch.tensor(a[name])
+    edges = torch.tensor(a["edge_index"].T.copy())
+    edges = {"forward": edges, "reverse": edges.flip(0), "both": torch.cat([edges, edges.flip(0)], 1)}[
+        direction
+    ]
+    x = torch.tensor(a["x"] if configs == 0 else a["x"].swapaxes(0, 1).copy(), requires_grad=True)
+    expected = conv(x, edges)
+    dy = torch.randn(expected.shape)
+    expected.backward(dy)
+
+    def ours(tensor):  # node-major
+        array = tensor.detach().numpy()
+        return np.ascontiguousarray(array if configs == 0 else array.swapaxes(0, 1))
+
+    assert relative(tg.kernels.sage_conv(**a, direction=direction), ours(expected)) <= 1e-6
+    got = tg.kernels.sage_conv_backward(ours(dy), **a, direction=direction)
+    assert relative(got["x"], ours(x.grad)) <= 1e-6
+    wanted = {"w_l": conv.lin_l.weight, "b_l": conv.lin_l.bias, "w_r": conv.lin_r.weight}
+    for name, parameter in wanted.items():
+        if kind == "none" and name == "w_l":
+            assert not got[name].any()
+        else:
+            assert relative(got[name], parameter.grad.numpy()) <= 1e-5, name
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.0, 1e9])
+def test_adamw_and_clipping(clip):
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=4001).astype(np.float32)
+    parameter = torch.nn.Parameter(torch.tensor(w))
+    optimizer = torch.optim.AdamW([parameter], lr=3e-3, weight_decay=0.1)
+    m1, m2 = np.zeros_like(w), np.zeros_like(w)
+    for step in range(1, 21):
+        g = (rng.normal(size=w.shape) * rng.uniform(0, 0.1, w.shape)).astype(np.float32)
+        parameter.grad = torch.tensor(g)
+        if clip > 0:
+            nn.utils.clip_grad_norm_([parameter], clip)
+        optimizer.step()
+        tg.kernels.adamw_step(w, g, m1, m2, step=step, lr=3e-3, weight_decay=0.1, clip=clip)
+    assert relative(w, parameter.detach().numpy()) <= 1e-6
+    state = optimizer.state[parameter]
+    assert relative(m1, state["exp_avg"].numpy()) <= 1e-6
+    assert relative(m2, state["exp_avg_sq"].numpy()) <= 1e-6
