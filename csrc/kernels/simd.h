@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 #ifndef TG_VF
 #define TG_VF 4
 #endif
@@ -39,9 +43,18 @@ INLINE void store_n(float *p, vf v, int n) {
 }
 
 /* mask lanes are 0 or -1, as comparisons give them */
-INLINE vf select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
-INLINE vf vmax(vf a, vf b) { return select(a > b, a, b); }
-INLINE vf vmin(vf a, vf b) { return select(a < b, a, b); }
+INLINE vf blend(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+/* One instruction each, which the compiler does not find by itself. */
+#if TG_VF == 16 && defined(__AVX512F__)
+INLINE vf vmax(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf vmin(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+#elif TG_VF == 8 && defined(__AVX__)
+INLINE vf vmax(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+#else
+INLINE vf vmax(vf a, vf b) { return blend(a > b, a, b); }
+INLINE vf vmin(vf a, vf b) { return blend(a < b, a, b); }
+#endif
 INLINE vf vabs(vf a) { return (vf)((vi)a & splat_i(0x7fffffff)); }
 INLINE float sum_lanes(vf v) {
     float total = 0;

@@ -61,7 +61,7 @@ INLINE vf vact(int kind, vf x) {
 }
 INLINE vf vact_grad(int kind, vf g, vf x) {
     if (kind == TG_ACT_GELU) return g * vgelu_grad(x);
-    if (kind == TG_ACT_RELU) return select(x > 0.0f, g, splat(0.0f));
+    if (kind == TG_ACT_RELU) return blend(x > 0.0f, g, splat(0.0f));
     return g;
 }
 
@@ -77,7 +77,7 @@ INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
     h *= 0x846ca68bu;
     h ^= h >> 16;
     vi keep = (vi)(h >> 1) >= splat_i((int32_t)dropout->threshold);
-    return select(keep, splat(dropout->scale), splat(0.0f));
+    return blend(keep, splat(dropout->scale), splat(0.0f));
 }
 
 #endif
