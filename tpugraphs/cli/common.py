@@ -7,6 +7,7 @@ import ast
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +16,8 @@ from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tpugraphs.graphs import LayoutGraph, TileGraph
+    from tpugraphs.ranker import Ranker
+    from tpugraphs.training import History
 
 DATA_HELP = (
     "graphs: an .npz file, a directory of them, sample:NAME (an embedded graph), "
@@ -157,6 +160,27 @@ def emit(args: argparse.Namespace, result: Any) -> None:
 def show_progress(args: argparse.Namespace) -> bool:
     """Tell whether progress bars (on stderr) are wanted."""
     return not args.json or sys.stderr.isatty()
+
+
+def fit(ranker: Ranker, train: Any, *, checkpoint_dir: str | None = None, **options: Any) -> History:
+    """Fit a ranker; Ctrl-C ends the command with one line that says how to go on.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        With that line.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+        history = ranker.fit(train, checkpoint_dir=checkpoint_dir, **options)
+    for name, why in history.skipped.items():
+        print(f"tpugraphs: warning: {name} was left out: {why}", file=sys.stderr)
+    if history.interrupted:
+        done = f"after step {len(history.loss)} of {history.total_steps}"
+        if checkpoint_dir is not None:
+            raise KeyboardInterrupt(f"{done}; the same command goes on from {checkpoint_dir}")
+        raise KeyboardInterrupt(f"{done}, nothing is saved; --checkpoint-dir makes a run that can go on")
+    return history
 
 
 def output_directory(path: str) -> Path:

@@ -66,12 +66,14 @@ def run(args: argparse.Namespace) -> int:
         args,
         f"{args.recipe}: {len(train)} graphs to train on, {len(valid)} to validate on",
     )
-    options: dict[str, Any] = {"steps": args.steps, "epochs": args.epochs}
-    options = {name: value for name, value in options.items() if value is not None}
-    if args.checkpoint_dir is not None:
-        options["checkpoint_dir"] = args.checkpoint_dir
-    history = ranker.fit(
-        train[0] if len(train) == 1 else train, valid=valid, verbose=common.show_progress(args), **options
+    history = common.fit(
+        ranker,
+        train[0] if len(train) == 1 else train,
+        valid=valid or None,
+        steps=args.steps,
+        epochs=args.epochs,
+        checkpoint_dir=args.checkpoint_dir,
+        verbose=False if args.json else None,
     )
     ranker.save(args.out)
     best = history.best_metric
@@ -81,10 +83,8 @@ def run(args: argparse.Namespace) -> int:
             "out": args.out,
             "recipe": args.recipe,
             "parameters": ranker.num_parameters,
-            "steps": int(history.steps[-1]) if len(history.steps) else 0,
-            "loss": float(history.loss[-1]) if len(history.loss) else None,
             "best_valid_tau": best,
-            "best_step": history.best_step,
+            "history": history.to_dict(),
         },
     )
     if best is not None:
