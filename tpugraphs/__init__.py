@@ -8,7 +8,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# libgomp reads this when the core is loaded. By default its waiting threads spin for milliseconds, which makes
+# libgomp reads this when the core is loaded. By default its waiting threads spin for long, which makes
 # a step four times as slow on a machine with other work; this long they need no sleep on an idle one.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
