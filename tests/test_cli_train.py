@@ -66,6 +66,24 @@ def test_train_tells_what_to_do_next(capsys: pytest.CaptureFixture[str], tmp_pat
     assert code == 0 and "best validation tau" in text and f"tpugraphs evaluate {out} DATA" in text
 
 
+def test_train_on_a_directory_sets_whole_graphs_aside(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    graph = tg.sample("alexnet")
+    for i in range(11):
+        graph.select(slice(40 * i, 40 * i + 40)).save(tmp_path / f"g{i:02}.npz")
+    arguments = ("train", "--data", tmp_path, "--steps", "2", *SMALL, "--out", tmp_path / "r.safetensors")
+    code, text, _ = run(capsys, *arguments)
+    assert code == 0 and "10 graphs to train on, 1 graph to validate on" in text
+    code, text, _ = run(capsys, *arguments, "--exclude", "g0[5-9]", "--valid", tmp_path / "g01.npz")
+    assert code == 0 and "6 graphs to train on, 1 graph to validate on" in text
+
+
+def test_train_refuses_tiles_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "train", "--data", "sample:tile_00", "--out", tmp_path / "r.safetensors")
+    assert code == 1 and "tile_00" in err and "layout" in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "options, tells",
     [
@@ -193,7 +211,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
     state, out = tmp_path / "state", tmp_path / "r.safetensors"
     command = [
         sys.executable, "-P", "-m", "tpugraphs", "train", "--data", "sample:unet3d_train", "--valid", "0",
-        "--steps", "100", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
+        "--steps", "60", "--threads", "1", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
     ]  # fmt: skip
     path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
     options = {"env": os.environ | {"PYTHONPATH": path}, "text": True}
