@@ -1,5 +1,7 @@
 """Every op of the core against its float64 reference, over threads and instruction sets."""
 
+import itertools
+
 import cases
 import numpy as np
 import pytest
@@ -451,3 +453,34 @@ def test_adamw_equals_the_reference(clip, weight_decay):
         assert norm == pytest.approx(np.linalg.norm(g.astype(float)), rel=1e-6)
     for got, want in zip((w, m1, m2), expected, strict=True):
         assert distance(got, want, 0) <= 2e-6
+
+
+def test_mlp_head_and_its_gradient():
+    rng = np.random.default_rng(5)
+    sizes = (17, 9, 5, 1)
+    weights = [rng.standard_normal((o, i)).astype(np.float32) for i, o in itertools.pairwise(sizes)]
+    biases = [rng.standard_normal(o).astype(np.float32) for o in sizes[1:]]
+    x = rng.standard_normal((6, 17)).astype(np.float32)
+    dy = rng.standard_normal((6, 1)).astype(np.float32)
+
+    def value(point: np.ndarray, weights: list[np.ndarray]) -> float:
+        h = point.astype(np.float64)
+        for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            h = ref.linear(h, w.astype(np.float64), b.astype(np.float64), "gelu" if i < 2 else "none")
+        return float((h * dy).sum())
+
+    y = tg.kernels.mlp(x, weights, biases)
+    assert y.shape == (6, 1)
+    assert float((y.astype(np.float64) * dy).sum()) == pytest.approx(value(x, weights), rel=1e-5)
+    grads = tg.kernels.mlp_backward(dy, x, weights, biases)
+    eps = 1e-6
+    direction = rng.standard_normal(x.shape)
+    slope = (value(x + eps * direction, weights) - value(x - eps * direction, weights)) / (2 * eps)
+    assert float((grads["x"] * direction).sum()) == pytest.approx(slope, rel=1e-4)
+    for k in range(3):
+        direction = rng.standard_normal(weights[k].shape)
+        up, down = ([w.astype(np.float64) for w in weights] for _ in range(2))
+        up[k] = up[k] + eps * direction
+        down[k] = down[k] - eps * direction
+        slope = (value(x, up) - value(x, down)) / (2 * eps)
+        assert float((grads["weights"][k] * direction).sum()) == pytest.approx(slope, rel=1e-4)

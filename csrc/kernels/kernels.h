@@ -64,7 +64,8 @@ typedef struct tg_mix_tile {
     K(mean_of, void,                                                                                         \
       (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
        float *y))                                                                                            \
-    K(normalize, void, (int64_t n, const float *x, const float *mean, const float *rstd, float *y))          \
+    K(normalize, void,                                                                                       \
+      (int rows, int F, const float *x, const float *mean, const float *rstd, float *y, int64_t ldy))        \
     K(stats_add, void, (int64_t n, const float *x, const float *shift, float *s, float *q))                  \
     K(norm_back, void,                                                                                       \
       (int64_t n, const float *d, const float *x, const float *mean, const float *rstd, float *s1,           \

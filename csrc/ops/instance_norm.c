@@ -27,7 +27,8 @@ static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_
     const int64_t n = floats(e);
     (void)context, (void)chunk, (void)scratch;
     for (int64_t i = begin; i < end; i++)
-        e->k->normalize(n, e->x[0] + i * n, e->x_stats, e->x_stats + n, e->y + i * n);
+        e->k->normalize(e->slate->C, e->in[0].cols, e->x[0] + i * n, e->x_stats, e->x_stats + n, e->y + i * n,
+                        e->in[0].cols);
 }
 
 static void forward(const tg_exec *e) {

@@ -60,14 +60,10 @@ static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scra
         back ? rows * (2 * O + 2 * F) + (int64_t)c.loop.per * O : rows * 2 * F + (int64_t)c.loop.per * F;
 }
 
-/* Rows of one node into columns [at, at + F) of a wider tile. */
-static void place(float *tile, int64_t width, int64_t at, int rows, int F, const float *x) {
-    for (int r = 0; r < rows; r++) memcpy(tile + r * width + at, x + (int64_t)r * F, (size_t)F * sizeof *x);
-}
-
-static void normalized(const tg_exec *e, int64_t n, const float *x, float *y) {
-    if (e->x_stats != NULL) e->k->normalize(n, x, e->x_stats, e->x_stats + n, y);
-    else memcpy(y, x, (size_t)n * sizeof *y);
+/* Rows of one node, normalised if the op does that, into columns of a tile `width` wide. */
+static void place(const tg_exec *e, int per, int F, const float *x, const float *stats, float *tile,
+                  int64_t width) {
+    e->k->normalize(per, F, x, stats, stats == NULL ? NULL : stats + (int64_t)per * F, tile, width);
 }
 
 static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
@@ -84,13 +80,10 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
         for (int j = 0; j < nodes; j++) {
             const int32_t v = (int32_t)(i + j), degree = senders->ptr[v + 1] - senders->ptr[v];
             float *at = tile + (int64_t)j * per * 2 * F;
-            normalized(e, n, e->x[0] + v * n, row);
-            place(at, 2 * F, F, per, F, row);
-            if (degree > 0) {
-                e->k->mean_of(degree, senders->idx + senders->ptr[v], NULL, e->x[0], n, n, row);
-                normalized(e, n, row, row);
-            } else memset(row, 0, (size_t)n * sizeof *row);
-            place(at, 2 * F, 0, per, F, row);
+            place(e, per, F, e->x[0] + v * n, e->x_stats, at + F, 2 * F);
+            e->k->mean_of(degree, senders->idx + senders->ptr[v], NULL, e->x[0], n, n, row);
+            /* without senders the mean is 0, also of normalised rows */
+            place(e, per, F, row, degree > 0 ? e->x_stats : NULL, at, 2 * F);
             any |= degree > 0;
         }
         float *y = e->y + i * per * O;
@@ -132,9 +125,9 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
             float *at = tile + (int64_t)j * per * 2 * O;
             e->k->mean_of(degree, receivers->idx + receivers->ptr[v], e->slate->inv_degree[direction], e->dy,
                           m, m, row);
-            place(at, 2 * O, 0, per, O, row);
-            place(at, 2 * O, O, per, O, e->dy + v * m);
-            normalized(e, n, e->x[0] + v * n, xh + j * n);
+            place(e, per, O, row, NULL, at, 2 * O);
+            place(e, per, O, e->dy + v * m, NULL, at + O, 2 * O);
+            place(e, per, F, e->x[0] + v * n, e->x_stats, xh + j * n, F);
             any |= degree > 0;
         }
         const int skip = any ? 0 : O, used = nodes * per;

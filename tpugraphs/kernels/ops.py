@@ -7,6 +7,7 @@ Every function takes float32 C-contiguous arrays and returns new ones; nothing i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -297,6 +298,41 @@ def sage_conv_backward(
 ) -> dict[str, Array]:
     """Gradients of `sage_conv`: keys ``x``, ``w_l``, ``b_l``, ``w_r``."""
     return _backward(dy, _sage_call(x, edge_index, w_l, b_l, w_r, direction), ["x"], ["w_l", "b_l", "w_r"])
+
+
+def mlp(x: Array, weights: Sequence[Array], biases: Sequence[Array], act: Activation = "gelu") -> Array:
+    """Feed-forward head: `linear` layers with `act` after each but the last.
+
+    Parameters
+    ----------
+    x : (..., F) float32
+    weights : sequence of (O_k, O_{k-1}) float32, O_0 = F
+    biases : sequence of (O_k,) float32
+
+    Returns
+    -------
+    (..., O_last) float32
+    """
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        x = linear(x, weight, bias, act if i + 1 < len(weights) else "none")
+    return x
+
+
+def mlp_backward(
+    dy: Array, x: Array, weights: Sequence[Array], biases: Sequence[Array], act: Activation = "gelu"
+) -> dict[str, Array | list[Array]]:
+    """Gradients of `mlp`: keys ``x``, ``weights`` and ``biases`` (lists in the order of the layers)."""
+    inputs = [x]
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        inputs.append(linear(inputs[-1], weight, bias, act))
+    d_weights: list[Array] = []
+    d_biases: list[Array] = []
+    for i in reversed(range(len(weights))):
+        grads = linear_backward(dy, inputs[i], weights[i], biases[i], act if i + 1 < len(weights) else "none")
+        d_weights.insert(0, grads["weight"])
+        d_biases.insert(0, grads["bias"])
+        dy = grads["x"]
+    return {"x": dy, "weights": d_weights, "biases": d_biases}
 
 
 def _norm_call(x: Array) -> _Call:
