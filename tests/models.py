@@ -8,6 +8,7 @@ import cases
 import numpy as np
 
 from tpugraphs import _core
+from tpugraphs.recipes import get_recipe
 
 Array = np.ndarray[Any, Any]
 HINGE = ("pairwise_hinge", 1.0, "mean-all")
@@ -22,36 +23,18 @@ def step(
 
 
 def first_layout(
-    width: int = 256,
-    cross: bool = True,
-    blocks: int = 2,
-    dropout: float = 0.0,
-    columns: int = 134,
-    direction: str = "forward",
+    cross: bool = True, columns: int = 134, dropout: float = 0.0, **fields: Any
 ) -> list[dict[str, Any]]:
-    """The first place's layout model; its published sizes by default, but no dropout."""
-    out = width // 2 if cross else width
-    gate = {"gate": max(out // 8, 1), "cross": int(cross), "act": "gelu"}
-    steps = [
-        step("embedding", "embedding_layout", "node_feat", "a", source="layout", rows=8, cols=4),
-        step("embedding", "embedding_opcode", "a", "b", source="opcode", rows=120, cols=16),
-        step("config_linear", "linear1", "b", "z1", share="embedding_layout.weight",
-             out=out, column=columns, stats=1, init="xavier"),
-        step("mix", "mix1", "z1", "x1", norm=1, **gate),
-        step("linear", "linear2", "x1", "z2", out=out, stats=1, init="xavier"),
-        step("mix", "mix2", "z2", "h0", norm=1, stats=1, **gate),
-    ]  # fmt: skip
-    for i in range(blocks):
-        stats = int(i + 1 < blocks)
-        steps += [
-            step("sage", f"sage{i}", f"h{i}", f"s{i}", out=out, norm=1, direction=direction),
-            step("mix", f"block{i}", f"s{i} h{i}", f"h{i + 1}", dropout=dropout, stats=stats, **gate),
-        ]
-    return [
-        *steps,
-        step("pool", "pool", f"h{blocks}", "pooled", kind="mean"),
-        step("linear", "head", "pooled", "scores", out=1),
-    ]
+    """The recipe of the first place's layout model in its published size, but by default without dropout.
+
+    `columns`: how many node features there are.
+    """
+    recipe = get_recipe("first-layout-cross" if cross else "first-layout")
+    steps = recipe.steps(recipe.fields("full", {"dropout": dropout, **fields}))
+    for made in steps:
+        if made["op"] == "config_linear":
+            made["attrs"]["column"] = columns
+    return steps
 
 
 def zoo() -> list[dict[str, Any]]:

@@ -172,7 +172,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert isinstance(told["hints"], list) and told["processors"] == os.cpu_count()
     monkeypatch.setenv("TPUGRAPHS_NUM_THREADS", "many")
     code, out, _ = run(capsys, "doctor")
-    assert code == 0 and "hint: TPUGRAPHS_NUM_THREADS='many' is not a number" in out
+    assert code == 0 and "hint: TPUGRAPHS_NUM_THREADS='many' is no number of threads" in out
 
 
 def test_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

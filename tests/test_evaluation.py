@@ -174,8 +174,12 @@ def test_text_markdown_json_html(tmp_path) -> None:
     graphs = [layout(50, seed=s, name=f"a|b<{s}>") for s in (1, 2)]
     report = evaluate({"truth": truth, "random": baselines.random_scores}, graphs)
     lines = report.table().splitlines()
-    assert lines[0] == "per graph" and len({len(line) for line in lines[1:3]}) == 1
-    assert "truth" in report.table() and "mean over graphs" in report.table()
+    assert lines[0] == "layout:xla:random, 50 configs" and len({len(line) for line in lines[1:4]}) == 1
+    assert (
+        "truth" in report.table() and "\nmean, layout:xla:random, 2 graphs, 100 configs\n" in report.table()
+    )
+    assert "mean" not in report.table(per_graph=False).splitlines()[2]
+    assert "OPA" in report.table() and "OPA" not in report.table(metrics=("tau",))
     assert "a\\|b<1>" in report.to_markdown()
     assert "a|b&lt;1&gt;" in report._repr_html_() and "<1>" not in report._repr_html_()
     loaded = json.loads(report.to_json())

@@ -14,9 +14,11 @@ import tpugraphs as tg
 from tpugraphs import _core
 
 SPECS = {
-    "cross": lambda columns, **kw: first_layout(24, True, columns=columns, **kw),
-    "plain": lambda columns, **kw: first_layout(24, False, columns=columns, **kw),
-    "both-ways": lambda columns, **kw: first_layout(16, True, 1, columns=columns, direction="both", **kw),
+    "cross": lambda columns, **kw: first_layout(True, width=24, columns=columns, **kw),
+    "plain": lambda columns, **kw: first_layout(False, width=24, columns=columns, **kw),
+    "both-ways": lambda columns, **kw: first_layout(
+        True, width=16, blocks=1, columns=columns, direction="both", **kw
+    ),
     "zoo": lambda columns: zoo(),
 }
 COLUMNS = 11

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 
+import models
 import numpy as np
 import pytest
 
@@ -83,3 +84,22 @@ def test_bad_names_are_refused_with_what_is_valid():
     for seed in (-1, 1.5, "x", True):
         with pytest.raises(tg.ConfigError, match="seed"):
             tg.Ranker(seed=seed)
+
+
+@pytest.mark.parametrize(("name", "cross"), [("first-layout", False), ("first-layout-cross", True)])
+def test_the_recipes_build_the_model_that_is_compared_with_pytorch(name, cross):
+    def numbered(steps):
+        """Slots by order of appearance: their names do not matter."""
+        slots = {}
+        return [
+            {
+                **s,
+                "in": [slots.setdefault(i, len(slots)) for i in s["in"]],
+                "out": slots.setdefault(s["out"], len(slots)),
+            }
+            for s in steps
+        ]
+
+    recipe = get_recipe(name)
+    ours = recipe.steps(recipe.fields("full"))
+    assert numbered(ours) == numbered(models.first_layout(cross=cross, dropout=0.2))

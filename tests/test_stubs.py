@@ -61,12 +61,7 @@ def test_typing_files_are_shipped():
     assert (PACKAGE / "_core.pyi").exists()
 
 
-READY = [
-    n for n in tg.__all__ if n not in ("Ranker", "list_recipes", "ranker") or (PACKAGE / "ranker.py").exists()
-]
-
-
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", tg.__all__)
 def test_public_name_resolves(name):
     assert getattr(tg, name) is not None
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
+
+# libgomp reads this when the core is loaded. By default its waiting threads spin for long, which makes
+# a step four times as slow on a machine with other work; this long they need no sleep on an idle one.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 # Public name -> module that defines it; imported on first use (PEP 562), so `import tpugraphs` stays fast.
 _LAZY = {
@@ -29,6 +35,7 @@ _SUBMODULES = (
     "metrics",
     "recipes",
     "ranker",
+    "training",
     "submission",
     "plot",
     "cli",

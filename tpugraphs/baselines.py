@@ -30,7 +30,7 @@ def random_scores(graph: Any, configs: ArrayLike | None = None, *, seed: int = 0
     -------
     (n,) float64
     """
-    n = graph.num_configs if configs is None else np.asarray(configs).size
+    n = _rows(graph, configs).size
     return np.random.default_rng(seed).permutation(n).astype(np.float64)
 
 
@@ -142,7 +142,11 @@ def _is_tile(graph: Any) -> bool:
 
 
 def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
-    return np.arange(graph.num_configs) if configs is None else np.asarray(configs, np.int64)
+    """Row numbers of these configurations: all of them, a mask, or numbers."""
+    if configs is None:
+        return np.arange(graph.num_configs)
+    rows = np.asarray(configs)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
 
 
 def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:

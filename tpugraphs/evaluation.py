@@ -344,67 +344,83 @@ class Report:
         )
         return [name for name in names if name != "tau_order" or differ]
 
-    def _sections(self, per_graph: bool) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-        """Title, column heads and cells of one table per kind of graph."""
-        several = len({row.scorer for row in self.rows}) > 1
+    def _sections(
+        self, per_graph: bool, only: Sequence[str] | None
+    ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+        """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.collection.startswith("tile") == tile]
             groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
-            if not rows:
+            chosen = names if only is None else [name for name in names if name in only]
+            if not rows or not chosen:
                 continue
-            first, *others = shown = self._columns(names, rows)
-            scorer = ["scorer"] if several else []
+            shown = chosen if only is not None else self._columns(chosen, rows)
             if per_graph and len(rows) > len(groups):
-                heads = ["collection", "graph", *scorer, "configs", *(_HEADS[name] for name in shown)]
-                cells = [
-                    [row.collection, row.graph, *([row.scorer] if several else []), f"{row.configs:,}"]
-                    + [_number(name, row.values[name]) for name in shown]
+                lines = [
+                    [("collection", row.collection), ("graph", row.graph), ("scorer", row.scorer)]
+                    + [("configs", f"{row.configs:,}")]
+                    + [(_HEADS[name], _number(name, row.values[name])) for name in shown]
                     for row in rows
                 ]
-                yield "per graph", heads, cells
-            heads = ["collection", *scorer, "graphs", "configs", _HEADS[first], f"{self.level:.0%} interval"]
-            cells = []
+                yield _section("", lines)
+            lines = []
             for group in groups:
-                ends = group.intervals.get(first)
-                cells.append(
-                    [group.collection, *([group.scorer] if several else []), str(group.graphs)]
-                    + [f"{group.configs:,}", _number(first, group.values[first])]
-                    + [" … ".join(_number(first, end) for end in ends) if ends else "-"]
-                    + [_number(name, group.values[name]) for name in others]
-                )
-            title = "mean over graphs" if len(rows) > len(groups) else ""
-            yield title, heads + [_HEADS[name] for name in others], cells
+                line = [("collection", group.collection), ("scorer", group.scorer)]
+                if group.graphs > 1:
+                    line.append(("graphs", str(group.graphs)))
+                else:
+                    name = next(row.graph for row in rows if row.collection == group.collection)
+                    line.append(("graph", name))
+                line.append(("configs", f"{group.configs:,}"))
+                for place, name in enumerate(shown):
+                    line.append((_HEADS[name], _number(name, group.values[name])))
+                    ends = group.intervals.get(name)
+                    if place == 0 and ends:
+                        text = " … ".join(_number(name, end) for end in ends)
+                        line.append((f"{self.level:.0%} interval", text))
+                lines.append(line)
+            yield _section("mean, " if len(rows) > len(groups) else "", lines)
 
-    @property
-    def notes(self) -> list[str]:
-        """What the columns mean, one sentence each."""
+    def _notes(self, only: Sequence[str] | None) -> list[str]:
+        """Say what the columns mean, one sentence each."""
+        names = {name for row in self.rows for name in self._columns(row.values, self.rows)}
+        names &= set(names if only is None else only)
         notes = []
-        if any("tau" in row.values for row in self.rows):
+        if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
-        if "tau_order" in self._columns(LAYOUT_METRICS, self.rows):
+        if "tau_order" in names:
             notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
-        notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
+        if any(name.startswith("slowdown@") for name in names):
+            notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
         over = sorted({group.over for group in self.groups if group.intervals})
         if over:
             notes.append(f"interval: bootstrap over {' or '.join(over)}, {self.draws} draws.")
         return notes
 
-    def table(self, *, per_graph: bool = True) -> str:
-        """Aligned text, for a terminal."""
+    def table(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
+        """Aligned text, for a terminal.
+
+        Parameters
+        ----------
+        per_graph : bool
+            Also list every graph, where there are several.
+        metrics : sequence of str, optional
+            Only these, for example ``("tau", "slowdown@5")``; all if not given.
+        """
         blocks = []
-        for title, heads, cells in self._sections(per_graph):
+        for title, heads, cells in self._sections(per_graph, metrics):
             lines = _aligned(heads, cells)
             blocks.append("\n".join(([title] if title else []) + lines))
-        return "\n\n".join([*blocks, "\n".join(self.notes)])
+        return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
 
-    def to_markdown(self, *, per_graph: bool = True) -> str:
-        """Tables in Markdown, for a README or an issue."""
+    def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
+        """Tables in Markdown, for a README or an issue; parameters as of `table`."""
         blocks = []
-        for title, heads, cells in self._sections(per_graph):
+        for title, heads, cells in self._sections(per_graph, metrics):
             align = ["---" if head in _WORDS else "---:" for head in heads]
             lines = ["| " + " | ".join(line) + " |" for line in [heads, align, *_escaped(cells)]]
             blocks.append("\n".join(([f"**{title}**", ""] if title else []) + lines))
-        return "\n\n".join([*blocks, *self.notes]) + "\n"
+        return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the scores, as plain Python values."""
@@ -469,7 +485,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         blocks = []
-        for title, heads, cells in self._sections(True):
+        for title, heads, cells in self._sections(True, None):
             head = "".join(f"<th>{escape(name)}</th>" for name in heads)
             body = "".join(
                 "<tr>"
@@ -482,7 +498,7 @@ class Report:
             )
             caption = f"<caption>{escape(title)}</caption>" if title else ""
             blocks.append(f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        return "".join(blocks) + f"<p><small>{escape(' '.join(self.notes))}</small></p>"
+        return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
     def plot(self, *, history: Any = None) -> Figure:
         """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
@@ -504,6 +520,23 @@ class Report:
 
 def _number(metric: str, value: float) -> str:
     return f"{value:.2%}" if metric.startswith("slowdown@") else f"{value:.4f}"
+
+
+def _section(
+    title: str, lines: Sequence[Sequence[tuple[str, str]]]
+) -> tuple[str, list[str], list[list[str]]]:
+    """Table of lines of (head, cell). Columns of words and counts that never change go to the title."""
+    heads = list(dict.fromkeys(head for line in lines for head, _ in line))
+    cells = [[dict(line).get(head, "-") for head in heads] for line in lines]
+    constant = {
+        head: column[0]
+        for head, column in zip(heads, zip(*cells, strict=True), strict=True)
+        if head in (*_WORDS, "graphs", "configs") and len(set(column)) == 1
+    }
+    parts = [constant[head] for head in ("collection", "graph", "scorer") if head in constant]
+    parts += [f"{constant[head]} {head}" for head in ("graphs", "configs") if head in constant]
+    left = [place for place, head in enumerate(heads) if head not in constant]
+    return title + ", ".join(parts), [heads[i] for i in left], [[line[i] for i in left] for line in cells]
 
 
 def _escaped(cells: Iterable[Iterable[str]]) -> list[list[str]]:

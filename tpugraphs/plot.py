@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from tpugraphs.evaluation import Report, Row
 
-__all__ = ["learning_curve", "ranks", "report", "save", "to_png", "top_k"]
+__all__ = ["kept", "learning_curve", "ranks", "report", "save", "to_png"]
 
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
+DPI = 95
 _DOTS = 400  # up to this many configurations are drawn one by one
 
 
@@ -112,8 +113,8 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     ax.set_aspect("equal")
 
 
-def top_k(ax: Axes, rows: list[Row]) -> None:
-    """Draw, for each scorer, how far from the best one stays after measuring the k it puts first.
+def kept(ax: Axes, rows: list[Row]) -> None:
+    """Draw how slow configurations are on average if only those predicted fastest are kept.
 
     Parameters
     ----------
@@ -121,22 +122,22 @@ def top_k(ax: Axes, rows: list[Row]) -> None:
     rows : list of Row
         Of one graph, one per scorer.
     """
-    _bare(ax, "Measure only the k predicted fastest", "k", "slower than the best (%)")
-    for row, colour in zip(rows, _SCORERS, strict=False):
-        order = np.argsort(row.scores, kind="stable")
-        best = np.minimum.accumulate(row.runtimes[order].astype(np.float64))
-        cost = 100 * (best / best[-1] - 1)
-        places = np.arange(1, cost.size + 1)
-        ax.step(places, cost, where="post", color=colour, linewidth=1.8, label=row.scorer)
-    ax.set_xscale("log")
-    ax.set_xlim(1, max(2, *(row.configs for row in rows)))
+    _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
+    curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]
+    colours = [*_SCORERS[: len(rows)], _INK]
+    runtimes = rows[0].runtimes.astype(np.float64)
+    count = np.arange(1, runtimes.size + 1)
+    for (name, scores), colour in zip(curves, colours, strict=False):
+        mean = np.cumsum(runtimes[np.argsort(scores, kind="stable")]) / count
+        style = {"linewidth": 0.8, "linestyle": (0, (4, 4))} if name == "perfect" else {"linewidth": 1.8}
+        ax.plot(100 * count / count[-1], 100 * (mean / runtimes.min() - 1), color=colour, label=name, **style)
+    ax.set_xlim(0, 100)
     ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_formatter(lambda tick, _: f"{tick:,.0f}")
-    ax.legend(frameon=False, loc="upper right")
+    ax.legend(frameon=False, loc="center left")
 
 
 def report(report: Report, *, history: Any = None, graph: str | None = None) -> Figure:
-    """One picture of a report: learning curve (if there is a history), ranks, and top-k cost of one graph.
+    """Draw one graph of a report: learning curve (if there is a history), ranks, mean runtime of those kept.
 
     Parameters
     ----------
@@ -162,27 +163,31 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
         raise ConfigError(f"no graph {graph!r} in this report; it has {names}")
     rows = [row for row in report.rows if (row.graph, row.collection) == (first.graph, first.collection)]
     panels = 2 + (history is not None)
-    figure = Figure(figsize=(4.6 * panels, 4.3), dpi=110, layout="constrained", facecolor="white")
+    figure = Figure(figsize=(4.4 * panels, 4.2), dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     axes = iter(np.ravel(figure.subplots(1, panels)))
     if history is not None:
         learning_curve(next(axes), history)
     title = f"{rows[0].configs:,} configurations of {first.graph}"
     ranks(next(axes), rows[0].scores, rows[0].runtimes, title=title)
-    top_k(next(axes), rows)
+    kept(next(axes), rows)
     return figure
 
 
-def to_png(figure: Figure, *, dpi: int = 110) -> bytes:
+def to_png(figure: Figure, *, dpi: int = DPI) -> bytes:
     """PNG bytes of a figure."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    figure.savefig(buffer, format="png", dpi=dpi, pil_kwargs={"optimize": True})
     return buffer.getvalue()
 
 
-def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 110) -> None:
+def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> None:
     """Write a figure; the suffix decides the format."""
-    figure.savefig(Path(path), dpi=dpi)
+    target = Path(path)
+    if target.suffix.lower() == ".png":
+        target.write_bytes(to_png(figure, dpi=dpi))
+    else:
+        figure.savefig(target, dpi=dpi)
 
 
 def _series(history: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -82,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        print(f"\ntpugraphs {args.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

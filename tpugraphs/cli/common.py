@@ -7,6 +7,7 @@ import ast
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +16,8 @@ from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tpugraphs.graphs import LayoutGraph, TileGraph
+    from tpugraphs.ranker import Ranker
+    from tpugraphs.training import Callback, Fit, History
 
 DATA_HELP = (
     "graphs: an .npz file, a directory of them, sample:NAME (an embedded graph), "
@@ -50,6 +53,11 @@ class Graphs(Sequence["LayoutGraph | TileGraph"]):
     def names(self) -> list[str]:
         """Names, without reading."""
         return [name for name, _ in self._readers]
+
+    def every(self, n: int) -> tuple[Graphs, Graphs]:
+        """Split off every `n`-th graph: the others, and these."""
+        chosen = self._readers[n - 1 :: n]
+        return Graphs(reader for reader in self._readers if reader not in chosen), Graphs(chosen)
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -156,7 +164,40 @@ def emit(args: argparse.Namespace, result: Any) -> None:
 
 def show_progress(args: argparse.Namespace) -> bool:
     """Tell whether progress bars (on stderr) are wanted."""
-    return not args.json or sys.stderr.isatty()
+    return not args.json and sys.stderr.isatty()
+
+
+def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) -> History:
+    """Fit a ranker, with a progress bar in a terminal and a line per evaluation in a log.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, with one line that says how to go on.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+        history = ranker.fit(train, callbacks=[_progress_lines(args)], verbose=show_progress(args), **options)
+    for name, why in history.skipped.items():
+        print(f"tpugraphs {args.command}: warning: {name} is left out: {why}", file=sys.stderr)
+    if history.interrupted:
+        folder = options.get("checkpoint_dir")
+        hint = f"the same command goes on from {folder}" if folder else "nothing is saved"
+        raise KeyboardInterrupt(f"after step {len(history.loss)} of {history.total_steps}; {hint}")
+    return history
+
+
+def _progress_lines(args: argparse.Namespace) -> Callback:
+    """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
+    from tpugraphs.training import Callback
+
+    class ProgressLines(Callback):
+        def on_evaluate(self, fit: Fit, metric: float) -> None:
+            if not args.json and not sys.stderr.isatty():
+                text = f"step {fit.step:,} of {fit.total:,}: tau {metric:.4f}, {fit.history.seconds:.0f} s"
+                print(text, file=sys.stderr, flush=True)
+
+    return ProgressLines()
 
 
 def output_directory(path: str) -> Path:

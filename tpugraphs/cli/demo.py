@@ -14,8 +14,10 @@ HELP = "train on embedded measurements of AlexNet and judge the ranker on config
 EXAMPLE = "tpugraphs demo --out demo_out"
 
 RECIPE = "first-layout-cross"
-STEPS = 600
+STEPS = 300
+EVALUATE_EVERY = 50
 QUICK_STEPS = 4
+SHOWN = ("tau", "opa", "slowdown@1", "slowdown@5")
 # Which of the two searches made the AlexNet measurements is not known; an ID of the submission needs one.
 COLLECTION = "layout:xla:random"
 
@@ -41,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
     """Split, train, judge, draw, submit."""
     start = time.perf_counter()
     folder = common.output_directory(args.out)
-    steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
+    steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
     train, valid, unseen = _data(args)
     ranker, history = _train(args, train, valid, steps)
     trained = time.perf_counter() - start
     report, ranking = _judge(args, ranker, train, unseen)
-    common.say(args, "\n" + report.table() + "\n")
+    common.say(args, "\n" + report.table(metrics=SHOWN) + "\n")
     common.say(
         args,
         "On this graph even equal configurations differ when measured again: the tau of a perfect ranker\n"
@@ -68,7 +70,7 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
 
     graph = data.sample("alexnet")
     graph = graph.replace(collection=COLLECTION)
-    parts = [graph.select(rows) for rows in training.split_configs(graph, (0.8, 0.05, 0.15), args.seed)]
+    parts = [graph.select(rows) for rows in training.split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
     if args.quick:
         parts = [part.select(slice(0, limit)) for part, limit in zip(parts, (2000, 128, 256), strict=True)]
     train, valid, unseen = parts
@@ -85,8 +87,8 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
 def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
     from tpugraphs.ranker import Ranker
 
-    ranker = Ranker(RECIPE, seed=args.seed)
-    history = ranker.fit(train, valid=valid, steps=steps, verbose=common.show_progress(args))
+    ranker = Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
+    history = common.fit(args, ranker, train, valid=valid, steps=steps)
     common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
     return ranker, history
 
@@ -122,6 +124,9 @@ def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ra
     submission.write(paths["submission.csv"], {unseen.submission_id: ranking}, counts)
     submission.validate(paths["submission.csv"], counts).raise_for_problems()
     ranker.save(paths["ranker.safetensors"])
-    what = ("learning curve, predicted against measured rank", "the table with more digits")
+    what = (
+        "learning curve, predicted against measured rank, what keeping the first gives",
+        "the table with more digits",
+    )
     more = ("a valid submission for the unseen part", "the trained ranker")
     return dict(zip(paths.values(), (*what, *more), strict=True))

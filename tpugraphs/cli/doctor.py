@@ -67,8 +67,8 @@ def examine() -> tuple[dict[str, Any], list[str]]:
     if memory is not None and memory < 2:
         hints.append(f"only {memory} GiB of memory are free: large graphs may not fit")
     for name in _THREAD_VARIABLES:
-        if name in os.environ and not os.environ[name].split(",")[0].isdigit():
-            hints.append(f"{name}={os.environ[name]!r} is not a number and is ignored")
+        if name in os.environ and not _count(name):
+            hints.append(f"{name}={os.environ[name]!r} is no number of threads and is ignored")
     return found, hints
 
 
@@ -81,20 +81,24 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
         return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
     took = time.perf_counter() - start
     facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
-    isa = getattr(_core, "isa", None)
-    facts["instruction_set"] = isa() if callable(isa) else isa
-    if "TPUGRAPHS_ISA" in os.environ:
-        facts["instruction_set"] = f"{facts['instruction_set']} (TPUGRAPHS_ISA={os.environ['TPUGRAPHS_ISA']})"
-    elif facts["instruction_set"] == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
-        hints.append("this processor has neither AVX2 nor AVX-512: training will be several times slower")
+    facts["instruction_set"] = _core.get_isa()
+    facts["instruction_sets_available"] = ", ".join(_core.isa_levels())
+    if facts["instruction_set"] == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
+        hints.append("training without AVX2 or AVX-512 is several times slower")
     threads = _core.get_num_threads()
-    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if os.environ.get(name)), None)
+    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
     facts["threads"] = f"{threads} ({source or 'processors this process may use, within its quota'})"
     if threads == 1 and (os.cpu_count() or 1) > 1:
         hints.append(
             f"only 1 thread of {os.cpu_count()} processors is used ({source or 'affinity or quota'})"
         )
     return facts
+
+
+def _count(variable: str) -> int:
+    """Threads asked for by an environment variable, 0 if it is not set or says nothing usable."""
+    text = os.environ.get(variable, "").split(",")[0].strip()
+    return int(text) if text.isdigit() and 1 <= int(text) <= 4096 else 0
 
 
 def _limits() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from typing import Any
 
 from tpugraphs.cli import common
@@ -19,26 +18,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List all recipes, or the fields of one."""
-    from tpugraphs.ranker import Ranker, list_recipes
+    from tpugraphs.ranker import Ranker
+    from tpugraphs.recipes import get_recipe, list_recipes
 
-    names = list(list_recipes())
     if args.recipe is None:
-        common.emit(args, names)
-        common.say(args, "\n".join(names) + "\n\ntpugraphs recipes RECIPE shows the fields for --set")
+        summaries = {name: get_recipe(name).summary for name in list_recipes()}
+        common.emit(args, summaries)
+        width = max(map(len, summaries))
+        common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
+        common.say(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
-    ranker = Ranker(recipe=args.recipe)
-    fields: dict[str, Any] = ranker.get_params()
-    common.emit(args, {"recipe": args.recipe, "fields": fields})
-    text = inspect.cleandoc(_describe(args.recipe))
-    width = max(map(len, fields), default=0)
-    common.say(args, f"{args.recipe}: {text}\n" if text else f"{args.recipe}\n")
+    recipe = get_recipe(args.recipe)
+    fields: dict[str, Any] = Ranker(args.recipe).get_params()
+    common.emit(args, {"recipe": recipe.name, "summary": recipe.summary, "fields": fields})
+    width = max(map(len, fields))
+    common.say(args, f"{recipe.name}: {recipe.summary}\nSource: {recipe.source}\n")
     common.say(args, "\n".join(f"  {name:<{width}}  {value!r}" for name, value in fields.items()))
     return 0
-
-
-def _describe(name: str) -> str:
-    """Return the first line of what the recipe says about itself."""
-    from tpugraphs import recipes
-
-    recipe = recipes.get(name) if hasattr(recipes, "get") else None
-    return (getattr(recipe, "__doc__", None) or "").strip().partition("\n")[0]

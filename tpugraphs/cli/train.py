@@ -11,6 +11,9 @@ HELP = "train a ranker on measured graphs and save it"
 EXAMPLE = "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors"
 
 
+MANY = 10  # so many graphs are enough to set whole ones aside for validation
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
@@ -25,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="DATA|SHARE",
         help="graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
-        "(default: the valid split of a collection, else 0.1)",
+        f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
     )
     parser.add_argument(
         "--recipe", default="first-layout", help="see `tpugraphs recipes` (default: %(default)s)"
@@ -64,14 +67,18 @@ def run(args: argparse.Namespace) -> int:
     train, valid = _split(args, graphs)
     common.say(
         args,
-        f"{args.recipe}: {len(train)} graphs to train on, {len(valid)} to validate on",
+        f"{args.recipe}: {_count(len(train))} to train on, "
+        + (f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ())))
+        + " to validate on",
     )
-    options: dict[str, Any] = {"steps": args.steps, "epochs": args.epochs}
-    options = {name: value for name, value in options.items() if value is not None}
-    if args.checkpoint_dir is not None:
-        options["checkpoint_dir"] = args.checkpoint_dir
-    history = ranker.fit(
-        train[0] if len(train) == 1 else train, valid=valid, verbose=common.show_progress(args), **options
+    history = common.fit(
+        args,
+        ranker,
+        train,
+        valid=valid,
+        steps=args.steps,
+        epochs=args.epochs,
+        checkpoint_dir=args.checkpoint_dir,
     )
     ranker.save(args.out)
     best = history.best_metric
@@ -81,10 +88,8 @@ def run(args: argparse.Namespace) -> int:
             "out": args.out,
             "recipe": args.recipe,
             "parameters": ranker.num_parameters,
-            "steps": int(history.steps[-1]) if len(history.steps) else 0,
-            "loss": float(history.loss[-1]) if len(history.loss) else None,
             "best_valid_tau": best,
-            "best_step": history.best_step,
+            "history": history.to_dict(),
         },
     )
     if best is not None:
@@ -93,19 +98,24 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _count(graphs: int) -> str:
+    return f"{graphs} graph{'s' if graphs != 1 else ''}"
+
+
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
-    """Graphs to train on and to validate on."""
-    from tpugraphs import data, training
+    """Graphs to train on; graphs, or a share of the configurations, to validate on, or None."""
+    from tpugraphs import data
     from tpugraphs.errors import ConfigError
 
-    valid = args.valid
-    if valid is None:
+    valid: list[str] = args.valid or []
+    if not valid:
         names = [spec.partition("/")[0] for spec in args.data]
-        valid = (
-            [f"{name}/valid" for name in names]
-            if all(name in data.COLLECTIONS for name in names)
-            else ["0.1"]
-        )
+        if all(name in data.COLLECTIONS for name in names):
+            valid = [f"{name}/valid" for name in dict.fromkeys(names)]
+        elif len(graphs) >= MANY:
+            return graphs.every(MANY)
+        else:
+            valid = ["0.1"]
     try:
         share = float(valid[0]) if len(valid) == 1 else None
     except ValueError:
@@ -114,11 +124,4 @@ def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
         return graphs, common.open_graphs(valid, args, "valid")
     if not 0 <= share < 1:
         raise ConfigError(f"--valid {valid[0]}: a share of the configurations must be at least 0 and below 1")
-    if share == 0:
-        return graphs, []
-    train, held_out = [], []
-    for graph in graphs:
-        kept, left = training.split_configs(graph, (1 - share, share), args.seed)
-        train.append(graph.select(kept))
-        held_out.append(graph.select(left))
-    return train, held_out
+    return (graphs, None) if share == 0 else (list(graphs), share)

@@ -1,0 +1,233 @@
+"""The command line: the commands that train and rank, on small real data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import cli, submission
+
+SMALL = ("--set", "width=32", "--set", "configs=16")
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
+    code = cli.main([str(arg) for arg in argv])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random collection of parts of AlexNet, and a ranker trained on it."""
+    root = tmp_path_factory.mktemp("data")
+    graph = tg.sample("alexnet")
+    for place, split in enumerate(("train", "train", "valid", "test", "test")):
+        path = root / "npz" / "layout" / "xla" / "random" / split
+        path.mkdir(parents=True, exist_ok=True)
+        part = graph.select(slice(300 * place, 300 * place + 300))
+        if split == "test":
+            part = part.replace(config_runtime=np.zeros(300, np.int64))
+        part.save(path / f"part{place}.npz")
+    code = cli.main(
+        ["train", "--data", "layout:xla:random", "--root", str(root), "--out", str(root / "r.safetensors"),
+         "--steps", "8", "--recipe", "first-layout-cross", *SMALL, "--json"]
+    )  # fmt: skip
+    assert code == 0
+    return root
+
+
+def test_train_with_valid_share_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "u.safetensors"
+    code, text, err = run(
+        capsys, "train", "--data", "sample:unet3d_train", "--valid", "0.2", "--steps", "3", *SMALL,
+        "--set", "evaluate_every=1", "--out", out, "--json",
+    )  # fmt: skip
+    told = json.loads(text)
+    assert (code, err) == (0, "")
+    assert told["out"] == str(out) and len(told["history"]["loss"]) == 3
+    assert told["history"]["valid_steps"] == [1, 2, 3]
+    assert tg.Ranker.load(out).num_parameters == told["parameters"]
+
+
+def test_train_tells_what_to_do_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "u.safetensors"
+    code, text, _ = run(
+        capsys, "train", "--data", "sample:unet3d_train", "--steps", "2", *SMALL, "--out", out
+    )
+    assert code == 0 and "best validation tau" in text and f"tpugraphs evaluate {out} DATA" in text
+
+
+def test_train_on_a_directory_sets_whole_graphs_aside(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    graph = tg.sample("alexnet")
+    for i in range(11):
+        graph.select(slice(40 * i, 40 * i + 40)).save(tmp_path / f"g{i:02}.npz")
+    arguments = ("train", "--data", tmp_path, "--steps", "2", *SMALL, "--out", tmp_path / "r.safetensors")
+    code, text, _ = run(capsys, *arguments)
+    assert code == 0 and "10 graphs to train on, 1 graph to validate on" in text
+    code, text, _ = run(capsys, *arguments, "--exclude", "g0[5-9]", "--valid", tmp_path / "g01.npz")
+    assert code == 0 and "6 graphs to train on, 1 graph to validate on" in text
+
+
+def test_train_refuses_tiles_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "train", "--data", "sample:tile_00", "--out", tmp_path / "r.safetensors")
+    assert code == 1 and "tile_00" in err and "layout" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options, tells",
+    [
+        (["--recipe", "second-place"], "second-place"),
+        (["--set", "breadth=3"], "breadth"),
+        (["--set", "width"], "--set width: expected field=value"),
+        (["--valid", "1.5"], "--valid 1.5"),
+    ],
+)
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], tells: str
+) -> None:
+    out = tmp_path / "x"
+    code, _, err = run(
+        capsys, "train", "--data", "sample:unet3d_train", "--steps", "1", "--out", out, *options
+    )
+    assert code == 2 and tells in err and err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_output_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "no" / "x.safetensors"
+    code, _, err = run(capsys, "train", "--data", "sample:alexnet", "--out", out)
+    assert code == 1 and str(tmp_path / "no") in err and err.count("\n") == 1
+
+
+def test_evaluate(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    arguments = ("evaluate", folder / "r.safetensors", "layout:xla:random", "--root", folder)
+    code, text, _ = run(capsys, *arguments, "--random", "--out", tmp_path / "r.md")
+    assert code == 0 and "part2" in text and "random" in text and "95% interval" in text
+    assert "| ranker |" in (tmp_path / "r.md").read_text()
+    code, text, _ = run(capsys, *arguments, "--json")
+    told = json.loads(text)
+    assert code == 0 and told["graphs"][0]["graph"] == "part2"
+    ranker, graph = (
+        tg.Ranker.load(folder / "r.safetensors"),
+        tg.open_collection("layout:xla:random", folder).valid[0],
+    )
+    expected = tg.metrics.kendall_tau(ranker.predict(graph), graph.config_runtime)
+    assert told["graphs"][0]["tau"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_evaluate_refuses_test_files_and_what_is_no_ranker(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    code, _, err = run(
+        capsys, "evaluate", folder / "r.safetensors", "layout:xla:random/test", "--root", folder
+    )
+    assert code == 1 and "placeholders" in err and "part3" in err and err.count("\n") == 1
+    (tmp_path / "no.safetensors").write_bytes(b"x" * 100)
+    code, _, err = run(capsys, "evaluate", tmp_path / "no.safetensors", "sample:unet3d_train")
+    assert code == 1 and "no.safetensors" in err and err.count("\n") == 1
+
+
+def test_predict(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    ranker = folder / "r.safetensors"
+    expected = tg.Ranker.load(ranker).predict(tg.sample("unet3d_train"))
+    code, text, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--out", tmp_path / "s.npy")
+    assert code == 0 and "112 configurations" in text
+    np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), expected)
+    code, _, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--out", tmp_path / "s.csv")
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert lines[0] == "graph,config,place,score" and len(lines) == 113
+    places = [int(line.split(",")[2]) for line in lines[1:]]
+    assert np.argsort(places).tolist() == np.argsort(expected, kind="stable").tolist()
+    scores = np.array([line.split(",")[3] for line in lines[1:]], np.float32)
+    np.testing.assert_array_equal(scores, expected)
+    code, text, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--json")
+    assert json.loads(text)[0]["scores"] == pytest.approx(expected.tolist())
+    code, _, err = run(
+        capsys, "predict", ranker, "layout:xla:random", "--root", folder, "--out", tmp_path / "s.npy"
+    )
+    assert code == 2 and "use .csv" in err
+
+
+def test_submit(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    ranker, out = folder / "r.safetensors", tmp_path / "submission.csv"
+    code, text, _ = run(capsys, "submit", ranker, "layout:xla:random", "--root", folder, "--out", out)
+    assert code == 0 and "valid, 2 rows" in text
+    rankings = submission.read(out)
+    assert sorted(rankings) == ["layout:xla:random:part3", "layout:xla:random:part4"]
+    graph = tg.open_collection("layout:xla:random", folder).test[0]
+    np.testing.assert_array_equal(rankings["layout:xla:random:part3"], tg.Ranker.load(ranker).rank(graph))
+    code, _, err = run(capsys, "submit", ranker, "sample:unet3d_train", "--out", out)
+    assert code == 1 and "give --collection" in err
+    code, text, _ = run(
+        capsys,
+        "submit",
+        ranker,
+        "sample:unet3d_train",
+        "--out",
+        out,
+        "--collection",
+        "layout:xla:default",
+        "--json",
+    )
+    assert code == 0 and json.loads(text)["valid"]
+
+
+def test_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = run(capsys, "recipes")
+    assert code == 0 and all(name in text for name in tg.list_recipes())
+    code, text, _ = run(capsys, "recipes", "first-layout", "--json")
+    assert code == 0 and json.loads(text)["fields"]["recipe"] == "first-layout"
+
+
+def test_demo_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    code, text, _ = run(capsys, "demo", "--quick", "--out", out)
+    assert code == 0
+    for word in ("ranker", "linear", "random", "95% interval", "tpugraphs train --data"):
+        assert word in text
+    assert (out / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "report.png").stat().st_size < 150_000
+    (row_id, ranking), *rest = submission.read(out / "submission.csv").items()
+    assert row_id == "layout:xla:random:alexnet" and not rest
+    told = json.loads((out / "report.json").read_text())
+    assert {group["scorer"] for group in told["collections"]} == {"ranker", "linear", "random"}
+    assert len(ranking) == told["graphs"][0]["configs"] == 256
+    assert tg.Ranker.load(out / "ranker.safetensors").recipe == "first-layout-cross"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "r.safetensors"
+    command = [
+        sys.executable, "-P", "-m", "tpugraphs", "train", "--data", "sample:unet3d_train", "--valid", "0",
+        "--steps", "60", "--threads", "1", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
+    ]  # fmt: skip
+    path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
+    options = {"env": os.environ | {"PYTHONPATH": path}, "text": True}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    deadline = time.monotonic() + 60
+    while not state.is_dir() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    if child.returncode == 0:
+        pytest.skip("the training was over before the signal came")
+    assert child.returncode == 130 and err.strip().count("\n") == 0 and "interrupted" in err
+    assert not out.exists()
+    if list(state.iterdir()):  # at least one step was done
+        assert f"goes on from {state}" in err
+    done = subprocess.run(command, capture_output=True, timeout=120, **options)
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
