@@ -169,6 +169,23 @@ def test_evaluate_gives_a_report(graph, ranker):
     assert "small1" in report.table()
 
 
+@pytest.mark.parametrize("prune", ["none", "config-only", "k-hop"])
+def test_any_pruning_can_be_chosen(graph, prune, tmp_path):
+    r = small_ranker(prune=prune, steps=3)
+    r.fit(graph, verbose=False)
+    r.save(tmp_path / "r")
+    assert (tg.Ranker.load(tmp_path / "r").predict(graph) == r.predict(graph)).all()
+    with pytest.raises(tg.ConfigError, match="config-1hop, config-only"):
+        small_ranker(prune="haircut")
+
+
+def test_one_node_is_enough():
+    g = small_graph(nodes=2, config_nodes=1)
+    r = small_ranker("first-layout", prune="config-only", steps=2)
+    r.fit(g, verbose=False)
+    assert np.isfinite(r.predict(g)).all()
+
+
 # One step at a time
 
 
@@ -263,6 +280,7 @@ BROKEN = {
         lambda m, t: m["preprocessing"][0].update(step="crop"),
         "preprocessing",
     ),
+    "pruning": (lambda m, t: m["preprocessing"][0].update(method="haircut"), "preprocessing"),
     "scaler columns": (lambda m, t: m["preprocessing"][3].update(columns=2), "preprocessing"),
     "missing weight": (lambda m, t: t.pop("head.bias"), "head.bias"),
     "transposed weight": (lambda m, t: t.update({"head.weight": t["head.weight"].T.copy()}), "head.weight"),

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, preprocess
-from tpugraphs.errors import CheckpointError, DataError
+from tpugraphs.errors import CheckpointError, ConfigError, DataError
 
 __all__ = ["Pipeline", "Prepared"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+PRUNING = ("none", *preprocess.METHODS)
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Pipeline:
     def __init__(self, steps: list[dict[str, Any]]) -> None:
         self.steps = [dict(step) for step in steps]
         self.prune, self.keep = str(steps[0]["method"]), str(steps[1]["keep"])
+        if self.prune not in PRUNING:
+            raise ConfigError(f"prune: expected one of {', '.join(PRUNING)}, got {self.prune!r}")
         self.columns = int(steps[3]["columns"])
         self.scaler: preprocess.StandardScaler | None = None
 
@@ -158,7 +161,7 @@ class Pipeline:
                 for step, keys in zip(steps, known, strict=True)
             )
             and [step["step"] for step in steps] == [name for name, *_ in cls._KNOWN]
-            and isinstance(steps[0]["method"], str)
+            and steps[0]["method"] in PRUNING
             and steps[1]["keep"] in ("none", "first", "min", "mean")
             and steps[3]["columns"] == columns
         )

@@ -46,7 +46,7 @@ def write(
     data = save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, {_KEY: text})
     target = os.path.abspath(os.path.expanduser(os.fspath(path)))
     folder = os.path.dirname(target)
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", suffix=".tmp", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=_prefix(target), suffix=".tmp", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -64,6 +64,18 @@ def write(
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _prefix(path: str) -> str:
+    return f".{os.path.basename(path)}."
+
+
+def remove_unfinished(path: str) -> None:
+    """Remove what a killed :func:`write` of that file left behind."""
+    folder = os.path.dirname(path)
+    for name in os.listdir(folder):
+        if name.startswith(_prefix(path)) and name.endswith(".tmp"):
+            os.unlink(os.path.join(folder, name))
 
 
 def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, todo: str) -> CheckpointError:

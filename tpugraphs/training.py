@@ -370,6 +370,7 @@ class Fit:
             folder = os.path.expanduser(os.fspath(checkpoint_dir))
             os.makedirs(folder, exist_ok=True)
             self.path = os.path.join(folder, CHECKPOINT)
+            rankerfile.remove_unfinished(self.path)
         hashes = self._fit_pipeline()
         self.valid = self._prepare_valid(held)
         self.identity = self._identity(hashes, held)
