@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import _core, data, graphs
+from tpugraphs import _core, data, description, graphs
 
 SAMPLES = Path(data.__file__).parent / "samples"
 
@@ -118,7 +118,7 @@ def test_save_failure_leaves_old_file(tmp_path, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(graphs.os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
         g.replace(name="other").save(tmp_path / "g.npz")
     assert (tmp_path / "g.npz").read_bytes() == before
@@ -419,7 +419,7 @@ def test_describe_and_reprs():
     assert d["runtime_ns"]["median"] == np.median(g.config_runtime)
     assert sum(d["configurable_opcodes"].values()) == 62 and len(d["opcodes"]) == 10
     assert d["degree"]["in"]["mean"] == pytest.approx(5112 / 3163)
-    assert "53" in graphs.format_description(d) or "convolution" in graphs.format_description(d)
+    assert "53" in description.format_description(d) or "convolution" in description.format_description(d)
     assert "nodes=3163" in repr(g)
     evil = g.replace(name="<script>alert(1)</script>")
     assert "<script>" not in evil._repr_html_() and "3,163" in evil._repr_html_()

@@ -14,8 +14,9 @@ from typing import Any, overload
 import numpy.typing as npt
 
 from tpugraphs import _core
+from tpugraphs.arrays import with_file
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.graphs import DIGITS, LayoutGraph, TileGraph, _Digits, _with_file
+from tpugraphs.graphs import DIGITS, LayoutGraph, TileGraph, _Digits
 
 __all__ = [
     "COLLECTIONS",
@@ -91,7 +92,7 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGr
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         return _graph(file, members, stamp)
     except DataError as error:
-        raise _with_file(error, file) from None
+        raise with_file(error, file) from None
     except OSError as error:
         raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
 

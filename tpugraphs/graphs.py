@@ -7,117 +7,22 @@ when they are first asked for, or by :meth:`LayoutGraph.validate`; they are kept
 
 from __future__ import annotations
 
-import hashlib
-import html
 import os
-import secrets
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tpugraphs import _core
+from tpugraphs import _core, arrays, description, kernels
+from tpugraphs.arrays import AnyArray
 from tpugraphs.errors import DataError
-from tpugraphs.opcodes import opcode_name
+from tpugraphs.files import atomic_write
 
-__all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph", "format_description"]
+__all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
 
 NODE_FEATURES, TILE_FEATURES, DIGITS = 140, 24, 18
-
-# Measured graphs that people who worked with the data found to be broken, by name.
-_SUSPECT = ("unet_3d.4x4.bf16", "mlperf_bert_batch_24_2x2", "magenta_dynamic")
-
-_AnyArray = npt.NDArray[Any]
-
-
-def _fail(field: str, expected: str, found: str, todo: str = "check the program that wrote it") -> DataError:
-    return DataError(
-        f"{field}: expected {expected}, found {found}; {todo}", field=field, found=found, expected=expected
-    )
-
-
-def _with_file(error: DataError, file: str) -> DataError:
-    if error.file is not None:
-        return error
-    return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
-
-
-# --- conversions: value-preserving or an error --------------------------------------------------------------
-
-
-def _numbers(field: str, value: Any) -> _AnyArray:
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise _fail(field, "an array of numbers", f"something that is no array ({error})") from None
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise _fail(field, "an array of numbers", f"dtype {array.dtype}", "convert it before")
-    return array
-
-
-def _shaped(field: str, array: _AnyArray, shape: tuple[int | str, ...]) -> _AnyArray:
-    fits = array.ndim == len(shape) and all(
-        isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
-        text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        todo = "check the program that wrote it"
-        if array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]:
-            todo = "transpose it"
-        raise _fail(field, f"shape {text}", f"shape {array.shape}", todo)
-    return array
-
-
-def _place(array: _AnyArray, bad: _AnyArray) -> str:
-    at = tuple(int(i) for i in np.argwhere(bad)[0])
-    value = array[at]
-    return f"{value.item()!r} at {at[0] if len(at) == 1 else at}"
-
-
-def _integers(field: str, value: Any) -> npt.NDArray[np.int64]:
-    """As int64, exactly."""
-    array = _numbers(field, value)
-    if array.dtype.kind == "f":
-        wide = array.astype(np.float64, copy=False)
-        bad = ~((wide >= -(2.0**63)) & (wide < 2.0**63) & (np.floor(wide) == wide))
-        if bad.any():
-            raise _fail(field, "whole numbers", _place(array, bad))
-    elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        bad = array > np.uint64(2**63 - 1)
-        if bad.any():
-            raise _fail(field, "numbers below 2^63", _place(array, bad))
-    return np.ascontiguousarray(array.astype(np.int64, copy=False))
-
-
-def _in_range(
-    field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str
-) -> npt.NDArray[np.int64]:
-    bad = (array < low) | (array > high)
-    if bad.any():
-        raise _fail(field, f"{what} in {low}..{high}", _place(array, bad))
-    return array
-
-
-def _floats(field: str, value: Any) -> npt.NDArray[np.float32]:
-    """As float32, finite. Wider numbers are rounded to the nearest."""
-    array = _numbers(field, value)
-    with np.errstate(over="ignore"):
-        result = np.ascontiguousarray(array.astype(np.float32, copy=False))
-    bad = ~np.isfinite(result)
-    if bad.any():
-        raise _fail(field, "finite numbers", _place(array, bad), "drop or repair this file")
-    return result
-
-
-def _frozen(array: _AnyArray, source: Any) -> _AnyArray:
-    """Make an array read-only that nobody else can write to."""
-    if array.flags.writeable and (array is source or array.base is not None):
-        array = array.copy()
-    array.flags.writeable = False
-    return array.view()
-
 
 # --- lazily read config digits ------------------------------------------------------------------------------
 
@@ -140,7 +45,7 @@ class _Digits:
             try:
                 array = _core.npz_digits(self._path, self._stamp, self.shape)
             except DataError as error:
-                raise _with_file(error, self._path) from None
+                raise arrays.with_file(error, self._path) from None
             array.flags.writeable = False
             self._array = array.view()
         return self._array
@@ -150,7 +55,7 @@ class _Digits:
         """From an array-like of any number type, checked."""
         if isinstance(value, ConfigFeatures):
             return value._digits
-        array = _shaped("node_config_feat", _numbers("node_config_feat", value), ("C", "K", DIGITS))
+        array = arrays.shaped("node_config_feat", value, ("C", "K", DIGITS))
         array = np.ascontiguousarray(array)
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
         packed = _core.pack_digits(native)
@@ -201,7 +106,7 @@ class ConfigFeatures:
     def __getitem__(self, key: Any) -> Any:
         return np.asarray(self._digits.get()[key], dtype=np.float32)
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> _AnyArray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
             raise ValueError("node_config_feat is stored as int8: a float array of it is always a copy")
         return self._digits.get().astype(np.float32 if dtype is None else dtype)
@@ -247,33 +152,32 @@ class Graph:
         self, node_feat: Any, node_opcode: Any, edge_index: Any, node_splits: Any, name: str,
         collection: str | None, path: str | None,
     ) -> None:  # fmt: skip
-        feat = _floats(
-            "node_feat", _shaped("node_feat", _numbers("node_feat", node_feat), ("N", NODE_FEATURES))
+        feat = arrays.floats(
+            "node_feat",
+            arrays.shaped("node_feat", node_feat, ("N", NODE_FEATURES)),
         )
         nodes = feat.shape[0]
         if nodes < 1:
-            raise _fail("node_feat", "at least one node", "none")
-        opcode = _integers(
-            "node_opcode", _shaped("node_opcode", _numbers("node_opcode", node_opcode), (nodes,))
-        )
-        _in_range("node_opcode", opcode, 0, 255, "opcodes")
-        ends = _numbers("edge_index", edge_index)
+            raise arrays.fail("node_feat", "at least one node", "none")
+        opcode = arrays.integers("node_opcode", arrays.shaped("node_opcode", node_opcode, (nodes,)))
+        arrays.in_range("node_opcode", opcode, 0, 255, "opcodes")
+        ends = arrays.numbers("edge_index", edge_index)
         if ends.shape == (0,):  # no edges, written from an empty list
             ends = ends.reshape(0, 2)
-        edges = _integers("edge_index", _shaped("edge_index", ends, ("E", 2)))
-        _in_range("edge_index", edges, 0, nodes - 1, "node numbers")
-        splits = _integers("node_splits", [[0, nodes]] if node_splits is None else node_splits)
+        edges = arrays.integers("edge_index", arrays.shaped("edge_index", ends, ("E", 2)))
+        arrays.in_range("edge_index", edges, 0, nodes - 1, "node numbers")
+        splits = arrays.integers("node_splits", [[0, nodes]] if node_splits is None else node_splits)
         if splits.ndim == 2 and splits.shape[0] == 1:
             splits = splits[0]
-        _shaped("node_splits", splits, ("S",))
-        _in_range("node_splits", splits, 0, nodes, "node numbers")
+        arrays.shaped("node_splits", splits, ("S",))
+        arrays.in_range("node_splits", splits, 0, nodes, "node numbers")
         if (np.diff(splits) < 0).any():
-            raise _fail("node_splits", "rising node numbers", f"{splits.tolist()[:8]}")
+            raise arrays.fail("node_splits", "rising node numbers", f"{splits.tolist()[:8]}")
         self._set(
-            node_feat=_frozen(feat, node_feat),
-            node_opcode=_frozen(opcode.astype(np.uint8), None),
-            edge_index=_frozen(edges, edge_index),
-            node_splits=_frozen(splits.reshape(1, -1).copy(), None),
+            node_feat=arrays.frozen(feat, node_feat),
+            node_opcode=arrays.frozen(opcode.astype(np.uint8), None),
+            edge_index=arrays.frozen(edges, edge_index),
+            node_splits=arrays.frozen(splits.reshape(1, -1).copy(), None),
             name=str(name),
             collection=collection,
             path=path,
@@ -283,13 +187,13 @@ class Graph:
         field = "config_runtime"
         if value is None:
             value = np.zeros(count, np.int64)
-        runtime = _integers(field, _shaped(field, _numbers(field, value), (count,)))
+        runtime = arrays.integers(field, arrays.shaped(field, value, (count,)))
         bad = runtime < 0
         if bad.any() and not bool((runtime <= 0).all()):
-            raise _fail(
-                field, "nanoseconds >= 0", _place(runtime, bad), "drop this config or measure it again"
+            raise arrays.fail(
+                field, "nanoseconds >= 0", arrays.place(runtime, bad), "drop this config or measure it again"
             )
-        result: npt.NDArray[np.int64] = _frozen(runtime, value)
+        result: npt.NDArray[np.int64] = arrays.frozen(runtime, value)
         return result
 
     @property
@@ -327,7 +231,7 @@ class Graph:
             When the collection is not known.
         """
         if self.collection is None:
-            raise _fail(
+            raise arrays.fail(
                 "collection",
                 "a collection such as layout:xla:random",
                 "none",
@@ -335,17 +239,18 @@ class Graph:
             )
         return f"{self.collection}:{self.name}"
 
-    def _fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        """Everything the graph consists of, by the constructor's argument names."""
         raise NotImplementedError
 
     def replace(self, **fields: Any) -> Self:
         """Make a copy with other arrays or another name, checked like a new graph."""
-        unknown = set(fields) - set(self._fields())
+        unknown = set(fields) - set(self.fields())
         if unknown:
             raise TypeError(
-                f"replace: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(self._fields())}"
+                f"replace: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(self.fields())}"
             )
-        return type(self)(**{**self._fields(), **fields})
+        return type(self)(**{**self.fields(), **fields})
 
     def _with(self, **fields: Any) -> Self:
         """Copy with already checked fields."""
@@ -361,7 +266,7 @@ class Graph:
         if index.size == 0:
             index = index.astype(np.int64)
         if index.ndim != 1 or index.dtype.kind not in "iub":
-            raise _fail(
+            raise arrays.fail(
                 "rows", "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}"
             )
         return index
@@ -401,46 +306,17 @@ class Graph:
         The file appears under its name when it is complete and on disk; a failure leaves an older one as it
         was.
         """
-        target = os.path.abspath(os.path.expanduser(os.fspath(path)))
-        folder = os.path.dirname(target)
-        temporary = os.path.join(
-            folder, f".{os.path.basename(target)}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-        )
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-                    for field, dtype, shape, pieces in self._saved_arrays():
-                        _write_array(archive, field, dtype, shape, pieces)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        with (
+            atomic_write(path) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+        ):
+            for field, dtype, shape, pieces in self._saved_arrays():
+                _write_array(archive, field, dtype, shape, pieces)
 
-    def _config_rows(self) -> _AnyArray:
-        """Configs as rows of bytes."""
+    @property
+    def num_distinct_configs(self) -> int:
+        """Number of configs, equal ones counted once."""
         raise NotImplementedError
-
-    def _counts(self) -> dict[str, Any]:
-        counts: dict[str, Any] = {
-            "name": self.name,
-            "kind": self.kind,
-            "collection": self.collection,
-            "file": self.path,
-            "nodes": self.num_nodes,
-            "edges": self.num_edges,
-            "configs": self.num_configs,
-        }
-        if self.kind == "layout":
-            counts["config_nodes"] = self.num_config_nodes
-        return counts
 
     def describe(self) -> dict[str, Any]:
         """Tell what is in the graph, after :meth:`validate`.
@@ -451,67 +327,14 @@ class Graph:
             Counts, dtypes, runtimes (ns), share of distinct configs, opcodes, degrees, warnings; plain
             numbers and strings only, so that it can be written as JSON.
         """
-        self.validate()
-        result = self._counts()
-        result["dtypes"] = {
-            field: str(getattr(self, field).dtype) for field in self._fields() if field not in _TEXTS
-        }
-        result["has_runtimes"] = self.has_runtimes
-        result["runtime_ns"] = _runtime_summary(self.config_runtime) if self.has_runtimes else None
-        distinct = len({hashlib.blake2b(row, digest_size=16).digest() for row in self._config_rows()})
-        result["distinct_configs"] = distinct
-        result["distinct_share"] = distinct / self.num_configs if self.num_configs else None
-        result["opcodes"] = _top_opcodes(self.node_opcode)
-        degrees = {"out": self.edge_index[:, 0], "in": self.edge_index[:, 1]}
-        counts = {key: np.bincount(ends, minlength=self.num_nodes) for key, ends in degrees.items()}
-        result["degree"] = {key: {"mean": float(c.mean()), "max": int(c.max())} for key, c in counts.items()}
-        result["isolated_nodes"] = int(((counts["out"] + counts["in"]) == 0).sum())
-        result["warnings"] = self._warnings(distinct)
-        return result
-
-    def _warnings(self, distinct: int) -> list[str]:
-        found = []
-        if self.num_configs == 0:
-            found.append("no configs: nothing to learn from or to rank")
-        elif not self.has_runtimes:
-            found.append("runtimes are placeholders: the graph can be ranked, not trained on or scored")
-        else:
-            if self.config_runtime.min() == self.config_runtime.max():
-                found.append("all runtimes are equal: no order can be learned")
-            if self.config_runtime.min() == 0:
-                found.append("some runtimes are 0 ns")
-        if self.num_configs > 1 and distinct == 1:
-            found.append("all configs are the same")
-        elif self.num_configs and distinct < 0.5 * self.num_configs:
-            found.append(f"only {distinct} of {self.num_configs} configs are different: consider tg.dedup")
-        if self.name in _SUSPECT:
-            found.append("measurements of this graph are known to be corrupt")
-        known = np.array([opcode_name(number) != "unknown" for number in range(256)])
-        unknown = int((~known[self.node_opcode]).sum())
-        if unknown:
-            found.append(f"{unknown} nodes have an opcode that is not known")
-        return found
+        return description.describe(self)
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{key}={value}" for key, value in self._counts().items() if isinstance(value, int)
-        )
+        counts = ", ".join(f"{key}={n}" for key, n in description.counts(self).items() if isinstance(n, int))
         return f"{type(self).__name__}({self.name!r}, {counts})"
 
     def _repr_html_(self) -> str:
-        rows = self._counts()
-        if self.has_runtimes:
-            rows["runtime"] = "{min_ms:.4g} / {median_ms:.4g} / {max_ms:.4g} ms (min / median / max)".format(
-                **{f"{k}_ms": v / 1e6 for k, v in _runtime_summary(self.config_runtime).items()}
-            )
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(key.replace('_', ' '))}</th>"
-            "<td style='text-align:left'>"
-            f"{html.escape(f'{value:,}' if isinstance(value, int) else str(value))}</td></tr>"
-            for key, value in rows.items()
-            if value is not None
-        )
-        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
+        return description.html_table(self)
 
 
 _TEXTS = ("name", "collection", "path")
@@ -529,19 +352,6 @@ def _write_array(
         np.lib.format.write_array_header_1_0(member, header)
         for piece in pieces:
             member.write(piece)
-
-
-def _runtime_summary(runtime: npt.NDArray[np.int64]) -> dict[str, float]:
-    low, middle, high = int(runtime.min()), float(np.median(runtime)), int(runtime.max())
-    return {"min": low, "median": middle, "max": high}
-
-
-def _top_opcodes(opcode: npt.NDArray[np.uint8], most: int = 10) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for number, count in enumerate(np.bincount(opcode)):
-        if count:
-            counts[opcode_name(number)] = counts.get(opcode_name(number), 0) + int(count)
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
 
 
 class LayoutGraph(Graph):
@@ -603,27 +413,29 @@ class LayoutGraph(Graph):
         self._init_nodes(node_feat, node_opcode, edge_index, node_splits, name, collection, path)
         field = "node_config_ids"
         given: Any = np.zeros(0, np.int64) if node_config_ids is None else node_config_ids
-        ids = _integers(field, _shaped(field, _numbers(field, given), ("K",)))
-        _in_range(field, ids, 0, self.num_nodes - 1, "node numbers")
+        ids = arrays.integers(field, arrays.shaped(field, given, ("K",)))
+        arrays.in_range(field, ids, 0, self.num_nodes - 1, "node numbers")
         ordered = np.sort(ids)
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if twice.size:
-            raise _fail(field, "each node once", f"node {int(twice[0])} twice")
+            raise arrays.fail(field, "each node once", f"node {int(twice[0])} twice")
         if node_config_feat is None:
             configs = (
-                0 if config_runtime is None else len(_numbers("config_runtime", config_runtime).reshape(-1))
+                0
+                if config_runtime is None
+                else len(arrays.numbers("config_runtime", config_runtime).reshape(-1))
             )
             if configs:
-                raise _fail("node_config_feat", f"shape ({configs}, {len(ids)}, 18)", "no such array")
+                raise arrays.fail("node_config_feat", f"shape ({configs}, {len(ids)}, 18)", "no such array")
             node_config_feat = np.zeros((0, len(ids), DIGITS), np.int8)
         digits = node_config_feat if isinstance(node_config_feat, _Digits) else _Digits.of(node_config_feat)
         if digits.shape[1] != len(ids) or digits.shape[2] != DIGITS:
-            raise _fail(
+            raise arrays.fail(
                 "node_config_feat", f"shape (C, {len(ids)}, 18), as there are {len(ids)} node_config_ids",
                 f"shape {digits.shape}",
             )  # fmt: skip
         runtime = self._runtimes(config_runtime, digits.shape[0])
-        self._set(node_config_ids=_frozen(ids, node_config_ids), config_runtime=runtime, _digits=digits)
+        self._set(node_config_ids=arrays.frozen(ids, node_config_ids), config_runtime=runtime, _digits=digits)
 
     @property
     def num_config_nodes(self) -> int:
@@ -655,18 +467,15 @@ class LayoutGraph(Graph):
         shape = (digits.shape[0], digits.shape[1], DIGITS)
         return self._with(config_runtime=runtime, _digits=_Digits(shape, digits))
 
-    def _fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        """Everything the graph consists of, by the constructor's argument names."""
         fields = {field: getattr(self, field) for field in self._SAVED}
         return {**fields, **{field: getattr(self, field) for field in _TEXTS}}
 
-    def _config_rows(self) -> _AnyArray:
-        return self.config_digits.reshape(self.num_configs, self.num_config_nodes * DIGITS)
-
-    def describe(self) -> dict[str, Any]:
-        """Tell what is in the graph; see :meth:`Graph.describe`."""
-        result = super().describe()
-        result["configurable_opcodes"] = _top_opcodes(self.node_opcode[self.node_config_ids])
-        return result
+    @property
+    def num_distinct_configs(self) -> int:
+        """Number of configs, equal ones counted once."""
+        return len(kernels.dedup_configs(self.config_digits)[0])
 
 
 class TileGraph(Graph):
@@ -712,8 +521,9 @@ class TileGraph(Graph):
         path: str | None = None,
     ) -> None:
         self._init_nodes(node_feat, node_opcode, edge_index, node_splits, name, collection, path)
-        feat = _floats(
-            "config_feat", _shaped("config_feat", _numbers("config_feat", config_feat), ("C", TILE_FEATURES))
+        feat = arrays.floats(
+            "config_feat",
+            arrays.shaped("config_feat", config_feat, ("C", TILE_FEATURES)),
         )
         configs = feat.shape[0]
         runtime = self._runtimes(config_runtime, configs)
@@ -721,16 +531,19 @@ class TileGraph(Graph):
         given: Any = (
             np.ones(configs, np.int64) if config_runtime_normalizers is None else config_runtime_normalizers
         )
-        normalizers = _integers(field, _shaped(field, _numbers(field, given), (configs,)))
+        normalizers = arrays.integers(field, arrays.shaped(field, given, (configs,)))
         bad = normalizers <= 0
         if (runtime > 0).any() and bad.any():
-            raise _fail(
-                field, "nanoseconds > 0", _place(normalizers, bad), "drop this config or measure it again"
+            raise arrays.fail(
+                field,
+                "nanoseconds > 0",
+                arrays.place(normalizers, bad),
+                "drop this config or measure it again",
             )
         self._set(
-            config_feat=_frozen(feat, config_feat),
+            config_feat=arrays.frozen(feat, config_feat),
             config_runtime=runtime,
-            config_runtime_normalizers=_frozen(normalizers, config_runtime_normalizers),
+            config_runtime_normalizers=arrays.frozen(normalizers, config_runtime_normalizers),
         )
 
     def select(self, rows: Any) -> Self:
@@ -742,39 +555,11 @@ class TileGraph(Graph):
             fields[field].flags.writeable = False
         return self._with(**fields)
 
-    def _fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        """Everything the graph consists of, by the constructor's argument names."""
         return {field: getattr(self, field) for field in (*self._SAVED, "node_splits", *_TEXTS)}
 
-    def _config_rows(self) -> _AnyArray:
-        return self.config_feat
-
-
-def format_description(description: Mapping[str, Any]) -> str:
-    """Lines for people from what :meth:`Graph.describe` returns."""
-    d = description
-    rows = [("name", d["name"]), ("kind", d["kind"]), ("collection", d["collection"] or "not known")]
-    if d["file"]:
-        rows.append(("file", d["file"]))
-    counts = f"{d['nodes']:,} nodes, {d['edges']:,} edges, {d['configs']:,} configs"
-    if "config_nodes" in d:
-        counts += f", {d['config_nodes']:,} configurable nodes"
-    rows.append(("size", counts))
-    if d["runtime_ns"]:
-        times = " / ".join(f"{d['runtime_ns'][key] / 1e6:.4g}" for key in ("min", "median", "max"))
-        rows.append(("runtime", f"{times} ms (min / median / max)"))
-    if d["distinct_share"] is not None:
-        rows.append(("distinct configs", f"{d['distinct_configs']:,} ({100 * d['distinct_share']:.1f} %)"))
-    rows.append(("opcodes", ", ".join(f"{name} {count:,}" for name, count in d["opcodes"].items())))
-    if d.get("configurable_opcodes"):
-        named = ", ".join(f"{name} {count:,}" for name, count in d["configurable_opcodes"].items())
-        rows.append(("configurable", named))
-    degree = d["degree"]
-    rows.append(
-        (
-            "degree",
-            f"mean {degree['in']['mean']:.2f}, most {degree['in']['max']} in, {degree['out']['max']} out",
-        )
-    )
-    rows.append(("dtypes", ", ".join(f"{field} {dtype}" for field, dtype in d["dtypes"].items())))
-    rows += [("warning", text) for text in d["warnings"]]
-    return "\n".join(f"{key:<17} {value}" for key, value in rows)
+    @property
+    def num_distinct_configs(self) -> int:
+        """Number of configs, equal ones counted once."""
+        return len(kernels.dedup_rows(self.config_feat)[0])

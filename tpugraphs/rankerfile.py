@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import CheckpointError
+from tpugraphs.files import atomic_write
 
 __all__ = ["read", "write"]
 
@@ -44,38 +44,8 @@ def write(
 
     text = json.dumps({"kind": kind, "version": FORMAT_VERSION, **metadata}, allow_nan=False)
     data = save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, {_KEY: text})
-    target = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    folder = os.path.dirname(target)
-    handle, temporary = tempfile.mkstemp(prefix=_prefix(target), suffix=".tmp", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _prefix(path: str) -> str:
-    return f".{os.path.basename(path)}."
-
-
-def remove_unfinished(path: str) -> None:
-    """Remove what a killed :func:`write` of that file left behind."""
-    folder = os.path.dirname(path)
-    for name in os.listdir(folder):
-        if name.startswith(_prefix(path)) and name.endswith(".tmp"):
-            os.unlink(os.path.join(folder, name))
+    with atomic_write(path) as file:
+        file.write(data)
 
 
 def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, todo: str) -> CheckpointError:

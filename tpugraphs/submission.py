@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import DataError
+from tpugraphs.files import atomic_write
 from tpugraphs.metrics import COLLECTIONS
 
 __all__ = ["Problem", "Validation", "merge", "read", "validate", "write"]
@@ -319,27 +319,8 @@ def write(
         if _is_tile(row_id):
             array = array[:TILE_PLACES]
         lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
-    _write_atomically(os.fspath(path), ("\n".join(lines) + "\n").encode())
-
-
-def _write_atomically(path: str, content: bytes) -> None:
-    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    if os.name == "posix":
-        directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    with atomic_write(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
 
 
 def merge(

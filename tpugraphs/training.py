@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import kernels, metrics, rankerfile
+from tpugraphs import files, kernels, metrics, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.pipeline import Pipeline, Prepared, check_measured
 from tpugraphs.recipes import plain
@@ -370,7 +370,7 @@ class Fit:
             folder = os.path.expanduser(os.fspath(checkpoint_dir))
             os.makedirs(folder, exist_ok=True)
             self.path = os.path.join(folder, CHECKPOINT)
-            rankerfile.remove_unfinished(self.path)
+            files.remove_unfinished(self.path)
         hashes = self._fit_pipeline()
         self.valid = self._prepare_valid(held)
         self.identity = self._identity(hashes, held)

@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe every graph; 1 if one is broken, after all have been looked at."""
+    from tpugraphs.description import format_description
     from tpugraphs.errors import DataError
-    from tpugraphs.graphs import format_description
 
     graphs = common.open_graphs(args.data, args, "train")
     results = []

@@ -1,0 +1,103 @@
+"""Arrays from outside: conversions keep every value or raise :class:`DataError`, naming field and place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpugraphs.errors import DataError
+
+AnyArray = npt.NDArray[Any]
+
+
+def fail(field: str, expected: str, found: str, todo: str = "check the program that wrote it") -> DataError:
+    """Make an error about one field."""
+    return DataError(
+        f"{field}: expected {expected}, found {found}; {todo}", field=field, found=found, expected=expected
+    )
+
+
+def with_file(error: DataError, file: str) -> DataError:
+    """Name the file in an error that does not yet."""
+    if error.file is not None:
+        return error
+    return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
+
+
+def numbers(field: str, value: Any) -> AnyArray:
+    """As an array of numbers of at most eight bytes, whatever their type."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise fail(field, "an array of numbers", f"something that is no array ({error})") from None
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise fail(field, "an array of numbers", f"dtype {array.dtype}", "convert it before")
+    return array
+
+
+def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
+    """As an array of numbers of that shape; a letter stands for any length."""
+    array = numbers(field, value)
+    fits = array.ndim == len(shape) and all(
+        isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        todo = "check the program that wrote it"
+        if array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]:
+            todo = "transpose it"
+        raise fail(field, f"shape {text}", f"shape {array.shape}", todo)
+    return array
+
+
+def place(array: AnyArray, bad: AnyArray) -> str:
+    """Value and position of the first bad entry, for a message."""
+    at = tuple(int(i) for i in np.argwhere(bad)[0])
+    value = array[at]
+    return f"{value.item()!r} at {at[0] if len(at) == 1 else at}"
+
+
+def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
+    """As int64, exactly."""
+    array = numbers(field, value)
+    if array.dtype.kind == "f":
+        wide = array.astype(np.float64, copy=False)
+        bad = ~((wide >= -(2.0**63)) & (wide < 2.0**63) & (np.floor(wide) == wide))
+        if bad.any():
+            raise fail(field, "whole numbers", place(array, bad))
+    elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
+        bad = array > np.uint64(2**63 - 1)
+        if bad.any():
+            raise fail(field, "numbers below 2^63", place(array, bad))
+    return np.ascontiguousarray(array.astype(np.int64, copy=False))
+
+
+def in_range(
+    field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str
+) -> npt.NDArray[np.int64]:
+    """Check that all are in low..high."""
+    bad = (array < low) | (array > high)
+    if bad.any():
+        raise fail(field, f"{what} in {low}..{high}", place(array, bad))
+    return array
+
+
+def floats(field: str, value: Any) -> npt.NDArray[np.float32]:
+    """As float32, finite. Wider numbers are rounded to the nearest."""
+    array = numbers(field, value)
+    with np.errstate(over="ignore"):
+        result = np.ascontiguousarray(array.astype(np.float32, copy=False))
+    bad = ~np.isfinite(result)
+    if bad.any():
+        raise fail(field, "finite numbers", place(array, bad), "drop or repair this file")
+    return result
+
+
+def frozen(array: AnyArray, source: Any) -> AnyArray:
+    """Make an array read-only that nobody else can write to."""
+    if array.flags.writeable and (array is source or array.base is not None):
+        array = array.copy()
+    array.flags.writeable = False
+    return array.view()

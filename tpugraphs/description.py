@@ -1,0 +1,146 @@
+"""What is in a graph, for people and as JSON."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpugraphs.opcodes import opcode_name
+
+if TYPE_CHECKING:
+    from tpugraphs.graphs import Graph
+
+__all__ = ["counts", "describe", "format_description", "html_table"]
+
+# Measured graphs that people who worked with the data found to be broken, by name.
+_SUSPECT = ("unet_3d.4x4.bf16", "mlperf_bert_batch_24_2x2", "magenta_dynamic")
+
+
+def counts(graph: Graph) -> dict[str, Any]:
+    """Name, kind and sizes, without reading the configs."""
+    result: dict[str, Any] = {
+        "name": graph.name,
+        "kind": graph.kind,
+        "collection": graph.collection,
+        "file": graph.path,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "configs": graph.num_configs,
+    }
+    if graph.kind == "layout":
+        result["config_nodes"] = graph.num_config_nodes
+    return result
+
+
+def describe(graph: Graph) -> dict[str, Any]:
+    """See :meth:`tpugraphs.LayoutGraph.describe`."""
+    from tpugraphs.graphs import LayoutGraph
+
+    graph.validate()
+    result = counts(graph)
+    result["dtypes"] = {
+        field: str(value.dtype) for field, value in graph.fields().items() if hasattr(value, "dtype")
+    }
+    result["has_runtimes"] = graph.has_runtimes
+    result["runtime_ns"] = _runtime_summary(graph.config_runtime) if graph.has_runtimes else None
+    distinct = graph.num_distinct_configs
+    result["distinct_configs"] = distinct
+    result["distinct_share"] = distinct / graph.num_configs if graph.num_configs else None
+    result["opcodes"] = _top_opcodes(graph.node_opcode)
+    if isinstance(graph, LayoutGraph):
+        result["configurable_opcodes"] = _top_opcodes(graph.node_opcode[graph.node_config_ids])
+    ends = {"out": graph.edge_index[:, 0], "in": graph.edge_index[:, 1]}
+    degrees = {key: np.bincount(nodes, minlength=graph.num_nodes) for key, nodes in ends.items()}
+    result["degree"] = {key: {"mean": float(d.mean()), "max": int(d.max())} for key, d in degrees.items()}
+    result["isolated_nodes"] = int(((degrees["out"] + degrees["in"]) == 0).sum())
+    result["warnings"] = _warnings(graph, distinct)
+    return result
+
+
+def _warnings(graph: Graph, distinct: int) -> list[str]:
+    found = []
+    if graph.num_configs == 0:
+        found.append("no configs: nothing to learn from or to rank")
+    elif not graph.has_runtimes:
+        found.append("runtimes are placeholders: the graph can be ranked, not trained on or scored")
+    else:
+        if graph.config_runtime.min() == graph.config_runtime.max():
+            found.append("all runtimes are equal: no order can be learned")
+        if graph.config_runtime.min() == 0:
+            found.append("some runtimes are 0 ns")
+    if graph.num_configs > 1 and distinct == 1:
+        found.append("all configs are the same")
+    elif graph.num_configs and distinct < 0.5 * graph.num_configs:
+        found.append(f"only {distinct} of {graph.num_configs} configs are different: consider tg.dedup")
+    if graph.name in _SUSPECT:
+        found.append("measurements of this graph are known to be corrupt")
+    known = np.array([opcode_name(number) != "unknown" for number in range(256)])
+    unknown = int((~known[graph.node_opcode]).sum())
+    if unknown:
+        found.append(f"{unknown} nodes have an opcode that is not known")
+    return found
+
+
+def html_table(graph: Graph) -> str:
+    """Small table for notebooks; every text is escaped."""
+    rows = counts(graph)
+    if graph.has_runtimes:
+        rows["runtime"] = "{min_ms:.4g} / {median_ms:.4g} / {max_ms:.4g} ms (min / median / max)".format(
+            **{f"{k}_ms": v / 1e6 for k, v in _runtime_summary(graph.config_runtime).items()}
+        )
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(key.replace('_', ' '))}</th>"
+        "<td style='text-align:left'>"
+        f"{html.escape(f'{value:,}' if isinstance(value, int) else str(value))}</td></tr>"
+        for key, value in rows.items()
+        if value is not None
+    )
+    return f"<table><caption>{type(graph).__name__}</caption>{cells}</table>"
+
+
+def _runtime_summary(runtime: npt.NDArray[np.int64]) -> dict[str, float]:
+    low, middle, high = int(runtime.min()), float(np.median(runtime)), int(runtime.max())
+    return {"min": low, "median": middle, "max": high}
+
+
+def _top_opcodes(opcode: npt.NDArray[np.uint8], most: int = 10) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for number, count in enumerate(np.bincount(opcode)):
+        if count:
+            counts[opcode_name(number)] = counts.get(opcode_name(number), 0) + int(count)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
+
+
+def format_description(description: Mapping[str, Any]) -> str:
+    """Lines for people from what :meth:`Graph.describe` returns."""
+    d = description
+    rows = [("name", d["name"]), ("kind", d["kind"]), ("collection", d["collection"] or "not known")]
+    if d["file"]:
+        rows.append(("file", d["file"]))
+    counts = f"{d['nodes']:,} nodes, {d['edges']:,} edges, {d['configs']:,} configs"
+    if "config_nodes" in d:
+        counts += f", {d['config_nodes']:,} configurable nodes"
+    rows.append(("size", counts))
+    if d["runtime_ns"]:
+        times = " / ".join(f"{d['runtime_ns'][key] / 1e6:.4g}" for key in ("min", "median", "max"))
+        rows.append(("runtime", f"{times} ms (min / median / max)"))
+    if d["distinct_share"] is not None:
+        rows.append(("distinct configs", f"{d['distinct_configs']:,} ({100 * d['distinct_share']:.1f} %)"))
+    rows.append(("opcodes", ", ".join(f"{name} {count:,}" for name, count in d["opcodes"].items())))
+    if d.get("configurable_opcodes"):
+        named = ", ".join(f"{name} {count:,}" for name, count in d["configurable_opcodes"].items())
+        rows.append(("configurable", named))
+    degree = d["degree"]
+    rows.append(
+        (
+            "degree",
+            f"mean {degree['in']['mean']:.2f}, most {degree['in']['max']} in, {degree['out']['max']} out",
+        )
+    )
+    rows.append(("dtypes", ", ".join(f"{field} {dtype}" for field, dtype in d["dtypes"].items())))
+    rows += [("warning", text) for text in d["warnings"]]
+    return "\n".join(f"{key:<17} {value}" for key, value in rows)

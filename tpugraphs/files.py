@@ -1,0 +1,61 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+__all__ = ["atomic_write", "remove_unfinished"]
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under its name when the block ends without an error.
+
+    The content is on disk then (fsync of the file, rename, fsync of the folder). After an error or a crash an
+    older file is as it was; an error also removes the unfinished one.
+
+    Parameters
+    ----------
+    path : path
+        ``~`` is expanded.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
+    target = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _prefix(path: str) -> str:
+    return f".{os.path.basename(path)}."
+
+
+def remove_unfinished(path: str | os.PathLike[str]) -> None:
+    """Remove what killed writers of that file left behind."""
+    target = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    folder = os.path.dirname(target)
+    for name in os.listdir(folder):
+        if name.startswith(_prefix(target)) and name.endswith(".tmp"):
+            os.unlink(os.path.join(folder, name))
