@@ -124,6 +124,13 @@ def test_a_share_of_the_configs_can_be_held_out():
             r.fit(small_graph(), share, verbose=False)
 
 
+def test_graphs_come_in_any_iterable():
+    g, r = small_graph(), small_ranker(steps=5)
+    expected = r.fit([g], (small_graph(i) for i in (1, 2)), verbose=False).valid_metric
+    assert r.fit((g,), [small_graph(1), small_graph(2)], verbose=False).valid_metric == expected
+    assert r.fit(iter([g]), [], verbose=False).valid_metric == []
+
+
 def test_length_in_steps_or_epochs():
     g, r = small_graph(), small_ranker(steps=4)
     assert r.fit(g, verbose=False).total_steps == 4

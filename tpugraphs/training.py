@@ -357,7 +357,7 @@ class Fit:
         held = None
         if isinstance(valid, float):
             self.graphs, held = self._hold_out(valid)
-        elif valid is not None and (hasattr(valid, "config_runtime") or len(valid) > 0):
+        elif valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
             held = as_graphs("valid", valid)
         self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
         self.history = History(total_steps=self.total)
