@@ -183,6 +183,11 @@ def test_graphs_that_teach_nothing_are_left_out():
         r.fit(same, verbose=False)
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(bare, verbose=False)
+    r = small_ranker(steps=5, seed=np.int64(3))
+    h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False)
+    assert set(h.skipped) == {"bare"} and len(h.valid_metric) == 1
+    with pytest.raises(tg.DataError, match="placeholders"):
+        r.fit(small_graph(0), [bare], verbose=False)
     level = small_graph().replace(config_runtime=np.full(96, 7))
     with pytest.raises(tg.DataError, match="equal"):
         r.fit(level, verbose=False)
