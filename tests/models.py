@@ -48,8 +48,9 @@ def zoo() -> list[dict[str, Any]]:
         step("sage", "both", "n", "s", out=12, direction="both"),
         step("mix", "add", "s c", "m", act="relu", stats=1),  # c and n are read twice
         step("sage", "normed", "m", "t", out=12, norm=1),
-        step("mix", "gated", "t n", "g", gate=3, act="gelu"),
-        step("mix", "crossed", "g", "x", cross=1),
+        step("mix", "gated", "t n", "g", gate=3, act="gelu", stats=1),
+        step("mix", "twice", "g g", "u", norm=1),  # one slot in both places
+        step("mix", "crossed", "u", "x", cross=1),
         step("pool", "pool", "x", "y", kind="mean+max+sum"),
         step("linear", "hidden", "y", "z", out=10, act="gelu"),
         step("linear", "out", "z", "scores", out=1),

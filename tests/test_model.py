@@ -1,6 +1,9 @@
 """The core's model: whole gradients against the float64 reference, batches, optimizer, plan, determinism, errors."""
 
+import gc
 import signal
+import threading
+import time
 
 import models
 import numpy as np
@@ -251,6 +254,29 @@ def test_not_finite_gradients_are_refused():
     assert [v.tobytes() for v in (model.params, model.moment1, model.moment2)] == before
 
 
+def test_a_model_is_used_by_one_thread_at_a_time():
+    columns = 134
+    model = _core.Model(first_layout(), 0, columns)
+    graph = _core.Graph(**graph_arrays(400, 64, 100, columns, 0))
+    times = np.arange(64, dtype=np.int64)
+    # the second thread is refused, or runs after the first: never at the same time
+    worker = threading.Thread(
+        target=model.gradients, args=([(graph, rows(64))], [times]), kwargs={"loss": HINGE}
+    )
+    refused = 0
+    worker.start()
+    while worker.is_alive():
+        try:
+            model.scores([(graph, rows(1))])
+        except RuntimeError as error:
+            assert "another thread" in str(error)
+            refused += 1
+        time.sleep(1e-3)
+    worker.join()
+    assert refused > 0
+    model.scores([(graph, rows(1))])
+
+
 # ---- determinism and memory -----------------------------------------------------------------------------
 
 
@@ -271,6 +297,22 @@ def test_same_bits_for_any_thread_count(spec):
             (model.params.tobytes(), model.grads.tobytes(), model.scores([slates[0][1]])[0].tobytes())
         )
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("level", _core.isa_levels())
+@pytest.mark.parametrize("spec", SPECS)
+def test_instruction_sets_agree(spec, level):
+    model, fastest = make(spec), _core.get_isa()
+    _, one, runtimes = slate()
+    _, (expected,) = model.gradients([one], [runtimes], loss=HINGE)
+    gradient = model.grads.astype(np.float64)
+    _core.set_isa(level)
+    try:
+        _, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
+    finally:
+        _core.set_isa(fastest)
+    assert relative(scores, expected.astype(np.float64)) <= 1e-5
+    assert relative(model.grads, gradient) <= 5e-5  # a gate's relu at its kink may fall to either side
 
 
 def test_seeds():
@@ -317,6 +359,57 @@ def test_memory_of_a_step():
     assert inference < training
     assert inference <= 4 * activation
     assert training <= 9 * activation  # the peer keeps more than thirty of them
+
+
+def deep(mixes):
+    return [
+        step("config_linear", "first", "node_feat", "x0", out=4, stats=1),
+        *(step("mix", f"mix{i}", f"x{i}", f"x{i + 1}", norm=1, act="gelu", stats=1) for i in range(mixes)),
+        step("pool", "pool", f"x{mixes}", "pooled"),
+        step("linear", "head", "pooled", "scores", out=1),
+    ]
+
+
+def test_the_longest_model():
+    model = _core.Model(deep(125), 0, COLUMNS)
+    _, one, runtimes = slate()
+    model.gradients([one], [runtimes], loss=HINGE)
+    assert np.isfinite(model.grads).all()
+    with pytest.raises(tg.Error, match="at most 128 steps"):
+        _core.Model(deep(126), 0, COLUMNS)
+
+
+def test_recomputed_outputs_in_a_long_chain():
+    steps = deep(5)
+    model = _core.Model(steps, 0, COLUMNS)
+    arrays, one, runtimes = slate()
+    scores, _, grads = reference(model, steps, arrays, one[1], runtimes)
+    _, (got,) = model.gradients([one], [runtimes], loss=HINGE)
+    assert relative(got, scores) <= 1e-4
+    for name in ("first.weight", "first.table", "head.weight"):
+        assert relative(named(model, "grads")[name], grads[name]) <= 1e-3, name
+
+
+def test_a_graph_keeps_its_arrays_alive():
+    model = make("cross")
+    arrays, (graph, chosen), _ = slate()
+    before = model.scores([(graph, chosen)])[0].tobytes()
+    del arrays
+    gc.collect()
+    rubbish = [np.full((23, COLUMNS), 1e9, np.float32) for _ in range(50)]
+    assert model.scores([(graph, chosen)])[0].tobytes() == before
+    del rubbish
+
+
+def test_arrays_changed_behind_the_graph_do_no_harm():
+    model = make("cross")
+    arrays, (graph, chosen), _ = slate()
+    for digit in (-128, 127):
+        arrays["layout_digits"][:] = digit
+        model.scores([(graph, chosen)])
+    arrays["edge_index"][:] = 10**6  # copied: not read again
+    arrays["config_nodes"][:] = 10**6
+    model.scores([(graph, chosen)])
 
 
 def test_vectors_are_writable_views():

@@ -6,6 +6,8 @@ import cases
 import numpy as np
 import pytest
 from cases import distance
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reference import ops as ref
 
 import tpugraphs as tg
@@ -127,6 +129,61 @@ def test_inputs_are_not_modified(case):
     assert np.all(dy == 1)
     for name, value in arguments.items():
         assert np.array_equal(value, before[name]), name
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 20),
+    c=st.integers(1, 20),
+    f=st.integers(1, 40),
+    o=st.integers(1, 40),
+    kind=st.sampled_from(["none", "line", "star", "random", "odd"]),
+    direction=st.sampled_from(["forward", "reverse", "both"]),
+)
+def test_any_sage(n, c, f, o, kind, direction):
+    check_case(
+        cases.Case("sage", f"{n}-{c}-{f}-{o}-{kind}", cases._sage(kind, n, c, f, o), {"direction": direction})
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    n=st.integers(3, 12),
+    c=st.integers(1, 70),
+    d=st.integers(1, 40),
+    r=st.integers(0, 6),
+    cross=st.booleans(),
+    residual=st.booleans(),
+    norm=st.booleans(),
+    act=st.sampled_from(["none", "relu", "gelu"]),
+)
+def test_any_mix(n, c, d, r, cross, residual, norm, act):
+    make = cases._mix(n, c, d, r, cross, residual)
+    check_case(cases.Case("mix", f"{n}-{c}-{d}-{r}", make, {"norm": norm, "act": act}, 2e-5, 1e-2))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 12),
+    c=st.integers(1, 20),
+    k=st.integers(0, 12),
+    f=st.integers(1, 40),
+    o=st.integers(1, 40),
+    d=st.integers(1, 8),
+    column=st.integers(0, 40),
+)
+def test_any_config_linear(n, c, k, f, o, d, column):
+    make = cases._config_linear(n, c, min(n, k), f, o, d)
+    check_case(cases.Case("config_linear", f"{n}-{c}-{k}-{f}-{o}-{d}", make, {"column": min(column, f)}))
+
+
+def check_case(case):
+    arguments = case.arguments()
+    y = cases.forward64(case, arguments)
+    got = both(case, arguments)
+    expected = {"y": y, **cases.backward64(case, cases.direction_of(case, y), arguments)}
+    for name, value in expected.items():
+        assert distance(got[name], value, case.floor) <= case.tolerance, name
 
 
 # ---- special cases --------------------------------------------------------------------------------------

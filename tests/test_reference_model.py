@@ -40,8 +40,9 @@ def stored():
 def compare(gradients, expected, tolerance):
     top = max(np.linalg.norm(g) for g in expected.values())
     for name, gradient in expected.items():
-        # a bias before a norm and the head's bias have no gradient at all
-        scale = max(np.linalg.norm(gradient), 1e-3 * top)
+        # a bias before a norm and the head's bias have no gradient at all, and a temperature's is a small sum
+        # of large terms: float32 leaves 1e-7 of the largest there, on the baseline instruction set as well
+        scale = max(np.linalg.norm(gradient), 1e-2 * top)
         assert gradients[name].shape == gradient.shape
         assert np.linalg.norm(gradients[name].astype(np.float64) - gradient) <= tolerance * scale, name
 

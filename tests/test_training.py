@@ -124,6 +124,13 @@ def test_a_share_of_the_configs_can_be_held_out():
             r.fit(small_graph(), share, verbose=False)
 
 
+def test_graphs_come_in_any_iterable():
+    g, r = small_graph(), small_ranker(steps=5)
+    expected = r.fit([g], (small_graph(i) for i in (1, 2)), verbose=False).valid_metric
+    assert r.fit((g,), [small_graph(1), small_graph(2)], verbose=False).valid_metric == expected
+    assert r.fit(iter([g]), [], verbose=False).valid_metric == []
+
+
 def test_length_in_steps_or_epochs():
     g, r = small_graph(), small_ranker(steps=4)
     assert r.fit(g, verbose=False).total_steps == 4
@@ -176,6 +183,11 @@ def test_graphs_that_teach_nothing_are_left_out():
         r.fit(same, verbose=False)
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(bare, verbose=False)
+    r = small_ranker(steps=5, seed=np.int64(3))
+    h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False)
+    assert set(h.skipped) == {"bare"} and len(h.valid_metric) == 1
+    with pytest.raises(tg.DataError, match="placeholders"):
+        r.fit(small_graph(0), [bare], verbose=False)
     level = small_graph().replace(config_runtime=np.full(96, 7))
     with pytest.raises(tg.DataError, match="equal"):
         r.fit(level, verbose=False)

@@ -267,6 +267,7 @@ class _Store:
     def __init__(self, graphs: _Graphs, pipeline: Pipeline, skipped: dict[str, str]) -> None:
         self.graphs, self.pipeline, self.skipped = graphs, pipeline, skipped
         self.made: OrderedDict[int, Prepared | None] = OrderedDict()
+        self.useless: set[int] = set()
         self.bytes = 0
 
     def get(self, index: int) -> Prepared | None:
@@ -278,7 +279,8 @@ class _Store:
                 if len(self.graphs) == 1:
                     raise
                 self.skipped[error.file or f"graph {index}"] = str(error)
-                if len(self.skipped) == len(self.graphs):
+                self.useless.add(index)
+                if len(self.useless) == len(self.graphs):
                     raise DataError(
                         f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
                     ) from error
@@ -352,12 +354,12 @@ class Fit:
     ) -> None:
         self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
-        self.verbose = _show_progress(verbose)
+        self.verbose, self.seed = _show_progress(verbose), int(ranker.seed)
         self.graphs = as_graphs("train", train)
         held = None
         if isinstance(valid, float):
             self.graphs, held = self._hold_out(valid)
-        elif valid is not None and (hasattr(valid, "config_runtime") or len(valid) > 0):
+        elif valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
             held = as_graphs("valid", valid)
         self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
         self.history = History(total_steps=self.total)
@@ -383,14 +385,15 @@ class Fit:
             raise ConfigError(
                 f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}"
             )
-        if not isinstance(self.graphs, list):
+        if not self._whole():
             raise ConfigError(
                 "valid: a share of the configs can be held out of graphs in memory only; give graphs"
             )
         train, valid = [], []
-        for graph in self.graphs:
+        for i in range(len(self.graphs)):
+            graph = self.graphs[i]
             check_measured(graph)
-            held, rest = split_configs(graph, (share, 1 - share), self.ranker.seed)
+            held, rest = split_configs(graph, (share, 1 - share), self.seed)
             train.append(graph.select(rest))
             valid.append(graph.select(held))
         return train, valid
@@ -418,16 +421,21 @@ class Fit:
 
     def _prepare_valid(self, graphs: _Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
-        result = []
+        result: list[tuple[Prepared, NDArray[np.int64]]] = []
         for i in range(len(graphs) if graphs is not None else 0):
             assert graphs is not None
             graph = graphs[i]
-            check_measured(graph)
+            try:
+                check_measured(graph)
+            except DataError as error:
+                self.history.skipped[error.file or f"valid graph {i}"] = str(error)
+                if not result and i + 1 == len(graphs):
+                    raise
+                continue
             n = min(graph.num_configs, self.fields.valid_configs)
             rows = kernels.sample_without_replacement(graph.num_configs, n, (_VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)
-            prepared = self.ranker.pipeline.apply(small)
-            result.append((prepared, np.arange(n)))
+            result.append((self.ranker.pipeline.apply(small), np.arange(n)))
         return result
 
     def _identity(self, hashes: list[str], held: _Graphs | None) -> dict[str, Any]:
@@ -443,7 +451,7 @@ class Fit:
 
         return {
             "recipe": self.ranker.recipe,
-            "seed": self.ranker.seed,
+            "seed": self.seed,
             "precision": self.ranker.precision,
             **{
                 f"field {name}": value
@@ -510,15 +518,13 @@ class Fit:
         count = len(self.graphs)
         while True:
             epoch = self.visit // count
-            index = int(kernels.sample_epoch(count, 1, (self.ranker.seed, _ORDER), self.visit)[0])
+            index = int(kernels.sample_epoch(count, 1, (self.seed, _ORDER), self.visit)[0])
             self.visit += 1
             prepared = self.store.get(index)
             if prepared is not None:
                 break
         rows = min(self.fields.configs, prepared.num_configs)
-        return prepared, kernels.sample_epoch(
-            prepared.num_configs, rows, (self.ranker.seed, _ROWS, index), epoch
-        )
+        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), epoch)
 
     def _train_step(self, interrupts: _Interrupts) -> None:
         visit = self.visit
@@ -532,7 +538,7 @@ class Fit:
             weight_decay=float(f.weight_decay),
             clip=float(f.clip),
             step=number,
-            seed=self.ranker.seed,
+            seed=self.seed,
         )
         # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
         # the length of the list tells whether the step was taken.
