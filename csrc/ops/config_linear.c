@@ -5,7 +5,6 @@
    base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere. */
 #include "ops/op.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { OUT, COLUMN, COLS, STATS, INIT };
@@ -23,15 +22,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         return tg_fail(err, TG_E_RECIPE, "column must be in 0..%d, got %g", F, p->attr[COLUMN]);
     p->out = (tg_shape){TG_SPACE_NODE_CONFIG, O};
     p->makes_stats = (int)p->attr[STATS];
-    p->params[p->n_params++] = tg_weight("weight", O, wide, wide);
-    p->params[p->n_params++] = tg_weight("bias", O, 0, wide);
+    tg_add_linear(p, "weight", "bias", O, wide, (int)p->attr[INIT] == 1);
     p->params[p->n_params++] = (tg_param_spec){"table", TG_DIGIT_ROWS, D, TG_INIT_NORMAL, 1.0f};
-    if ((int)p->attr[INIT] == 1) {
-        p->params[0].init = TG_INIT_NORMAL;
-        p->params[0].value = (float)sqrt(2.0 / (O + wide));
-        p->params[1].init = TG_INIT_CONSTANT;
-        p->params[1].value = 0.01f;
-    }
     p->needs_in = 1;
     return TG_OK;
 }

@@ -2,7 +2,6 @@
 #include "ops/op.h"
 
 #include <string.h>
-#include <math.h>
 
 enum { OUT, ACT, STATS, INIT };
 enum { TILE = 64 }; /* rows worked on while they are in cache */
@@ -14,14 +13,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->makes_stats = (int)p->attr[STATS];
     if (p->makes_stats && p->out.space != TG_SPACE_NODE_CONFIG)
         return tg_fail(err, TG_E_RECIPE, "stats needs an input with one row per node and config");
-    p->params[p->n_params++] = tg_weight("weight", O, F, F);
-    p->params[p->n_params++] = tg_weight("bias", O, 0, F);
-    if ((int)p->attr[INIT] == 1) {
-        p->params[0].init = TG_INIT_NORMAL;
-        p->params[0].value = (float)sqrt(2.0 / (O + F));
-        p->params[1].init = TG_INIT_CONSTANT;
-        p->params[1].value = 0.01f;
-    }
+    tg_add_linear(p, "weight", "bias", O, F, (int)p->attr[INIT] == 1);
     p->needs_in = 1;
     return TG_OK;
 }

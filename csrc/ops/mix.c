@@ -25,10 +25,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d", p->in[1].cols, F);
     p->out = (tg_shape){TG_SPACE_NODE_CONFIG, F};
     if (R > 0) {
-        p->params[p->n_params++] = tg_weight("gate1_weight", R, D, D);
-        p->params[p->n_params++] = tg_weight("gate1_bias", R, 0, D);
-        p->params[p->n_params++] = tg_weight("gate2_weight", D, R, R);
-        p->params[p->n_params++] = tg_weight("gate2_bias", D, 0, R);
+        tg_add_linear(p, "gate1_weight", "gate1_bias", R, D, 0);
+        tg_add_linear(p, "gate2_weight", "gate2_bias", D, R, 0);
     }
     if (cross) p->params[p->n_params++] = (tg_param_spec){"temperature", 1, 0, TG_INIT_CONSTANT, 0.5f};
     p->needs_in = p->n_in == 2 ? 3 : 1;

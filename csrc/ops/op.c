@@ -117,3 +117,16 @@ void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, f
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {
     return (tg_param_spec){name, rows, cols, TG_INIT_UNIFORM, (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in))};
 }
+
+void tg_add_linear(tg_op_plan *plan, const char *weight, const char *bias, int O, int F, int xavier) {
+    tg_param_spec *w = &plan->params[plan->n_params], *b = w + 1;
+    *w = tg_weight(weight, O, F, F);
+    *b = tg_weight(bias, O, 0, F);
+    if (xavier) {
+        w->init = TG_INIT_NORMAL;
+        w->value = (float)sqrt(2.0 / (O + F));
+        b->init = TG_INIT_CONSTANT;
+        b->value = 0.01f;
+    }
+    plan->n_params += 2;
+}

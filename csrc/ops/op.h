@@ -147,4 +147,8 @@ void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, f
 /* Fill a parameter spec; `fan_in` > 0: PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in);
 
+/* Weight (O,F) and bias (O) as the next two parameters; xavier: Xavier-normal weight, bias 0.01 (first
+ * place). */
+void tg_add_linear(tg_op_plan *plan, const char *weight, const char *bias, int O, int F, int xavier);
+
 #endif

@@ -18,8 +18,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->makes_stats = (int)p->attr[STATS];
     if ((p->needs_stats || p->makes_stats) && p->out.space != TG_SPACE_NODE_CONFIG)
         return tg_fail(err, TG_E_RECIPE, "norm and stats need an input with one row per node and config");
-    p->params[p->n_params++] = tg_weight("weight_l", O, F, F);
-    p->params[p->n_params++] = tg_weight("bias_l", O, 0, F);
+    tg_add_linear(p, "weight_l", "bias_l", O, F, 0);
     p->params[p->n_params++] = tg_weight("weight_r", O, F, F);
     p->needs_in = 1;
     return TG_OK;
