@@ -14,7 +14,7 @@ HELP = "train on embedded measurements of AlexNet and judge the ranker on config
 EXAMPLE = "tpugraphs demo --out demo_out"
 
 RECIPE = "first-layout-cross"
-STEPS = 300
+STEPS = 600
 EVALUATE_EVERY = 50
 QUICK_STEPS = 4
 SHOWN = ("tau", "opa", "slowdown@1", "slowdown@5")
