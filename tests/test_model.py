@@ -96,6 +96,92 @@ def test_edge_sizes(spec, nodes, configs, k):
     assert np.linalg.norm(model.grads - everything) <= 1e-4 * max(np.linalg.norm(everything), 1e-2)
 
 
+def random_steps(rng):
+    """A valid model drawn at random: a chain with residuals from any earlier slot of the same width."""
+    steps, slot, width, stats, wide = [], "node_feat", COLUMNS, False, {}
+
+    def pick(*choices):
+        return choices[rng.integers(len(choices))]
+
+    def add(op, out_width, inputs=None, **attrs):
+        nonlocal slot, width, stats
+        name = f"{op}{len(steps)}"
+        steps.append(step(op, name, inputs or slot, f"s{len(steps)}", **attrs))
+        slot, width, stats = steps[-1]["out"], out_width, bool(attrs.get("stats"))
+
+    acts = ("none", "relu", "gelu")
+    for _ in range(rng.integers(3)):
+        out = int(rng.integers(1, 20))
+        kind = pick("linear", "sage", "embedding")
+        if kind == "linear":
+            add("linear", out, out=out, act=pick(*acts))
+        elif kind == "sage":
+            add("sage", out, out=out, direction=pick("forward", "reverse", "both"))
+        else:
+            add("embedding", width + 6 * 3, source="layout", rows=8, cols=3)
+    out, table = int(rng.integers(1, 20)), [s["name"] for s in steps if s["op"] == "embedding"]
+    share = f"{table[0]}.weight" if table else None
+    add(
+        "config_linear",
+        out,
+        out=out,
+        column=int(rng.integers(width + 1)),
+        cols=3,
+        stats=pick(0, 1),
+        share=share,
+    )
+    for _ in range(rng.integers(1, 7)):
+        wide.setdefault(width, []).append(slot)
+        out, kind = int(rng.integers(1, 20)), pick("linear", "sage", "mix", "mix", "instance_norm")
+        if kind == "linear":
+            add("linear", out, out=out, act=pick(*acts), stats=pick(0, 1))
+        elif kind == "sage":
+            add(
+                "sage",
+                out,
+                out=out,
+                direction=pick("forward", "reverse", "both"),
+                norm=int(stats),
+                stats=pick(0, 1),
+            )
+        elif kind == "instance_norm" and stats:
+            add("instance_norm", width)
+        else:
+            cross = pick(0, 1)
+            other = wide.get(width * (1 + cross), [])
+            inputs = f"{slot} {pick(*other)}" if other and pick(True, False) else slot
+            norm, gate = int(stats and pick(True, False)), pick(0, 3)
+            add(
+                "mix",
+                width * (1 + cross),
+                inputs,
+                norm=norm,
+                gate=gate,
+                cross=cross,
+                act=pick(*acts),
+                stats=pick(0, 1),
+            )
+    kind = pick("mean", "max", "sum", "mean+max", "mean+max+sum")
+    add("pool", width * (1 + kind.count("+")), kind=kind)
+    steps.append(step("linear", "head", slot, "scores", out=1))
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_models_equal_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    steps = random_steps(rng)
+    model = _core.Model(steps, seed, COLUMNS)
+    kind = ["random", "odd", "star", "line"][seed % 4]
+    arrays, one, runtimes = slate(seed, 12 + seed % 5, 1 + seed % 11, seed % 7, kind)
+    scores, value, grads = reference(model, steps, arrays, one[1], runtimes, 100.0)  # all pairs active
+    loss, (got,) = model.gradients([one], [runtimes], loss=("pairwise_hinge", 100.0, "mean-all"))
+    assert np.linalg.norm(got - scores) <= 1e-4 * np.linalg.norm(scores)
+    assert loss == pytest.approx(value, rel=1e-5)
+    everything = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
+    assert np.linalg.norm(model.grads - everything) <= 1e-3 * max(np.linalg.norm(everything), 1e-2)
+
+
 def test_gradient_with_dropout_is_the_slope_of_the_loss():
     model = make("cross", dropout=0.4)
     _, one, runtimes = slate(2, nodes=31, configs=12)
@@ -475,6 +561,69 @@ def test_wrong_models_name_the_step(steps, words):
     with pytest.raises(tg.Error) as caught:
         _core.Model(steps, 0, COLUMNS)
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_mutated_models_work_or_raise(seed):
+    rng = np.random.default_rng(seed)
+    pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
+    steps = [dict(s, attrs=dict(s["attrs"])) for s in pick([zoo(), first_layout(width=16, columns=COLUMNS)])]
+    names = [s["out"] for s in steps] + ["node_feat", "", "x" * 63]
+    ops = [*_core.op_names(), "conv"]
+    values = [
+        -1,
+        0,
+        1,
+        2,
+        3,
+        7,
+        40,
+        0.5,
+        1e9,
+        1e300,
+        -1e300,
+        np.nan,
+        np.inf,
+        True,
+        "relu",
+        "layout",
+        "max",
+        "x" * 70,
+        None,
+    ]
+    for _ in range(rng.integers(1, 4)):
+        made = pick(steps)
+        key = pick(["op", "name", "out", "in", "share", "attrs", "attrs", "attrs", "attrs"])
+        if key == "attrs":
+            known = [
+                "out",
+                "column",
+                "cols",
+                "rows",
+                "gate",
+                "cross",
+                "norm",
+                "stats",
+                "act",
+                "kind",
+                "dropout",
+                "init",
+            ]
+            made["attrs"][pick([*made["attrs"], *known])] = pick(values)
+        elif key == "in":
+            made["in"] = [pick(names) for _ in range(rng.integers(4))]
+        elif key == "share":
+            made["share"] = {"table": f"{pick(steps)['name']}.{pick(['weight', 'table', 'bias'])}"}
+        else:
+            made[key] = pick(ops) if key == "op" else pick(names)
+    _, one, runtimes = slate(seed)
+    try:
+        model = _core.Model(steps, 0, COLUMNS)
+    except (tg.Error, ValueError, TypeError) as error:
+        assert str(error)
+        return
+    loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
+    assert np.isfinite(loss) and scores.shape == (9,)
 
 
 @pytest.mark.parametrize(
