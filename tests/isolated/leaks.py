@@ -1,0 +1,107 @@
+"""Does repeated work keep memory? `python leaks.py WHAT` prints the bytes that 10 repetitions left allocated.
+
+The least of ten such windows: Python's caches grow now and then, a leak grows in every window.
+
+Runs in a process of its own with MALLOC_ARENA_MAX=1 and PYTHONMALLOC=malloc, so that glibc's mallinfo2 sees
+every byte of C and of Python.
+"""
+
+import contextlib
+import ctypes
+import gc
+import sys
+import tempfile
+from pathlib import Path
+
+import brokenfiles
+import cases
+import models
+import numpy as np
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+
+class MallInfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+def in_use():
+    gc.collect()
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = MallInfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd
+
+
+ARGUMENTS = [(case, cases.single(case.arguments())) for case in cases.CASES]
+FOLDER = tempfile.TemporaryDirectory()
+BROKEN = [brokenfiles.npz(brokenfiles.layout())[:cut] for cut in (0, 10, 500, 1500)]
+BROKEN.append(brokenfiles.npz({**brokenfiles.layout(), "edge_index": np.full((3, 2), 99)}))
+
+
+def ops():
+    for case, arguments in ARGUMENTS:
+        kernel = cases.OPS[case.op].kernel
+        y = getattr(tg.kernels, kernel)(**arguments, **case.attrs)
+        getattr(tg.kernels, kernel + "_backward")(y, **arguments, **case.attrs)
+        with contextlib.suppress(tg.Error):
+            getattr(tg.kernels, kernel + "_backward")(y[:0], **arguments, **case.attrs)
+
+
+def model():
+    core = _core.Model(models.zoo(), 1, 11)
+    graph = _core.Graph(**models.graph_arrays(9, 6, 3, 11, 0))
+    slates = [(graph, np.arange(4, dtype=np.int64))]
+    runtimes = [np.arange(4, dtype=np.int64)]
+    loss = ("pairwise_hinge", 1.0, "mean-all")
+    core.gradients(slates, runtimes, loss=loss, step=1, seed=0)
+    core.step(slates, runtimes, loss=loss, lr=1e-3, weight_decay=0.0, clip=1.0, step=1, seed=0)
+    core.scores(slates)
+    with contextlib.suppress(tg.Error, ValueError):
+        core.scores([(graph, np.array([99]))])
+    with contextlib.suppress(tg.Error, ValueError):
+        _core.Model(
+            [*models.zoo()[:3], {"op": "nonsense", "name": "x", "in": ["p"], "out": "scores", "attrs": {}}],
+            1,
+            11,
+        )
+
+
+def data():
+    tile, layout = tg.sample("tile_00"), tg.sample("unet3d_train")
+    _ = tile.config_feat, layout.node_config_feat[[0, 1]], tg.prune(layout), tg.dedup(layout)
+
+
+def bad_data():
+    path = Path(FOLDER.name) / "g.npz"
+    for content in BROKEN:
+        path.write_bytes(content)
+        with contextlib.suppress(tg.Error):
+            tg.load(path)
+
+
+def losses_and_metrics():
+    scores, runtimes = np.linspace(0, 1, 300, dtype=np.float32), np.arange(300, 0, -1)
+    tg.kernels.pairwise_hinge(scores, runtimes)
+    tg.kernels.list_mle(scores, runtimes)
+    tg.metrics.kendall_tau(scores, runtimes)
+    tg.metrics.spearman(scores, runtimes)
+    tg.metrics.ndcg(scores, runtimes)
+    with contextlib.suppress(tg.Error, ValueError):
+        tg.metrics.kendall_tau(np.full(3, np.nan), np.arange(3))
+
+
+WORK = {f.__name__: f for f in (ops, model, data, bad_data, losses_and_metrics)}
+
+if __name__ == "__main__":
+    growth, work = [], WORK[sys.argv[1]]
+    for _ in range(10):
+        before = in_use()
+        for _ in range(10):
+            work()
+        growth.append(in_use() - before)
+    print(min(growth))
