@@ -118,3 +118,28 @@ def torch_names(blocks: int = 2, cross: bool = True) -> dict[str, str]:
         }
         names[f"sage{i}.weight_r"] = f"convs.{i}.conv.lin_r.weight"
     return names
+
+
+SPECS = {
+    "cross": lambda columns, **kw: first_layout(True, width=24, columns=columns, **kw),
+    "plain": lambda columns, **kw: first_layout(False, width=24, columns=columns, **kw),
+    "both-ways": lambda columns, **kw: first_layout(
+        True, width=16, blocks=1, columns=columns, direction="both", **kw
+    ),
+    "zoo": lambda columns: zoo(),
+}
+COLUMNS = 11
+
+
+def make(spec="cross", seed=1, **kw):
+    model = _core.Model(SPECS[spec](COLUMNS, **kw), seed, COLUMNS)
+    randomize(model, seed)
+    return model
+
+
+def slate(seed=0, nodes=23, configs=9, k=8, kind="random", use=None):
+    """(arrays, (Graph, rows), runtimes)."""
+    arrays = graph_arrays(nodes, configs, k, COLUMNS, seed, kind)
+    chosen = rows(configs) if use is None else np.array(use, np.int64)
+    runtimes = np.random.default_rng(seed + 1000).integers(1, 10**6, len(chosen))
+    return arrays, (_core.Graph(**arrays), chosen), runtimes

@@ -5,10 +5,9 @@ import signal
 import threading
 import time
 
-import models
 import numpy as np
 import pytest
-from models import HINGE, first_layout, graph_arrays, named, rows, step, zoo
+from models import COLUMNS, HINGE, SPECS, first_layout, graph_arrays, make, named, rows, slate, step, zoo
 from reference import losses
 from reference import model as ref_model
 from reference import ops as ref_ops
@@ -16,36 +15,12 @@ from reference import ops as ref_ops
 import tpugraphs as tg
 from tpugraphs import _core
 
-SPECS = {
-    "cross": lambda columns, **kw: first_layout(True, width=24, columns=columns, **kw),
-    "plain": lambda columns, **kw: first_layout(False, width=24, columns=columns, **kw),
-    "both-ways": lambda columns, **kw: first_layout(
-        True, width=16, blocks=1, columns=columns, direction="both", **kw
-    ),
-    "zoo": lambda columns: zoo(),
-}
-COLUMNS = 11
-
 
 @pytest.fixture(autouse=True)
 def _restore_threads():
     threads = _core.get_num_threads()
     yield
     _core.set_num_threads(threads)
-
-
-def make(spec="cross", seed=1, **kw):
-    model = _core.Model(SPECS[spec](COLUMNS, **kw), seed, COLUMNS)
-    models.randomize(model, seed)
-    return model
-
-
-def slate(seed=0, nodes=23, configs=9, k=8, kind="random", use=None):
-    """(arrays, (Graph, rows), runtimes)."""
-    arrays = graph_arrays(nodes, configs, k, COLUMNS, seed, kind)
-    chosen = rows(configs) if use is None else np.array(use, np.int64)
-    runtimes = np.random.default_rng(seed + 1000).integers(1, 10**6, len(chosen))
-    return arrays, (_core.Graph(**arrays), chosen), runtimes
 
 
 def relative(got, expected):
@@ -516,186 +491,3 @@ def test_vectors_are_writable_views():
 @pytest.mark.parametrize(("cross", "count"), [(False, 460_577), (True, 215_013)])
 def test_published_parameter_counts(cross, count):
     assert _core.Model(first_layout(cross=cross), 0, 134).num_parameters == count
-
-
-# ---- errors ---------------------------------------------------------------------------------------------
-
-
-def broken(change):
-    """The zoo with one step changed, by name -> update."""
-    return [s | change.get(s["name"], {}) for s in zoo()]
-
-
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
-        (broken({"wide": {"op": "dense"}}), ["wide", "dense"]),
-        (broken({"wide": {"in": ["nothing"]}}), ["wide", "nothing"]),
-        (broken({"wide": {"out": "c"}}), ["wide", "'c'"]),
-        (broken({"wide": {"name": "config"}}), ["config", "twice"]),
-        (broken({"wide": {"in": ["c", "c"]}}), ["wide", "inputs"]),
-        (broken({"wide": {"attrs": {"out": 12, "size": 3}}}), ["wide", "size"]),
-        (broken({"wide": {"attrs": {"out": "many"}}}), ["wide", "out"]),
-        (broken({"wide": {"attrs": {"out": 0}}}), ["wide", "out"]),
-        (broken({"wide": {"attrs": {"out": 12, "act": "tanh", "stats": 1}}}), ["wide", "act"]),
-        (broken({"norm": {"in": ["c"]}}), ["norm", "stats"]),
-        (broken({"normed": {"in": ["s"]}}), ["normed", "stats"]),
-        (broken({"pool": {"in": ["q"]}}), ["pool"]),
-        (broken({"pool": {"attrs": {"kind": "median"}}}), ["pool", "kind"]),
-        (broken({"crossed": {"in": ["q"]}}), ["crossed"]),
-        (broken({"crossed": {"attrs": {"dropout": 1.0}}}), ["crossed", "dropout"]),
-        (broken({"add": {"in": ["s", "q"]}}), ["add", "residual"]),
-        (broken({"config": {"in": ["scores"]}}), ["config", "scores"]),
-        (broken({"config": {"attrs": {"out": 4, "column": 8}}}), ["config", "column"]),
-        (broken({"config": {"share": {"table": "pre.weight"}}}), ["config", "table"]),
-        (broken({"config": {"share": {"table": "nowhere.weight"}}}), ["config", "nowhere.weight"]),
-        (broken({"both": {"attrs": {"out": 12, "direction": "up"}}}), ["both", "direction"]),
-        (broken({"out": {"out": "result"}}), ["scores"]),
-        (broken({"out": {"attrs": {"out": 2}}}), ["scores"]),
-        ([*zoo()[:-1], step("linear", "spare", "z", "unread", out=2), zoo()[-1]], ["unread"]),
-        ([], ["scores"]),
-    ],
-    ids=lambda v: "-".join(v).replace("'", "") if isinstance(v[0] if v else None, str) else "",
-)  # fmt: skip
-def test_wrong_models_name_the_step(steps, words):
-    with pytest.raises(tg.Error) as caught:
-        _core.Model(steps, 0, COLUMNS)
-    assert all(word in str(caught.value) for word in words), str(caught.value)
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_mutated_models_work_or_raise(seed):
-    rng = np.random.default_rng(seed)
-    pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
-    steps = [dict(s, attrs=dict(s["attrs"])) for s in pick([zoo(), first_layout(width=16, columns=COLUMNS)])]
-    names = [s["out"] for s in steps] + ["node_feat", "", "x" * 63]
-    ops = [*_core.op_names(), "conv"]
-    values = [
-        -1,
-        0,
-        1,
-        2,
-        3,
-        7,
-        40,
-        0.5,
-        1e9,
-        1e300,
-        -1e300,
-        np.nan,
-        np.inf,
-        True,
-        "relu",
-        "layout",
-        "max",
-        "x" * 70,
-        None,
-    ]
-    for _ in range(rng.integers(1, 4)):
-        made = pick(steps)
-        key = pick(["op", "name", "out", "in", "share", "attrs", "attrs", "attrs", "attrs"])
-        if key == "attrs":
-            known = [
-                "out",
-                "column",
-                "cols",
-                "rows",
-                "gate",
-                "cross",
-                "norm",
-                "stats",
-                "act",
-                "kind",
-                "dropout",
-                "init",
-            ]
-            made["attrs"][pick([*made["attrs"], *known])] = pick(values)
-        elif key == "in":
-            made["in"] = [pick(names) for _ in range(rng.integers(4))]
-        elif key == "share":
-            made["share"] = {"table": f"{pick(steps)['name']}.{pick(['weight', 'table', 'bias'])}"}
-        else:
-            made[key] = pick(ops) if key == "op" else pick(names)
-    _, one, runtimes = slate(seed)
-    try:
-        model = _core.Model(steps, 0, COLUMNS)
-    except (tg.Error, ValueError, TypeError) as error:
-        assert str(error)
-        return
-    loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
-    assert np.isfinite(loss) and scores.shape == (9,)
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [None, [None], [{}], [{"op": "linear"}], [step("linear", "a", "node_feat", "b") | {"in": "node_feat"}],
-     [step("linear", "a" * 100, "node_feat", "b")], [step("linear", "a", "node_feat", "b") | {"attrs": [1]}],
-     [step("linear", "a", "node_feat", "b") | {"share": "table"}], [step("linear", "a\0b", "node_feat", "c")],
-     [step("pool", f"p{i}", "node_feat", f"q{i}") for i in range(500)]],
-)  # fmt: skip
-def test_malformed_steps_raise(steps):
-    with pytest.raises((TypeError, ValueError, tg.Error)):
-        _core.Model(steps, 0, COLUMNS)
-
-
-def test_wrong_batches_raise():
-    model = make("cross")
-    _, (graph, chosen), runtimes = slate()
-    good = [(graph, chosen)]
-
-    def gradients(slates=good, times=(runtimes,), loss=HINGE):
-        return model.gradients(list(slates), list(times), loss=loss)
-
-    for slates in ([], [graph], [(graph,)], [(None, chosen)], [(graph, chosen.astype(np.int32))], [(graph, chosen[:0])],
-                   [(graph, chosen[::2])]):  # fmt: skip
-        with pytest.raises((TypeError, ValueError)):
-            gradients(slates)
-        with pytest.raises((TypeError, ValueError)):
-            model.scores(slates)
-    for row in (-1, 9, 2**40):
-        with pytest.raises(ValueError, match="rows"):
-            gradients([(graph, np.array([0, row]))], [runtimes[:2]])
-    for times in ([], [runtimes, runtimes], [runtimes[:3]], [runtimes.astype(float)]):
-        with pytest.raises(ValueError, match="runtimes"):
-            gradients(times=times)
-    for loss in (("hinge", 1.0, "sum"), ("pairwise_hinge", 1.0, "median"), ("pairwise_hinge",)):
-        with pytest.raises((TypeError, ValueError), match="loss"):
-            gradients(loss=loss)
-    with pytest.raises(ValueError, match="step"):
-        model.step(good, [runtimes], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=0)
-    gradients()  # still works
-
-
-def test_wrong_graphs_raise():
-    arrays = graph_arrays(9, 4, 3, COLUMNS, 0)
-    wrong = {
-        "node_feat": [arrays["node_feat"].astype(np.float64), arrays["node_feat"][:0], np.asfortranarray(arrays["node_feat"]),
-                      np.where(np.arange(9)[:, None] == 4, np.float32(np.nan), arrays["node_feat"])],
-        "node_opcode": [arrays["node_opcode"][:-1], arrays["node_opcode"].astype(np.int32)],
-        "layout_digits": [arrays["layout_digits"] + np.int8(5), arrays["layout_digits"][:, :5].copy()],
-        "edge_index": [arrays["edge_index"].T.copy(), arrays["edge_index"] + 5, -1 - arrays["edge_index"]],
-        "config_nodes": [arrays["config_nodes"] + 9, -1 - arrays["config_nodes"], arrays["config_nodes"][[0, 1, 0]]],
-        "digits": [arrays["digits"][:, :2].copy(), arrays["digits"].astype(np.float32)],
-    }  # fmt: skip
-    for name, values in wrong.items():
-        for value in values:
-            with pytest.raises(ValueError, match=name):
-                _core.Graph(**arrays | {name: value})
-    model = make("cross")
-    for missing in ("layout_digits", "digits"):
-        graph = _core.Graph(**arrays | {missing: None})
-        with pytest.raises(ValueError, match=r"layout|configs"):
-            model.scores([(graph, rows(2))])
-    wide = _core.Graph(**graph_arrays(9, 4, 3, COLUMNS + 1, 0))
-    with pytest.raises(ValueError, match="features"):
-        model.scores([(wide, rows(2))])
-
-
-@pytest.mark.parametrize("digit", [-2, 6, 127, -128])
-def test_digits_are_checked_when_their_rows_are_read(digit):
-    arrays = graph_arrays(9, 4, 3, COLUMNS, 0)
-    arrays["digits"][2, 1, 17] = digit
-    graph, model = _core.Graph(**arrays), make("cross")
-    model.scores([(graph, np.array([0, 1, 3]))])
-    with pytest.raises(ValueError, match=r"config 2, node 1, column 17"):
-        model.scores([(graph, rows(4))])

@@ -7,6 +7,8 @@
 
 #include "base/rng.h"
 
+enum { MOST_PARAMETERS = 1 << 28 };
+
 tg_model *tg_model_new(int node_features) {
     tg_model *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
@@ -62,8 +64,10 @@ tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, 
         if (at == count) return tg_fail(err, TG_E_RECIPE, "op %s has no attribute '%s'", op->name, v->key);
         const tg_attr_spec *spec = &op->attrs[at];
         if (spec->choices == NULL) {
-            if (v->is_word || !isfinite(v->number))
-                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a number", op->name, v->key);
+            if (v->is_word || !(fabs(v->number) <= INT32_MAX) ||
+                (!spec->real && v->number != floor(v->number)))
+                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a %s number", op->name,
+                               v->key, spec->real ? "finite" : "whole");
             attr[at] = v->number;
         } else {
             const int chosen = v->is_word ? choice(spec->choices, v->word) : -1;
@@ -112,8 +116,8 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
         }
         tg_param *param = &m->params[m->n_params];
         const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
-        if (m->P + size > INT32_MAX)
-            return tg_fail(err, TG_E_RECIPE, "the model has more than 2^31 parameters");
+        if (m->P + size > MOST_PARAMETERS)
+            return tg_fail(err, TG_E_RECIPE, "the model has more than 2^28 parameters");
         *param =
             (tg_param){.rows = p->rows, .cols = p->cols, .offset = m->P, .init = p->init, .value = p->value};
         snprintf(param->name, sizeof param->name, "%s.%s", spec->name, p->name);

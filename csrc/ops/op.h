@@ -40,11 +40,13 @@ typedef struct tg_param_spec {
     float value; /* bound, standard deviation, or constant */
 } tg_param_spec;
 
-/* An attribute: a number, or one of `choices` ("none|relu|gelu", the value is the position). */
+/* An attribute: a whole number, a real one if `real`, or one of `choices` ("none|relu|gelu", the value is the
+   position). */
 typedef struct tg_attr_spec {
     const char *name;
     double fallback;
     const char *choices;
+    int real;
 } tg_attr_spec;
 
 /* What an op says about itself once its inputs and attributes are known. */
