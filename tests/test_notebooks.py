@@ -35,7 +35,7 @@ def test_runs(path: Path, tmp_path: Path) -> None:
             shortened += count
     assert shortened == 1, "the test shortens training by the line `STEPS = ...`"
     client = nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
