@@ -15,90 +15,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch")
     SAGEConv = pytest.importorskip("torch_geometric.nn").SAGEConv
-
-from torch import nn
-from torch.nn import functional as fn
+    from torch_model import Published, hinge
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 BOTH = pytest.mark.parametrize("cross", [False, True], ids=["plain", "cross"])
-
-
-# ---- the model in PyTorch: tensors are (C, N, F) ----------------------------------------------------------
-
-
-class Tail(nn.Module):
-    """Gate, and with `cross` the product with the softmax over the configs beside it."""
-
-    def __init__(self, width, cross):
-        super().__init__()
-        self.attn = nn.ModuleDict(
-            {"linear1": nn.Linear(width, width // 8), "linear2": nn.Linear(width // 8, width)}
-        )
-        if cross:
-            self.cross_attn = nn.ParameterDict({"temperature": nn.Parameter(torch.tensor([0.5]))})
-        self.cross = cross
-
-    def tail(self, x):
-        x = x * self.attn["linear2"](self.attn["linear1"](x).relu()).sigmoid()
-        if self.cross:
-            x = torch.cat([x, x * torch.softmax(x / self.cross_attn["temperature"], 0)], -1)
-        return x
-
-
-def over_nodes(x):
-    """Instance norm of PyTorch wants (batch, channels, length): configs, channels, nodes."""
-    return fn.instance_norm(x.transpose(1, 2)).transpose(1, 2)
-
-
-class Dense(Tail):
-    def __init__(self, features, width, cross):
-        super().__init__(width, cross)
-        self.linear = nn.Linear(features, width)
-
-    def forward(self, x):
-        return fn.gelu(self.tail(over_nodes(self.linear(x))))
-
-
-class Block(Tail):
-    def __init__(self, features, width, cross):
-        super().__init__(width, cross)
-        self.conv = SAGEConv(features, width)
-
-    def forward(self, x, edges):
-        return fn.gelu(self.tail(self.conv(over_nodes(x), edges)) + x)
-
-
-class Published(nn.Module):
-    def __init__(self, cross, width=256, blocks=2, columns=134):
-        super().__init__()
-        out = width // 2 if cross else width
-        self.embedding_op = nn.Embedding(120, 16)
-        self.embedding_layout_cfg = nn.Embedding(8, 4)
-        self.linear = Dense(columns + 16 + 24 * 4, out, cross)
-        self.linear2 = Dense(width, out, cross)
-        self.convs = nn.ModuleList(Block(width, out, cross) for _ in range(blocks))
-        self.classifier = nn.Linear(width, 1)
-
-    def forward(self, graph):
-        feat, digits = torch.tensor(graph["node_feat"]), torch.tensor(graph["digits"]).long()
-        n, c = len(feat), len(digits)
-        every = torch.full((c, n, 18), -2)
-        every[:, torch.tensor(graph["config_nodes"])] = digits
-        layout = self.embedding_layout_cfg(torch.tensor(graph["layout_digits"]).long() + 2).flatten(-2)
-        opcode = self.embedding_op(torch.tensor(graph["node_opcode"]).long())
-        node = [part.expand(c, n, -1) for part in (feat, layout, opcode)]
-        x = torch.cat([node[0], self.embedding_layout_cfg(every + 2).flatten(-2), *node[1:]], -1)
-        x = self.linear2(self.linear(x))
-        edges = torch.tensor(graph["edge_index"].T.copy())
-        for block in self.convs:
-            x = block(x, edges)
-        return self.classifier(x.mean(1)).flatten()
-
-
-def hinge(scores, runtimes):
-    times = torch.tensor(runtimes)
-    wrong = fn.relu(1.0 - (scores[:, None] - scores[None, :]))
-    return (wrong * (times[:, None] > times[None, :])).mean()
 
 
 # ---- the same weights on both sides -----------------------------------------------------------------------
@@ -168,7 +88,7 @@ def test_ten_losses_of_training(cross):
         optimizer.zero_grad()
         value = hinge(theirs(graph), runtimes)
         value.backward()
-        norm = nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
+        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
         assert norm > 0.05  # or clipping would not be tested
         optimizer.step()
         loss = ours.step([slate], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=0.05, step=step)
@@ -232,7 +152,7 @@ def test_adamw_and_clipping(clip):
         g = (rng.normal(size=w.shape) * rng.uniform(0, 0.1, w.shape)).astype(np.float32)
         parameter.grad = torch.tensor(g)
         if clip > 0:
-            nn.utils.clip_grad_norm_([parameter], clip)
+            torch.nn.utils.clip_grad_norm_([parameter], clip)
         optimizer.step()
         tg.kernels.adamw_step(w, g, m1, m2, step=step, lr=3e-3, weight_decay=0.1, clip=clip)
     assert relative(w, parameter.detach().numpy()) <= 1e-6

@@ -1,0 +1,53 @@
+"""Graphs to race on. Every workload is already pruned; both sides get the same arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tpugraphs as tg
+from tpugraphs import kernels, preprocess
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+# name -> nodes, edges, configurable nodes, configs of a synthetic graph; "S" is AlexNet
+SYNTHETIC = {"tiny": (20, 24, 6, 16), "M64": (1000, 1300, 200, 64), "M": (1000, 1300, 200, 128)}
+NAMES = ("S", *SYNTHETIC)
+
+
+def alexnet(configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
+    """The embedded AlexNet, pruned as the first place does, with that many of its measured configs."""
+    graph = tg.prune(tg.sample("alexnet"))
+    rows = kernels.sample_without_replacement(graph.num_configs, configs, (0,))
+    scaled = np.ascontiguousarray(graph.node_feat[:, :134])
+    arrays = {
+        "node_feat": preprocess.StandardScaler().fit(scaled).transform(scaled),
+        "node_opcode": graph.node_opcode,
+        "layout_digits": kernels.layout_digits(graph.node_feat),
+        "edge_index": graph.edge_index,
+        "config_nodes": graph.node_config_ids,
+        "digits": np.ascontiguousarray(graph.config_digits[rows]),
+    }
+    return arrays, graph.config_runtime[rows]
+
+
+def synthetic(nodes: int, edges: int, configurable: int, configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
+    """A random directed acyclic graph with mostly local edges, consumers after producers."""
+    rng = np.random.default_rng(0)
+    producer = rng.integers(0, nodes - 1, edges)
+    consumer = np.minimum(producer + rng.geometric(0.05, edges), nodes - 1)
+    arrays = {
+        "node_feat": rng.standard_normal((nodes, 134)).astype(np.float32),
+        "node_opcode": rng.integers(0, 120, nodes).astype(np.uint8),
+        "layout_digits": rng.integers(-1, 6, (nodes, 6)).astype(np.int8),
+        "edge_index": np.stack([consumer, producer], 1).astype(np.int64),
+        "config_nodes": np.sort(rng.choice(nodes, configurable, replace=False)).astype(np.int64),
+        "digits": rng.integers(-1, 6, (configs, configurable, 18)).astype(np.int8),
+    }
+    return arrays, rng.permutation(configs).astype(np.int64)
+
+
+def load(name: str) -> tuple[Arrays, np.ndarray[Any, Any]]:
+    """Arrays for ``_core.Graph`` and runtimes (C,) int64."""
+    return alexnet(64) if name == "S" else synthetic(*SYNTHETIC[name])
