@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError, DataError, ShapeError
+from tpugraphs.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -472,7 +473,8 @@ class Report:
             ".html": self._repr_html_,
         }
         if target.suffix in writers:
-            target.write_text(writers[target.suffix](), encoding="utf-8")
+            with atomic_write(target) as file:
+                file.write(writers[target.suffix]().encode())
         elif target.suffix in (".png", ".svg", ".pdf"):
             from tpugraphs import plot
 

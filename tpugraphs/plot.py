@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
+from tpugraphs.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,18 +177,21 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
 
 def to_png(figure: Figure, *, dpi: int = DPI) -> bytes:
     """PNG bytes of a figure."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, pil_kwargs={"optimize": True})
-    return buffer.getvalue()
+    return _rendered(figure, "png", dpi)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> None:
-    """Write a figure; the suffix decides the format."""
-    target = Path(path)
-    if target.suffix.lower() == ".png":
-        target.write_bytes(to_png(figure, dpi=dpi))
-    else:
-        figure.savefig(target, dpi=dpi)
+    """Write a figure; the suffix (``.png .svg .pdf``) decides the format."""
+    content = _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
+    figure.savefig(buffer, format=kind, dpi=dpi, **options)
+    return buffer.getvalue()
 
 
 def _series(history: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from tpugraphs.errors import ConfigError
+    from tpugraphs.files import atomic_write
     from tpugraphs.ranker import Ranker
 
     common.check_writable(args.out)
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
         scores = ranker.predict(graph)
         results.append((graph.name, scores, np.argsort(scores, kind="stable")))
     if suffix == ".npy":
-        np.save(args.out, results[0][1])
+        with atomic_write(args.out) as file:
+            np.save(file, results[0][1])
     elif suffix == ".csv":
         _write_csv(args.out, results)
     for name, scores, order in results:
@@ -75,7 +78,10 @@ def _progress(args: argparse.Namespace, graphs: common.Graphs) -> Any:
 
 
 def _write_csv(path: str, results: list[tuple[str, Any, Any]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    from tpugraphs.files import atomic_write
+
+    with atomic_write(path) as binary:
+        file = io.TextIOWrapper(binary, "utf-8", newline="")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("graph", "config", "place", "score"))
         for name, scores, order in results:
@@ -86,3 +92,4 @@ def _write_csv(path: str, results: list[tuple[str, Any, Any]]) -> None:
             writer.writerows(
                 (name, config, where, f"{score:.9g}") for config, (where, score) in enumerate(rows)
             )
+        file.detach()  # flushes, and leaves closing to atomic_write
