@@ -1,4 +1,4 @@
-"""One training step of the first place's layout model beside PyTorch's: same weights and loss, interleaved."""
+"""A training step of the first place's layout model beside PyTorch's: same weights and loss, interleaved."""
 
 from __future__ import annotations
 
