@@ -145,7 +145,7 @@ RECIPES = (
         summary="The same with attention across the configs of a slate, as for the default collections.",
         options=FirstLayout,
         presets={
-            "cpu": {"steps": 2000, "configs": 64},
+            "cpu": {"steps": 2000, "configs": 64, "chunk": 64},
             "full": {"configs": 64, "evaluate_every": 2000},
         },
         steps=partial(steps, cross=True),
