@@ -63,7 +63,7 @@ class Ranker:
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> ranker = tg.Ranker("first-layout-cross", steps=300)
+    >>> ranker = tg.Ranker("first-layout-cross", preset="full")
     >>> ranker.num_parameters
     215013
     """

@@ -20,9 +20,9 @@ from tpugraphs.files import atomic_write
 __all__ = ["read", "write"]
 
 FORMAT_VERSION = 1
-MAX_METADATA = 16 << 20
+MAX_HEADER = 16 << 20
 _KEY = "tpugraphs"
-_DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
+_DTYPES = ("F32", "F64", "I64")
 
 
 def write(
@@ -74,22 +74,25 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
 
     name = os.path.expanduser(os.fspath(path))
     todo = f"give a file that this version of tpugraphs wrote as a {kind}"
-    if os.path.isdir(name):
-        raise fail(path, "file", f"a {kind} file", "a directory", todo)
-    with open(name, "rb") as raw:  # the usual OSError if it is missing
-        head = raw.read(8)
-        size = os.fstat(raw.fileno()).st_size
-    if len(head) < 8 or int.from_bytes(head, "little") > min(size, MAX_METADATA + (1 << 20)):
-        raise fail(path, "header", "a safetensors header", f"none in {size} bytes", todo)
+    size = os.stat(name).st_size  # the usual OSError if it is missing
+    if not os.path.isfile(name):
+        found = "a directory" if os.path.isdir(name) else "something else"
+        raise fail(path, "file", f"a {kind} file", found, todo)
+    with open(name, "rb") as raw:
+        length = int.from_bytes(raw.read(8).ljust(8, b"\xff"), "little")
+        if length > min(size, MAX_HEADER):
+            raise fail(path, "header", "a safetensors header", f"none in {size} bytes", todo)
+        header = raw.read(length)
     try:
         with safe_open(name, framework="numpy") as file:
             metadata = _json(path, kind, (file.metadata() or {}).get(_KEY), todo)
-            tensors: dict[str, NDArray[Any]] = {}
-            for key in file.keys():
-                dtype = file.get_slice(key).get_dtype()
+            dtypes = {
+                key: entry["dtype"] for key, entry in json.loads(header).items() if key != "__metadata__"
+            }
+            for key, dtype in dtypes.items():
                 if dtype not in _DTYPES:
-                    raise fail(path, key, "a tensor of F32, F64 or I64", dtype, todo)
-                tensors[key] = np.array(file.get_tensor(key))
+                    raise fail(path, key, f"a tensor of {' or '.join(_DTYPES)}", dtype, todo)
+            tensors = {key: np.array(file.get_tensor(key)) for key in dtypes}
     except SafetensorError as error:
         raise fail(path, "header", "a complete safetensors file", str(error), todo) from None
     return metadata, tensors

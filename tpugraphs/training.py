@@ -698,7 +698,7 @@ class Fit:
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
         mine = self.identity
-        differ = [key for key in sorted({*mine, *theirs}) if mine.get(key) != theirs.get(key)]
+        differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         if differ:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
             raise CheckpointError(

@@ -133,7 +133,7 @@ RECIPES = (
         summary="GraphSAGE over layout configs as the first place trained it for the random collections.",
         options=FirstLayout,
         presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128},
+            "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3},
             "full": {"configs": 128, "chunk": 512, "evaluate_every": 2000},
         },
         steps=partial(steps, cross=False),
@@ -145,7 +145,7 @@ RECIPES = (
         summary="The same with attention across the configs of a slate, as for the default collections.",
         options=FirstLayout,
         presets={
-            "cpu": {"steps": 2000, "configs": 64, "chunk": 64},
+            "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3, "chunk": 64},
             "full": {"configs": 64, "evaluate_every": 2000},
         },
         steps=partial(steps, cross=True),
