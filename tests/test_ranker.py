@@ -125,6 +125,27 @@ def test_chunks_are_nearly_equal_and_in_order(graph, ranker):
     assert (r.predict(graph) == expected).all()
 
 
+def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph, monkeypatch):
+    for recipe, size in (("first-layout", 2), ("first-layout-cross", 48)):
+        r = small_ranker(recipe, steps=2, chunk=48)
+        r.fit(graph, verbose=False)
+        whole, sizes = r.predict(graph), []
+
+        class Spy:
+            def __init__(self, model):
+                self.model = model
+
+            def scores(self, slates):
+                sizes.append(len(slates[0][1]))
+                return self.model.scores(slates)
+
+        r._model = Spy(r._model)
+        with monkeypatch.context() as patch:
+            patch.setattr("tpugraphs.ranker._MAX_ROWS", 2 * r._prepare(graph).num_nodes)
+            np.testing.assert_allclose(r.predict(graph), whole, rtol=1e-5, atol=1e-6)
+        assert set(sizes) == {size}
+
+
 def test_augmentation_is_the_mean_over_keyed_orders(graph, ranker):
     whole = tg.Ranker(**{**ranker.get_params(), "chunk": 32, "steps": 5})
     whole.fit(graph, verbose=False)

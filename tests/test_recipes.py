@@ -28,7 +28,9 @@ def test_the_full_presets_have_the_published_number_of_parameters(name, paramete
 
 
 def test_parameters_have_the_shapes_of_the_published_model():
-    shapes = {name: array.shape for name, array in tg.Ranker("first-layout-cross", preset="full").parameters.items()}
+    shapes = {
+        name: array.shape for name, array in tg.Ranker("first-layout-cross", preset="full").parameters.items()
+    }
     assert shapes["embedding_opcode.weight"] == (120, 16)
     assert shapes["embedding_layout.weight"] == (8, 4)
     assert shapes["linear1.weight"] == (128, 246)

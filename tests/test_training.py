@@ -132,6 +132,20 @@ def test_graphs_come_in_any_iterable():
     assert r.fit(iter([g]), [], verbose=False).valid_metric == []
 
 
+def test_evaluations_share_their_configs_among_the_graphs(monkeypatch):
+    sizes = []
+    real = tg.metrics.kendall_tau
+    monkeypatch.setattr(training.metrics, "kendall_tau", lambda s, t: sizes.append(len(s)) or real(s, t))
+    r = small_ranker(steps=5, valid_configs=120)
+    for valid, expected in (([small_graph(1)], [96]), ([small_graph(1), small_graph(2)], [60, 60])):
+        sizes.clear()
+        r.fit(small_graph(), valid, verbose=False)
+        assert sizes == expected
+    sizes.clear()
+    r.fit(small_graph(), [small_graph(i) for i in range(4)], verbose=False)
+    assert sizes == [50] * 4
+
+
 def test_length_in_steps_or_epochs():
     g, r = small_graph(), small_ranker(steps=4)
     assert r.fit(g, verbose=False).total_steps == 4

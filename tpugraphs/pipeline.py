@@ -29,6 +29,8 @@ class Prepared:
     runtimes : (C,) int64
         Nanoseconds; zeros when they are not known.
     name : str
+    num_nodes : int
+        N, after pruning.
     nbytes : int
         Memory it takes, roughly.
     """
@@ -36,6 +38,7 @@ class Prepared:
     graph: Any
     runtimes: NDArray[np.int64]
     name: str
+    num_nodes: int
     nbytes: int
 
     @property
@@ -137,7 +140,7 @@ class Pipeline:
         size = (
             features.nbytes + 4 * pruned.edge_index.nbytes + digits.nbytes + 2 * graph.config_runtime.nbytes
         )
-        return Prepared(core, graph.config_runtime, str(graph.name), int(size))
+        return Prepared(core, graph.config_runtime, str(graph.name), int(pruned.num_nodes), int(size))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Fitted constants, by the names they have in a file."""

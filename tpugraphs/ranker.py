@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
+_MAX_ROWS = 1 << 19  # nodes times configs of a chunk, where that makes no difference to the scores
 _MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 
 
@@ -58,7 +59,7 @@ class Ranker:
     -----
     A recipe with attention across configs scores the configs of a chunk together: a score then depends on
     which others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly
-    equal size, at most the field `chunk`.
+    equal size, at most the field `chunk`; smaller ones on large graphs if the recipe has no such attention.
 
     Examples
     --------
@@ -307,7 +308,10 @@ class Ranker:
 
     def score_rows(self, prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunks = -(-rows.size // int(self.fields.chunk))
+        chunk = int(self.fields.chunk)
+        if not any(step["attrs"].get("cross") for step in self.steps):  # then chunks only cost memory
+            chunk = min(chunk, max(1, _MAX_ROWS // prepared.num_nodes))
+        chunks = -(-rows.size // chunk)
         parts = (
             [self.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, chunks)]
             if chunks

@@ -35,6 +35,7 @@ __all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "spli
 
 CHECKPOINT = "checkpoint.safetensors"
 CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
+_VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 # Keys of the random streams of a fit.
 _ORDER, _ROWS, _VALID, _SPLIT = range(1, 5)
 
@@ -432,7 +433,7 @@ class Fit:
                 if not result and i + 1 == len(graphs):
                     raise
                 continue
-            n = min(graph.num_configs, self.fields.valid_configs)
+            n = min(graph.num_configs, max(_VALID_LEAST, self.fields.valid_configs // len(graphs)))
             rows = kernels.sample_without_replacement(graph.num_configs, n, (_VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)
             result.append((self.ranker.pipeline.apply(small), np.arange(n)))

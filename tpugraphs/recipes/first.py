@@ -39,8 +39,8 @@ class FirstLayout:
     of the two embeddings; `dropout` in the blocks; `direction` of messages. Loss: hinge with `margin`.
     Training: `configs` per step (of one graph), `steps` or else `epochs` (one step per graph each), AdamW
     with `learning_rate`, `weight_decay`, gradient norm at most `clip`, linear `warmup` over that share of the
-    steps, then cosine to 0. `evaluate_every` so many steps on at most `valid_configs` per graph. `chunk`:
-    configs scored together in prediction. `prune` and `dedup` (training only): see
+    steps, then cosine to 0. `evaluate_every` so many steps on `valid_configs` in all, evenly from the graphs.
+    `chunk`: configs scored together in prediction. `prune` and `dedup` (training only): see
     :mod:`tpugraphs.preprocess`; ``"none"``: off.
     """
 
@@ -60,7 +60,7 @@ class FirstLayout:
     clip: float = option(1.0, 1e-6, 1e9)
     warmup: float = option(0.05, 0.0, 1.0)
     evaluate_every: int = option(200, 1, 10**9)
-    valid_configs: int = option(2000, 2, 10**7)
+    valid_configs: int = option(4000, 2, 10**7)
     chunk: int = option(128, 1, 4096)
     prune: str = option("config-1hop")
     dedup: str = option("first", choices=("none", "first", "min", "mean"))
@@ -133,8 +133,8 @@ RECIPES = (
         summary="GraphSAGE over layout configs as the first place trained it for the random collections.",
         options=FirstLayout,
         presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3},
-            "full": {"configs": 128, "chunk": 512, "evaluate_every": 2000},
+            "cpu": {"steps": 2000, "configs": 64, "width": 128},
+            "full": {"configs": 128, "chunk": 512, "evaluate_every": 2000, "valid_configs": 20000},
         },
         steps=partial(steps, cross=False),
         preprocessing=preprocessing,
@@ -146,7 +146,7 @@ RECIPES = (
         options=FirstLayout,
         presets={
             "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3, "chunk": 64},
-            "full": {"configs": 64, "evaluate_every": 2000},
+            "full": {"configs": 64, "evaluate_every": 2000, "valid_configs": 20000},
         },
         steps=partial(steps, cross=True),
         preprocessing=preprocessing,
