@@ -14,8 +14,8 @@ HELP = "train on embedded measurements of AlexNet and judge the ranker on config
 EXAMPLE = "tpugraphs demo --out demo_out"
 
 RECIPE = "first-layout-cross"
-STEPS = 600
-EVALUATE_EVERY = 50
+STEPS = 1000
+EVALUATE_EVERY = 100
 QUICK_STEPS = 4
 SHOWN = ("tau", "opa", "slowdown@1", "slowdown@5")
 # Which of the two searches made the AlexNet measurements is not known; an ID of the submission needs one.
