@@ -354,3 +354,11 @@ def test_an_interrupt_before_the_first_step_is_passed_on():
         r.fit(small_graph(), verbose=False, callbacks=[Replace()])
     with pytest.raises(tg.Error, match="call fit"):
         r.predict(small_graph())
+
+
+def test_tile_graphs_can_be_split_too():
+    graph = tg.sample("tile_01")
+    parts = training.split_configs(graph, (0.5, 0.5), seed=1)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(graph.num_configs))
+    chosen = [{row.tobytes() for row in graph.config_feat[part]} for part in parts]
+    assert not chosen[0] & chosen[1]

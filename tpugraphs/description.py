@@ -47,7 +47,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     }
     result["has_runtimes"] = graph.has_runtimes
     result["runtime_ns"] = _runtime_summary(graph.config_runtime) if graph.has_runtimes else None
-    distinct = graph.num_distinct_configs
+    distinct = len(graph.distinct_configs()[0])
     result["distinct_configs"] = distinct
     result["distinct_share"] = distinct / graph.num_configs if graph.num_configs else None
     result["opcodes"] = _top_opcodes(graph.node_opcode)

@@ -313,9 +313,16 @@ class Graph:
             for field, dtype, shape, pieces in self._saved_arrays():
                 _write_array(archive, field, dtype, shape, pieces)
 
-    @property
-    def num_distinct_configs(self) -> int:
-        """Number of configs, equal ones counted once."""
+    def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs.
+
+        Returns
+        -------
+        first : (U,) int64
+            Rows of the first occurrence of every different config, ascending.
+        inverse : (C,) int64
+            For every config, its place in `first`.
+        """
         raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
@@ -472,10 +479,9 @@ class LayoutGraph(Graph):
         fields = {field: getattr(self, field) for field in self._SAVED}
         return {**fields, **{field: getattr(self, field) for field in _TEXTS}}
 
-    @property
-    def num_distinct_configs(self) -> int:
-        """Number of configs, equal ones counted once."""
-        return len(kernels.dedup_configs(self.config_digits)[0])
+    def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs; see :meth:`Graph.distinct_configs`."""
+        return kernels.dedup_configs(self.config_digits)
 
 
 class TileGraph(Graph):
@@ -559,7 +565,6 @@ class TileGraph(Graph):
         """Everything the graph consists of, by the constructor's argument names."""
         return {field: getattr(self, field) for field in (*self._SAVED, "node_splits", *_TEXTS)}
 
-    @property
-    def num_distinct_configs(self) -> int:
-        """Number of configs, equal ones counted once."""
-        return len(kernels.dedup_rows(self.config_feat)[0])
+    def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs; see :meth:`Graph.distinct_configs`."""
+        return kernels.dedup_rows(self.config_feat)

@@ -126,12 +126,8 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     """
     if keep not in ("first", "min", "mean"):
         raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
-    norm: NDArray[np.int64] | None = None
-    if isinstance(graph, TileGraph):
-        norm = graph.config_runtime_normalizers
-        first, inverse = kernels.dedup_rows(graph.config_feat)
-    else:
-        first, inverse = kernels.dedup_configs(graph.config_digits)
+    norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
+    first, inverse = graph.distinct_configs()
     rows, runtimes, norms = kernels.merge_configs(first, inverse, graph.config_runtime, norm, keep)
     kept = graph.select(rows)
     if keep != "mean":

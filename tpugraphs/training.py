@@ -1,4 +1,4 @@
-"""The fit loop: history, callbacks, evaluation, exact resume, interruption.
+"""The fit loop: evaluation, exact resume, interruption.
 
 Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
 parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
@@ -17,13 +17,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import files, kernels, metrics, rankerfile
+from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.pipeline import Pipeline, Prepared, check_measured
 from tpugraphs.recipes import plain
@@ -52,11 +52,11 @@ def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
 
 
 def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
-    """Split the configs of a layout graph at random; equal configs stay together.
+    """Split the configs of a graph at random; equal configs stay together.
 
     Parameters
     ----------
-    graph : LayoutGraph
+    graph : LayoutGraph or TileGraph
     fractions : sequence of float
         Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
     seed : int
@@ -78,153 +78,19 @@ def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list
         raise ConfigError(
             f"fractions: expected positive numbers that add up to at most 1, got {list(fractions)}"
         )
-    first, inverse = kernels.dedup_configs(graph.config_digits)
+    first, inverse = graph.distinct_configs()
     distinct = len(first)
     ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
     if min(np.diff([0, *ends])) < 1:
         raise DataError(
             f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
-            file=str(graph.name), field="node_config_feat", found=f"{distinct} distinct configs",
+            file=str(graph.name), found=f"{distinct} distinct configs",
         )  # fmt: skip
     order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
     place = np.empty(distinct, np.int64)
     place[order] = np.arange(distinct)
     part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
     return [np.flatnonzero(part == i) for i in range(len(shares))]
-
-
-@dataclass
-class History:
-    """What happened in a fit.
-
-    Attributes
-    ----------
-    loss : list of float
-        Of every step.
-    learning_rate : list of float
-        Of every step.
-    valid_steps : list of int
-        Steps after which there was an evaluation.
-    valid_metric : list of float
-        Mean Kendall tau over the validation graphs, there.
-    best_step : int or None
-        Whose parameters the ranker has now; None without validation: those of the last step.
-    total_steps : int
-        Planned.
-    seconds : float
-        Spent, over all resumptions.
-    stopped : str or None
-        Why a callback ended it early.
-    interrupted : bool
-        By Ctrl-C.
-    skipped : dict
-        Name of each graph that could not be trained on: why.
-    """
-
-    total_steps: int = 0
-    loss: list[float] = field(default_factory=list)
-    learning_rate: list[float] = field(default_factory=list)
-    valid_steps: list[int] = field(default_factory=list)
-    valid_metric: list[float] = field(default_factory=list)
-    best_step: int | None = None
-    seconds: float = 0.0
-    stopped: str | None = None
-    interrupted: bool = False
-    skipped: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def steps(self) -> list[int]:
-        """Numbers of the steps, 1 to the last one done."""
-        return list(range(1, len(self.loss) + 1))
-
-    @property
-    def best_metric(self) -> float | None:
-        """Greatest validation metric, None without validation."""
-        return max(self.valid_metric) if self.valid_metric else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**self.__dict__, "best_metric": self.best_metric}
-
-    def __repr__(self) -> str:
-        text = f"{len(self.loss)} of {self.total_steps} steps in {self.seconds:.1f} s"
-        if self.loss:
-            text += f", loss {np.mean(self.loss[-100:]):.4f}"
-        if self.best_step is not None:
-            text += f", best tau {self.best_metric:.4f} after step {self.best_step}"
-        if self.interrupted or self.stopped:
-            text += f", {'interrupted' if self.interrupted else 'stopped: ' + str(self.stopped)}"
-        return f"<History: {text}>"
-
-
-class Callback:
-    """Base of callbacks: override what you need.
-
-    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
-    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
-    """
-
-    def on_fit_begin(self, fit: Fit) -> None:
-        """Before the first step, also of a resumed fit."""
-
-    def on_step(self, fit: Fit) -> None:
-        """After every step."""
-
-    def on_evaluate(self, fit: Fit, metric: float) -> None:
-        """After every evaluation on the validation graphs; `metric` is the mean tau."""
-
-    def on_fit_end(self, fit: Fit) -> None:
-        """At the end, also when stopped or interrupted."""
-
-    def state(self) -> dict[str, Any]:
-        """Memory of the callback, as JSON values."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
-
-
-class EarlyStopping(Callback):
-    """End a fit when the validation metric has not risen for some evaluations.
-
-    Parameters
-    ----------
-    patience : int
-        Evaluations without a rise.
-    min_delta : float
-        What counts as a rise.
-    """
-
-    def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
-        if patience < 1 or not min_delta >= 0:
-            raise ConfigError(
-                f"EarlyStopping: expected patience >= 1 and min_delta >= 0, got {patience}, {min_delta}"
-            )
-        self.patience, self.min_delta = patience, min_delta
-        self.best: float | None = None
-        self.waited = 0
-
-    def on_fit_begin(self, fit: Fit) -> None:
-        """Forget an earlier fit."""
-        if fit.step == 0:
-            self.best, self.waited = None, 0
-
-    def on_evaluate(self, fit: Fit, metric: float) -> None:
-        """Count evaluations without a rise."""
-        if self.best is None or metric > self.best + self.min_delta:
-            self.best, self.waited = metric, 0
-            return
-        self.waited += 1
-        if self.waited >= self.patience:
-            fit.stop(f"no better tau in {self.patience} evaluations")
-
-    def state(self) -> dict[str, Any]:
-        """Best metric and evaluations since."""
-        return {"best": self.best, "waited": self.waited}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.best, self.waited = state["best"], state["waited"]
 
 
 class _Graphs(Protocol):
