@@ -28,7 +28,7 @@ def test_nothing_is_left_behind(work, limit):
         "TPUGRAPHS_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        [sys.executable, HERE / "isolated" / "leaks.py", work],
+        [sys.executable, HERE / "isolated" / "leaks.py", work, str(limit)],
         env={**os.environ, **settings},
         capture_output=True,
         text=True,

@@ -98,10 +98,27 @@ static int64_t measure(binding *bind) {
     return tg_plan_place(plan, bind->sizes, bind->offsets);
 }
 
+/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). */
+static tg_status check_size(const tg_model *model, const tg_pass *pass, tg_error *err) {
+    double cols = 0, floats = 0;
+    for (int s = 0; s < model->n_slots; s++) cols += model->slots[s].shape.cols;
+    for (int b = 0; b < pass->n_entries; b++) {
+        const tg_entry *entry = &pass->entries[b];
+        floats += (double)entry->C * ((double)entry->graph->N * cols + entry->graph->K * (double)TG_DIGITS);
+        if (floats > 0x1p44)
+            return tg_fail(err, TG_E_CONFIG,
+                           "%d configs of a graph of %d nodes in one pass: give fewer at a time", entry->C,
+                           entry->graph->N);
+    }
+    return TG_OK;
+}
+
 static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training,
                          tg_error *err) {
     *bind = (binding){.model = model, .pass = pass, .plan = training ? &model->training : &model->inference};
     const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;
+    tg_status status = check_size(model, pass, err);
+    if (status != TG_OK) return status;
     bind->block = malloc(B * sizeof(tg_slate) + 2 * n * sizeof(int64_t));
     if (bind->block == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
