@@ -1,6 +1,7 @@
 """The core's model: whole gradients against the float64 reference, batches, optimizer, plan, determinism, errors."""
 
 import gc
+import itertools
 import signal
 import threading
 import time
@@ -358,6 +359,38 @@ def test_same_bits_for_any_thread_count(spec):
             (model.params.tobytes(), model.grads.tobytes(), model.scores([slates[0][1]])[0].tobytes())
         )
     assert results[0] == results[1] == results[2]
+
+
+def test_settings_changed_during_a_pass_take_effect_after_it():
+    """Threads and instruction set are fixed when a pass begins: memory is laid out for them."""
+    model = make("cross")
+    _, (graph, _), _ = slate(nodes=200, configs=9, k=50)
+    chosen = np.tile(np.arange(9), 20)
+    levels, before = _core.isa_levels(), _core.get_isa()
+    expected = {}
+    for level in levels:
+        _core.set_isa(level)
+        expected[level] = model.scores([(graph, chosen)])[0]
+    done = threading.Event()
+
+    def change():
+        for i in itertools.cycle(range(8)):
+            if done.is_set():
+                return
+            _core.set_num_threads(1 + 9 * i)
+            _core.set_isa(levels[i % len(levels)])
+            time.sleep(1e-4)
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(40):
+            got = model.scores([(graph, chosen)])[0]
+            assert any(np.array_equal(got, one) for one in expected.values())
+    finally:
+        done.set()
+        other.join()
+        _core.set_isa(before)
 
 
 @pytest.mark.parametrize("level", _core.isa_levels())

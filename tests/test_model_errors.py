@@ -202,3 +202,34 @@ def test_fractions_and_sizes_out_of_reach_are_refused():
     wide += [step("linear", f"l{i}", f"z{i}", f"z{i + 1}", out=65536) for i in range(2)]
     with pytest.raises(tg.RecipeError, match=r"2\^28 parameters"):
         _core.Model(wide, 0, 3)
+
+
+def test_doubling_columns_end_somewhere():
+    steps = [step("config_linear", "first", "node_feat", "z0", out=8, stats=0)]
+    steps += [step("mix", f"m{i}", f"z{i}", f"z{i + 1}", cross=1) for i in range(30)]
+    steps += [step("pool", "pool", "z30", "p"), step("linear", "head", "p", "scores", out=1)]
+    with pytest.raises(tg.RecipeError, match=r"m\d+.*columns"):
+        _core.Model(steps, 0, 3)
+
+
+def test_long_names_cut_inside_a_character_are_still_readable():
+    with pytest.raises(tg.RecipeError, match="a" * 50):
+        _core.Model([{**step("nonsense", "a" * 59 + "é", "node_feat", "x")}], 0, 3)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"lr": float("nan")}, {"clip": float("nan")}, {"beta1": 1.0}, {"eps": 0.0}, {"step": 0}]
+)
+def test_numbers_of_the_optimizer_that_make_no_sense(wrong):
+    model, (_, one, runtimes) = make("cross"), slate()
+    numbers = {"lr": 1e-3, "weight_decay": 0.0, "clip": 1.0, "step": 1, **wrong}
+    before = model.params.copy()
+    with pytest.raises(ValueError):
+        model.step([one], [runtimes], HINGE, **numbers)
+    np.testing.assert_array_equal(model.params, before)
+
+
+def test_optimizer_refuses_overlapping_arrays():
+    w, shared = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    with pytest.raises(ValueError, match="share"):
+        tg.kernels.adamw_step(w, np.ones(64, np.float32), shared, shared, step=1, lr=0.1)

@@ -541,3 +541,15 @@ def test_mlp_head_and_its_gradient():
         down[k] = down[k] - eps * direction
         slope = (value(x, up) - value(x, down)) / (2 * eps)
         assert float((grads["weights"][k] * direction).sum()) == pytest.approx(slope, rel=1e-4)
+
+
+def test_dropout_close_to_one_drops():
+    y = tg.kernels.mix(np.ones((3, 4, 64), np.float32), dropout=1 - 2**-34)
+    assert (y == 0).all()
+
+
+def test_relu_and_gate_keep_nan():
+    x = np.full((1, 3), np.nan, np.float32)
+    w, b = np.ones((2, 3), np.float32), np.zeros(2, np.float32)
+    assert np.isnan(tg.kernels.linear(x, w, b, "relu")).all()
+    assert np.isnan(tg.kernels.pool(np.full((2, 1, 3), np.nan, np.float32), "max")).all()

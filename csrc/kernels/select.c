@@ -18,7 +18,7 @@ extern const tg_kernels tg_isa_avx2, tg_isa_avx512;
 enum { MOST_LEVELS = 8 };
 static const tg_kernels *tables[MOST_LEVELS];
 static const char *names[MOST_LEVELS + 1];
-static const tg_kernels *chosen = NULL;
+static const tg_kernels *_Atomic chosen = NULL;
 
 /* Idempotent: racing first callers write the same values. */
 static void find_levels(void) {

@@ -55,12 +55,6 @@ INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 INLINE vf vmax(vf a, vf b) { return blend(a > b, a, b); }
 INLINE vf vmin(vf a, vf b) { return blend(a < b, a, b); }
 #endif
-INLINE vf vabs(vf a) { return (vf)((vi)a & splat_i(0x7fffffff)); }
-INLINE float sum_lanes(vf v) {
-    float total = 0;
-    for (int i = 0; i < TG_VF; i++) total += v[i];
-    return total;
-}
 
 /* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full
  * strips. */

@@ -56,7 +56,7 @@ INLINE vf vgelu_grad(vf x) {
 
 INLINE vf vact(int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(x);
-    if (kind == TG_ACT_RELU) return vmax(x, splat(0.0f));
+    if (kind == TG_ACT_RELU) return blend(x < 0.0f, splat(0.0f), x); /* keeps NaN */
     return x;
 }
 INLINE vf vact_grad(int kind, vf g, vf x) {

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-enum { MOST_PARAMETERS = 1 << 28 };
+enum { MOST_PARAMETERS = 1 << 28, MOST_COLUMNS = 1 << 20 };
 
 tg_model *tg_model_new(int node_features) {
     tg_model *m = calloc(1, sizeof *m);
@@ -149,6 +149,8 @@ tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err
     step->info.attr = step->attr;
     step->info.inplace_in = -1;
     status = step->op->plan(&step->info, err);
+    if (status == TG_OK && (step->info.out.cols < 1 || step->info.out.cols > MOST_COLUMNS))
+        status = tg_fail(err, TG_E_RECIPE, "the result would have more than %d columns", MOST_COLUMNS);
     if (status == TG_OK && shared >= 0 &&
         m->params[shared].rows != step->info.params[step->op->wants_table].rows)
         status = tg_fail(err, TG_E_RECIPE, "the shared table must have %d rows",

@@ -91,7 +91,6 @@ typedef struct tg_pass {
     const tg_loss_spec *loss;  /* NULL: scores only */
     const int64_t *runtimes;   /* (sum of C) */
     double loss_value;         /* out */
-    double gradient_norm;      /* out, with optimizer */
     const tg_adamw *optimizer; /* NULL: no update */
     uint64_t key;              /* dropout, from seed and step; used with loss */
     tg_cancel *cancel;
@@ -99,7 +98,8 @@ typedef struct tg_pass {
 tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
 
 /* Bytes of arena a pass over these entries needs. */
-int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training);
+int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training,
+                       tg_error *err); /* -1 with err when it cannot be */
 
 /* One AdamW update of flat arrays (n), gradient scaled by `scale`. */
 void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, float *m1, float *m2,

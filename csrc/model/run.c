@@ -15,8 +15,11 @@ typedef struct binding {
     tg_slate *slates; /* (B) */
     int64_t *offsets; /* (n_buffers + n_events) */
     int64_t *sizes;
-    float *base; /* arena */
+    float *base;     /* arena */
+    int64_t *starts; /* (n_buffers, B): where each slate's part of a buffer begins */
     int64_t total_configs;
+    const tg_kernels *k; /* one table and one number of threads for the whole pass */
+    int threads;
     void *block; /* the one allocation behind the arrays above */
 } binding;
 
@@ -30,15 +33,14 @@ static int64_t slot_floats(const tg_slate *slate, tg_shape shape) {
 static float *part(const binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
     if (buffer == TG_BUFFER_INPUT) return (float *)bind->pass->entries[b].graph->node_feat;
-    float *at = bind->base + bind->offsets[buffer];
-    for (int i = 0; i < b; i++) at += slot_floats(&bind->slates[i], bind->plan->buffers[buffer].shape);
-    return at;
+    return bind->base + bind->offsets[buffer] + bind->starts[(int64_t)buffer * bind->pass->n_entries + b];
 }
 
 static tg_exec make_exec(const binding *bind, int event, int b) {
     const tg_event *ev = &bind->plan->events[event];
     const tg_step *step = &bind->model->steps[ev->step];
-    tg_exec e = {.k = tg_kernel_table(),
+    tg_exec e = {.k = bind->k,
+                 .threads = bind->threads,
                  .slate = &bind->slates[b],
                  .attr = step->attr,
                  .out = step->info.out,
@@ -48,12 +50,14 @@ static tg_exec make_exec(const binding *bind, int event, int b) {
     for (int i = 0; i < TG_MAX_IN; i++) e.in[i] = step->info.in[i];
     if (e.table_cols == 0 && step->op->wants_table >= 0)
         e.table_cols = step->info.params[step->op->wants_table].cols;
-    /* workspace sizes depend on which of these are given, so they are set (to anything but NULL) before
-     * binding too */
-    float *some = (float *)bind->model->weights;
-    if (ev->x_stats >= 0) e.x_stats = bind->base == NULL ? some : part(bind, ev->x_stats, b);
-    if (ev->y_stats >= 0) e.y_stats = bind->base == NULL ? some : part(bind, ev->y_stats, b);
-    if (bind->base == NULL) return e;
+    if (bind->base == NULL) { /* measuring: workspace sizes depend on which of these are given, not where */
+        e.shared = bind->model->weights;
+        if (ev->x_stats >= 0) e.x_stats = e.shared;
+        if (ev->y_stats >= 0) e.y_stats = e.shared;
+        return e;
+    }
+    e.x_stats = part(bind, ev->x_stats, b);
+    e.y_stats = part(bind, ev->y_stats, b);
     for (int i = 0; i < step->n_in; i++) {
         e.x[i] = part(bind, ev->x[i], b);
         e.dx[i] = part(bind, ev->dx[i], b);
@@ -70,10 +74,10 @@ static tg_exec make_exec(const binding *bind, int event, int b) {
     return e;
 }
 
-static void event_workspace(const binding *bind, int event, int b, int64_t *shared, int64_t *scratch) {
-    tg_exec e = make_exec(bind, event, b);
+static void event_workspace(const binding *bind, int event, const tg_exec *e, int64_t *shared,
+                            int64_t *scratch) {
     const int back = bind->plan->events[event].kind == TG_EVENT_BACKWARD;
-    bind->model->steps[bind->plan->events[event].step].op->workspace(&e, back, shared, scratch);
+    bind->model->steps[bind->plan->events[event].step].op->workspace(e, back, shared, scratch);
     *shared = padded(*shared);
     *scratch = padded(*scratch) + 16; /* keeps threads off each other's cache lines */
 }
@@ -81,17 +85,21 @@ static void event_workspace(const binding *bind, int event, int b, int64_t *shar
 /* Sizes of everything; returns the floats of the arena without the digits. */
 static int64_t measure(binding *bind) {
     const tg_plan *plan = bind->plan;
-    const int B = bind->pass->n_entries, threads = tg_max_threads();
+    const int B = bind->pass->n_entries;
     for (int i = 0; i < plan->n_buffers; i++) {
         bind->sizes[i] = 0;
-        for (int b = 0; b < B; b++) bind->sizes[i] += slot_floats(&bind->slates[b], plan->buffers[i].shape);
+        for (int b = 0; b < B; b++) {
+            bind->starts[(int64_t)i * B + b] = bind->sizes[i];
+            bind->sizes[i] += slot_floats(&bind->slates[b], plan->buffers[i].shape);
+        }
     }
     for (int i = 0; i < plan->n_events; i++) {
         int64_t most = 0;
         for (int b = 0; b < B; b++) {
             int64_t shared, scratch;
-            event_workspace(bind, i, b, &shared, &scratch);
-            if (shared + threads * scratch > most) most = shared + threads * scratch;
+            const tg_exec e = make_exec(bind, i, b);
+            event_workspace(bind, i, &e, &shared, &scratch);
+            if (shared + bind->threads * scratch > most) most = shared + bind->threads * scratch;
         }
         bind->sizes[plan->n_buffers + i] = most;
     }
@@ -115,16 +123,22 @@ static tg_status check_size(const tg_model *model, const tg_pass *pass, tg_error
 
 static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training,
                          tg_error *err) {
-    *bind = (binding){.model = model, .pass = pass, .plan = training ? &model->training : &model->inference};
+    *bind = (binding){.model = model,
+                      .pass = pass,
+                      .plan = training ? &model->training : &model->inference,
+                      .k = tg_kernel_table(),
+                      .threads = tg_max_threads()};
+    if (bind->threads > TG_MAX_CHUNKS) bind->threads = TG_MAX_CHUNKS;
     const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;
     tg_status status = check_size(model, pass, err);
     if (status != TG_OK) return status;
-    bind->block = malloc(B * sizeof(tg_slate) + 2 * n * sizeof(int64_t));
+    bind->block = malloc(B * sizeof(tg_slate) + (2 + B) * n * sizeof(int64_t));
     if (bind->block == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
     bind->slates = bind->block;
     bind->offsets = (int64_t *)(bind->slates + B);
     bind->sizes = bind->offsets + n;
+    bind->starts = bind->sizes + n;
     for (size_t b = 0; b < B; b++) {
         bind->slates[b] = tg_make_slate(&pass->entries[b], NULL);
         bind->total_configs += pass->entries[b].C;
@@ -159,7 +173,7 @@ static tg_status run_event(const binding *bind, int event, tg_error *err) {
         if (tg_cancelled(bind->pass->cancel)) return tg_fail(err, TG_E_CANCELLED, "interrupted");
         tg_exec e = make_exec(bind, event, b);
         int64_t shared;
-        event_workspace(bind, event, b, &shared, &e.scratch_stride);
+        event_workspace(bind, event, &e, &shared, &e.scratch_stride);
         e.shared = bind->base + bind->offsets[bind->plan->n_buffers + event];
         e.scratch = e.shared + shared;
         if (ev->kind == TG_EVENT_BACKWARD) op->backward(&e);
@@ -197,13 +211,13 @@ static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
 
 static tg_status update(tg_model *model, tg_pass *pass, tg_error *err) {
     const tg_adamw *o = pass->optimizer;
-    pass->gradient_norm = tg_global_norm(model->P, model->grads);
-    if (!isfinite(pass->gradient_norm) || !isfinite(pass->loss_value))
+    const double norm = tg_global_norm(model->P, model->grads);
+    if (!isfinite(norm) || !isfinite(pass->loss_value))
         return tg_fail(err, TG_E_DATA,
                        "the gradient is not finite (loss %g): lower the learning rate or look at the data",
                        pass->loss_value);
     /* torch.nn.utils.clip_grad_norm_: scale by clip / (norm + 1e-6) where that is below 1 */
-    double scale = o->clip > 0 ? o->clip / (pass->gradient_norm + 1e-6) : 1;
+    double scale = o->clip > 0 ? o->clip / (norm + 1e-6) : 1;
     tg_adamw_update(o, model->P, model->weights, model->grads, model->moment1, model->moment2,
                     scale < 1 ? scale : 1);
     return TG_OK;
@@ -225,10 +239,11 @@ tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err) {
     return status;
 }
 
-int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training) {
+int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training,
+                       tg_error *err) {
     const tg_pass pass = {.n_entries = n_entries, .entries = entries};
     binding bind;
-    if (prepare(&bind, model, &pass, training, NULL) != TG_OK) return -1;
+    if (prepare(&bind, model, &pass, training, err) != TG_OK) return -1;
     int64_t bytes = measure(&bind) * (int64_t)sizeof(float);
     for (int b = 0; b < n_entries; b++) bytes += digit_bytes(&entries[b]);
     free(bind.block);

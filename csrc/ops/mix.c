@@ -81,7 +81,7 @@ static tg_mix_tile make_tile(const tg_exec *e, const context *c, float *scratch)
                      .cross = (int)e->attr[CROSS],
                      .norm = e->x_stats != NULL};
     t.inv_tau = t.cross ? 1.0f / e->w[t.gate ? 4 : 0][0] : 1.0f;
-    t.dropout = (tg_dropout){(uint32_t)lrint(p * 0x1p31), (float)(1.0 / (1.0 - p))};
+    t.dropout = (tg_dropout){(uint32_t)fmin(rint(p * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - p))};
     t.w1 = c->w1, t.w2 = c->w2, t.w1t = c->w1t, t.w2t = c->w2t;
     if (t.gate) t.b1 = e->w[1], t.b2 = e->w[3];
     t.xh = scratch;

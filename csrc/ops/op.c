@@ -24,13 +24,14 @@ const tg_op *tg_find_op(const char *name) {
 tg_loop tg_loop_over(const tg_slate *slate, tg_space space) {
     tg_loop loop = {tg_items(slate, space), 1, tg_per_item(slate, space)};
     int64_t grain = 384 / loop.per;
-    loop.chunks = tg_chunks(loop.items, grain < 1 ? 1 : grain, 32);
+    loop.chunks = tg_chunks(loop.items, grain < 1 ? 1 : grain, TG_MAX_CHUNKS);
     return loop;
 }
 
 void tg_run_chunks(const tg_exec *e, tg_loop loop, double flops, tg_chunk_fn *fn, void *context) {
     int threads = tg_threads(flops);
     if (threads > loop.chunks) threads = (int)loop.chunks;
+    if (threads > e->threads) threads = e->threads; /* the number may have been changed since binding */
 #pragma omp parallel num_threads(threads)
     {
         float *scratch = e->scratch + omp_get_thread_num() * e->scratch_stride;

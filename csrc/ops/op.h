@@ -10,7 +10,14 @@
 #include "graph/csr.h"
 #include "kernels/kernels.h"
 
-enum { TG_MAX_IN = 2, TG_MAX_PARAMS = 5, TG_MAX_ATTRS = 7, TG_DIGITS = 18, TG_DIGIT_ROWS = 8 };
+enum {
+    TG_MAX_IN = 2,
+    TG_MAX_PARAMS = 5,
+    TG_MAX_ATTRS = 7,
+    TG_DIGITS = 18,
+    TG_DIGIT_ROWS = 8,
+    TG_MAX_CHUNKS = 32
+};
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
 
 /* What a row of a slot is. */
@@ -87,6 +94,7 @@ typedef struct tg_exec {
     float *shared;  /* workspace of this call */
     float *scratch; /* thread t owns scratch + t * scratch_stride */
     int64_t scratch_stride;
+    int threads; /* scratch exists for so many */
 } tg_exec;
 
 typedef struct tg_op {

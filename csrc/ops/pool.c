@@ -38,7 +38,8 @@ static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_
     for (int64_t i = begin + 1; i < end; i++) {
         const float *x = e->x[0] + i * n;
         e->k->add_rows(1, n, x, 0, sum);
-        for (int64_t j = 0; (kinds(e->attr) & MAX) && j < n; j++) top[j] = x[j] > top[j] ? x[j] : top[j];
+        for (int64_t j = 0; (kinds(e->attr) & MAX) && j < n; j++)
+            top[j] = x[j] > top[j] || x[j] != x[j] ? x[j] : top[j];
     }
 }
 
@@ -51,7 +52,8 @@ static void forward(const tg_exec *e) {
     for (int64_t c = 1; c < loop.chunks; c++) {
         const float *other = e->shared + c * 2 * n;
         for (int64_t j = 0; j < n; j++) sum[j] += other[j];
-        for (int64_t j = 0; j < n; j++) top[j] = other[n + j] > top[j] ? other[n + j] : top[j];
+        for (int64_t j = 0; j < n; j++)
+            top[j] = other[n + j] > top[j] || other[n + j] != other[n + j] ? other[n + j] : top[j];
     }
     for (int c = 0; c < C; c++) {
         float *y = e->y + (int64_t)c * width;

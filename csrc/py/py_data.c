@@ -77,18 +77,22 @@ static PyObject *read_member(opened *o, const char *name, int only_header, int64
     if (member == NULL) Py_RETURN_NONE;
     tg_npy npy;
     tg_status status;
-    Py_BEGIN_ALLOW_THREADS status = tg_npz_header(&o->npz, member, &npy, err);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_npz_header(&o->npz, member, &npy, err);
     /* Digits are kept in one byte each whatever they are in the file. */
     if (status == TG_OK)
         status = account(member, npy.count * (only_header ? 1 : npy.itemsize), total, limit, err);
-    Py_END_ALLOW_THREADS if (status != TG_OK) return NULL;
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) return NULL;
     if (only_header) return describe_member(&npy, Py_None);
     npy_intp size = (npy_intp)(npy.count * npy.itemsize);
     PyArrayObject *bytes = tg_new_array(NPY_UINT8, 1, &size);
     if (bytes == NULL) return NULL;
     uint8_t *to = TG_U8(bytes);
-    Py_BEGIN_ALLOW_THREADS status = tg_npz_read(&o->npz, member, &npy, to, err);
-    Py_END_ALLOW_THREADS PyObject *result = status == TG_OK ? describe_member(&npy, (PyObject *)bytes) : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_npz_read(&o->npz, member, &npy, to, err);
+    Py_END_ALLOW_THREADS
+    PyObject *result = status == TG_OK ? describe_member(&npy, (PyObject *)bytes) : NULL;
     Py_DECREF(bytes);
     return result;
 }
@@ -119,8 +123,10 @@ static PyObject *npz_load(PyObject *self, PyObject *args) {
     opened o = {.cancel = tg_python_cancel(), .fd = -1};
     const char *file = PyBytes_AsString(path);
     tg_status status;
-    Py_BEGIN_ALLOW_THREADS status = open_file(&o, file, &err);
-    Py_END_ALLOW_THREADS int64_t total = 0;
+    Py_BEGIN_ALLOW_THREADS
+    status = open_file(&o, file, &err);
+    Py_END_ALLOW_THREADS
+    int64_t total = 0;
     PyObject *arrays = NULL, *result = NULL;
     if (status == TG_OK && (arrays = PyDict_New()) != NULL &&
         read_members(&o, names, 0, &total, limit, arrays, &err) &&
@@ -139,7 +145,8 @@ static PyArrayObject *read_digits_of(opened *o, const char *file, const long lon
     tg_status status;
     tg_npy npy;
     const tg_member *member = NULL;
-    Py_BEGIN_ALLOW_THREADS status = open_file(o, file, err);
+    Py_BEGIN_ALLOW_THREADS
+    status = open_file(o, file, err);
     int same = status != TG_OK || memcmp(stamp, o->stamp, sizeof o->stamp) == 0;
     if (status == TG_OK) member = tg_zip_find(&o->npz.archive, "node_config_feat");
     if (member != NULL) status = tg_npz_header(&o->npz, member, &npy, err);
@@ -148,12 +155,15 @@ static PyArrayObject *read_digits_of(opened *o, const char *file, const long lon
     if (!same)
         status = tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
                               "a file changed since");
-    Py_END_ALLOW_THREADS if (status != TG_OK) return NULL;
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) return NULL;
     PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
     if (digits == NULL) return NULL;
     int8_t *to = TG_I8(digits);
-    Py_BEGIN_ALLOW_THREADS status = tg_npz_read_digits(&o->npz, member, &npy, to, err);
-    Py_END_ALLOW_THREADS if (status != TG_OK) Py_CLEAR(digits);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_npz_read_digits(&o->npz, member, &npy, to, err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) Py_CLEAR(digits);
     return digits;
 }
 
@@ -218,8 +228,10 @@ static PyObject *pack_digits(PyObject *self, PyObject *arg) {
     const uint8_t *bytes = TG_U8(from);
     int8_t *to = TG_I8(digits);
     double bad = 0;
-    Py_BEGIN_ALLOW_THREADS at = tg_digits_from(&npy, bytes, count, to, &bad);
-    Py_END_ALLOW_THREADS if (at < 0) return (PyObject *)digits;
+    Py_BEGIN_ALLOW_THREADS
+    at = tg_digits_from(&npy, bytes, count, to, &bad);
+    Py_END_ALLOW_THREADS
+    if (at < 0) return (PyObject *)digits;
     Py_DECREF(digits);
     tg_error err;
     tg_bad_digit(&err, "node_config_feat", at, nodes, bad);

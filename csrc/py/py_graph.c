@@ -43,6 +43,13 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     if (edge_index == NULL) return NULL;
     PyArrayObject *config_nodes = tg_array(configs, "config_nodes", NPY_INT64, 1, k, "(K,)");
     if (config_nodes == NULL) return NULL;
+    edge_index = tg_private_copy(edge_index);
+    config_nodes = tg_private_copy(config_nodes);
+    if (edge_index == NULL || config_nodes == NULL) {
+        Py_XDECREF((PyObject *)edge_index);
+        Py_XDECREF((PyObject *)config_nodes);
+        return NULL;
+    }
     tg_prune_input in = {N, e[0], k[0], TG_I64(edge_index), TG_I64(config_nodes), hops};
     tg_pruned out;
     tg_error err;
@@ -50,6 +57,8 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     status = tg_prune(&out, method, &in, &err);
     Py_END_ALLOW_THREADS;
+    Py_DECREF(edge_index);
+    Py_DECREF(config_nodes);
     if (status != TG_OK) return tg_raise(&err, NULL);
     npy_intp n[1] = {(npy_intp)out.N};
     e[0] = (npy_intp)out.E;
@@ -60,7 +69,7 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     PyObject *result = NULL;
     if (nodes != NULL && kept_edges != NULL && kept_configs != NULL)
         result = PyTuple_Pack(3, nodes, kept_edges, kept_configs);
-    Py_XDECREF(nodes);
+    Py_XDECREF((PyObject *)nodes);
     Py_XDECREF(kept_edges);
     Py_XDECREF(kept_configs);
     return result;
@@ -124,6 +133,9 @@ static PyObject *merge_configs(PyObject *self, PyObject *args) {
         (norm = tg_array(objects[3], "normalizers", NPY_INT64, 1, C, "(C,)")) == NULL)
         return NULL;
     PyArrayObject *out[3] = {NULL, NULL, NULL};
+    first = tg_private_copy(first);
+    inverse = tg_private_copy(inverse);
+    if (first == NULL || inverse == NULL) goto failed;
     for (int i = 0; i < (norm == NULL ? 2 : 3); i++)
         if ((out[i] = tg_new_array(NPY_INT64, 1, U)) == NULL) goto failed;
     tg_error err;
@@ -137,9 +149,13 @@ static PyObject *merge_configs(PyObject *self, PyObject *args) {
         tg_raise(&err, NULL);
         goto failed;
     }
+    Py_DECREF(first);
+    Py_DECREF(inverse);
     if (norm == NULL) return Py_BuildValue("NNO", out[0], out[1], Py_None);
     return Py_BuildValue("NNN", out[0], out[1], out[2]);
 failed:
+    Py_XDECREF((PyObject *)first);
+    Py_XDECREF((PyObject *)inverse);
     for (int i = 0; i < 3; i++) Py_XDECREF((PyObject *)out[i]);
     return NULL;
 }

@@ -69,10 +69,18 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return NULL;
     }
+    edges = tg_private_copy(edges);
+    nodes = tg_private_copy(nodes);
     tg_error err;
-    tg_status status;
-    Py_BEGIN_ALLOW_THREADS status = tg_graph_init(&self->graph, TG_I64(edges), TG_I64(nodes), &err);
-    Py_END_ALLOW_THREADS if (status != TG_OK) {
+    tg_status status = TG_E_MEMORY;
+    if (edges != NULL && nodes != NULL) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = tg_graph_init(&self->graph, TG_I64(edges), TG_I64(nodes), &err);
+        Py_END_ALLOW_THREADS;
+    } else tg_fail(&err, status, "no memory for a graph");
+    Py_XDECREF((PyObject *)edges);
+    Py_XDECREF((PyObject *)nodes);
+    if (status != TG_OK) {
         Py_DECREF(self);
         return tg_raise(&err, NULL);
     }

@@ -1,8 +1,10 @@
 /* The Python type _core.Model: a list of steps, its flat parameters, and passes over batches. */
 #include "py/py_graph_type.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "model/model.h"
@@ -10,7 +12,8 @@
 
 typedef struct py_model {
     PyObject_HEAD tg_model *model;
-    int busy; /* a pass is running without the GIL */
+    pid_t busy; /* process in which a pass is running without the GIL, 0: none. A child made by fork meanwhile
+                   may use the model; its weights may then be half updated. */
 } py_model;
 
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
@@ -45,8 +48,11 @@ int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
         v->is_word = PyUnicode_Check(value);
         if (v->is_word && copy_text(value, "attrs", v->word, sizeof v->word) < 0) return -1;
         if (!v->is_word) {
-            v->number = PyFloat_AsDouble(value);
-            if (v->number == -1 && PyErr_Occurred()) return -1;
+            /* plain numbers only: nothing that runs Python code while the dict is walked */
+            if (PyFloat_Check(value)) v->number = PyFloat_AsDouble(value);
+            else if (PyLong_Check(value)) v->number = PyLong_AsDouble(value);
+            else PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
+            if (PyErr_Occurred()) return -1;
         }
     }
     return 0;
@@ -109,7 +115,11 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         }
         status = tg_model_add_step(self->model, &spec, &err);
     }
-    if (status == TG_OK) status = tg_model_finish(self->model, seed, &err);
+    if (status == TG_OK) {
+        Py_BEGIN_ALLOW_THREADS
+        status = tg_model_finish(self->model, seed, &err);
+        Py_END_ALLOW_THREADS
+    }
     if (status != TG_OK) {
         Py_DECREF(self);
         return tg_raise(&err, NULL);
@@ -180,7 +190,7 @@ fail:
 
 /* Run without the GIL; 0, or -1 with an exception. One pass at a time per model. */
 static int run(py_model *self, tg_pass *pass) {
-    if (self->busy) {
+    if (self->busy == getpid()) {
         PyErr_SetString(PyExc_RuntimeError, "this model is in use by another thread");
         return -1;
     }
@@ -200,9 +210,11 @@ static int run(py_model *self, tg_pass *pass) {
     tg_status status;
     tg_cancel cancel = tg_python_cancel();
     pass->cancel = &cancel;
-    self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS status = tg_model_run(self->model, pass, &err);
-    Py_END_ALLOW_THREADS self->busy = 0;
+    self->busy = getpid();
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_model_run(self->model, pass, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = 0;
     if (status == TG_OK) return 0;
     tg_raise(&err, NULL);
     return -1;
@@ -276,11 +288,8 @@ static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) 
                                      &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2,
                                      &o.eps))
         return NULL;
-    if (step < 1) {
-        PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
-        return NULL;
-    }
     o.step = step;
+    if (!tg_py_check_adamw(&o)) return NULL;
     tg_py_batch batch;
     double value;
     float *scores = train_pass(object, slates, runtimes, loss, seed, &o, step, &batch, &value);
@@ -315,9 +324,10 @@ static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs)
     tg_py_batch batch;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", names, &slates, &training)) return NULL;
     if (tg_py_batch_init(&batch, slates) < 0) return NULL;
-    int64_t bytes = tg_model_bytes(((py_model *)object)->model, batch.n, batch.entries, training);
+    tg_error err;
+    int64_t bytes = tg_model_bytes(((py_model *)object)->model, batch.n, batch.entries, training, &err);
     tg_py_batch_free(&batch);
-    return bytes < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(bytes);
+    return bytes < 0 ? tg_raise(&err, NULL) : PyLong_FromLongLong(bytes);
 }
 
 /* ---- parameters ---- */

@@ -1,5 +1,6 @@
 #include "py/py_ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,10 +130,12 @@ static int call_reserve(call *c, int back) {
         partials = tg_loop_over(&c->slate, TG_SPACE_NODE_CONFIG).chunks * tg_stats_floats(n);
         e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
     }
+    e->shared = (float *)e->x[0]; /* measuring: not used, but pointers are computed from it */
     c->op->workspace(e, back, &shared, &scratch);
     e->scratch_stride = scratch + 16;
+    e->threads = tg_max_threads() < TG_MAX_CHUNKS ? tg_max_threads() : TG_MAX_CHUNKS;
     if (shared < partials) shared = partials;
-    const int64_t floats = c->stats + shared + e->scratch_stride * tg_max_threads();
+    const int64_t floats = c->stats + shared + e->scratch_stride * e->threads;
     if ((c->block = tg_aligned_alloc((size_t)floats * sizeof(float))) == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -140,7 +143,9 @@ static int call_reserve(call *c, int back) {
     e->shared = c->block + c->stats;
     e->scratch = e->shared + shared;
     if (c->plan.needs_stats) {
+        Py_BEGIN_ALLOW_THREADS
         tg_stats_of(e, e->x[0], n, e->shared, c->block);
+        Py_END_ALLOW_THREADS
         e->x_stats = c->block;
     }
     return 0;
@@ -162,7 +167,8 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     if (call_init(&c, args, &unused) == 0 && call_reserve(&c, 0) == 0 &&
         (y = new_like(&c, c.e.out)) != NULL) {
         c.e.y = TG_F32(y);
-        Py_BEGIN_ALLOW_THREADS c.op->forward(&c.e);
+        Py_BEGIN_ALLOW_THREADS
+        c.op->forward(&c.e);
         Py_END_ALLOW_THREADS
     }
     call_free(&c);
@@ -218,7 +224,8 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
         if (given != NULL &&
             (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
             c.e.dy = TG_F32(given);
-            Py_BEGIN_ALLOW_THREADS c.op->backward(&c.e);
+            Py_BEGIN_ALLOW_THREADS
+            c.op->backward(&c.e);
             Py_END_ALLOW_THREADS
         }
     }
@@ -262,6 +269,29 @@ static PyObject *set_isa(PyObject *self, PyObject *arg) {
     return PyErr_Format(PyExc_ValueError, "set_isa: '%s' is not among isa_levels() of this machine", name);
 }
 
+int tg_py_check_adamw(const tg_adamw *o) {
+    const int rates =
+        isfinite(o->lr) && o->lr >= 0 && isfinite(o->weight_decay) && isfinite(o->clip) && o->clip >= 0;
+    const int moments =
+        o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && isfinite(o->eps);
+    if (o->step < 1) PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", (long long)o->step);
+    else if (!rates)
+        PyErr_SetString(PyExc_ValueError,
+                        "lr, weight_decay and clip must be finite, lr and clip not negative");
+    else if (!moments) PyErr_SetString(PyExc_ValueError, "beta1 and beta2 must be in [0, 1), eps positive");
+    return !PyErr_Occurred();
+}
+
+/* Whether two of n arrays of equal size share memory. */
+static int overlap(PyArrayObject *const *arrays, int n, npy_intp bytes) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++) {
+            const char *a = PyArray_DATA(arrays[i]), *b = PyArray_DATA(arrays[j]);
+            if (a < b + bytes && b < a + bytes) return 1;
+        }
+    return 0;
+}
+
 /* In-place AdamW on flat float32 arrays */
 static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"w",    "g",    "m1",    "m2",    "lr",  "weight_decay",
@@ -282,13 +312,19 @@ static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
         if (i != 1 && !PyArray_ISWRITEABLE(a[i]))
             return PyErr_Format(PyExc_ValueError, "%s: is updated in place and must be writable", names[i]);
     }
-    if (step < 1) return PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", step);
+    if (!tg_py_check_adamw(&o)) return NULL;
+    if (overlap(a, 4, dims[0] * (npy_intp)sizeof(float))) {
+        PyErr_SetString(PyExc_ValueError, "adamw_step: w, g, m1 and m2 must not share memory");
+        return NULL;
+    }
     double norm;
-    Py_BEGIN_ALLOW_THREADS norm = tg_global_norm(dims[0], TG_F32(a[1]));
+    Py_BEGIN_ALLOW_THREADS
+    norm = tg_global_norm(dims[0], TG_F32(a[1]));
     double scale = o.clip > 0 ? o.clip / (norm + 1e-6) : 1;
     tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]),
                     scale < 1 ? scale : 1);
-    Py_END_ALLOW_THREADS return PyFloat_FromDouble(norm);
+    Py_END_ALLOW_THREADS
+    return PyFloat_FromDouble(norm);
 }
 
 PyMethodDef tg_model_methods[] = {

@@ -105,14 +105,17 @@ static PyObject *loss_lists(PyObject *self, PyObject *args) {
     int64_t *owned;
     const int64_t *y = integer_runtimes(runtimes, &owned);
     if (y == NULL) return NULL;
-    PyArrayObject *dscores = tg_new_array(NPY_FLOAT32, 1, &length);
+    PyArrayObject *dscores = tg_new_array(NPY_FLOAT32, 1, &length), *ends_of = tg_private_copy(offsets);
     tg_status status = TG_E_MEMORY;
-    if (dscores != NULL) {
-        Py_BEGIN_ALLOW_THREADS status =
-            tg_loss_lists(&spec, ends - 1, TG_I64(offsets), TG_F32(scores), y, TG_F32(dscores), &loss, &err);
-        Py_END_ALLOW_THREADS if (status != TG_OK) tg_raise(&err, NULL);
+    if (dscores != NULL && ends_of != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status =
+            tg_loss_lists(&spec, ends - 1, TG_I64(ends_of), TG_F32(scores), y, TG_F32(dscores), &loss, &err);
+        Py_END_ALLOW_THREADS
+        if (status != TG_OK) tg_raise(&err, NULL);
     }
     free(owned);
+    Py_XDECREF((PyObject *)ends_of);
     if (status == TG_OK) return Py_BuildValue("dN", loss, dscores);
     Py_XDECREF((PyObject *)dscores);
     return NULL;
@@ -131,8 +134,10 @@ static PyObject *run_metric(PyObject *args, tg_metric metric) {
     PyArrayObject *runtimes = numbers(runtimes_in, "runtimes", &length, 1);
     if (runtimes == NULL) return NULL;
     tg_status status;
-    Py_BEGIN_ALLOW_THREADS status = metric(view(scores), view(runtimes), k, &value, &err);
-    Py_END_ALLOW_THREADS if (status != TG_OK) return tg_raise(&err, NULL);
+    Py_BEGIN_ALLOW_THREADS
+    status = metric(view(scores), view(runtimes), k, &value, &err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) return tg_raise(&err, NULL);
     return PyFloat_FromDouble(value);
 }
 

@@ -8,8 +8,18 @@ PyObject *tg_raise(const tg_error *err, const char *file) {
     if (err->code == TG_E_MEMORY) return PyErr_NoMemory();
     PyObject *module = PyImport_ImportModule("tpugraphs.errors");
     if (module == NULL) return NULL;
-    PyObject *exception = PyObject_CallMethod(module, "from_core", "iissssz", (int)err->code, err->sys_errno,
-                                              err->message, err->field, err->found, err->expected, file);
+    /* texts are cut to fit their fields, maybe inside a character */
+    const char *texts[4] = {err->message, err->field, err->found, err->expected};
+    PyObject *words[4], *exception = NULL;
+    int fine = 1;
+    for (int i = 0; i < 4; i++) {
+        words[i] = PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
+        fine &= words[i] != NULL;
+    }
+    if (fine)
+        exception = PyObject_CallMethod(module, "from_core", "iiOOOOz", (int)err->code, err->sys_errno,
+                                        words[0], words[1], words[2], words[3], file);
+    for (int i = 0; i < 4; i++) Py_XDECREF(words[i]);
     Py_DECREF(module);
     if (exception == NULL) return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -59,8 +69,8 @@ PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndi
                         const char *shape) {
     int fits = PyArray_Check(object);
     PyArrayObject *array = (PyArrayObject *)object;
-    fits =
-        fits && PyArray_TYPE(array) == typenum && PyArray_NDIM(array) == ndim && PyArray_ISCARRAY_RO(array);
+    fits = fits && PyArray_EquivTypenums(PyArray_TYPE(array), typenum) && PyArray_NDIM(array) == ndim &&
+           PyArray_ISCARRAY_RO(array);
     for (int i = 0; fits && i < ndim; i++) fits = dims[i] < 0 || dims[i] == PyArray_DIM(array, i);
     if (!fits) {
         char got[256];
@@ -73,6 +83,10 @@ PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndi
     }
     for (int i = 0; i < ndim; i++) dims[i] = PyArray_DIM(array, i);
     return array;
+}
+
+PyArrayObject *tg_private_copy(PyArrayObject *array) {
+    return (PyArrayObject *)PyArray_NewCopy(array, NPY_CORDER);
 }
 
 PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims) {

@@ -27,6 +27,10 @@ PyObject *tg_raise(const tg_error *err, const char *file);
 PyArrayObject *tg_array(PyObject *object, const char *name, int typenum, int ndim, npy_intp *dims,
                         const char *shape);
 
+/* A copy nobody else can write to (a new reference). For arrays of indices, which are checked once and used
+   later without the GIL. */
+PyArrayObject *tg_private_copy(PyArrayObject *array);
+
 /* A new C-contiguous array, uninitialised. */
 PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims);
 
