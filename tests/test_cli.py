@@ -173,6 +173,9 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TPUGRAPHS_NUM_THREADS", "many")
     code, out, _ = run(capsys, "doctor")
     assert code == 0 and "hint: TPUGRAPHS_NUM_THREADS='many' is no number of threads" in out
+    monkeypatch.setenv("TPUGRAPHS_ISA", "foo")
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0 and "hint: TPUGRAPHS_ISA='foo' is none of " in out and "all is well" not in out
 
 
 def test_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import cli, submission
+from tpugraphs import cli, evaluation, submission
+from tpugraphs.cli import evaluate as cli_evaluate
 
 SMALL = ("--set", "width=32", "--set", "configs=16")
 
@@ -108,6 +109,46 @@ def test_output_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], t
     out = tmp_path / "no" / "x.safetensors"
     code, _, err = run(capsys, "train", "--data", "sample:alexnet", "--out", out)
     assert code == 1 and str(tmp_path / "no") in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "tells"),
+    [
+        (["train", "--data", "sample:unet3d_train", "--steps", "0"], "--steps: expected at least 1, got 0"),
+        (
+            ["train", "--data", "sample:unet3d_train", "--epochs", "-1"],
+            "--epochs: expected at least 1, got -1",
+        ),
+        (["demo", "--steps", "0"], "--steps: expected at least 1, got 0"),
+        (
+            ["evaluate", "no.safetensors", "sample:unet3d_train", "--out", "a.xyz"],
+            "--out a.xyz: the name must",
+        ),
+        (
+            ["submit", "no.safetensors", "sample:unet3d_train", "--collection", "zzz"],
+            "--collection zzz: expected",
+        ),
+    ],
+)
+def test_options_are_checked_before_the_work(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    argv: list[str],
+    tells: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *argv)
+    assert code == 2 and tells in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_knows_what_a_report_can_be(tmp_path: Path) -> None:
+    report = evaluation.evaluate(lambda graph: graph.config_runtime, tg.sample("unet3d_train"))
+    for suffix in cli_evaluate.SUFFIXES:
+        report.save(tmp_path / f"report{suffix}")
+    with pytest.raises(tg.ConfigError):
+        report.save(tmp_path / "report.xyz")
 
 
 def test_evaluate(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:

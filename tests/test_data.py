@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import _core, data, description, graphs
+from tpugraphs import _core, data, description, files, graphs
 
 SAMPLES = Path(data.__file__).parent / "samples"
 
@@ -425,6 +425,19 @@ def test_describe_and_reprs():
     assert "<script>" not in evil._repr_html_() and "3,163" in evil._repr_html_()
     constant = tg.LayoutGraph(**{**layout_arrays(), "config_runtime": np.full(5, 7)})
     assert any("all runtimes are equal" in text for text in constant.describe()["warnings"])
+
+
+def test_a_failed_write_names_the_file_asked_for(tmp_path):
+    graph = tg.sample("tile_00")
+    (tmp_path / "folder.npz").mkdir()
+    for path in (tmp_path / "missing" / "g.npz", tmp_path / "folder.npz"):
+        with pytest.raises(OSError) as caught:
+            graph.save(path)
+        assert caught.value.filename == str(path) and caught.value.filename2 is None
+    with pytest.raises(FileNotFoundError) as caught, files.atomic_write(tmp_path / "a"):
+        open(tmp_path / "other")
+    assert caught.value.filename == str(tmp_path / "other")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder.npz"]
 
 
 def test_max_bytes_and_file_errors(tmp_path):

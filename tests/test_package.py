@@ -1,7 +1,9 @@
 """What is installed: light to import, one stable-ABI extension, no pickle, samples inside."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +60,18 @@ def test_a_wrong_dtype_names_both():
         tg.ShapeError, match=r"weight: expected float32 array of shape .*, got float64 \(3, 4\)"
     ):
         tg.kernels.linear(np.zeros((2, 4), np.float32), np.zeros((3, 4)), np.zeros(3, np.float32))
+
+
+def test_an_unbuilt_clone_says_what_to_do(tmp_path):
+    shutil.copytree(
+        PACKAGE, tmp_path / "tpugraphs", ignore=shutil.ignore_patterns("*.so", "*.npz", "__pycache__")
+    )
+    (tmp_path / "setup.py").touch()
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    for use in ("tg.sample('tile_00')", "tg.set_num_threads(1)", "from tpugraphs import data"):
+        command = [sys.executable, "-c", f"import tpugraphs as tg; {use}"]
+        told = subprocess.run(command, env=env, capture_output=True, text=True).stderr
+        assert f"\nImportError: the C core is not built in {tmp_path}" in told and "make build" in told
+    command = [sys.executable, "-m", "tpugraphs", "doctor"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "make build" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
@@ -44,13 +45,27 @@ _SUBMODULES = (
 __all__ = ["__version__", *_LAZY, *_SUBMODULES]
 
 
+def _core_missing() -> str:
+    """Say why there is no C core, and what to do."""
+    here = Path(__file__).resolve().parent
+    if (here.parent / "setup.py").is_file():
+        return (
+            f"the C core is not built in {here}, which is the source folder: change to another directory "
+            "to use the installed package, or build it here with `make build`"
+        )
+    return f"the C core is missing from {here}: reinstall with `pip install --force-reinstall .` in a clone"
+
+
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
-    elif name in _SUBMODULES:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
+    if name not in _LAZY and name not in _SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"{__name__}.{_LAZY.get(name, name)}")
+    except ImportError as error:
+        if "_core'" not in str(error):  # a core that is there but cannot be loaded tells its own reason
+            raise
+        raise ImportError(_core_missing(), name=f"{__name__}._core") from None
+    value = getattr(module, name) if name in _LAZY else module
     globals()[name] = value
     return value
 

@@ -26,21 +26,26 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        The file cannot be written.
+        The file cannot be written; names `path`, never the unfinished file beside it.
     """
     target = os.path.abspath(os.path.expanduser(os.fspath(path)))
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, temporary):
+            raise  # of something else that the block did
+        raise OSError(error.errno, error.strerror, target) from error
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -207,6 +207,12 @@ def output_directory(path: str) -> Path:
     return folder
 
 
+def check_count(option: str, value: int | None) -> None:
+    """Refuse a number of steps or epochs below 1, before the work."""
+    if value is not None and value < 1:
+        raise ConfigError(f"{option}: expected at least 1, got {value}")
+
+
 def check_writable(path: str | None) -> None:
     """Refuse an output file whose directory does not exist, before the long work rather than after it."""
     if path is None:

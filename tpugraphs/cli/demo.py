@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Split, train, judge, draw, submit."""
     start = time.perf_counter()
+    common.check_count("--steps", args.steps)
     folder = common.output_directory(args.out)
     steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
     train, valid, unseen = _data(args)

@@ -77,12 +77,24 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     try:
         from tpugraphs import _core
     except ImportError as error:
-        hints.append("the C core cannot be imported: reinstall with `pip install --force-reinstall .`")
+        import tpugraphs
+
+        missing = "_core'" in str(error)
+        hints.append(
+            tpugraphs._core_missing()
+            if missing
+            else "the C core cannot be loaded: reinstall with `pip install --force-reinstall .`"
+        )
         return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
     took = time.perf_counter() - start
     facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
     facts["instruction_set"] = _core.get_isa()
     facts["instruction_sets_available"] = ", ".join(_core.isa_levels())
+    wanted = os.environ.get("TPUGRAPHS_ISA")
+    if wanted is not None and wanted not in _core.isa_levels():
+        hints.append(
+            f"TPUGRAPHS_ISA={wanted!r} is none of {facts['instruction_sets_available']} and is ignored"
+        )
     if facts["instruction_set"] == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
     threads = _core.get_num_threads()

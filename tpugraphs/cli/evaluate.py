@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from tpugraphs.cli import common
@@ -11,6 +12,7 @@ HELP = "judge a ranker on measured graphs"
 EXAMPLE = (
     "tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md"
 )
+SUFFIXES = (".json", ".md", ".txt", ".html", ".png", ".svg", ".pdf")  # what Report.save can write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its valid split"
     )
-    parser.add_argument(
-        "--out", metavar="FILE", help="also write the report: .json .md .txt .html .png .svg .pdf"
-    )
+    parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
     parser.add_argument("--random", action="store_true", help="show a random order beside it")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
     common.add_data_options(parser)
@@ -32,8 +32,11 @@ def run(args: argparse.Namespace) -> int:
     from functools import partial
 
     from tpugraphs import baselines, evaluation
+    from tpugraphs.errors import ConfigError
     from tpugraphs.ranker import Ranker
 
+    if args.out is not None and Path(args.out).suffix not in SUFFIXES:
+        raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "valid")
     ranker = Ranker.load(args.ranker)

@@ -38,12 +38,15 @@ def run(args: argparse.Namespace) -> int:
     """Do one of the three."""
     from tpugraphs import submission
     from tpugraphs.errors import ConfigError
+    from tpugraphs.metrics import COLLECTIONS
 
     chosen = [args.ranker is not None, args.merge is not None, args.validate is not None]
     if sum(chosen) != 1:
         raise ConfigError("give RANKER and DATA, or --merge FILES, or --validate FILE")
     if args.validate is not None:
         return _check(args, args.validate, args.template)
+    if args.collection is not None and args.collection not in COLLECTIONS:
+        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(COLLECTIONS)}")
     out = args.out or "submission.csv"
     common.check_writable(out)
     counts: dict[str, int] | None = None

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
+    common.check_count("--steps", args.steps)
+    common.check_count("--epochs", args.epochs)
     from tpugraphs.ranker import Ranker
 
     common.check_writable(args.out)
