@@ -205,8 +205,8 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 def test_set_values() -> None:
     parse = cli.common.parse_fields
-    assert parse(["a=1", "b=0.5", "c=x", "d=true", "e=(1, 2)", "f=None"]) == {
-        "a": 1, "b": 0.5, "c": "x", "d": True, "e": (1, 2), "f": None,
+    assert parse(["a=1", "b=0.5", "c=x", "d=true", "e=(1, 2)", "f=None", "prune=none"]) == {
+        "a": 1, "b": 0.5, "c": "x", "d": True, "e": (1, 2), "f": None, "prune": "none",
     }  # fmt: skip
     with pytest.raises(tg.ConfigError, match="--set a: expected field=value"):
         parse(["a"])

@@ -101,7 +101,7 @@ def test_tile_uses_normalised_runtimes_and_own_metrics() -> None:
     assert evaluate(lambda g: g.config_runtime, graph).rows[0].values["slowdown@1"] > 0
 
 
-@pytest.mark.parametrize("runtime", [np.zeros(20, int), np.full(20, -1), np.r_[0, np.arange(1, 20)]])
+@pytest.mark.parametrize("runtime", [np.zeros(20, int), np.full(20, -1)])
 def test_placeholders_are_refused(runtime: np.ndarray) -> None:
     graph = layout(20, runtime=runtime)
     with pytest.raises(tg.DataError, match=r"g: config_runtime: holds placeholders.*submit") as caught:
@@ -237,6 +237,34 @@ def test_linear_baseline_on_tiles_and_misuse() -> None:
         baselines.LinearBaseline().predict(graph)
     with pytest.raises(tg.ConfigError, match="alpha"):
         baselines.LinearBaseline(0)
+
+
+def test_one_runtime_of_zero_is_named_and_can_be_left_out() -> None:
+    runtime = np.arange(1, 21)
+    runtime[3] = 0
+    graph = layout(20, runtime=runtime)
+    with pytest.raises(tg.DataError, match=r"config 3 has 0 ns.*drop it"):
+        evaluate(baselines.random_scores, graph)
+    rows = np.flatnonzero(runtime > 0)
+    assert evaluate(baselines.random_scores, graph, configs=rows).rows[0].configs == 19
+    assert len(evaluate(truth, graph.select(runtime > 0)).rows) == 1
+    with pytest.raises(tg.DataError, match="configs: .*out of bounds"):
+        evaluate(truth, graph, configs=[20])
+
+
+@pytest.mark.parametrize("graphs", [None, 3, "graph.npz", {"a": 1}, [None]])
+def test_what_is_no_graph_is_refused(graphs) -> None:
+    with pytest.raises(tg.ConfigError, match="graphs: expected"):
+        evaluate(truth, graphs)
+    with pytest.raises(tg.ConfigError, match="scorer 'ranker': expected a function"):
+        evaluate(None, layout())
+
+
+def test_a_report_of_one_config_says_why_tau_is_0() -> None:
+    report = evaluate(truth, layout(20).select([4]))
+    assert report.rows[0].values["tau"] == 0 and "no pairs to order" in report.table()
+    assert repr(report).startswith("<Report: 1 row>\n")
+    assert "no pairs" not in evaluate(truth, layout()).table()
 
 
 def test_report_of_nothing() -> None:

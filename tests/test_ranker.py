@@ -1,5 +1,7 @@
+import copy
 import gc
 import json
+import pickle
 import struct
 
 import numpy as np
@@ -218,6 +220,42 @@ def test_one_node_is_enough():
     assert np.isfinite(r.predict(g)).all()
 
 
+def test_epochs_go_before_the_steps_of_the_preset(graph):
+    assert tg.Ranker().fields.steps == 2000
+    for r in (tg.Ranker(epochs=3), tg.Ranker(steps=7).set_params(epochs=3), tg.Ranker().set_params(epochs=3)):
+        assert r.fields.steps is None and r.fields.epochs == 3
+    assert tg.Ranker().set_params(epochs=1000).fields.steps is None
+    assert tg.Ranker(epochs=3, steps=4).fields.steps == 4
+    r = tg.Ranker(**{**FIELDS, "epochs": 3})
+    assert r.fit([graph, small_graph(1)], verbose=False).total_steps == 6
+    assert tg.Ranker(**r.get_params()).get_params() == r.get_params()
+
+
+def test_none_turns_steps_of_preprocessing_off():
+    r = tg.Ranker(prune=None, dedup=None)
+    assert (r.fields.prune, r.fields.dedup) == ("none", "none")
+    with pytest.raises(tg.ConfigError, match="direction"):
+        tg.Ranker(direction=None)
+
+
+# Copies
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))])
+def test_copies_are_independent_and_go_on_alike(graph, copies):
+    r = small_ranker(steps=3)
+    r.fit(graph, verbose=False)
+    twin = copies(r)
+    scores = r.predict(graph)
+    assert (twin.predict(graph) == scores).all() and twin.get_params() == r.get_params()
+    assert twin.history.loss == r.history.loss
+    assert twin.partial_fit(graph, [0, 1, 2]) == r.partial_fit(graph, [0, 1, 2])
+    assert (twin.model.params == r.model.params).all()
+    twin.partial_fit(graph, [3, 4, 5])
+    assert (twin.model.params != r.model.params).any()
+    assert copies(small_ranker()).get_params() == small_ranker().get_params()
+
+
 # One step at a time
 
 
@@ -261,6 +299,12 @@ def test_saving_replaces_whole_files_only(ranker, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         ranker.save(path)
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_name_is_refused(ranker):
+    for use in (lambda: tg.Ranker.load(None), lambda: ranker.save(3.5)):
+        with pytest.raises(tg.ConfigError, match="path: expected the name of a file"):
+            use()
 
 
 def test_a_missing_file_is_an_oserror(tmp_path):

@@ -213,6 +213,78 @@ def test_graphs_that_teach_nothing_are_left_out():
             r.fit(wrong, verbose=False)
 
 
+def tile_graph():
+    return tg.sample(next(name for name in tg.list_samples() if tg.sample(name).kind == "tile"))
+
+
+def test_graphs_of_the_other_kind_are_left_out_in_training_and_validation(tmp_path):
+    tile, r = tile_graph(), small_ranker(steps=4)
+    for valid, metrics in (([tile, small_graph(1)], 1), (0.25, 1), (None, 0)):
+        folder = tmp_path / type(valid).__name__
+        h = r.fit([tile, small_graph(0)], valid, verbose=False, checkpoint_dir=folder)
+        assert set(h.skipped) == {tile.name} and "tile" in h.skipped[tile.name]
+        assert len(h.loss) == 4 and len(h.valid_metric) == metrics
+    with pytest.raises(tg.DataError, match="none of the 2 graphs"):
+        r.fit([tile, tile], verbose=False)
+    with pytest.raises(tg.DataError, match="tile graph"):
+        r.fit(tile, verbose=False)
+
+
+def test_a_runtime_of_zero_is_named():
+    g = small_graph()
+    runtime = g.config_runtime.copy()
+    runtime[3] = 0
+    odd = g.replace(config_runtime=runtime)
+    for use in (
+        lambda: small_ranker(steps=2).fit(odd, verbose=False),
+        lambda: small_ranker().partial_fit(odd, [0, 1]),
+    ):
+        with pytest.raises(tg.DataError, match="config 3 has 0 ns.*drop it"):
+            use()
+    small_ranker(steps=2).fit(odd.select(odd.config_runtime > 0), verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("x",), "tg.load"),
+        (({"a": small_graph()},), "values"),
+        ((["x", "y"],), "train: expected graphs"),
+        ((small_graph(), ["x", small_graph()]), "valid: expected graphs"),
+        ((small_graph(), 3), "between 0 and 1"),
+        ((small_graph(), np.float32(1.5)), "between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_say_what_is_expected_and_leave_the_ranker_alone(arguments, word):
+    g, r = small_graph(), small_ranker(steps=3)
+    history = r.fit(g, verbose=False)
+    scores = r.predict(g)
+    with pytest.raises(tg.ConfigError, match=word):
+        r.fit(*arguments, verbose=False)
+    assert r.history is history and (r.predict(g) == scores).all()
+
+
+def test_a_broken_checkpoint_leaves_the_ranker_alone(tmp_path):
+    g, r = small_graph(), small_ranker(steps=3)
+    r.fit(g, verbose=False)
+    scores = r.predict(g)
+    (tmp_path / training.CHECKPOINT).write_bytes(b"nonsense")
+    with pytest.raises(tg.CheckpointError):
+        r.fit(g, verbose=False, checkpoint_dir=tmp_path)
+    assert (r.predict(g) == scores).all()
+
+
+@pytest.mark.parametrize("callbacks", [EarlyStopping(), [EarlyStopping], [print], print, None])
+def test_callbacks_must_be_a_list_of_callbacks(callbacks):
+    with pytest.raises(tg.ConfigError, match="callbacks: expected a list"):
+        small_ranker(steps=2).fit(small_graph(), verbose=False, callbacks=callbacks)
+
+
+def test_a_share_may_be_any_real_number():
+    h = small_ranker(steps=2).fit(small_graph(), np.float32(0.25), verbose=False)
+    assert len(h.valid_metric) == 1
+
+
 def test_divergence_is_reported():
     r = small_ranker(steps=30, learning_rate=10.0, clip=1e9, warmup=0.0, weight_decay=0.0)
 

@@ -69,13 +69,17 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
     ------
     DataError
         The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
-        where the answer would be).
+        where the answer would be), or one of `configs` has no positive runtime.
     """
     runtimes = np.asarray(graph.config_runtime)
     name = getattr(graph, "name", None) or "graph"
     if runtimes.size == 0:
         raise DataError("has no configurations to judge a ranking by", file=name, field="config_runtime")
-    if int(runtimes.min()) <= 0:
+    try:
+        rows = np.arange(runtimes.size)[slice(None) if configs is None else np.asarray(configs)]
+    except IndexError as error:
+        raise DataError(f"configs: {error}", file=name, field="configs") from None
+    if int(runtimes.max()) <= 0:
         raise DataError(
             f"config_runtime: holds placeholders (from {int(runtimes.min())} to {int(runtimes.max())}), "
             "not measurements, so a ranking cannot be judged; use a train or valid file, "
@@ -83,6 +87,16 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
             file=name,
             field="config_runtime",
             found=f"{int(runtimes.min())}..{int(runtimes.max())}",
+            expected="positive nanoseconds",
+        )
+    bad = rows[runtimes[rows] <= 0]
+    if bad.size:
+        raise DataError(
+            f"config_runtime: config {int(bad[0])} has {int(runtimes[bad[0]])} ns ({bad.size} such in all), "
+            "which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            file=name,
+            field="config_runtime",
+            found=str(int(runtimes[bad[0]])),
             expected="positive nanoseconds",
         )
     normalizers = getattr(graph, "config_runtime_normalizers", None)
@@ -97,7 +111,7 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
                 expected="positive",
             )
         runtimes = runtimes / divisors
-    return runtimes if configs is None else runtimes[np.asarray(configs)]
+    return runtimes if configs is None else runtimes[rows]
 
 
 def bootstrap_tau(
@@ -270,7 +284,7 @@ class Report:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"<Report: {len(self.rows)} rows>\n{self.table()}"
+        return f"<Report: {len(self.rows)} row{'s' * (len(self.rows) != 1)}>\n{self.table()}"
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -389,6 +403,8 @@ class Report:
         notes = []
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
+            if any(row.configs < 2 for row in self.rows if "tau" in row.values):
+                notes.append("A graph with one config has no pairs to order: its tau is 0.")
         if "tau_order" in names:
             notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
         if any(name.startswith("slowdown@") for name in names):
@@ -600,9 +616,23 @@ def evaluate(
         `configs` together with several graphs, or no graphs.
     """
     single = hasattr(graphs, "config_runtime")
+    if not single and (
+        isinstance(graphs, (str, bytes, Mapping))
+        or not (isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__"))
+    ):
+        raise ConfigError(
+            f"graphs: expected a graph, a list of graphs or a split of a collection, got "
+            f"{type(graphs).__name__}"
+        )
     if configs is not None and not single:
         raise ConfigError("configs= names rows of one graph; give a single graph, not a list of graphs")
     scorers = dict(scorer) if isinstance(scorer, Mapping) else {name: scorer}
+    for who, score in scorers.items():
+        if not callable(score):
+            raise ConfigError(
+                f"scorer {who!r}: expected a function of a graph, such as ranker.predict, got "
+                f"{type(score).__name__}"
+            )
     sequence: Iterable[Any] = [graphs] if single else graphs
     if progress:
         from tqdm import tqdm
@@ -610,6 +640,8 @@ def evaluate(
         sequence = tqdm(sequence, desc="evaluate", unit="graph", leave=False)
     rows = []
     for graph in sequence:
+        if not hasattr(graph, "config_runtime"):
+            raise ConfigError(f"graphs: expected graphs, found {type(graph).__name__}; use tg.load(path)")
         runtimes = measured_runtimes(graph, configs)
         tile = getattr(graph, "config_runtime_normalizers", None) is not None
         collection = getattr(graph, "collection", None) or ("tile" if tile else "layout")

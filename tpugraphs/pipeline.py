@@ -70,6 +70,13 @@ def check_measured(graph: Any) -> None:
             "train on a measured graph (test files of the collections have no runtimes)",
             file=name, field=field, found="placeholders", expected="nanoseconds > 0",
         )  # fmt: skip
+    bad = np.flatnonzero(graph.config_runtime <= 0)
+    if bad.size:
+        raise DataError(
+            f"{field}: config {int(bad[0])} has {int(graph.config_runtime[bad[0]])} ns ({bad.size} such "
+            "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            file=name, field=field, found=str(int(graph.config_runtime[bad[0]])), expected="nanoseconds > 0",
+        )  # fmt: skip
     if int(graph.config_runtime.min()) == int(graph.config_runtime.max()):
         raise DataError(
             f"{field}: all {graph.num_configs} runtimes are equal, so nothing can be learnt: leave it out",

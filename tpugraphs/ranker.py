@@ -23,6 +23,7 @@ __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
 _MAX_ROWS = 1 << 19  # nodes times configs of a chunk, where that makes no difference to the scores
+_STATE = ("params", "moment1", "moment2")  # arrays of a model
 _MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 
 
@@ -139,13 +140,17 @@ class Ranker:
         Fields that had the values of the old preset or recipe get those of a new one.
         """
         old = self.get_params()
-        if all(name in old and old[name] == value for name, value in params.items()):
+        by_epochs = params.get("epochs") is not None and "steps" not in params
+        same = all(name in old and old[name] == value for name, value in params.items())
+        if same and not (by_epochs and old.get("steps") is not None):
             return self
         defaults = plain(self._recipe.fields(self.preset))
         given = {name: value for name, value in old.items() if name in defaults and defaults[name] != value}
         recipe = params.get("recipe", self.recipe)
         known = get_recipe(recipe).options.__dataclass_fields__
         given = {name: value for name, value in given.items() if name in known}
+        if by_epochs:
+            given.pop("steps", None)
         own = {
             name: params.pop(name, getattr(self, name)) for name in ("recipe", "seed", "preset", "precision")
         }
@@ -159,6 +164,19 @@ class Ranker:
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
         state = "fitted" if self._fitted else "not fitted"
         return f"<Ranker({arguments}): {self.num_parameters:,} parameters, {state}>"
+
+    # Copies (copy.deepcopy, worker processes): the model goes as its arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: v for name, v in vars(self).items() if name not in ("_model", "_last", "_recipe")}
+        model = self._model
+        return {**state, "arrays": model and {name: getattr(model, name).copy() for name in _STATE}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = state.pop("arrays")
+        vars(self).update(state, _model=None, _last=None, _recipe=get_recipe(state["recipe"]))
+        for name, array in (arrays or {}).items():
+            getattr(self.model, name)[:] = array
 
     # Learning
 
@@ -175,6 +193,8 @@ class Ranker:
         verbose: bool | None = None,
     ) -> History:
         """Learn anew from graphs with measured runtimes.
+
+        If it fails before the first step is done, the ranker stays as it was.
 
         Every step takes one graph and some of its configs; graphs come in random order, each once per epoch,
         and its configs evenly. Graphs that cannot be learnt from (no runtimes, one distinct config) are left
@@ -222,12 +242,16 @@ class Ranker:
             steps, epochs = self.fields.steps, self.fields.epochs
         if checkpoint_every < 1:
             raise ConfigError(f"checkpoint_every: expected at least 1, got {checkpoint_every}")
+        before, fit = vars(self).copy(), None
         self._reset()
-        fit = Fit(self, train, valid, steps, epochs, callbacks, checkpoint_dir, checkpoint_every, verbose)
         try:
+            fit = Fit(self, train, valid, steps, epochs, callbacks, checkpoint_dir, checkpoint_every, verbose)
             self.history = fit.run()
         finally:
-            self._fitted, self._step, self._last = fit.step > 0, fit.step, None
+            if fit is not None and fit.step > 0:
+                self._fitted, self._step, self._last = True, fit.step, None
+            else:  # refused before anything was learnt
+                vars(self).update(before)
         return self.history
 
     def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
@@ -347,7 +371,7 @@ class Ranker:
 
     def _prepare(self, graph: Any) -> Prepared:
         """Prepare a graph; the last one is kept, as it is often asked for again."""
-        if self._last is not None and self._last[0]() is graph:
+        if graph is not None and self._last is not None and self._last[0]() is graph:
             return self._last[1]
         prepared = self.pipeline.apply(graph)
         self._last = (weakref.ref(graph), prepared)
@@ -380,6 +404,7 @@ class Ranker:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
         self._require_fit("save")
+        path = _file_name(path)
         from tpugraphs import __version__
 
         history = self.history
@@ -408,6 +433,7 @@ class Ranker:
         CheckpointError
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
+        path = _file_name(path)
         metadata, tensors = rankerfile.read(path, "ranker")
 
         def entry(name: str, *kinds: type) -> Any:
@@ -434,6 +460,14 @@ class Ranker:
             ranker.model.params[offset : offset + array.size] = array.ravel()
         ranker._fitted, ranker._step = True, 0
         return ranker
+
+
+def _file_name(path: Any) -> str:
+    """Return the name of a file as text, or raise ConfigError."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise ConfigError(f"path: expected the name of a file, got {type(path).__name__}") from None
 
 
 def _check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:

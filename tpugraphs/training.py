@@ -17,6 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from tpugraphs import files, kernels, metrics, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
-from tpugraphs.pipeline import Pipeline, Prepared, check_measured
+from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.recipes import plain
 
 if TYPE_CHECKING:
@@ -102,13 +103,19 @@ def as_graphs(what: str, graphs: Any) -> _Graphs:
     """One graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
     if hasattr(graphs, "config_runtime"):
         return [graphs]
-    if isinstance(graphs, str) or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
-        if isinstance(graphs, Iterable) and not isinstance(graphs, str):
+    wrong = isinstance(graphs, (str, bytes, Mapping))
+    if wrong or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
+        if isinstance(graphs, Iterable) and not wrong:
             graphs = list(graphs)
         else:
             raise ConfigError(
                 f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-                f"{type(graphs).__name__}; use tg.load(path) to read a file"
+                f"{type(graphs).__name__}; "
+                + (
+                    "use list(graphs.values())"
+                    if hasattr(graphs, "values")
+                    else "use tg.load(path) to read a file"
+                )
             )
     if len(graphs) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
@@ -116,8 +123,26 @@ def as_graphs(what: str, graphs: Any) -> _Graphs:
     return sequence
 
 
+def _is_layout(what: str, graph: Any) -> DataError | None:
+    """Why a graph is none to rank layouts of, None if it is one; what is no graph at all raises."""
+    try:
+        check_layout(graph)
+    except DataError as error:
+        if not hasattr(graph, "kind"):
+            raise ConfigError(
+                f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
+            ) from None
+        return error
+    return None
+
+
 def fingerprint(graph: Any, digits: bool) -> str:
-    """Hash of the content of a graph; with `digits` also of all configs, which must then be read."""
+    """Hash of the content of a graph; with `digits` also of all configs, which must then be read.
+
+    Of a graph that is left out for its kind only the name.
+    """
+    if _is_layout("graphs", graph) is not None:
+        return f"without {graph.name}"
     h = hashlib.blake2b(digest_size=16)
     for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"):
         array = np.ascontiguousarray(getattr(graph, name))
@@ -194,6 +219,16 @@ def _show_progress(verbose: bool | None) -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
+def _check_callbacks(callbacks: Any) -> None:
+    given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    wrong = [c for c in given if not isinstance(c, Callback)] if given is callbacks else given
+    if wrong:
+        raise ConfigError(
+            "callbacks: expected a list of objects of classes derived from tpugraphs.training.Callback, got "
+            f"{type(wrong[0]).__name__}{'' if given is not callbacks else ' in it'}"
+        )
+
+
 class Fit:
     """A running fit, as callbacks see it.
 
@@ -219,13 +254,14 @@ class Fit:
         checkpoint_every: int,
         verbose: bool | None,
     ) -> None:
+        _check_callbacks(callbacks)
         self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
         self.verbose, self.seed = _show_progress(verbose), int(ranker.seed)
         self.graphs = as_graphs("train", train)
         held = None
-        if isinstance(valid, float):
-            self.graphs, held = self._hold_out(valid)
+        if isinstance(valid, Real):
+            self.graphs, held = self._hold_out(float(valid))
         elif valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
             held = as_graphs("valid", valid)
         self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
@@ -256,11 +292,19 @@ class Fit:
             raise ConfigError(
                 "valid: a share of the configs can be held out of graphs in memory only; give graphs"
             )
-        train, valid = [], []
+        train: list[Any] = []
+        valid: list[Any] = []
         for i in range(len(self.graphs)):
             graph = self.graphs[i]
-            check_measured(graph)
-            held, rest = split_configs(graph, (share, 1 - share), self.seed)
+            _is_layout("train", graph)
+            try:
+                check_measured(graph)
+                held, rest = split_configs(graph, (share, 1 - share), self.seed)
+            except DataError:
+                if not valid and i + 1 == len(self.graphs):
+                    raise
+                train.append(graph)  # if nothing can be learnt from it, it is left out there
+                continue
             train.append(graph.select(rest))
             valid.append(graph.select(held))
         return train, valid
@@ -276,12 +320,21 @@ class Fit:
             check_measured(self.graphs[0])
 
         def usable() -> Iterable[Any]:
+            left_out = 0
             for i in range(len(self.graphs)):
                 graph = self.graphs[i]
+                why = _is_layout("train", graph)
                 if self.path is not None:
                     hashes.append(fingerprint(graph, self._whole()))
-                if getattr(graph, "kind", None) != "layout" or graph.num_config_nodes > 0:
+                if why is None:
                     yield graph
+                    continue
+                left_out += 1
+                self.history.skipped[str(graph.name)] = str(why)
+                if left_out == len(self.graphs):
+                    raise DataError(
+                        f"none of the {left_out} graphs can be trained on; the last: {why}"
+                    ) from why
 
         self.ranker.pipeline.fit(usable())
         return hashes
@@ -292,6 +345,7 @@ class Fit:
         for i in range(len(graphs) if graphs is not None else 0):
             assert graphs is not None
             graph = graphs[i]
+            _is_layout("valid", graph)
             try:
                 check_measured(graph)
             except DataError as error:

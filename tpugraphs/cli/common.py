@@ -146,7 +146,7 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
         try:
             fields[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            fields[name] = {"true": True, "false": False, "none": None}.get(text.lower(), text)
+            fields[name] = {"true": True, "false": False}.get(text.lower(), text)
     return fields
 
 

@@ -56,6 +56,8 @@ class Recipe:
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Values of all fields: those given, then the preset's, then the defaults.
 
+        Given `epochs` without `steps` go before the preset's `steps`. None is ``"none"`` for a field of text.
+
         Raises
         ------
         ConfigError
@@ -63,11 +65,16 @@ class Recipe:
         """
         if preset not in self.presets:
             raise ConfigError(_unknown("preset", preset, self.presets))
-        values = {**self.presets[preset], **(given or {})}
+        given = given or {}
+        values = {**self.presets[preset], **given}
+        if given.get("epochs") is not None and "steps" not in given and "steps" in values:
+            values["steps"] = None
         known = {field.name: field for field in dataclasses.fields(self.options)}
-        for name, value in values.items():
+        for name, value in list(values.items()):
             if name not in known:
                 raise ConfigError(_unknown(f"field of recipe {self.name}", name, known))
+            if value is None and str(known[name].type) == "str":
+                values[name] = value = "none"
             _check(self.name, known[name], value)
         return self.options(**values)
 
