@@ -553,3 +553,83 @@ def test_relu_and_gate_keep_nan():
     w, b = np.ones((2, 3), np.float32), np.zeros(2, np.float32)
     assert np.isnan(tg.kernels.linear(x, w, b, "relu")).all()
     assert np.isnan(tg.kernels.pool(np.full((2, 1, 3), np.nan, np.float32), "max")).all()
+
+
+# ---- faces: parts of mix one by one, and what belongs to other modules -----------------------------------
+
+
+def check_face(name, arguments, expected, gradients):
+    """`expected` float64 (N,C,D); `gradients(dy)` the reference's, by argument name."""
+    given = cases.single(arguments)
+    y = getattr(tg.kernels, name)(**given)
+    assert y.dtype == np.float32 and y.flags.c_contiguous and distance(y, expected) <= 1e-5
+    dy = np.random.default_rng(7).normal(size=y.shape).astype(np.float32)
+    got, wanted = getattr(tg.kernels, name + "_backward")(dy, **given), gradients(dy.astype(np.float64))
+    assert set(got) == set(wanted) == set(arguments)
+    for key, gradient in wanted.items():
+        assert distance(got[key], gradient) <= 1e-5, key
+
+
+def drawn(*shape):
+    values = np.random.default_rng(shape).normal(size=shape)
+    return values.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 3), (7, 2, 17)])
+def test_gelu(shape):
+    x = drawn(*shape)
+    check_face(
+        "gelu", {"x": x}, ref.activate(x, "gelu"), lambda dy: {"x": dy * ref.activate_slope(x, "gelu")}
+    )
+
+
+@pytest.mark.parametrize(("n", "c", "d", "r"), [(1, 1, 1, 1), (5, 7, 24, 3)])
+def test_channel_attention(n, c, d, r):
+    a = {"x": drawn(n, c, d), "w1": drawn(r, d), "b1": drawn(r), "w2": drawn(d, r), "b2": drawn(d)}
+    check_face("channel_attention", a, ref.gate(**a), lambda dy: ref.gate_backward(dy, **a))
+
+
+@pytest.mark.parametrize(("n", "c", "d"), [(1, 2, 3), (4, 13, 17)])
+def test_config_attention(n, c, d):
+    x, temperature = drawn(n, c, d), np.array([0.5])
+
+    def gradients(dy):
+        grads = ref.cross_attention_backward(dy, x, temperature)
+        return {"x": grads["u"], "temperature": grads["temperature"]}
+
+    a = {"x": x, "temperature": temperature}
+    check_face("config_attention", a, ref.cross_attention(x, temperature), gradients)
+
+
+def test_faces_name_the_argument_that_is_wrong():
+    x = np.zeros((2, 3, 4), np.float32)
+    for call, word in (
+        (lambda: tg.kernels.gelu(np.zeros(3)), "x: "),
+        (lambda: tg.kernels.gelu_backward(x[:1], x), "dy: "),
+        (lambda: tg.kernels.channel_attention(x, None, None, None, None), "w1: "),
+        (lambda: tg.kernels.config_attention(x, None), "temperature: "),
+        (lambda: tg.kernels.config_attention_backward(x[:1], x, np.ones(1, np.float32)), "dy: "),
+    ):
+        with pytest.raises(tg.ShapeError, match=word):
+            call()
+
+
+def test_no_configs_are_refused_by_name():
+    x, edges, w = np.zeros((3, 0, 2), np.float32), np.zeros((0, 2), np.int64), np.zeros((4, 2), np.float32)
+    for call in (
+        lambda: tg.kernels.sage_conv(x, edges, w, np.zeros(4, np.float32), w),
+        lambda: tg.kernels.instance_norm(x),
+        lambda: tg.kernels.instance_norm_backward(x, x),
+        lambda: tg.kernels.mix(x),
+        lambda: tg.kernels.pool(x),
+    ):
+        with pytest.raises(tg.ShapeError, match="at least one config"):
+            call()
+
+
+def test_kernels_hold_what_other_modules_define():
+    assert tg.kernels.StandardScaler is tg.preprocess.StandardScaler
+    assert tg.kernels.ConfigSampler is tg.preprocess.ConfigSampler
+    assert tg.kernels.warmup_cosine is tg.training.learning_rate
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = tg.kernels.nothing

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tpugraphs import files, kernels, metrics, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.recipes import plain
 
@@ -39,17 +40,6 @@ CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 # Keys of the random streams of a fit.
 _ORDER, _ROWS, _VALID, _SPLIT = range(1, 5)
-
-
-def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
-    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
-
-    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
-    """
-    warm = math.ceil(warmup * total)
-    if step <= warm:
-        return peak * step / warm
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / max(1, total - warm)))
 
 
 def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:

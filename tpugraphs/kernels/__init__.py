@@ -3,6 +3,16 @@
 Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tpugraphs.kernels.attention import (
+    channel_attention,
+    channel_attention_backward,
+    config_attention,
+    config_attention_backward,
+    gelu,
+    gelu_backward,
+)
 from tpugraphs.kernels.graph import (
     decode_base7,
     dedup_configs,
@@ -34,10 +44,20 @@ from tpugraphs.kernels.ops import (
     pool_backward,
     sage_conv,
     sage_conv_backward,
+    warmup_cosine,
 )
 
+if TYPE_CHECKING:
+    from tpugraphs.preprocess import ConfigSampler, StandardScaler
+
 __all__ = [
+    "ConfigSampler",
+    "StandardScaler",
     "adamw_step",
+    "channel_attention",
+    "channel_attention_backward",
+    "config_attention",
+    "config_attention_backward",
     "config_linear",
     "config_linear_backward",
     "decode_base7",
@@ -46,6 +66,8 @@ __all__ = [
     "embedding",
     "embedding_backward",
     "encode_base7",
+    "gelu",
+    "gelu_backward",
     "instance_norm",
     "instance_norm_backward",
     "layout_digits",
@@ -66,4 +88,18 @@ __all__ = [
     "sage_conv_backward",
     "sample_epoch",
     "sample_without_replacement",
+    "warmup_cosine",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ConfigSampler", "StandardScaler"):  # on first use: their module is built on this one
+        from tpugraphs import preprocess
+
+        globals()[name] = getattr(preprocess, name)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

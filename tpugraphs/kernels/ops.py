@@ -7,6 +7,7 @@ Every function takes float32 C-contiguous arrays and returns new ones; nothing i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -63,11 +64,19 @@ def _graph(
 _Call = tuple[str, dict[str, float | str], tuple[Array, ...], tuple[Array, ...], _core.Graph, int, int, bool]
 
 
+def _require_configs(call: _Call) -> None:
+    if call[5] == 0:
+        shapes = ", ".join(str(array.shape) for array in call[2])
+        raise ShapeError(f"{call[0]}: expected at least one config (C >= 1), got C = 0 with input {shapes}")
+
+
 def _forward(call: _Call) -> Array:
+    _require_configs(call)
     return _core.op_forward(*call)
 
 
 def _backward(dy: Array, call: _Call, inputs: list[str], params: list[str]) -> dict[str, Array]:
+    _require_configs(call)
     dx, dw, digits = _core.op_backward(*call, dy)
     result = dict(zip(inputs + params, dx + dw, strict=True))
     if digits is not None:
@@ -531,3 +540,14 @@ def adamw_step(
         beta2=beta2,
         eps=eps,
     )
+
+
+def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
+    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
+
+    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
+    """
+    warm = math.ceil(warmup * total)
+    if step <= warm:
+        return peak * step / warm
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / max(1, total - warm)))
