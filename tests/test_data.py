@@ -388,10 +388,52 @@ def test_select(made, rows):
     assert not part.config_runtime.flags.writeable
     mask = made.config_runtime > np.median(made.config_runtime)
     assert made.select(mask).num_configs == mask.sum()
-    with pytest.raises(IndexError):
+    with pytest.raises(tg.DataError):
         made.select([made.num_configs])
     with pytest.raises(tg.DataError, match="rows"):
         made.select([0.5])
+
+
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([1, 1000], "1000 at 1"),
+        ([-7], "-7 at 0"),
+        (np.array([6], np.uint8), "6 at 0"),
+        ([True] * 5, r"shape \(5,\)"),
+        ([0.5], "float64"),
+        ([[0]], r"\(1, 1\)"),
+        ("ab", "<U2"),
+    ],
+)
+def test_select_refuses_rows_that_are_not_there(kind, rows, found):
+    arrays = layout_arrays(configs=6) if kind == "layout" else tile_arrays(configs=6)
+    graph = (tg.LayoutGraph if kind == "layout" else tg.TileGraph)(**arrays, name="mine")
+    with pytest.raises(tg.DataError, match=f"rows: expected .*{found}"):
+        graph.select(rows)
+    with pytest.raises(tg.DataError, match="graph 'mine' has 6 configs"):
+        graph.select([6])
+    assert graph.select([-1, -6]).config_runtime.tolist() == graph.config_runtime[[5, 0]].tolist()
+
+
+def test_arithmetic_with_config_features():
+    graph = tg.LayoutGraph(**layout_arrays())
+    features, plain = graph.node_config_feat, np.asarray(graph.node_config_feat)
+    for result, expected in (
+        (features + 1, plain + 1),
+        (2 * features, 2 * plain),
+        (-features, -plain),
+        (features == plain, plain == plain),
+        (features - features, plain - plain),
+        (np.add.reduce(features), plain.sum(0)),
+        (features.astype(np.int64), plain.astype(np.int64)),
+    ):
+        assert isinstance(result, np.ndarray) and result.dtype == expected.dtype
+        assert np.array_equal(result, expected)
+    assert features.nbytes == plain.nbytes
+    with pytest.raises(TypeError, match="read-only"):
+        features += 1
 
 
 def test_replace_checks_and_graphs_are_read_only():
@@ -455,6 +497,36 @@ def test_max_bytes_and_file_errors(tmp_path):
     odd.write_bytes(b"")
     with pytest.raises(tg.DataError):
         tg.load(odd)
+
+
+def test_paths_and_limits_of_any_kind(tmp_path):
+    path = tmp_path / "g.npz"
+    tg.sample("tile_00").save(str(path).encode())
+    for limit in (2**70, float("inf"), np.int64(10**9), 1e9):
+        assert tg.load(str(path).encode(), max_bytes=limit).kind == "tile"
+    for limit in ("3", -1, float("nan"), True, b"1"):
+        with pytest.raises(tg.ConfigError, match="max_bytes: expected a number of bytes"):
+            tg.load(path, max_bytes=limit)
+        with pytest.raises(tg.ConfigError, match="max_bytes: expected a number of bytes"):
+            tg.open_collection("tile:xla", tmp_path, max_bytes=limit)
+    for call in (
+        lambda: tg.load(None),
+        lambda: tg.load(3),
+        lambda: tg.sample("tile_00").save(None),
+        lambda: tg.open_collection("tile:xla", None),
+    ):
+        with pytest.raises(tg.ConfigError, match="expected a path, found"):
+            call()
+
+
+def test_wrong_kinds_of_names():
+    for name in (None, 3, ["alexnet"]):
+        with pytest.raises(tg.ConfigError, match="name of a sample"):
+            tg.sample(name)
+        with pytest.raises(tg.ConfigError, match="no collection"):
+            tg.open_collection(name)
+    arrays = tile_arrays()
+    assert tg.TileGraph(**arrays, name=None).name == tg.TileGraph(**arrays).name == "graph"
 
 
 def test_memory_stays_at_the_packed_size(tmp_path):
@@ -537,6 +609,24 @@ def test_collections(tmp_path, name, middle):
         col.train[3]
     assert tg.open_collection(name, root=tmp_path, exclude=["*unet*", "b"]).train.names == ["a"]
     assert tg.open_collection(name, root=tmp_path, exclude="b").train.names == ["a", "a_unet"]
+
+
+def test_a_split_says_how_to_find_a_name(tmp_path):
+    folder = tmp_path / "tile" / "xla" / "train"
+    folder.mkdir(parents=True)
+    tg.sample("tile_00").save(folder / "g0.npz")
+    train = tg.open_collection("tile:xla", tmp_path).train
+    with pytest.raises(TypeError, match=r"split\[split.names.index\(name\)\]"):
+        train["g0"]
+    assert train[np.int64(0)].name == train[train.names.index("g0")].name == "g0"
+    for patterns in (3, ["g0", None]):
+        with pytest.raises(tg.ConfigError, match="exclude: expected names"):
+            train.exclude(patterns)
+        with pytest.raises(tg.ConfigError, match="exclude: expected names"):
+            tg.open_collection("tile:xla", tmp_path, exclude=patterns)
+    with pytest.raises(tg.DataError) as caught:
+        tg.open_collection("tile:xla", tmp_path / "nowhere")
+    assert "  " not in str(caught.value)
 
 
 def test_collection_errors(tmp_path):

@@ -229,3 +229,9 @@ def test_inputs_are_not_written():
     tg.kernels.list_mle(scores, runtimes)
     np.testing.assert_array_equal(scores, copies[0])
     np.testing.assert_array_equal(runtimes, copies[1])
+
+
+@pytest.mark.parametrize("loss", [tg.kernels.pairwise_hinge, tg.kernels.list_mle])
+def test_different_lengths_are_both_told(loss):
+    with pytest.raises(tg.ShapeError, match="got 1 scores and 2 runtimes"):
+        loss(np.zeros(1, np.float32), np.ones(2, np.int64))

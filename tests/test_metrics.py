@@ -152,3 +152,11 @@ def test_competition_score():
     with pytest.raises(tg.ConfigError, match="layout:xla"):
         metrics.competition_score({"layout:xla": 1.0})
     assert metrics.tile_score([1, 2], [2.0, 1.0], k=1) == 0.0
+
+
+@pytest.mark.parametrize(
+    "function", [metrics.kendall_tau, metrics.opa, metrics.spearman, metrics.top_k_slowdown, metrics.ndcg]
+)
+def test_different_lengths_are_both_told(function):
+    with pytest.raises(tg.ShapeError, match="got 1 scores and 2 runtimes"):
+        function([1], [2, 3])

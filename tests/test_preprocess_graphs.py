@@ -123,6 +123,12 @@ def test_fix_padding():
         fix_padding(layout_graph(node_feat=wrong))
 
 
+@pytest.mark.parametrize("function", [tg.prune, tg.dedup, fix_padding])
+def test_what_is_no_graph_is_refused(function):
+    with pytest.raises(tg.ConfigError, match="expected a (layout )?graph, got NoneType$"):
+        function(None)
+
+
 def test_scaler_takes_graphs():
     g = layout_graph()
     scaler = StandardScaler().fit([g, g])

@@ -238,6 +238,17 @@ def test_failed_replacement_leaves_nothing_behind(tmp_path, monkeypatch):
     assert path.read_text() == GOOD and os.listdir(tmp_path) == ["s.csv"]
 
 
+def test_arguments_of_a_wrong_kind(tmp_path):
+    with pytest.raises(tg.DataError, match="an ID must be text, found int"):
+        submission.write(tmp_path / "a.csv", {3: [0]})
+    with pytest.raises(tg.DataError, match="expected a mapping such as"):
+        submission.write(tmp_path / "a.csv", [0])
+    assert not list(tmp_path.iterdir())
+    submission.write(tmp_path / "a.csv", {"layout:xla:random:g": [1, 0]})
+    for one in (tmp_path / "a.csv", str(tmp_path / "a.csv")):
+        assert submission.merge(one)["layout:xla:random:g"].tolist() == [1, 0]
+
+
 def test_merge(tmp_path):
     one, two, three = (tmp_path / name for name in ("1.csv", "2.csv", "3.csv"))
     submission.write(one, {A: [1, 0], T: [4, 3, 2, 1, 0]})

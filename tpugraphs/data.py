@@ -8,14 +8,16 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from numbers import Real
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy.typing as npt
 
 from tpugraphs import _core
 from tpugraphs.arrays import with_file
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.files import absolute
 from tpugraphs.graphs import DIGITS, LayoutGraph, TileGraph, _Digits
 
 __all__ = [
@@ -56,7 +58,7 @@ _READ = (
 _Member = tuple[Any, str, tuple[int, ...], int]
 
 
-def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGraph | TileGraph:
+def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> LayoutGraph | TileGraph:
     """Read one graph from an .npz file.
 
     Everything but the config digits of a layout graph is read and checked; those are inflated, straight into
@@ -78,16 +80,18 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGr
     ------
     DataError
         When the file is damaged or not in the schema, naming file, field, what was found and what to do.
+    ConfigError
+        When `path` is no path or `max_bytes` no number of bytes.
     OSError
         When it cannot be opened.
     """
-    file = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    file = absolute(path)
     if file.endswith(".pb"):
         raise DataError(
             "file: expected an .npz file, found a protobuf; take the .npz of the same graph",
             file=file, field="file", expected="an .npz file", found="a protobuf",
         )  # fmt: skip
-    limit = DEFAULT_MAX_BYTES if max_bytes is None else int(max_bytes)
+    limit = _limit(max_bytes)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         return _graph(file, members, stamp)
@@ -95,6 +99,16 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> LayoutGr
         raise with_file(error, file) from None
     except OSError as error:
         raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+
+
+def _limit(max_bytes: Any) -> int:
+    """Bytes as the core takes them."""
+    if max_bytes is None:
+        return DEFAULT_MAX_BYTES
+    is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
+    if not is_number or not max_bytes >= 0:
+        raise ConfigError(f"max_bytes: expected a number of bytes, 0 or more, found {max_bytes!r}")
+    return int(min(max_bytes, 2**63 - 1))
 
 
 def _graph(
@@ -168,6 +182,10 @@ def list_samples() -> list[str]:
 def sample_info(name: str) -> dict[str, Any]:
     """Kind, kernel, source and licence of an embedded graph."""
     index = _sample_index()
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"expected the name of a sample, found {name!r}; tpugraphs.list_samples() names them"
+        )
     if name not in index:
         near = difflib.get_close_matches(name, index, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "tpugraphs.list_samples() names them"
@@ -230,6 +248,11 @@ class Split(Sequence[LayoutGraph | TileGraph]):
         """One graph, or a lazy split of several."""
         if isinstance(index, slice):
             return Split(self.collection, self.paths[index], self._max_bytes)
+        if not isinstance(index, SupportsIndex):
+            raise TypeError(
+                f"a split is indexed by numbers and slices, not {index!r}; for a name: "
+                "split[split.names.index(name)]"
+            )
         graph = load(self.paths[index], self._max_bytes)
         return graph._with(collection=self.collection)
 
@@ -238,12 +261,20 @@ class Split(Sequence[LayoutGraph | TileGraph]):
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without the graphs whose names match a pattern (``*``, ``?`` as in a shell)."""
-        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        patterns = _patterns(patterns)
         kept = [p for p in self.paths if not any(fnmatchcase(Path(p).stem, pattern) for pattern in patterns)]
         return Split(self.collection, kept, self._max_bytes)
 
     def __repr__(self) -> str:
         return f"Split({self.collection!r}, {len(self)} graphs)"
+
+
+def _patterns(patterns: Any) -> list[str]:
+    listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
+    for pattern in listed:
+        if not isinstance(pattern, str):
+            raise ConfigError(f"exclude: expected names of graphs such as '*unet*', found {pattern!r}")
+    return listed
 
 
 class Collection:
@@ -292,7 +323,7 @@ class Collection:
 def _how_to_get(name: str) -> str:
     return (
         f"download {name} from the Kaggle competition 'predict-ai-model-runtime' or as the "
-        " google-research-datasets/tpu_graphs repository describes, and unpack it below root"
+        "google-research-datasets/tpu_graphs repository describes, and unpack it below root"
     )
 
 
@@ -330,17 +361,18 @@ def open_collection(
     Raises
     ------
     ConfigError
-        When there is no collection of this name.
+        When there is no collection of this name, or another argument is of the wrong kind.
     DataError
         When it is not below `root`, naming the folders that were looked at.
     """
-    if name not in COLLECTIONS:
-        near = difflib.get_close_matches(name, COLLECTIONS, n=1, cutoff=0.5)
+    if not isinstance(name, str) or name not in COLLECTIONS:
+        near = difflib.get_close_matches(str(name), COLLECTIONS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(f"no collection {name!r}; {hint}Collections are {', '.join(COLLECTIONS)}")
-    base = Path(root).expanduser()
+    base = Path(absolute(root))
+    _limit(max_bytes)
     places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
-    patterns = [exclude] if isinstance(exclude, str) else list(exclude or ())
+    patterns = [] if exclude is None else _patterns(exclude)
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-__all__ = ["atomic_write", "remove_unfinished"]
+from tpugraphs.errors import ConfigError
+
+__all__ = ["absolute", "atomic_write", "remove_unfinished"]
+
+
+def absolute(path: str | bytes | os.PathLike[str]) -> str:
+    """Absolute path as text, ``~`` expanded; ConfigError for what is no path."""
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise ConfigError(f"expected a path, found {path!r} of type {type(path).__name__}") from None
+    return os.path.abspath(os.path.expanduser(text))
 
 
 @contextmanager
@@ -28,7 +39,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     OSError
         The file cannot be written; names `path`, never the unfinished file beside it.
     """
-    target = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    target = absolute(path)
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
     try:
@@ -59,7 +70,7 @@ def _prefix(path: str) -> str:
 
 def remove_unfinished(path: str | os.PathLike[str]) -> None:
     """Remove what killed writers of that file left behind."""
-    target = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    target = absolute(path)
     folder = os.path.dirname(target)
     for name in os.listdir(folder):
         if name.startswith(_prefix(target)) and name.endswith(".tmp"):

@@ -68,11 +68,11 @@ class _Digits:
             self._array.flags.writeable = False
 
 
-class ConfigFeatures:
+class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
     """Layout configs as an array (C, K, 18) of float32 that is made on demand.
 
-    ``x[rows]`` gives a float32 copy of those rows; ``numpy.asarray(x)`` of all of them. The digits
-    themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
+    ``x[rows]`` gives a float32 copy of those rows; ``numpy.asarray(x)`` of all of them, and so does any
+    arithmetic. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
     """
 
     __slots__ = ("_digits",)
@@ -100,6 +100,15 @@ class ConfigFeatures:
         """C·K·18."""
         return self.shape[0] * self.shape[1] * self.shape[2]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all of it would take as float32."""
+        return 4 * self.size
+
+    def astype(self, dtype: npt.DTypeLike) -> AnyArray:
+        """Make an array of another dtype."""
+        return self._digits.get().astype(dtype)
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -110,6 +119,12 @@ class ConfigFeatures:
         if copy is False:
             raise ValueError("node_config_feat is stored as int8: a float array of it is always a copy")
         return self._digits.get().astype(np.float32 if dtype is None else dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(out, ConfigFeatures) for out in options.get("out", ())):
+            raise TypeError("node_config_feat is read-only: use numpy.asarray(g.node_config_feat)")
+        plain = [np.asarray(x) if isinstance(x, ConfigFeatures) else x for x in inputs]
+        return getattr(ufunc, method)(*plain, **options)
 
     def __repr__(self) -> str:
         return f"ConfigFeatures(shape={self.shape}, dtype=float32)"
@@ -178,7 +193,7 @@ class Graph:
             node_opcode=arrays.frozen(opcode.astype(np.uint8), None),
             edge_index=arrays.frozen(edges, edge_index),
             node_splits=arrays.frozen(splits.reshape(1, -1).copy(), None),
-            name=str(name),
+            name="graph" if name is None else str(name),
             collection=collection,
             path=path,
         )
@@ -262,13 +277,21 @@ class Graph:
         """`rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
-        index = np.asarray(rows)
-        if index.size == 0:
+        count, whose = self.num_configs, f"graph {self.name!r} has {self.num_configs} configs"
+        index = arrays.numbers("rows", rows)
+        if index.size == 0 and index.dtype.kind == "f":  # an empty list
             index = index.astype(np.int64)
         if index.ndim != 1 or index.dtype.kind not in "iub":
             raise arrays.fail(
-                "rows", "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}"
+                "rows", "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}", whose
             )
+        if index.dtype.kind == "b":
+            if len(index) != count:
+                raise arrays.fail("rows", f"a mask of shape ({count},)", f"shape {index.shape}", whose)
+            return index
+        bad = (index < -count) | (index >= count)
+        if bad.any():
+            raise arrays.fail("rows", f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
         return index
 
     def select(self, rows: Any) -> Self:
@@ -277,7 +300,12 @@ class Graph:
         Parameters
         ----------
         rows : slice, bool (C,) or int (n,)
-            Which configs, in which order.
+            Which configs, in which order; negative numbers count from the end.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have.
         """
         raise NotImplementedError
 

@@ -51,11 +51,24 @@ def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
     return np.ascontiguousarray(array) if array.ndim else array
 
 
+def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both sides as arrays the core takes; ShapeError if their lengths differ."""
+    left, right = _numbers(scores, "scores"), _numbers(runtimes, "runtimes")
+    if left.ndim == right.ndim == 1 and len(left) != len(right):
+        raise ShapeError(
+            f"scores and runtimes: expected one runtime per score, got {len(left)} scores and "
+            f"{len(right)} runtimes"
+        )
+    return left, right
+
+
 def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
     """Kendall's tau-b, the layout metric of the Kaggle competition (per graph; Knight's algorithm, 1966).
 
     ``(P - Q) / sqrt((P + Q + X) (P + Q + Y))`` with P pairs in the same order, Q in opposite order, X tied in
-    the scores only and Y tied in the runtimes only, as `scipy.stats.kendalltau`.
+    the scores only and Y tied in the runtimes only, as `scipy.stats.kendalltau`. Runtimes are compared
+    exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so that beyond 2**53 some that
+    differ are ties to it.
 
     Parameters
     ----------
@@ -73,7 +86,7 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
     ShapeError
         Different lengths, or not one-dimensional.
     """
-    return _core.kendall_tau(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+    return _core.kendall_tau(*_pair(scores, runtimes), 0)
 
 
 def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
@@ -96,7 +109,7 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
     DataError, ShapeError
         As `kendall_tau`.
     """
-    return _core.opa(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+    return _core.opa(*_pair(scores, runtimes), 0)
 
 
 def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
@@ -116,7 +129,7 @@ def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
     DataError, ShapeError
         As `kendall_tau`.
     """
-    return _core.spearman(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), 0)
+    return _core.spearman(*_pair(scores, runtimes), 0)
 
 
 def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
@@ -145,7 +158,7 @@ def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
     ShapeError
         As `kendall_tau`.
     """
-    return _core.top_k_slowdown(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), k)
+    return _core.top_k_slowdown(*_pair(scores, runtimes), k)
 
 
 def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
@@ -169,7 +182,7 @@ def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
     DataError, ConfigError, ShapeError
         As `top_k_slowdown`.
     """
-    return _core.ndcg(_numbers(scores, "scores"), _numbers(runtimes, "runtimes"), k)
+    return _core.ndcg(*_pair(scores, runtimes), k)
 
 
 def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:

@@ -92,7 +92,8 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
         raise ConfigError(f"prune: method {method!r} has no option {unknown[0]!r}; it {takes}")
     if not isinstance(graph, LayoutGraph):
         raise ConfigError(
-            f"prune: expected a layout graph, got {type(graph).__name__}: use tile graphs whole"
+            f"prune: expected a layout graph, got {type(graph).__name__}"
+            + (": use tile graphs whole" if isinstance(graph, TileGraph) else "")
         )
     if graph.num_config_nodes == 0:
         raise ConfigError(
@@ -101,6 +102,11 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
         )
     pruned: LayoutGraph = function(graph, **options)
     return pruned
+
+
+def _need_graph(function: str, graph: object) -> None:
+    if not isinstance(graph, (LayoutGraph, TileGraph)):
+        raise ConfigError(f"{function}: expected a graph, got {type(graph).__name__}")
 
 
 def dedup(graph: GraphT, keep: str = "first") -> GraphT:
@@ -122,8 +128,9 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     Raises
     ------
     ConfigError
-        Unknown ``keep``.
+        Unknown ``keep``, or no graph.
     """
+    _need_graph("dedup", graph)
     if keep not in ("first", "min", "mean"):
         raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
     norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
@@ -149,7 +156,10 @@ def fix_padding(graph: GraphT) -> GraphT:
     ------
     DataError
         A layout entry that is not an integer in -1..5.
+    ConfigError
+        No graph.
     """
+    _need_graph("fix_padding", graph)
     feat = graph.node_feat.copy()
     feat[:, 134:140] = kernels.layout_digits(graph.node_feat)
     return graph.replace(node_feat=feat)

@@ -94,6 +94,8 @@ def _is_tile(row_id: str) -> bool:
 
 
 def _id_problem(row_id: str) -> str | None:
+    if not isinstance(row_id, str):
+        return f"an ID must be text, found {type(row_id).__name__}; use graph.submission_id"
     if _ID.fullmatch(row_id):
         return None
     return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(COLLECTIONS)}"
@@ -313,6 +315,12 @@ def write(
     OSError
         The file cannot be written.
     """
+    if not isinstance(rankings, Mapping):
+        raise DataError(
+            "rankings: expected a mapping such as {graph.submission_id: ranker.rank(graph)}, "
+            f"found {type(rankings).__name__}",
+            field="rankings",
+        )
     lines = [HEADER]
     for row_id, ranking in rankings.items():
         array = _checked(row_id, ranking, None if counts is None else counts.get(row_id))
@@ -324,13 +332,13 @@ def write(
 
 
 def merge(
-    paths: Iterable[_PathLike], out: _PathLike | None = None, overwrite: bool = False
+    paths: _PathLike | Iterable[_PathLike], out: _PathLike | None = None, overwrite: bool = False
 ) -> dict[str, NDArray[np.int64]]:
     """Put submission files together, for example one per collection.
 
     Parameters
     ----------
-    paths : iterable of paths
+    paths : path or iterable of paths
     out : path, optional
         Where to write the merged file.
     overwrite : bool
@@ -350,7 +358,7 @@ def merge(
     """
     merged: dict[str, NDArray[np.int64]] = {}
     source: dict[str, str] = {}
-    for path in paths:
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         for row_id, ranking in read(path).items():
             if row_id in merged and not overwrite and not np.array_equal(merged[row_id], ranking):
                 raise DataError(

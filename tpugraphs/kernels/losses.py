@@ -11,11 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
+from tpugraphs.errors import ShapeError
 
 __all__ = ["list_mle", "pairwise_hinge"]
 
 
-def _offsets(scores: NDArray[Any], offsets: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _offsets(
+    scores: NDArray[Any], runtimes: NDArray[Any], offsets: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
+    """Offsets of one list of all scores unless given; ShapeError if scores and runtimes differ in length."""
+    if np.ndim(scores) == np.ndim(runtimes) == 1 and len(scores) != len(runtimes):
+        raise ShapeError(
+            f"scores and runtimes: expected one runtime per score, got {len(scores)} scores and "
+            f"{len(runtimes)} runtimes"
+        )
     return np.array([0, np.size(scores)], dtype=np.int64) if offsets is None else offsets
 
 
@@ -63,7 +72,7 @@ def pairwise_hinge(
         Unknown reduction, negative margin.
     """
     return _core.loss_lists(
-        "pairwise_hinge", reduction, margin, 0, scores, runtimes, _offsets(scores, offsets)
+        "pairwise_hinge", reduction, margin, 0, scores, runtimes, _offsets(scores, runtimes, offsets)
     )
 
 
@@ -98,4 +107,6 @@ def list_mle(
     ShapeError, DataError, ConfigError
         As `pairwise_hinge`; ``"mean-pairs"`` is a ConfigError, there are no pairs here.
     """
-    return _core.loss_lists("list_mle", reduction, 0.0, seed, scores, runtimes, _offsets(scores, offsets))
+    return _core.loss_lists(
+        "list_mle", reduction, 0.0, seed, scores, runtimes, _offsets(scores, runtimes, offsets)
+    )
