@@ -263,7 +263,7 @@ def test_what_is_no_graph_is_refused(graphs) -> None:
 def test_a_report_of_one_config_says_why_tau_is_0() -> None:
     report = evaluate(truth, layout(20).select([4]))
     assert report.rows[0].values["tau"] == 0 and "no pairs to order" in report.table()
-    assert repr(report).startswith("<Report: 1 row>\n")
+    assert repr(report).startswith("<Report: 1 row>\n") and ", 1 config\n" in report.table()
     assert "no pairs" not in evaluate(truth, layout()).table()
 
 

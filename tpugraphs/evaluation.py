@@ -552,7 +552,11 @@ def _section(
         if head in (*_WORDS, "graphs", "configs") and len(set(column)) == 1
     }
     parts = [constant[head] for head in ("collection", "graph", "scorer") if head in constant]
-    parts += [f"{constant[head]} {head}" for head in ("graphs", "configs") if head in constant]
+    parts += [
+        f"{constant[head]} {head[:-1] if constant[head] == '1' else head}"
+        for head in ("graphs", "configs")
+        if head in constant
+    ]
     left = [place for place, head in enumerate(heads) if head not in constant]
     return title + ", ".join(parts), [heads[i] for i in left], [[line[i] for i in left] for line in cells]
 
