@@ -512,6 +512,7 @@ def test_paths_and_limits_of_any_kind(tmp_path):
     for call in (
         lambda: tg.load(None),
         lambda: tg.load(3),
+        lambda: tg.load("a\0b"),
         lambda: tg.sample("tile_00").save(None),
         lambda: tg.open_collection("tile:xla", None),
     ):

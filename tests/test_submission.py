@@ -249,6 +249,14 @@ def test_arguments_of_a_wrong_kind(tmp_path):
         assert submission.merge(one)["layout:xla:random:g"].tolist() == [1, 0]
 
 
+def test_home_is_known_to_readers_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    submission.write("~/a.csv", {"layout:xla:random:g": [1, 0]})
+    assert list(submission.read("~/a.csv")) == ["layout:xla:random:g"] and submission.validate("~/a.csv").ok
+    with pytest.raises(tg.ConfigError, match="expected a path, found None"):
+        submission.read(None)
+
+
 def test_merge(tmp_path):
     one, two, three = (tmp_path / name for name in ("1.csv", "2.csv", "3.csv"))
     submission.write(one, {A: [1, 0], T: [4, 3, 2, 1, 0]})

@@ -19,6 +19,8 @@ def absolute(path: str | bytes | os.PathLike[str]) -> str:
         text = os.fsdecode(path)
     except TypeError:
         raise ConfigError(f"expected a path, found {path!r} of type {type(path).__name__}") from None
+    if "\0" in text:
+        raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
     return os.path.abspath(os.path.expanduser(text))
 
 

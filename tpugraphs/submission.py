@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import DataError
-from tpugraphs.files import atomic_write
+from tpugraphs.files import absolute, atomic_write
 from tpugraphs.metrics import COLLECTIONS
 
 __all__ = ["Problem", "Validation", "merge", "read", "validate", "write"]
@@ -226,7 +226,7 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
     rows = 0
-    with open(path, "rb") as file:
+    with open(absolute(path), "rb") as file:
         for row in _rows(file):
             rows += row.line > 1
             problem = row.problem
@@ -268,7 +268,7 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
         The file cannot be read.
     """
     rankings: dict[str, NDArray[np.int64]] = {}
-    with open(path, "rb") as file:
+    with open(absolute(path), "rb") as file:
         for row in _rows(file):
             problem = row.problem
             if problem is None and row.id is not None and row.ranking is not None:
