@@ -16,6 +16,7 @@ TUNED = {
     "MALLOC_TOP_PAD_": str(1 << 28),
     "THP_MEM_ALLOC_ENABLE": "1",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "GOMP_SPINCOUNT": "300000",  # libgomp's default: tpugraphs lowers it, which would slow the peer down
 }
 
 
