@@ -9,8 +9,9 @@
      bit  6      TG_HUFF_LITERAL: the value is a byte of output
      bit  7      TG_HUFF_SPECIAL: one of LINK, END, or (neither) a code that does not exist
      bits 8-11   length of the code alone, i.e. where the extra bits begin; of a LINK: index bits of its
-   subtable bits 12,13  TG_HUFF_LINK, TG_HUFF_END bits 16-31  literal, base length, base distance, or first
-   entry of the subtable */
+                 subtable
+     bits 12,13  TG_HUFF_LINK, TG_HUFF_END
+     bits 16-31  literal, base length, base distance, or first entry of the subtable */
 #define TG_HUFF_LITERAL 0x40u
 #define TG_HUFF_SPECIAL 0x80u
 #define TG_HUFF_LINK    0x1000u

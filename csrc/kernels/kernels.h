@@ -37,10 +37,12 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
-   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed in panels of `nr` columns, `panel`
-   floats apart pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n) gemm_tn     c(m,n) +=
-   a(rows,m)^T b(rows,n) add_rows    sum(n) += sum over rows of x(rows,n) mean_of     y(n) = sum over `count`
-   neighbours of base[index*stride ..] * (weight[index] or 1/count) normalize   y(n) = (x - mean) * rstd
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B in panels of `nr` columns, `panel` floats apart
+   pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
+   gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
+   add_rows    sum(n) += sum over rows of x(rows,n)
+   mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
+   normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy
    stats_add   s += x - shift, q += (x - shift)^2
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh

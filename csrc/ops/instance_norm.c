@@ -48,16 +48,6 @@ static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64
                         e->dx[0] + i * n, e->dx_add[0]);
 }
 
-static void undo_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                       float *scratch) {
-    const int64_t n = floats(e);
-    const float *sums = context;
-    (void)chunk, (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums,
-                        sums + n, e->dx[0] + i * n);
-}
-
 static void backward(const tg_exec *e) {
     if (e->dx[0] == NULL) return;
     tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
@@ -65,7 +55,7 @@ static void backward(const tg_exec *e) {
     const double flops = 4.0 * (double)loop.items * (double)n;
     tg_run_chunks(e, loop, flops, backward_chunk, e->shared);
     tg_sum_partials(loop.chunks, n, e->shared + n, n, e->shared, 0);
-    tg_run_chunks(e, loop, flops, undo_chunk, e->shared);
+    tg_norm_finish(e, e->shared);
 }
 
 const tg_op tg_op_instance_norm = {

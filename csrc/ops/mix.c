@@ -182,16 +182,6 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         }
 }
 
-static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                       float *scratch) {
-    const context *c = context_;
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
-    (void)chunk, (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums,
-                        c->sums + n, e->dx[0] + i * n);
-}
-
 static void backward(const tg_exec *e) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     context c = make_context(e, 1);
@@ -205,7 +195,7 @@ static void backward(const tg_exec *e) {
     if (e->x_stats == NULL) return;
     const int64_t n = (int64_t)e->slate->C * D;
     tg_sum_partials(c.loop.chunks, 2 * n, c.partials + gate_floats(D, R) + 1, c.stride, c.sums, 0);
-    tg_run_chunks(e, c.loop, 6.0 * (double)c.loop.items * (double)n, undo_chunk, &c);
+    tg_norm_finish(e, c.sums);
 }
 
 const tg_op tg_op_mix = {

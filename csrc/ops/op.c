@@ -115,6 +115,23 @@ void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, f
     tg_stats_finish(loop, n, partials, stats);
 }
 
+static void norm_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
+                       float *scratch) {
+    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
+    const float *sums = context;
+    const float inverse = 1.0f / (float)e->slate->N;
+    (void)chunk, (void)scratch;
+    for (int64_t i = begin; i < end; i++)
+        e->k->norm_undo(n, inverse, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums, sums + n,
+                        e->dx[0] + i * n);
+}
+
+void tg_norm_finish(const tg_exec *e, const float *sums) {
+    tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
+    const double elements = (double)loop.items * e->slate->C * e->in[0].cols;
+    tg_run_chunks(e, loop, 6.0 * elements, norm_chunk, (void *)sums);
+}
+
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {
     return (tg_param_spec){name, rows, cols, TG_INIT_UNIFORM, (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in))};
 }

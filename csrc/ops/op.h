@@ -154,6 +154,10 @@ void tg_stats_finish(tg_loop loop, int64_t n, const float *partials, float *stat
 /* The statistics of x (N,C,cols), for callers without a producer. partials: loop.chunks * 3 * n floats. */
 void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, float *stats);
 
+/* Second pass of the gradient of input 0 under instance norm: e->dx[0] holds rstd * d, sums (2, C, cols) the sums
+   over nodes of d and d * xh that norm_back accumulated. */
+void tg_norm_finish(const tg_exec *e, const float *sums);
+
 /* Fill a parameter spec; `fan_in` > 0: PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in);
 

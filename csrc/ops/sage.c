@@ -142,16 +142,6 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
     }
 }
 
-static void undo_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                       float *scratch) {
-    const context *c = context_;
-    const int64_t n = (int64_t)c->loop.per * e->in[0].cols;
-    (void)chunk, (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, 1.0f / (float)e->slate->N, e->x[0] + i * n, e->x_stats, e->x_stats + n, c->sums,
-                        c->sums + n, e->dx[0] + i * n);
-}
-
 static void backward(const tg_exec *e) {
     const int F = e->in[0].cols, O = e->out.cols, nr = e->k->nr;
     context c = make_context(e, 1);
@@ -166,7 +156,7 @@ static void backward(const tg_exec *e) {
     if (e->x_stats == NULL || e->dx[0] == NULL) return;
     tg_sum_partials(c.loop.chunks, 2 * (int64_t)c.loop.per * F, c.partials + 2 * size + O, c.stride, c.sums,
                     0);
-    tg_run_chunks(e, c.loop, 6.0 * rows * F, undo_chunk, &c);
+    tg_norm_finish(e, c.sums);
 }
 
 const tg_op tg_op_sage = {

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 #include "py/py_ops.h"
+#include "py/py_rank.h"
 
 typedef struct py_model {
     PyObject_HEAD tg_model *model;
@@ -143,21 +144,7 @@ static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
     if (!PyArg_ParseTuple(tuple, "sds;loss must be (name, margin, reduction)", &kind, &margin, &reduction))
         return -1;
     *spec = (tg_loss_spec){.margin = (float)margin, .key = key};
-    if (strcmp(kind, "pairwise_hinge") == 0) spec->kind = TG_LOSS_PAIRWISE_HINGE;
-    else if (strcmp(kind, "list_mle") == 0) spec->kind = TG_LOSS_LIST_MLE;
-    else {
-        PyErr_Format(PyExc_ValueError, "loss: expected pairwise_hinge or list_mle, got %s", kind);
-        return -1;
-    }
-    if (strcmp(reduction, "mean-all") == 0) spec->reduction = TG_REDUCE_MEAN_ALL;
-    else if (strcmp(reduction, "sum") == 0) spec->reduction = TG_REDUCE_SUM;
-    else if (strcmp(reduction, "mean-pairs") == 0) spec->reduction = TG_REDUCE_MEAN_PAIRS;
-    else {
-        PyErr_Format(PyExc_ValueError, "loss: expected reduction mean-all, sum or mean-pairs, got %s",
-                     reduction);
-        return -1;
-    }
-    return 0;
+    return tg_py_loss_names(kind, reduction, spec) ? 0 : -1;
 }
 
 /* All runtimes one after the other; checked against the batch. Free with free(). */

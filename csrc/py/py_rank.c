@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "rank/loss.h"
+#include "py/py_rank.h"
 #include "rank/metrics.h"
 
-static int loss_names(const char *kind, const char *reduction, tg_loss_spec *spec) {
+int tg_py_loss_names(const char *kind, const char *reduction, tg_loss_spec *spec) {
     static const char *const kinds[] = {"pairwise_hinge", "list_mle"};
     static const char *const reductions[] = {"mean-all", "sum", "mean-pairs"};
     int k = 0, r = 0;
@@ -92,7 +93,7 @@ static PyObject *loss_lists(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "ssdKOOO:loss_lists", &kind, &reduction, &margin, &seed, &scores_in,
                           &runtimes_in, &offsets_in))
         return NULL;
-    if (!loss_names(kind, reduction, &spec)) return NULL;
+    if (!tg_py_loss_names(kind, reduction, &spec)) return NULL;
     spec.margin = (float)margin;
     spec.key = seed;
     npy_intp length = -1, ends = -1;
