@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
+from tpugraphs.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.errors import ConfigError, DataError, ShapeError
 from tpugraphs.files import atomic_write
 
@@ -112,63 +112,6 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
             )
         runtimes = runtimes / divisors
     return runtimes if configs is None else runtimes[rows]
-
-
-def bootstrap_tau(
-    scores: ArrayLike,
-    runtimes: ArrayLike,
-    *,
-    draws: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-    max_rows: int = 3000,
-) -> tuple[float, float]:
-    """Bootstrap interval of Kendall's tau over the configurations of one graph.
-
-    Rows are drawn with replacement; a row drawn twice makes a pair tied on both sides, which tau-b leaves
-    out. Of more than `max_rows` rows each draw takes only that many, and the deviations from the whole
-    sample's tau shrink by ``sqrt(max_rows / n)`` (m out of n bootstrap, Bickel, Götze and van Zwet 1997), so
-    the time does not grow with the file.
-
-    Parameters
-    ----------
-    scores, runtimes : (n,) numbers
-    draws : int
-        Bootstrap samples.
-    level : float
-        Coverage aimed at.
-    seed : int
-        Same seed, same interval.
-    max_rows : int
-        Rows per draw.
-
-    Returns
-    -------
-    low, high : float
-    """
-    s, y = np.asarray(scores), np.asarray(runtimes)
-    n = s.size
-    whole = metrics.kendall_tau(s, y)
-    if n < 2 or draws < 1:
-        return whole, whole
-    m = min(n, max_rows)
-    rng = np.random.default_rng(seed)
-    taus = np.empty(draws)
-    for draw in range(draws):
-        rows = rng.integers(n, size=m)
-        taus[draw] = metrics.kendall_tau(s[rows], y[rows])
-    tail = (1 - level) / 2
-    low, high = whole + np.quantile(taus - whole, [tail, 1 - tail]) * math.sqrt(m / n)
-    return max(-1.0, float(low)), min(1.0, float(high))
-
-
-def _bootstrap_mean(values: NDArray[np.float64], draws: int, level: float, seed: int) -> tuple[float, float]:
-    """Percentile interval of the mean of values (n,) over redrawn graphs."""
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(values.size, size=(max(draws, 1), values.size))].mean(axis=1)
-    tail = (1 - level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -305,7 +248,7 @@ class Report:
                 )
         else:
             intervals = {
-                name: _bootstrap_mean(values, self.draws, self.level, self.seed)
+                name: bootstrap_mean(values, self.draws, self.level, self.seed)
                 for name, values in columns.items()
             }
         return Group(

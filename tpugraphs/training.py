@@ -11,9 +11,7 @@ import functools
 import hashlib
 import math
 import os
-import signal
 import sys
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from tpugraphs import files, kernels, metrics, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.recipes import plain
@@ -174,33 +173,6 @@ class _Store:
                 self.bytes -= old.nbytes if old else 0
         self.made.move_to_end(index)
         return self.made[index]
-
-
-class _Interrupts:
-    """Ctrl-C only takes effect at safe places.
-
-    While `armed` (a pass of the core is running, which leaves the parameters untouched when interrupted) it
-    raises KeyboardInterrupt at once; otherwise it is remembered in `pressed`. A second one always raises.
-    """
-
-    def __init__(self) -> None:
-        self.armed = self.pressed = self.installed = False
-
-    def __enter__(self) -> _Interrupts:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._handle)
-            self.installed = True
-        return self
-
-    def _handle(self, number: int, frame: Any) -> None:
-        again, self.pressed = self.pressed, True
-        if again or self.armed:
-            raise KeyboardInterrupt
-
-    def __exit__(self, *error: object) -> None:
-        if self.installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _show_progress(verbose: bool | None) -> bool:
@@ -383,7 +355,7 @@ class Fit:
         if self.path is not None and os.path.exists(self.path):
             self._resume(self.path)
         before = self.history.seconds
-        with _Interrupts() as interrupts:
+        with Interrupts() as interrupts:
             bar = self._bar()
             self._tell("on_fit_begin")
             try:
@@ -416,7 +388,7 @@ class Fit:
         """End the fit after this step."""
         self.history.stopped = why
 
-    def _going(self, interrupts: _Interrupts) -> bool:
+    def _going(self, interrupts: Interrupts) -> bool:
         self.finished = self.step == self.total or self.history.stopped is not None
         return not self.finished and not interrupts.pressed
 
@@ -437,7 +409,7 @@ class Fit:
         rows = min(self.fields.configs, prepared.num_configs)
         return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), epoch)
 
-    def _train_step(self, interrupts: _Interrupts) -> None:
+    def _train_step(self, interrupts: Interrupts) -> None:
         visit = self.visit
         prepared, rows = self._next_slate()
         f, history, number = self.fields, self.history, self.step + 1
@@ -472,7 +444,7 @@ class Fit:
         self.step = number
         history.learning_rate.append(rate)
 
-    def _evaluate_if_due(self, interrupts: _Interrupts) -> None:
+    def _evaluate_if_due(self, interrupts: Interrupts) -> None:
         due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
