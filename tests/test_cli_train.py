@@ -252,7 +252,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
     state, out = tmp_path / "state", tmp_path / "r.safetensors"
     command = [
         sys.executable, "-P", "-m", "tpugraphs", "train", "--data", "sample:unet3d_train", "--valid", "0",
-        "--steps", "60", "--threads", "1", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
+        "--steps", "500", "--threads", "1", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
     ]  # fmt: skip
     path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
     options = {"env": os.environ | {"PYTHONPATH": path}, "text": True}
@@ -263,8 +263,6 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
     time.sleep(0.2)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=120)
-    if child.returncode == 0:
-        pytest.skip("the training was over before the signal came")
     assert child.returncode == 130 and err.strip().count("\n") == 0 and "interrupted" in err
     assert not out.exists()
     if list(state.iterdir()):  # at least one step was done
