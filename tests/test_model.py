@@ -524,3 +524,14 @@ def test_vectors_are_writable_views():
 @pytest.mark.parametrize(("cross", "count"), [(False, 460_577), (True, 215_013)])
 def test_published_parameter_counts(cross, count):
     assert _core.Model(first_layout(cross=cross), 0, 134).num_parameters == count
+
+
+def test_profile_names_every_event():
+    model = make("cross")
+    _, one, runtimes = slate()
+    assert model.profile == []
+    model.scores([one])
+    forward = model.profile
+    assert forward and all(phase == "forward" and seconds >= 0 for phase, _, seconds in forward)
+    model.gradients([one], [runtimes], loss=HINGE)
+    assert [event for event in model.profile if event[0] == "backward"][-1][1] == forward[0][1]

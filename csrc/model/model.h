@@ -52,6 +52,8 @@ typedef struct tg_model {
     float *weights, *grads, *moment1, *moment2; /* (P) each */
     tg_plan training, inference;
     tg_arena arena;
+    const tg_plan *last;           /* of the last complete pass, NULL before */
+    double seconds[TG_MAX_EVENTS]; /* that each of its events took */
 } tg_model;
 
 /* A step as the caller describes it. An attribute is a number, or a word out of the op's choices. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <omp.h>
+
 #include "base/parallel.h"
 #include "base/rng.h"
 
@@ -182,6 +184,13 @@ static tg_status run_event(const binding *bind, int event, tg_error *err) {
     return TG_OK;
 }
 
+static tg_status timed_event(const binding *bind, tg_model *model, int event, tg_error *err) {
+    const double start = omp_get_wtime();
+    const tg_status status = run_event(bind, event, err);
+    model->seconds[event] = omp_get_wtime() - start;
+    return status;
+}
+
 static void copy_scores(const binding *bind) {
     float *to = bind->pass->scores;
     for (int b = 0; b < bind->pass->n_entries; b++) {
@@ -227,14 +236,17 @@ tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err) {
     binding bind;
     tg_status status = prepare(&bind, model, pass, pass->loss != NULL, err);
     if (status == TG_OK) status = bind_arena(&bind, model, err);
-    for (int i = 0; status == TG_OK && i < bind.plan->n_forward; i++) status = run_event(&bind, i, err);
+    model->last = NULL;
+    for (int i = 0; status == TG_OK && i < bind.plan->n_forward; i++)
+        status = timed_event(&bind, model, i, err);
     if (status == TG_OK) copy_scores(&bind);
     if (status == TG_OK && pass->loss != NULL) {
         status = run_loss(&bind, pass, err);
         for (int i = bind.plan->n_forward; status == TG_OK && i < bind.plan->n_events; i++)
-            status = run_event(&bind, i, err);
+            status = timed_event(&bind, model, i, err);
         if (status == TG_OK && pass->optimizer != NULL) status = update(model, pass, err);
     }
+    if (status == TG_OK) model->last = bind.plan;
     free(bind.block);
     return status;
 }

@@ -346,6 +346,20 @@ static PyObject *get_num_parameters(PyObject *object, void *unused) {
     return PyLong_FromLongLong(((py_model *)object)->model->P);
 }
 
+static PyObject *get_profile(PyObject *object, void *unused) {
+    static const char *const kinds[] = {"forward", "recompute", "backward"};
+    const tg_model *m = ((py_model *)object)->model;
+    PyObject *list = PyList_New(0);
+    (void)unused;
+    for (int i = 0; list != NULL && m->last != NULL && i < m->last->n_events; i++) {
+        const tg_event *e = &m->last->events[i];
+        PyObject *item = Py_BuildValue("(ssd)", kinds[e->kind], m->steps[e->step].name, m->seconds[i]);
+        if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyGetSetDef model_getset[] = {
     {"params", get_vector, NULL, PyDoc_STR("(P,) float32, writable view of all parameters"), (void *)0},
     {"grads", get_vector, NULL, PyDoc_STR("(P,) float32 view of the last gradients"), (void *)1},
@@ -353,6 +367,7 @@ static PyGetSetDef model_getset[] = {
     {"moment2", get_vector, NULL, PyDoc_STR("(P,) float32 view of Adam's second moments"), (void *)3},
     {"layout", get_layout, NULL, PyDoc_STR("list of (name, offset, shape) of every parameter"), NULL},
     {"num_parameters", get_num_parameters, NULL, PyDoc_STR("P"), NULL},
+    {"profile", get_profile, NULL, PyDoc_STR("(phase, step, seconds) of every event of the last pass"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
