@@ -37,7 +37,7 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
-   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B in panels of `nr` columns, `panel` floats apart
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed: tg_packed() floats
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)
@@ -55,10 +55,10 @@ typedef struct tg_mix_tile {
    sum_squares double sum of x^2 */
 #define TG_KERNEL_LIST(K)                                                                                    \
     K(gemm, void,                                                                                            \
-      (int m, int n, int k, const float *a, int64_t lda, const float *b, int64_t panel, float *c,            \
-       int64_t ldc, const float *bias, int add))                                                             \
-    K(pack_nt, void, (int n, int k, const float *w, int64_t ldw, float *b, int64_t panel))                   \
-    K(pack_nn, void, (int n, int k, const float *w, int64_t ldw, float *b, int64_t panel))                   \
+      (int m, int n, int k, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,              \
+       const float *bias, int add))                                                                          \
+    K(pack_nt, void, (int n, int k, const float *w, int64_t ldw, float *b))                                  \
+    K(pack_nn, void, (int n, int k, const float *w, int64_t ldw, float *b))                                  \
     K(gemm_tn, void,                                                                                         \
       (int rows, int m, int n, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,           \
        int64_t ldc))                                                                                         \

@@ -30,10 +30,11 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 
 typedef struct context {
     int F, O, D, column, wide;
-    float *table;    /* (18,8,O) */
-    float *base;     /* forward: (N,O) base; backward: (N,O) sum of dy over configs */
-    float *fixed;    /* (O) sum of the tables' row 0 */
-    float *packed;   /* node weights: forward B(F -> O), backward B(O -> F) */
+    float *table; /* (18,8,O) */
+    float *base;  /* forward: (N,O) base; backward: (N,O) sum of dy over configs */
+    float *fixed; /* (O) sum of the tables' row 0 */
+    float *packed,
+        *packed_rest; /* weights of the columns before and after the config's: forward B(F -> O), backward B(O -> F) */
     float *dtable;   /* backward (18,8,O), then (O) of the nodes that are not configurable */
     float *partials; /* per chunk: statistics, or dtable as above */
     int64_t stride;
@@ -51,7 +52,9 @@ static context make_context(const tg_exec *e, int back) {
     c.base = c.table + (int64_t)ENTRIES * c.O;
     c.fixed = c.base + (int64_t)e->slate->N * c.O;
     c.packed = c.fixed + c.O;
-    c.dtable = c.packed + (back ? tg_packed(e->k, c.F, c.O) : tg_packed(e->k, c.O, c.F));
+    const int rest = c.F - c.column;
+    c.packed_rest = c.packed + (back ? tg_packed(e->k, c.column, c.O) : tg_packed(e->k, c.O, c.column));
+    c.dtable = c.packed_rest + (back ? tg_packed(e->k, rest, c.O) : tg_packed(e->k, c.O, rest));
     c.partials = c.dtable + (back ? (int64_t)(ENTRIES + 1) * c.O : 0);
     if (back) c.stride = (int64_t)(ENTRIES + 1) * c.O;
     else c.stride = e->y_stats == NULL ? 0 : tg_stats_floats((int64_t)e->slate->C * c.O);
@@ -104,12 +107,12 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
 
 static void forward(const tg_exec *e) {
     context c = make_context(e, 0);
-    const int64_t panel = (int64_t)c.F * e->k->nr;
     const int rest = c.F - c.column;
     build_table(e, &c);
-    e->k->pack_nt(c.O, c.column, e->w[0], c.wide, c.packed, panel);
-    e->k->pack_nt(c.O, rest, e->w[0] + c.wide - rest, c.wide, c.packed + (int64_t)c.column * e->k->nr, panel);
-    e->k->gemm(e->slate->N, c.O, c.F, e->x[0], c.F, c.packed, panel, c.base, c.O, e->w[1], 0);
+    e->k->pack_nt(c.O, c.column, e->w[0], c.wide, c.packed);
+    e->k->pack_nt(c.O, rest, e->w[0] + c.wide - rest, c.wide, c.packed_rest);
+    e->k->gemm(e->slate->N, c.O, c.column, e->x[0], c.F, c.packed, c.base, c.O, e->w[1], 0);
+    e->k->gemm(e->slate->N, c.O, rest, e->x[0] + c.column, c.F, c.packed_rest, c.base, c.O, NULL, 1);
     tg_run_chunks(e, c.loop, 20.0 * (double)c.loop.items * e->slate->C * c.O, forward_chunk, &c);
     if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)e->slate->C * c.O, c.partials, e->y_stats);
 }
@@ -175,12 +178,12 @@ static void backward(const tg_exec *e) {
     e->k->gemm_tn(N, O, c.column, c.base, O, e->x[0], c.F, e->dw[0], c.wide);
     e->k->gemm_tn(N, O, rest, c.base, O, e->x[0] + c.column, c.F, e->dw[0] + c.wide - rest, c.wide);
     if (e->dx[0] == NULL) return;
-    const int64_t panel = (int64_t)O * e->k->nr;
     for (int part = 0; part < 2; part++) { /* the columns before and after the config's */
         const int n = part == 0 ? c.column : rest, at = part == 0 ? 0 : c.column;
         const float *w = part == 0 ? e->w[0] : e->w[0] + c.wide - rest;
-        e->k->pack_nn(n, O, w, c.wide, c.packed, panel);
-        e->k->gemm(N, n, O, c.base, O, c.packed, panel, e->dx[0] + at, c.F, NULL, e->dx_add[0]);
+        float *packed = part == 0 ? c.packed : c.packed_rest;
+        e->k->pack_nn(n, O, w, c.wide, packed);
+        e->k->gemm(N, n, O, c.base, O, packed, e->dx[0] + at, c.F, NULL, e->dx_add[0]);
     }
 }
 

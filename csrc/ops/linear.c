@@ -48,8 +48,7 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
     for (int64_t i = begin; i < end; i += step) {
         int64_t items = i + step < end ? step : end - i;
         float *y = e->y + i * n;
-        e->k->gemm((int)(items * per), O, F, e->x[0] + i * per * F, F, c->packed, (int64_t)F * e->k->nr, y, O,
-                   e->w[1], 0);
+        e->k->gemm((int)(items * per), O, F, e->x[0] + i * per * F, F, c->packed, y, O, e->w[1], 0);
         if ((int)e->attr[ACT] != TG_ACT_NONE) e->k->act(items * n, (int)e->attr[ACT], y, y);
         for (int64_t j = 0; e->y_stats != NULL && j < items; j++)
             tg_stats_tile(e->k, c->partials + chunk * tg_stats_floats(n), n, y + j * n, i + j == begin);
@@ -60,7 +59,7 @@ static void forward(const tg_exec *e) {
     const int F = e->in[0].cols, O = e->out.cols;
     context c = {.packed = e->shared, .loop = tg_loop_over(e->slate, e->out.space)};
     c.partials = c.packed + tg_packed(e->k, O, F);
-    e->k->pack_nt(O, F, e->w[0], F, c.packed, (int64_t)F * e->k->nr);
+    e->k->pack_nt(O, F, e->w[0], F, c.packed);
     tg_run_chunks(e, c.loop, 2.0 * (double)tg_rows(e->slate, e->out.space) * F * O, forward_chunk, &c);
     if (e->y_stats != NULL) tg_stats_finish(c.loop, item_floats(e), c.partials, e->y_stats);
 }
@@ -78,15 +77,14 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         const float *x = e->x[0] + i * per * F, *dz = e->dy + i * n;
         if (act != TG_ACT_NONE) {
             float *z = scratch + (int64_t)rows * O;
-            e->k->gemm(rows, O, F, x, F, c->packed, (int64_t)F * e->k->nr, z, O, e->w[1], 0);
+            e->k->gemm(rows, O, F, x, F, c->packed, z, O, e->w[1], 0);
             e->k->act_grad((int64_t)rows * O, act, dz, z, scratch);
             dz = scratch;
         }
         e->k->gemm_tn(rows, O, F, dz, O, x, F, dw, F);
         e->k->add_rows(rows, O, dz, O, db);
         if (e->dx[0] != NULL)
-            e->k->gemm(rows, F, O, dz, O, c->packed_t, (int64_t)O * e->k->nr, e->dx[0] + i * per * F, F, NULL,
-                       e->dx_add[0]);
+            e->k->gemm(rows, F, O, dz, O, c->packed_t, e->dx[0] + i * per * F, F, NULL, e->dx_add[0]);
     }
 }
 
@@ -96,8 +94,8 @@ static void backward(const tg_exec *e) {
     const int64_t stride = (int64_t)O * F + O;
     c.packed_t = c.packed + tg_packed(e->k, O, F);
     c.partials = c.packed_t + tg_packed(e->k, F, O);
-    if ((int)e->attr[ACT] != TG_ACT_NONE) e->k->pack_nt(O, F, e->w[0], F, c.packed, (int64_t)F * e->k->nr);
-    if (e->dx[0] != NULL) e->k->pack_nn(F, O, e->w[0], F, c.packed_t, (int64_t)O * e->k->nr);
+    if ((int)e->attr[ACT] != TG_ACT_NONE) e->k->pack_nt(O, F, e->w[0], F, c.packed);
+    if (e->dx[0] != NULL) e->k->pack_nn(F, O, e->w[0], F, c.packed_t);
     tg_run_chunks(e, c.loop, 4.0 * (double)tg_rows(e->slate, e->out.space) * F * O, backward_chunk, &c);
     tg_sum_partials(c.loop.chunks, (int64_t)O * F, c.partials, stride, e->dw[0], e->dw_add[0]);
     tg_sum_partials(c.loop.chunks, O, c.partials + (int64_t)O * F, stride, e->dw[1], e->dw_add[1]);

@@ -115,13 +115,13 @@ static void aim(const tg_exec *e, const context *c, tg_mix_tile *t, int64_t node
 }
 
 static void pack_gate(const tg_exec *e, const context *c, int back) {
-    const int D = e->in[0].cols, R = (int)e->attr[GATE], nr = e->k->nr;
+    const int D = e->in[0].cols, R = (int)e->attr[GATE];
     if (R == 0) return;
-    e->k->pack_nt(R, D, e->w[0], D, c->w1, (int64_t)D * nr);
-    e->k->pack_nt(D, R, e->w[2], R, c->w2, (int64_t)R * nr);
+    e->k->pack_nt(R, D, e->w[0], D, c->w1);
+    e->k->pack_nt(D, R, e->w[2], R, c->w2);
     if (!back) return;
-    e->k->pack_nn(D, R, e->w[0], D, c->w1t, (int64_t)R * nr);
-    e->k->pack_nn(R, D, e->w[2], R, c->w2t, (int64_t)D * nr);
+    e->k->pack_nn(D, R, e->w[0], D, c->w1t);
+    e->k->pack_nn(R, D, e->w[2], R, c->w2t);
 }
 
 /* Rough operations per element: transcendental functions dominate. */

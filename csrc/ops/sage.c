@@ -25,8 +25,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 }
 
 typedef struct context {
-    float *packed;   /* forward: B(2F -> O) of [w_l | w_r]; backward: B(2O -> F) of [w_l ; w_r] */
-    float *partials; /* per chunk; see partial_floats */
+    float *packed_l, *packed_r; /* forward: B(F -> O) of w_l, w_r; backward: B(O -> F) */
+    float *partials;            /* per chunk; see partial_floats */
     int64_t stride;
     float *sums; /* backward with norm: s1, s2 (2, C, F) */
     tg_loop loop;
@@ -42,9 +42,12 @@ static int64_t partial_floats(const tg_exec *e, int back) {
 
 static context make_context(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
-    context c = {
-        .packed = e->shared, .stride = partial_floats(e, back), .loop = tg_loop_over(e->slate, e->out.space)};
-    c.sums = c.packed + (back ? tg_packed(e->k, F, 2 * O) : tg_packed(e->k, O, 2 * F));
+    context c = {.packed_l = e->shared,
+                 .stride = partial_floats(e, back),
+                 .loop = tg_loop_over(e->slate, e->out.space)};
+    const int64_t packed = back ? tg_packed(e->k, F, O) : tg_packed(e->k, O, F);
+    c.packed_r = c.packed_l + packed;
+    c.sums = c.packed_r + packed;
     c.partials = c.sums + (back && e->x_stats != NULL ? 2 * (int64_t)c.loop.per * F : 0);
     c.step = c.loop.per >= TILE ? 1 : TILE / c.loop.per;
     return c;
@@ -68,7 +71,7 @@ static void place(const tg_exec *e, int per, int F, const float *x, const float 
 static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
                           float *scratch) {
     const context *c = context_;
-    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per, nr = e->k->nr;
+    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per;
     const int64_t n = (int64_t)per * F;
     const tg_csr *senders = e->slate->senders[(int)e->attr[DIRECTION]];
     float *tile = scratch,
@@ -86,9 +89,8 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
             any |= degree > 0;
         }
         float *y = e->y + i * per * O;
-        const int skip = any ? 0 : F; /* no senders in the whole tile: its half of the product is zero */
-        e->k->gemm(nodes * per, O, 2 * F - skip, tile + skip, 2 * F, c->packed + (int64_t)skip * nr,
-                   2 * (int64_t)F * nr, y, O, e->w[1], 0);
+        e->k->gemm(nodes * per, O, F, tile + F, 2 * F, c->packed_r, y, O, e->w[1], 0);
+        if (any) e->k->gemm(nodes * per, O, F, tile, 2 * F, c->packed_l, y, O, NULL, 1);
         for (int j = 0; e->y_stats != NULL && j < nodes; j++)
             tg_stats_tile(e->k, c->partials + chunk * c->stride, (int64_t)per * O, y + (int64_t)j * per * O,
                           i + j == begin);
@@ -96,10 +98,10 @@ static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64
 }
 
 static void forward(const tg_exec *e) {
-    const int F = e->in[0].cols, O = e->out.cols, nr = e->k->nr;
+    const int F = e->in[0].cols, O = e->out.cols;
     context c = make_context(e, 0);
-    e->k->pack_nt(O, F, e->w[0], F, c.packed, 2 * (int64_t)F * nr);
-    e->k->pack_nt(O, F, e->w[2], F, c.packed + (int64_t)F * nr, 2 * (int64_t)F * nr);
+    e->k->pack_nt(O, F, e->w[0], F, c.packed_l);
+    e->k->pack_nt(O, F, e->w[2], F, c.packed_r);
     tg_run_chunks(e, c.loop, 4.0 * (double)tg_rows(e->slate, e->out.space) * F * O, forward_chunk, &c);
     if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)c.loop.per * O, c.partials, e->y_stats);
 }
@@ -109,7 +111,7 @@ static void forward(const tg_exec *e) {
 static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
                            float *scratch) {
     const context *c = context_;
-    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per, nr = e->k->nr;
+    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per;
     const int64_t n = (int64_t)per * F, m = (int64_t)per * O, rows = (int64_t)c->step * per;
     const int direction = (int)e->attr[DIRECTION];
     const tg_csr *receivers = e->slate->receivers[direction];
@@ -134,8 +136,8 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
         e->k->gemm_tn(used, 2 * O - skip, F, tile + skip, 2 * O, xh, F, dw + (int64_t)skip * F, F);
         if (e->dx[0] == NULL) continue;
         float *dx = e->dx[0] + i * n, *to = e->x_stats == NULL ? dx : dxh;
-        e->k->gemm(used, F, 2 * O - skip, tile + skip, 2 * O, c->packed + (int64_t)skip * nr,
-                   2 * (int64_t)O * nr, to, F, NULL, e->x_stats == NULL && e->dx_add[0]);
+        e->k->gemm(used, F, O, tile + O, 2 * O, c->packed_r, to, F, NULL, e->x_stats == NULL && e->dx_add[0]);
+        if (any) e->k->gemm(used, F, O, tile, 2 * O, c->packed_l, to, F, NULL, 1);
         for (int j = 0; e->x_stats != NULL && j < nodes; j++)
             e->k->norm_back(n, dxh + j * n, e->x[0] + (i + j) * n, e->x_stats, e->x_stats + n, s1, s2,
                             dx + j * n, e->dx_add[0]);
@@ -143,12 +145,12 @@ static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int6
 }
 
 static void backward(const tg_exec *e) {
-    const int F = e->in[0].cols, O = e->out.cols, nr = e->k->nr;
+    const int F = e->in[0].cols, O = e->out.cols;
     context c = make_context(e, 1);
     const double rows = (double)tg_rows(e->slate, e->out.space);
     const int64_t size = (int64_t)O * F;
-    e->k->pack_nn(F, O, e->w[0], F, c.packed, 2 * (int64_t)O * nr);
-    e->k->pack_nn(F, O, e->w[2], F, c.packed + (int64_t)O * nr, 2 * (int64_t)O * nr);
+    e->k->pack_nn(F, O, e->w[0], F, c.packed_l);
+    e->k->pack_nn(F, O, e->w[2], F, c.packed_r);
     tg_run_chunks(e, c.loop, 8.0 * rows * F * O, backward_chunk, &c);
     tg_sum_partials(c.loop.chunks, size, c.partials, c.stride, e->dw[0], e->dw_add[0]);
     tg_sum_partials(c.loop.chunks, size, c.partials + size, c.stride, e->dw[2], e->dw_add[2]);
