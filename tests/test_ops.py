@@ -5,6 +5,7 @@ import itertools
 import cases
 import numpy as np
 import pytest
+import scipy.stats
 from cases import distance
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -309,6 +310,32 @@ def test_dropout_statistics(p):
             np.take(centred, range(kept.shape[axis] - 1), axis),
         )
         assert abs((a * b).mean()) <= 5 * sigma**2 / np.sqrt(a.size)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.5])
+def test_dropout_decisions_are_independent(p):
+    """Chi-square of joint counts against independence; every statistic has a chance below 1e-6 to fail."""
+    rows, width = 20_000, 128
+    kept = mask_of((rows // 8, 8, width), p, key=21, step=5).reshape(rows, width) > 0
+    later = mask_of((rows // 8, 8, width), p, key=21, step=6).reshape(rows, width) > 0
+
+    def fits(counts, probability):
+        expected = probability * counts.sum()
+        common = expected >= 10
+        statistic = ((counts - expected)[common] ** 2 / expected[common]).sum()
+        assert scipy.stats.chi2.sf(statistic, common.sum()) > 1e-6
+
+    kinds = np.array([i.bit_count() for i in range(1024)])
+    patterns = np.where(kinds, (1 - p) ** kinds, 1.0) * p ** (10 - kinds)
+    for channels in (range(10), range(100, 110), range(0, 120, 12)):
+        fits(np.bincount(kept[:, channels] @ (1 << np.arange(10)), minlength=1024), patterns)
+    fits(np.bincount(kept.sum(1), minlength=width + 1), scipy.stats.binom.pmf(range(width + 1), width, 1 - p))
+    centred, scale = kept - (1 - p), p * (1 - p) * np.sqrt(rows)
+    for other in (centred, np.roll(centred, 1, 0), later - (1 - p)):  # any two channels: same row, next, step
+        z = np.float32(centred).T @ np.float32(other) / scale
+        if other is centred:
+            np.fill_diagonal(z, 0)
+        assert np.abs(z).max() < 6.5 and abs((z**2).mean() - 1) < 0.1
 
 
 def test_dropout_is_a_function_of_key_and_step():

@@ -21,7 +21,16 @@ def level(request):
 def sweep() -> np.ndarray:
     """Every exponent of both signs, and the range where the functions bend, (n, 1) float32."""
     wide = np.ldexp(np.linspace(1, 2, 17), np.arange(-126, 12)[:, None]).ravel()
-    return np.float32(np.concatenate([wide, -wide, np.linspace(-12, 12, 200_001), [0.0]]))[:, None]
+    x = np.float32(np.concatenate([wide, -wide, np.linspace(-12, 12, 200_001), borders(), [0.0]]))
+    return x[:, None]
+
+
+def borders() -> np.ndarray:
+    """Where the piecewise polynomials change over: eight floats to either side of every border."""
+    half = np.arange(32) + 0.5
+    at = np.float32(np.concatenate([half * 5.75 / 31, half / 2, [5.25, 5.5, 5.75, 15.5]]))
+    near = (at.view(np.int32)[:, None] + np.arange(-8, 9, dtype=np.int32)).view(np.float32).ravel()
+    return np.concatenate([near, -near])
 
 
 def normal(x: np.ndarray) -> np.ndarray:
@@ -43,13 +52,18 @@ def test_slope_of_gelu():
     assert np.abs(slope - exact).max() <= 1e-6
 
 
+def gate_of(x: np.ndarray) -> np.ndarray:
+    """sigmoid(x) for x (n,), as the gate of a row of ones."""
+    zeros = np.zeros((1, x.size), np.float32)
+    z = np.ones((1, 1, x.size), np.float32)
+    return tg.kernels.mix(z, w1=zeros, b1=ZERO, w2=np.ascontiguousarray(zeros.T), b2=x).ravel()
+
+
 def test_sigmoid():
-    b2 = np.ascontiguousarray(sweep().ravel()[::4])
-    width = b2.size
-    z = np.ones((1, 1, width), np.float32)
-    zeros = np.zeros((1, width), np.float32)
-    y = tg.kernels.mix(z, w1=zeros, b1=ZERO, w2=np.ascontiguousarray(zeros.T), b2=b2)
-    assert np.abs(y.ravel() - expit(b2.astype(np.float64))).max() <= 3e-7
+    x = sweep().ravel()
+    b2 = np.concatenate([x[::4], borders()])
+    y = gate_of(b2)
+    assert np.abs(y - expit(b2.astype(np.float64))).max() <= 3e-7
 
 
 def test_softmax_over_two_configs():
@@ -59,3 +73,30 @@ def test_softmax_over_two_configs():
     y = tg.kernels.mix(z, temperature=np.ones(1, np.float32))[0, 0, x.size :]
     exact = x.astype(np.float64) * expit(x.astype(np.float64))
     assert (np.abs(y - exact) <= 1e-6 * np.abs(exact) + 1e-30).all()
+
+
+def test_softmax_far_below_its_maximum():
+    """Logits down to -1e30 give weights of zero, not NaN."""
+    x = -np.float32(np.logspace(1, 30, 300))
+    z = np.stack([x, np.zeros_like(x)])[None]
+    y = tg.kernels.mix(z, temperature=np.ones(1, np.float32))[0, :, x.size :]
+    assert np.isfinite(y).all()
+    exact = x.astype(np.float64) * expit(x.astype(np.float64))
+    assert (np.abs(y[0] - exact) <= np.maximum(1e-6 * np.abs(exact), 1.8e-38 * np.abs(x))).all()
+
+
+def test_limits():
+    x = np.float32([[np.inf], [-np.inf], [1e30], [-1e30]])
+    value = tg.kernels.linear(x, ONE, ZERO, "gelu").ravel()
+    assert value[0] == np.inf and value[2] == x[2, 0]
+    assert np.abs(value[[1, 3]]).max() <= 1e-6
+    slope = tg.kernels.linear_backward(np.ones_like(x), x, ONE, ZERO, "gelu")["x"].ravel()
+    assert np.abs(slope - [1, 0, 1, 0]).max() <= 1e-6
+    assert np.abs(gate_of(x.ravel()) - [1, 0, 1, 0]).max() <= 3e-7
+
+
+def test_nan_stays_nan():
+    x = np.full((1, 1), np.nan, np.float32)
+    assert np.isnan(tg.kernels.linear(x, ONE, ZERO, "gelu")).all()
+    assert np.isnan(tg.kernels.linear_backward(ONE, x, ONE, ZERO, "gelu")["x"]).all()
+    assert np.isnan(gate_of(x.ravel())).all()

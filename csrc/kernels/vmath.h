@@ -1,15 +1,84 @@
 /* Elementary functions over vectors. Bounds, swept by tests: exp 2 ulp on [-87, 88]; sigmoid 3e-7 absolute;
-   gelu 4e-7 absolute per unit of |x|; its derivative 1e-6 absolute. */
+   gelu 4e-7 absolute per unit of |x|; its derivative 1e-6 absolute. NaN stays NaN; infinities give the limits.
+   AVX-512 looks up the coefficients of piecewise polynomials by permutes, which run beside the FMAs; elsewhere
+   one polynomial of higher degree serves the whole range. */
 #ifndef TG_VMATH_H
 #define TG_VMATH_H
 
 #include "kernels/kernels.h"
 #include "kernels/simd.h"
 
+typedef struct value_slope {
+    vf value, slope;
+} value_slope;
+
+#if TG_VF == 16 && defined(__AVX512F__)
+
+#include "kernels/vmath_tables.h"
+
+INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf lookup32(const float *table, vi index) {
+    return (vf)_mm512_permutex2var_ps((__m512)load(table), (__m512i)index, (__m512)load(table + 16));
+}
+
+/* Where v >= 0 lies among the 32 segments around the multiples of 1 (of 1/2). Adding 1.5 * 2^23 (or 2^22) leaves
+   the rounded number in the low bits: the permute looks at five of them. FMAs and permutes are the bottleneck,
+   additions are free beside them. */
+typedef struct segment {
+    vf v, t; /* the place in the segment: v less the rounded v */
+    vi index;
+} segment;
+INLINE segment locate(vf v, float magic) {
+    vf shifted = v + magic;
+    return (segment){v, v - (shifted - magic), (vi)shifted};
+}
+/* min returns its second operand when one is NaN */
+INLINE segment locate_gelu(vf x) { return locate(vmin(splat(31.0f), vabs(x) * (31 / 5.75f)), 12582912.0f); }
+INLINE segment locate_sigmoid(vf x) { return locate(vmin(splat(15.5f), vabs(x)), 6291456.0f); }
+INLINE vf piecewise(const float table[][32], int degree, segment s) {
+    vf p = lookup32(table[degree], s.index);
+#pragma GCC unroll 8
+    for (int i = degree - 1; i >= 0; i--) p = p * s.t + lookup32(table[i], s.index);
+    return p;
+}
+/* 1/2 + p with the sign of x: p is half a distribution function, for |x| */
+INLINE vf half_plus_signed(vf p, vf x) {
+    return (vf)_mm512_ternarylogic_epi32((__m512i)p, (__m512i)x, _mm512_set1_epi32(INT32_MIN), 0x78) + 0.5f;
+}
+
+/* e^x for x <= 0, never below e^-87.3: x = (32 k + j)/32 ln2 + r, |r| <= ln2/64; a quadratic in r is exact to
+   6e-8. The float nearest ln2 is so close to it that one step of reduction suffices. */
+INLINE vf vexp_negative(vf x) {
+    x = vmax(splat(-87.3f), x);
+    vf shifted = x * 1.44269504f + 393216.0f; /* 1.5 * 2^18: rounds to multiples of 1/32 */
+    vf r = x - (shifted - 393216.0f) * 0.693147181f;
+    vi step = (vi)_mm512_permutex2var_epi32(_mm512_load_si512(exp_steps), (__m512i)shifted,
+                                            _mm512_load_si512(exp_steps + 16));
+    vf power = (vf)(step + ((vi)shifted << 18));
+    return power * (r * (r * 0.50000053f + 1.00001465f)) + power;
+}
+INLINE vf vexp(vf x) { return vexp_negative(vmin(splat(88.0f), x)); }
+
+INLINE vf vsigmoid(vf x) { return half_plus_signed(piecewise(sigmoid_half, 4, locate_sigmoid(x)), x); }
+
+/* x Phi(x) = max(x, 0) - |x| (1 - Phi(|x|)), Phi the normal distribution function: the exact (erf) GELU. */
+INLINE vf gelu_at(vf x, segment s) { return vmax(splat(0.0f), x) - s.v * piecewise(gelu_tail, 3, s); }
+/* d gelu / dx = Phi(x) + x phi(x) */
+INLINE vf gelu_slope_at(vf x, segment s) { return half_plus_signed(piecewise(gelu_slope, 4, s), x); }
+
+INLINE vf vgelu(vf x) { return gelu_at(x, locate_gelu(x)); }
+INLINE vf vgelu_grad(vf x) { return gelu_slope_at(x, locate_gelu(x)); }
+INLINE value_slope vgelu_both(vf x) {
+    const segment s = locate_gelu(x);
+    return (value_slope){gelu_at(x, s), gelu_slope_at(x, s)};
+}
+
+#else
+
 /* e^x: x = n ln2 + r, |r| <= ln2/2, Taylor to r^6. Clamped to [-87, 88]. */
 INLINE vf vexp(vf x) {
-    x = vmin(vmax(x, splat(-87.0f)), splat(88.0f));
-    vf shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: rounds to an integer in the low bits */
+    x = vmin(splat(88.0f), vmax(splat(-87.0f), x)); /* in this order NaN passes */
+    vf shifted = x * 1.44269504f + 12582912.0f;     /* 1.5 * 2^23: rounds to an integer in the low bits */
     vf n = shifted - 12582912.0f;
     vf r = x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
@@ -27,7 +96,7 @@ INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 /* 0.5 + x q(u) with u = 2 (x / range)^2 - 1 in [-1, 1]: near-minimax fits of odd functions plus a half. No
    division and no exponential; |x| is clamped to the range, where the function has reached 0 or 1. */
 INLINE vf half_plus_odd(vf x, float range, const float *q, int degree) {
-    vf c = vmin(vmax(x, splat(-range)), splat(range));
+    vf c = vmin(splat(range), vmax(splat(-range), x));
     vf u = c * c * (2.0f / (range * range)) - 1.0f;
     vf p = splat(q[0]);
 #pragma GCC unroll 20
@@ -41,7 +110,8 @@ INLINE vf vgelu(vf x) {
                               -1.526361870e-03f, 3.053946262e-03f, -5.099139469e-03f, 8.316909180e-03f,
                               -1.290897448e-02f, 1.857076107e-02f, -2.501578335e-02f, 3.202662541e-02f,
                               -3.976565691e-02f, 4.964605309e-02f, -6.712675976e-02f, 1.346593438e-01f};
-    return x * half_plus_odd(x, 5.25f, q, 15);
+    const vf c = vmin(splat(5.25f), vmax(splat(-5.25f), x));
+    return c * half_plus_odd(c, 5.25f, q, 15) + vmax(splat(0.0f), x - 5.25f);
 }
 
 /* d gelu / dx = Phi(x) + x phi(x) */
@@ -54,6 +124,11 @@ INLINE vf vgelu_grad(vf x) {
     return half_plus_odd(x, 5.5f, q, 17);
 }
 
+INLINE vf vexp_negative(vf x) { return vexp(x); }
+INLINE value_slope vgelu_both(vf x) { return (value_slope){vgelu(x), vgelu_grad(x)}; }
+
+#endif
+
 INLINE vf vact(int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(x);
     if (kind == TG_ACT_RELU) return blend(x < 0.0f, splat(0.0f), x); /* keeps NaN */
@@ -65,19 +140,33 @@ INLINE vf vact_grad(int kind, vf g, vf x) {
     return g;
 }
 
-/* Factor of inverted dropout for channels f .. f+TG_VF of a row: 0 or scale. The hash is a 32-bit
-   multiply-xorshift finaliser keyed per row. */
-INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
+/* Inverted dropout. Row keys are 64 well-mixed bits, so one product of a row's half-keys with numbers of the
+   channel decides an element: h = (f A + k0) * ((mixed f ^ k1) | 1), uniform since the second factor is odd.
+   Decisions over channels, rows and steps pass for independent (tests). The channel's numbers do not depend on
+   the row: the compiler takes them out of a loop over rows. */
+INLINE vu vdropout_hash(const uint32_t *key, int f) {
     vu lane;
     for (int i = 0; i < TG_VF; i++) lane[i] = (uint32_t)i;
-    vu h = (lane + splat_u((uint32_t)f)) * 0x9e3779b1u + key[0];
-    h ^= h >> 16;
-    h *= 0x7feb352du;
-    h ^= (h >> 15) ^ key[1];
-    h *= 0x846ca68bu;
-    h ^= h >> 16;
-    vi keep = (vi)(h >> 1) >= splat_i((int32_t)dropout->threshold);
-    return blend(keep, splat(dropout->scale), splat(0.0f));
+    const vu channel = lane + splat_u((uint32_t)f);
+    vu mixed = (channel + 1u) * 0x85ebca6bu;
+    mixed = (mixed ^ (mixed >> 15)) * 0xc2b2ae35u;
+    return (channel * 0x9e3779b1u + key[0]) * ((mixed ^ key[1]) | 1u);
+}
+
+/* x times the factor (0 or scale) of channels f .. f+TG_VF of the row with this key; dropped NaN are 0 */
+INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
+    const vu h = vdropout_hash(key, f);
+#if TG_VF == 16 && defined(__AVX512F__)
+    const __mmask16 keep =
+        _mm512_cmpge_epu32_mask((__m512i)h, _mm512_set1_epi32((int)(dropout->threshold * 2)));
+    return (vf)_mm512_maskz_mul_ps(keep, (__m512)x, _mm512_set1_ps(dropout->scale));
+#else
+    const vi keep = (vi)(h >> 1) >= splat_i((int32_t)dropout->threshold);
+    return (vf)(keep & (vi)(x * dropout->scale));
+#endif
+}
+INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
+    return vdrop(dropout, key, f, splat(1.0f));
 }
 
 #endif
