@@ -91,7 +91,8 @@ def test_history_tells_what_happened():
     assert h.valid_steps == [5, 10, 12] and len(h.valid_metric) == 3
     assert h.best_metric == max(h.valid_metric)
     assert h.best_step == h.valid_steps[int(np.argmax(h.valid_metric))]
-    assert not h.interrupted and h.stopped is None and h.seconds > 0
+    assert not h.interrupted and h.stopped is None
+    assert 0 < h.step_seconds < h.step_seconds + h.evaluation_seconds <= h.seconds and 0 <= h.waiting < 1
     assert "12 of 12 steps" in repr(h) and h.to_dict()["total_steps"] == 12
 
 

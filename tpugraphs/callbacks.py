@@ -35,6 +35,8 @@ class History:
         Planned.
     seconds : float
         Spent, over all resumptions.
+    step_seconds, evaluation_seconds : float
+        Of these, in optimizer steps of the core and in evaluations.
     stopped : str or None
         Why a callback ended it early.
     interrupted : bool
@@ -50,6 +52,8 @@ class History:
     valid_metric: list[float] = field(default_factory=list)
     best_step: int | None = None
     seconds: float = 0.0
+    step_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
     stopped: str | None = None
     interrupted: bool = False
     skipped: dict[str, str] = field(default_factory=dict)
@@ -63,6 +67,12 @@ class History:
     def best_metric(self) -> float | None:
         """Greatest validation metric, None without validation."""
         return max(self.valid_metric) if self.valid_metric else None
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time without evaluations that was not spent in steps: data, callbacks, checkpoints."""
+        training = self.seconds - self.evaluation_seconds
+        return 1 - self.step_seconds / training if training > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

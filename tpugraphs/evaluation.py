@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import metrics
 from tpugraphs.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.errors import ConfigError, DataError, ShapeError
-from tpugraphs.files import atomic_write
+from tpugraphs.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -434,14 +434,14 @@ class Report:
         if target.suffix in writers:
             with atomic_write(target) as file:
                 file.write(writers[target.suffix]().encode())
-        elif target.suffix in (".png", ".svg", ".pdf"):
+        elif target.suffix in PICTURE_SUFFIXES:
             from tpugraphs import plot
 
             plot.save(self.plot(), target)
         else:
             raise ConfigError(
-                f"{target}: cannot tell the format from {target.suffix!r}; "
-                "use .json, .md, .txt, .html, .png, .svg or .pdf"
+                f"{target}: cannot tell the format from {target.suffix!r}; use one of "
+                f"{', '.join(REPORT_SUFFIXES)}"
             )
 
     def _repr_html_(self) -> str:

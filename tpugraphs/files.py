@@ -10,7 +10,10 @@ from typing import BinaryIO
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["absolute", "atomic_write", "remove_unfinished"]
+__all__ = ["PICTURE_SUFFIXES", "REPORT_SUFFIXES", "absolute", "atomic_write", "remove_unfinished"]
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what Report.save writes
 
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:

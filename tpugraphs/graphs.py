@@ -26,6 +26,27 @@ NODE_FEATURES, TILE_FEATURES, DIGITS = 140, 24, 18
 
 # --- lazily read config digits ------------------------------------------------------------------------------
 
+_BLOCK = 16 << 20  # bytes that are converted at a time
+
+
+def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
+    """Digits (C, K, 18) of any number type as a new int8 array, checked; no other copy of all of them."""
+    array = arrays.shaped(field, value, ("C", "K", DIGITS))
+    if array.flags.c_contiguous and array.dtype.isnative:
+        return _core.pack_digits(array)
+    packed = np.empty(array.shape, np.int8)
+    step = max(1, _BLOCK // max(1, array[:1].nbytes))
+    for i in range(0, len(array), step):
+        block = np.ascontiguousarray(array[i : i + step])
+        try:
+            packed[i : i + step] = _core.pack_digits(block.astype(block.dtype.newbyteorder("="), copy=False))
+        except DataError:
+            break
+    else:
+        return packed
+    # Packing all at once finds it again, and tells its place.
+    return _core.pack_digits(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
+
 
 class _Digits:
     """Digits (C, K, 18) int8, in memory or still in a file."""
@@ -55,12 +76,9 @@ class _Digits:
         """From an array-like of any number type, checked."""
         if isinstance(value, ConfigFeatures):
             return value._digits
-        array = arrays.shaped("node_config_feat", value, ("C", "K", DIGITS))
-        array = np.ascontiguousarray(array)
-        native = array.astype(array.dtype.newbyteorder("="), copy=False)
-        packed = _core.pack_digits(native)
+        packed = packed_digits("node_config_feat", value)
         packed.flags.writeable = False
-        return cls((array.shape[0], array.shape[1], DIGITS), packed.view())
+        return cls((packed.shape[0], packed.shape[1], DIGITS), packed.view())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -104,6 +122,11 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
     def nbytes(self) -> int:
         """Bytes that all of it would take as float32."""
         return 4 * self.size
+
+    @property
+    def digits(self) -> npt.NDArray[np.int8]:
+        """The configs as they are kept, read-only int8."""
+        return self._digits.get()
 
     def astype(self, dtype: npt.DTypeLike) -> AnyArray:
         """Make an array of another dtype."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class Prepared:
         N, after pruning.
     nbytes : int
         Memory it takes, roughly.
+    nodes : tuple of ndarray
+        Arguments of `_core.Graph` but the configs.
     """
 
     graph: Any
@@ -40,11 +42,20 @@ class Prepared:
     name: str
     num_nodes: int
     nbytes: int
+    nodes: tuple[
+        NDArray[np.float32], NDArray[np.uint8], NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]
+    ]
 
     @property
     def num_configs(self) -> int:
         """C."""
         return int(self.runtimes.shape[0])
+
+    def with_digits(self, digits: NDArray[np.int8]) -> Prepared:
+        """Make the same graph with other configs, digits (n, K, 18), that were not measured."""
+        core = _core.Graph(*self.nodes, digits)
+        runtimes = np.zeros(len(digits), np.int64)
+        return replace(self, graph=core, runtimes=runtimes)
 
 
 def check_layout(graph: Any) -> None:
@@ -119,8 +130,11 @@ class Pipeline:
         self.scaler = scaler
         return self
 
-    def apply(self, graph: Any, training: bool = False) -> Prepared:
-        """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn."""
+    def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
+        """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
+
+        Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_digits`.
+        """
         assert self.scaler is not None
         check_layout(graph)
         if training:
@@ -134,20 +148,20 @@ class Pipeline:
                 )  # fmt: skip
             check_measured(graph)
         pruned = self._pruned(graph)
-        features = self.scaler.transform(self._features(pruned))
-        digits = graph.config_digits
-        core = _core.Graph(
-            features,
+        nodes = (
+            self.scaler.transform(self._features(pruned)),
             pruned.node_opcode,
             kernels.layout_digits(pruned.node_feat),
             pruned.edge_index,
             pruned.node_config_ids,
-            digits,
         )
-        size = (
-            features.nbytes + 4 * pruned.edge_index.nbytes + digits.nbytes + 2 * graph.config_runtime.nbytes
-        )
-        return Prepared(core, graph.config_runtime, str(graph.name), int(pruned.num_nodes), int(size))
+        size = nodes[0].nbytes + 4 * pruned.edge_index.nbytes + 2 * graph.config_runtime.nbytes
+        name, count = str(graph.name), int(pruned.num_nodes)
+        if not configs:
+            return Prepared(None, np.zeros(0, np.int64), name, count, int(size), nodes)
+        digits = graph.config_digits
+        core = _core.Graph(*nodes, digits)
+        return Prepared(core, graph.config_runtime, name, count, int(size + digits.nbytes), nodes)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Fitted constants, by the names they have in a file."""

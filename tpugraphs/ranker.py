@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, kernels, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
-from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared
+from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_layout, check_measured
+from tpugraphs.progress import Progress
 from tpugraphs.recipes import get_recipe, list_recipes, plain
+from tpugraphs.scoring import SCORING, TRAINING, Last, as_digits, check_precision, chunk_size, keyword, score
 
 if TYPE_CHECKING:
     from tpugraphs.evaluation import Report
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
-_MAX_ROWS = 1 << 19  # nodes times configs of a chunk, where that makes no difference to the scores
 _STATE = ("params", "moment1", "moment2")  # arrays of a model
 _MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 
@@ -38,8 +38,10 @@ class Ranker:
         Of everything random; the same seed gives the same bits, for any number of threads.
     preset : {"cpu", "full"}
         Sizes for a CPU, or as published.
-    precision : {"f32"}
-        Of matrix products.
+    precision : {"f32", "bf16"}
+        Of the operands of matrix products, in training and (unless asked otherwise) in prediction. Sums,
+        statistics, weights and the optimizer are float32 in any case. bf16 needs no special processor, but is
+        faster only on one with such instructions.
     **fields
         Any field of the recipe, for example ``steps=``, ``learning_rate=`` or ``prune=``; `get_params` lists
         them.
@@ -84,8 +86,7 @@ class Ranker:
         found = get_recipe(recipe)
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
             raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
-        if precision != "f32":
-            raise ConfigError(f"precision: expected 'f32', the only one of this version, got {precision!r}")
+        check_precision(precision, TRAINING)
         fields = found.fields(preset, given)
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = recipe, seed, preset, precision
@@ -97,7 +98,7 @@ class Ranker:
         self.pipeline = Pipeline(self._recipe.preprocessing(self.fields))
         self._fitted = False
         self._step = 0
-        self._last: tuple[weakref.ref[Any], Prepared] | None = None
+        self._last = Last()
         self.history: History | None = None
 
     # Parameters
@@ -160,6 +161,7 @@ class Ranker:
     def __repr__(self) -> str:
         defaults = self._recipe.fields(self.preset)
         shown = {"seed": self.seed, "preset": self.preset}
+        shown |= {} if self.precision == "f32" else {"precision": self.precision}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
         state = "fitted" if self._fitted else "not fitted"
@@ -174,7 +176,7 @@ class Ranker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays = state.pop("arrays")
-        vars(self).update(state, _model=None, _last=None, _recipe=get_recipe(state["recipe"]))
+        vars(self).update(state, _model=None, _last=Last(), _recipe=get_recipe(state["recipe"]))
         for name, array in (arrays or {}).items():
             getattr(self.model, name)[:] = array
 
@@ -249,7 +251,8 @@ class Ranker:
             self.history = fit.run()
         finally:
             if fit is not None and fit.step > 0:
-                self._fitted, self._step, self._last = True, fit.step, None
+                self._fitted, self._step = True, fit.step
+                self._last.clear()
             else:  # refused before anything was learnt
                 vars(self).update(before)
         return self.history
@@ -269,9 +272,8 @@ class Ranker:
         float
             Loss before the step.
         """
-        from tpugraphs.pipeline import check_measured
-
-        check_measured(graph)
+        if self._last.get(graph) is None or not self._last.measured:
+            check_measured(graph)  # which looks at all runtimes: not in every step
         rows = self._rows(graph, configs)
         if rows.size < 2:
             raise DataError(
@@ -280,6 +282,7 @@ class Ranker:
         if not self._fitted:
             self.pipeline.fit([graph])
         prepared = self._prepare(graph)
+        self._last.measured = True
         f = self.fields
         loss = self.model.step(
             [(prepared.graph, rows)],
@@ -290,23 +293,41 @@ class Ranker:
             clip=float(f.clip),
             step=self._step + 1,
             seed=int(self.seed),
+            **keyword(self.precision),
         )
         self._step, self._fitted = self._step + 1, True
         return float(loss)
 
     # Ranking
 
-    def predict(self, graph: Any, configs: ArrayLike | None = None, tta: int = 0) -> NDArray[np.float32]:
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.float32]:
         """Scores of configs of a graph: smaller = predicted faster.
+
+        Works chunk by chunk: besides the digits, one byte each, it needs no memory that grows with the number
+        of configs, but some bytes per config for the scores. Ctrl-C ends it within a chunk.
 
         Parameters
         ----------
         graph : LayoutGraph
-        configs : (n,) int or (C,) bool, optional
-            Which, in which order; all by default.
+        configs : (n,) int, (C,) bool or (n, K, 18), optional
+            Which configs of the graph, in which order; all by default. Or other configs, as digits: whole
+            numbers in -1..5, as in ``graph.node_config_feat``. int8 (C-contiguous) is used as it is, of other
+            types a copy of one byte per digit is made.
         tta : int
             Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.
+        precision : {"f32", "bf16", "int8"}, optional
+            Of the operands of matrix products; the ranker's own by default. int8 needs no training for it:
+            weights and activations are scaled to 8 bits as they are multiplied.
+        verbose : bool, optional
+            Show a progress bar on long work; by default in a terminal or notebook.
 
         Returns
         -------
@@ -316,52 +337,77 @@ class Ranker:
         ------
         Error
             Not fitted, or a score that is not a finite number.
+        ConfigError
+            `tta` or `precision` is none of these.
+        DataError
+            The graph cannot be ranked, or `configs` are not as described.
         """
         self._require_fit("predict")
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
             raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
-        prepared = self._prepare(graph)
-        rows = self._rows(graph, configs)
-        if tta == 0:
-            return self.score_rows(prepared, rows)
-        total = np.zeros(rows.size)
-        for k in range(int(tta)):
-            order = kernels.sample_without_replacement(rows.size, rows.size, (int(self.seed), _TTA, k))
-            total[order] += self.score_rows(prepared, rows[order])
+        precision = check_precision(self.precision if precision is None else precision, SCORING)
+        check_layout(graph)
+        digits = as_digits(graph, configs)
+        prepared = self._prepare(graph) if digits is None else self._prepare_nodes(graph).with_digits(digits)
+        rows = self._rows(graph, configs) if digits is None else np.arange(len(digits))
+        count = max(1, int(tta)) * rows.size
+        with Progress(count, "predict", "config", verbose) as progress:
+            if tta == 0:
+                return self.score_rows(prepared, rows, precision, progress)
+            total = np.zeros(rows.size)
+            for k in range(int(tta)):
+                order = kernels.sample_without_replacement(rows.size, rows.size, (int(self.seed), _TTA, k))
+                total[order] += self.score_rows(prepared, rows[order], precision, progress)
         return (total / tta).astype(np.float32)
 
-    def score_rows(self, prepared: Prepared, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score_rows(
+        self,
+        prepared: Prepared,
+        rows: NDArray[np.int64],
+        precision: str | None = None,
+        progress: Progress | None = None,
+    ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunk = int(self.fields.chunk)
-        if not any(step["attrs"].get("cross") for step in self.steps):  # then chunks only cost memory
-            chunk = min(chunk, max(1, _MAX_ROWS // prepared.num_nodes))
-        chunks = -(-rows.size // chunk)
-        parts = (
-            [self.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, chunks)]
-            if chunks
-            else []
-        )
-        scores = np.concatenate(parts) if parts else np.zeros(0, np.float32)
-        bad = np.flatnonzero(~np.isfinite(scores))
-        if bad.size:
-            raise Error(
-                f"{prepared.name}: the score of config {int(rows[bad[0]])} is {scores[bad[0]]}: the ranker's "
-                "weights are not usable; train again, with a smaller learning_rate"
-            )
-        return scores
+        chunk = chunk_size(self.steps, int(self.fields.chunk), prepared.num_nodes)
+        done = (lambda count: None) if progress is None else progress.update
+        return score(self.model, prepared, rows, chunk, precision or self.precision, done)
 
-    def rank(self, graph: Any, configs: ArrayLike | None = None, tta: int = 0) -> NDArray[np.int64]:
-        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64."""
-        return np.argsort(self.predict(graph, configs, tta), kind="stable").astype(np.int64)
+    def rank(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.int64]:
+        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
 
-    def evaluate(self, graphs: Any, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Report:
-        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`."""
+        Parameters as of `predict`.
+        """
+        scores = self.predict(graph, configs, tta, precision, verbose)
+        return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
+
+    def evaluate(
+        self,
+        graphs: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        **options: Any,
+    ) -> Report:
+        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
+
+        `tta` and `precision` as of `predict`.
+        """
         from tpugraphs import evaluation
 
         self._require_fit("evaluate")
+        verbose = bool(options.get("progress", False))
+        if getattr(configs, "ndim", 0) == 3:
+            raise ConfigError("configs: expected row numbers: configs given as digits have no runtimes here")
 
         def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
-            return self.predict(graph, rows, tta)
+            return self.predict(graph, rows, tta, precision, verbose)
 
         return evaluation.evaluate(score, graphs, configs=configs, name=self.recipe, **options)
 
@@ -370,12 +416,18 @@ class Ranker:
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
     def _prepare(self, graph: Any) -> Prepared:
-        """Prepare a graph; the last one is kept, as it is often asked for again."""
-        if graph is not None and self._last is not None and self._last[0]() is graph:
-            return self._last[1]
-        prepared = self.pipeline.apply(graph)
-        self._last = (weakref.ref(graph), prepared)
-        return prepared
+        """Prepare a graph and its configs, which are read now if they were not before."""
+        known = self._last.get(graph)
+        if known is None or known.graph is None:
+            known = self._last.keep(graph, self.pipeline.apply(graph))
+        return known
+
+    def _prepare_nodes(self, graph: Any) -> Prepared:
+        """Prepare a graph without reading its configs."""
+        known = self._last.get(graph)
+        if known is None:
+            known = self._last.keep(graph, self.pipeline.apply(graph, configs=False))
+        return known
 
     def _rows(self, graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
         count = int(graph.num_configs)

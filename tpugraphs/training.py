@@ -11,7 +11,6 @@ import functools
 import hashlib
 import math
 import os
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import files, kernels, metrics, rankerfile
+from tpugraphs import files, kernels, metrics, progress, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.recipes import plain
+from tpugraphs.scoring import keyword
 
 if TYPE_CHECKING:
     from tpugraphs.ranker import Ranker
@@ -175,12 +175,6 @@ class _Store:
         return self.made[index]
 
 
-def _show_progress(verbose: bool | None) -> bool:
-    if verbose is not None:
-        return verbose
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
-
-
 def _check_callbacks(callbacks: Any) -> None:
     given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
     wrong = [c for c in given if not isinstance(c, Callback)] if given is callbacks else given
@@ -219,7 +213,7 @@ class Fit:
         _check_callbacks(callbacks)
         self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
-        self.verbose, self.seed = _show_progress(verbose), int(ranker.seed)
+        self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
         self.graphs = as_graphs("train", train)
         held = None
         if isinstance(valid, Real):
@@ -422,9 +416,11 @@ class Fit:
             clip=float(f.clip),
             step=number,
             seed=self.seed,
+            **keyword(self.ranker.precision),
         )
         # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
         # the length of the list tells whether the step was taken.
+        began = time.monotonic()
         try:
             interrupts.armed = True
             history.loss.extend(map(call, [[(prepared.graph, rows)]], [[prepared.runtimes[rows]]]))
@@ -441,6 +437,7 @@ class Fit:
             ) from error
         finally:
             interrupts.armed = False
+            history.step_seconds += time.monotonic() - began
         self.step = number
         history.learning_rate.append(rate)
 
@@ -448,6 +445,7 @@ class Fit:
         due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
+        began = time.monotonic()
         try:
             interrupts.armed = True
             taus = [
@@ -456,6 +454,7 @@ class Fit:
             ]
         finally:
             interrupts.armed = False
+            self.history.evaluation_seconds += time.monotonic() - began
         tau = float(np.mean(taus))
         history = self.history
         if history.best_metric is None or tau > history.best_metric:
@@ -512,6 +511,7 @@ class Fit:
             "sampler": {"visit": self.visit},
             "best_step": history.best_step,
             "seconds": history.seconds,
+            "seconds_of": [history.step_seconds, history.evaluation_seconds],
             "stopped": history.stopped,
             "skipped": history.skipped,
             "callbacks": [callback.state() for callback in self.callbacks],
@@ -560,6 +560,9 @@ class Fit:
             take("valid_metric", valid, np.float64),
         )
         seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
+        parts = entry("seconds_of", list)
+        if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
+            raise rankerfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
         pipeline = Pipeline.from_file(
             path, entry("preprocessing", list), tensors, self.ranker.pipeline.columns
         )
@@ -577,6 +580,7 @@ class Fit:
         history.loss, history.learning_rate = loss.tolist(), rates.tolist()
         history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
         history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
+        history.step_seconds, history.evaluation_seconds = map(float, parts)
         history.skipped.update(skipped)
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:

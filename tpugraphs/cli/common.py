@@ -43,6 +43,18 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> None:
+    """Add --precision, of matrix products."""
+    choices = ("f32", "bf16") if training else ("f32", "bf16", "int8")
+    parser.add_argument(
+        "--precision",
+        choices=choices,
+        default="f32" if training else None,
+        help="of the operands of matrix products (default: "
+        + ("%(default)s)" if training else "what the ranker was trained with)"),
+    )
+
+
 class Graphs(Sequence["LayoutGraph | TileGraph"]):
     """Graphs that are read when asked for, and not kept."""
 

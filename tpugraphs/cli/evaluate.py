@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tpugraphs.cli import common
+from tpugraphs.files import REPORT_SUFFIXES as SUFFIXES
 
 HELP = "judge a ranker on measured graphs"
 EXAMPLE = (
     "tpugraphs evaluate xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out report.md"
 )
-SUFFIXES = (".json", ".md", ".txt", ".html", ".png", ".svg", ".pdf")  # what Report.save can write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
     parser.add_argument("--random", action="store_true", help="show a random order beside it")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
+    common.add_precision(parser)
     common.add_data_options(parser)
 
 
@@ -40,10 +41,12 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "valid")
     ranker = Ranker.load(args.ranker)
-    scorers: dict[str, Any] = {"ranker": ranker.predict}
+    progress = common.show_progress(args)
+    predict = partial(ranker.predict, precision=args.precision, verbose=progress)
+    scorers: dict[str, Any] = {"ranker": predict}
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
-    report = evaluation.evaluate(scorers, graphs, seed=args.seed, progress=common.show_progress(args))
+    report = evaluation.evaluate(scorers, graphs, seed=args.seed, progress=progress)
     if args.out is not None:
         report.save(args.out)
     common.emit(args, report.to_dict())

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32",
     )
+    common.add_precision(parser)
     common.add_data_options(parser)
 
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     ranker = Ranker.load(args.ranker)
     results: list[tuple[str, Any, Any]] = []
     for graph in _progress(args, graphs):
-        scores = ranker.predict(graph)
+        scores = ranker.predict(graph, precision=args.precision, verbose=common.show_progress(args))
         results.append((graph.name, scores, np.argsort(scores, kind="stable")))
     if suffix == ".npy":
         with atomic_write(args.out) as file:

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--template", metavar="FILE", help="IDs that must be there: Kaggle's sample_submission.csv"
     )
+    common.add_precision(parser)
     common.add_data_options(parser)
 
 
@@ -88,7 +89,9 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
                 file=graph.path or graph.name,
                 field="name",
             )
-        rankings[graph.submission_id] = ranker.rank(graph)
+        rankings[graph.submission_id] = ranker.rank(
+            graph, precision=args.precision, verbose=common.show_progress(args)
+        )
         counts[graph.submission_id] = graph.num_configs
     return rankings, counts
 

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD=VALUE",
         help="set a field of the recipe; repeatable",
     )
+    common.add_precision(parser, training=True)
     common.add_data_options(parser)
 
 
@@ -65,7 +66,13 @@ def run(args: argparse.Namespace) -> int:
 
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
-    ranker = Ranker(args.recipe, seed=args.seed, preset=args.preset, **common.parse_fields(args.set))
+    ranker = Ranker(
+        args.recipe,
+        seed=args.seed,
+        preset=args.preset,
+        precision=args.precision,
+        **common.parse_fields(args.set),
+    )
     train, valid = _split(args, graphs)
     common.say(
         args,

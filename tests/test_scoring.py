@@ -1,0 +1,235 @@
+"""Scoring many configs: what it may copy, what it keeps, how it stops, and its precision."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from rankers import small_graph, small_ranker
+
+import tpugraphs as tg
+from tpugraphs import _core, scoring
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return small_graph()
+
+
+@pytest.fixture(scope="module")
+def ranker(graph):
+    r = small_ranker("first-layout", steps=20)
+    r.fit(graph, verbose=False)
+    return r
+
+
+@pytest.fixture(scope="module")
+def cross(graph):
+    r = small_ranker(steps=20, chunk=32)
+    r.fit(graph, verbose=False)
+    return r
+
+
+# Configs given as digits
+
+
+@pytest.mark.parametrize("which", ["ranker", "cross"])
+def test_digits_score_as_the_rows_they_equal(graph, which, request):
+    r = request.getfixturevalue(which)
+    rows = np.array([7, 7, 80, *range(50)])
+    expected, digits = r.predict(graph, rows), graph.config_digits[rows]
+    strided = np.repeat(digits.astype(np.float64), 2, axis=0)[::2]
+    for given in (
+        digits,
+        digits.astype(np.float32),
+        digits.astype(">i4"),
+        np.asfortranarray(digits),
+        strided,
+        digits.tolist(),
+        graph.select(rows).node_config_feat,
+    ):
+        assert (r.predict(graph, given) == expected).all()
+    assert (r.rank(graph, digits) == np.argsort(expected, kind="stable")).all()
+    assert r.predict(graph, digits[:0]).shape == (0,)
+
+
+def test_digits_are_refused_by_place(graph, ranker):
+    digits = graph.config_digits[:5].copy()
+    for wrong in (digits[:, :-1], digits[:, :, :-1]):
+        with pytest.raises(tg.DataError, match=r"configs: expected digits \(n, 4, 18\)"):
+            ranker.predict(graph, wrong)
+    digits[3, 2, 1] = 6
+    for dtype in (np.int8, np.float32, ">f8"):
+        with pytest.raises(tg.DataError, match="6 .*3.*2.*1"):
+            ranker.predict(graph, digits.astype(dtype))
+    with pytest.raises(tg.ConfigError, match="row numbers"):
+        ranker.evaluate(graph, digits)
+
+
+def test_bad_digits_of_a_strided_array_are_found_beyond_the_first_block(graph, ranker, monkeypatch):
+    monkeypatch.setattr("tpugraphs.graphs._BLOCK", 1)
+    digits = np.asfortranarray(graph.config_digits.astype(np.float32))
+    assert (ranker.predict(graph, digits) == ranker.predict(graph)).all()
+    digits[60, 1, 2] = 0.5
+    with pytest.raises(tg.DataError, match=r"0\.5 at row 60, node 1, column 2"):
+        ranker.predict(graph, digits)
+
+
+def test_own_digits_leave_those_of_the_file_unread(graph, ranker, tmp_path):
+    path = tmp_path / "g.npz"
+    graph.save(path)
+    lazy = tg.load(path)
+    os.unlink(path)
+    assert (ranker.predict(lazy, graph.config_digits) == ranker.predict(graph)).all()
+    with pytest.raises(OSError):
+        ranker.predict(lazy)
+
+
+def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_path, monkeypatch):
+    path = tmp_path / "g.npz"
+    graph.save(path)
+    lazy, reads, core, seen = tg.load(path), [], _core.npz_digits, []
+
+    class Core:
+        """The core, that tells which digits it was given."""
+
+        def __getattr__(self, name):
+            return getattr(_core, name)
+
+        def Graph(self, *arguments):
+            seen.append(arguments[-1])
+            return _core.Graph(*arguments)
+
+    monkeypatch.setattr("tpugraphs.graphs._core.npz_digits", lambda *a: reads.append(a) or core(*a))
+    monkeypatch.setattr("tpugraphs.pipeline._core", Core())
+    ranker.predict(lazy)
+    ranker.predict(lazy, [1, 2])
+    given = graph.config_digits.copy()
+    ranker.predict(lazy, given)
+    assert len(reads) == 1 and len(seen) == 2
+    assert np.shares_memory(seen[0], lazy.config_digits) and np.shares_memory(seen[1], given)
+
+
+def test_memory_of_a_graph_goes_with_it(ranker):
+    mine = small_graph(3)
+    ranker.predict(mine)
+    assert ranker._last._prepared is not None
+    del mine
+    assert ranker._last._prepared is None
+
+
+# Memory, progress, Ctrl-C
+
+MEMORY = """
+import resource, sys
+import numpy as np
+sys.path[:0] = {path!r}
+from rankers import small_graph, small_ranker
+import tpugraphs as tg
+
+g = small_graph(nodes=60, config_nodes=60, config_runtime=np.arange(1, 97))
+r = small_ranker({recipe!r}, steps=1, prune="none", chunk=64)
+r.fit(g, verbose=False)
+digits = np.random.default_rng(0).integers(-1, 6, ({configs}, 60, 18), dtype=np.int8)
+r.predict(g, digits[:200])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+r.predict(g, digits)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("recipe", tg.list_recipes())
+def test_memory_does_not_grow_with_the_number_of_configs(recipe):
+    code = MEMORY.format(path=[os.path.dirname(__file__)], recipe=recipe, configs=20_000)
+    grown = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    assert grown < 8192  # kB; the digits are 21,600 kB, one float per config and node would be 4,800 kB
+
+
+def test_progress_counts_all_configs(graph, ranker, monkeypatch):
+    bars = []
+
+    class Bar:
+        def __init__(self, total, **how):
+            self.total, self.done, self.closed = total, [], False
+            bars.append(self)
+
+        def update(self, count):
+            self.done.append(count)
+
+        def close(self):
+            self.closed = True
+
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    monkeypatch.setattr("tpugraphs.scoring._CONFIGS", 10)
+    count = graph.num_configs
+    ranker.predict(graph, verbose=True)
+    ranker.rank(graph, tta=2, verbose=True)
+    assert [(bar.total, sum(bar.done)) for bar in bars] == [(count, count), (2 * count, 2 * count)]
+    assert all(bar.closed and len(bar.done) >= count // 10 for bar in bars)
+    ranker.predict(graph, verbose=False)
+    ranker.predict(graph)  # this is no terminal
+    assert len(bars) == 2
+
+
+def test_short_work_shows_no_bar(graph, ranker, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    ranker.predict(graph, verbose=True)
+    assert not sys.stderr.getvalue().strip()
+
+
+def test_ctrl_c_ends_a_prediction_and_the_ranker_stays_usable(ranker):
+    graph = small_graph(nodes=200, config_nodes=40, config_runtime=np.arange(1, 97))
+    many = np.random.default_rng(0).integers(-1, 6, (100_000, 40, 18), dtype=np.int8)
+    before = ranker.predict(graph)
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ranker.predict(graph, many)
+    assert time.monotonic() - pressed[0] < 1
+    timer.join()
+    assert (ranker.predict(graph) == before).all()
+
+
+# Chunks
+
+
+def test_chunks_are_pinned_where_they_matter_and_small_where_not(ranker, cross):
+    assert scoring.chunk_size(cross.steps, 512, 10_000) == 512
+    sizes = [scoring.chunk_size(ranker.steps, 512, nodes) for nodes in (1, 73, 1000, 4000, 10_000, 10**7)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= 512 and sizes[-1] == 1
+    assert scoring.chunk_size(ranker.steps, 3, 73) == 3
+
+
+# Precision
+
+
+def test_unknown_precisions_are_refused(graph, ranker):
+    for wrong in ("int8", "fp16", None, 16):
+        with pytest.raises(tg.ConfigError, match="precision: expected 'f32' or 'bf16'"):
+            tg.Ranker(precision=wrong)
+    with pytest.raises(tg.ConfigError, match="scoring only"):
+        tg.Ranker(precision="int8")
+    for wrong in ("f64", 8, ("f32",)):
+        for use in (ranker.predict, ranker.rank, ranker.evaluate):
+            with pytest.raises(tg.ConfigError, match="precision: expected 'f32', 'bf16' or 'int8'"):
+                use(graph, precision=wrong)
+    assert (ranker.predict(graph, precision="f32") == ranker.predict(graph)).all()
+
+
+def test_precision_is_a_parameter_of_the_ranker():
+    r = tg.Ranker(precision="bf16")
+    assert (
+        r.get_params()["precision"] == "bf16" and "bf16" in repr(r) and "precision" not in repr(tg.Ranker())
+    )
+    assert r.set_params(precision="f32").precision == "f32"

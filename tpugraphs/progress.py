@@ -1,0 +1,53 @@
+"""Progress bars: when there is one, and what it looks like."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Progress", "wanted"]
+
+_DELAY = 1.0  # seconds before a bar appears: short work shows none
+
+
+def wanted(verbose: bool | None) -> bool:
+    """Whether to show progress: as asked, by default (None) in a terminal or notebook."""
+    if verbose is not None:
+        return bool(verbose)
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+class Progress:
+    """A bar on stderr that goes away at the end; none where not `wanted`, or over soon.
+
+    Parameters
+    ----------
+    total : int
+        Units of work.
+    what, unit : str
+        Shown before the bar, and what is counted.
+    verbose : bool, optional
+        See :func:`wanted`.
+    """
+
+    def __init__(self, total: int, what: str, unit: str, verbose: bool | None) -> None:
+        self._bar: Any = None
+        if wanted(verbose):
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=total, desc=what, unit=unit, leave=False, delay=_DELAY, dynamic_ncols=True)
+
+    def update(self, count: int) -> None:
+        """Count work that is done."""
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()

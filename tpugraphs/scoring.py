@@ -1,0 +1,146 @@
+"""Scores of many configs: chunk by chunk, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.graphs import DIGITS, ConfigFeatures, packed_digits
+from tpugraphs.pipeline import Prepared
+
+__all__ = ["SCORING", "TRAINING", "Last", "as_digits", "check_precision", "chunk_size", "score"]
+
+TRAINING = ("f32", "bf16")
+SCORING = (*TRAINING, "int8")
+# A chunk is a pass of the core. Its memory is some kilobytes per node and config, so small chunks stay in the
+# caches; but configs of a node are worked on together, and a pass has a cost of its own, so not too small.
+_ROWS = 1 << 15  # nodes times configs of a chunk
+_CONFIGS = 64
+
+
+def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
+    """Return the precision, or raise ConfigError."""
+    if isinstance(precision, str) and precision in allowed:
+        return precision
+    expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+    hint = "; int8 is for scoring only: predict(..., precision='int8')" if precision == "int8" else ""
+    raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
+
+
+def keyword(precision: str) -> dict[str, Any]:
+    """Return the keyword of the core's passes."""
+    return {} if precision == "f32" else {"precision": precision}
+
+
+def chunk_size(steps: Iterable[dict[str, Any]], most: int, nodes: int) -> int:
+    """Configs of a pass: `most` if the model looks across configs, else what is fastest, at most `most`."""
+    if any(step["attrs"].get("cross") for step in steps):
+        return most
+    return max(1, min(most, _CONFIGS, _ROWS // max(1, nodes)))
+
+
+def score(
+    model: _core.Model,
+    prepared: Prepared,
+    rows: NDArray[np.int64],
+    chunk: int,
+    precision: str,
+    done: Callable[[int], object] = lambda count: None,
+) -> NDArray[np.float32]:
+    """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
+
+    Parameters
+    ----------
+    done : callable
+        Called with the number of configs after every chunk.
+
+    Raises
+    ------
+    Error
+        A score that is not a finite number.
+    KeyboardInterrupt
+        At Ctrl-C, from within a chunk.
+    """
+    scores = np.empty(rows.size, np.float32)
+    chunks = -(-rows.size // chunk)
+    begin = 0
+    for i in range(chunks):
+        # As numpy.array_split: the first rows.size % chunks parts have one more.
+        end = begin + rows.size // chunks + (i < rows.size % chunks)
+        (part,) = model.scores([(prepared.graph, rows[begin:end])], **keyword(precision))
+        bad = np.flatnonzero(~np.isfinite(part))
+        if bad.size:
+            raise Error(
+                f"{prepared.name}: the score of config {int(rows[begin + bad[0]])} is {part[bad[0]]}: the "
+                "ranker's weights are not usable; train again, with a smaller learning_rate"
+            )
+        scores[begin:end] = part
+        done(end - begin)
+        begin = end
+    return scores
+
+
+def as_digits(graph: Any, configs: Any) -> NDArray[np.int8] | None:
+    """Configs given as digits (n, K, 18), in one byte each; None if they are given as rows.
+
+    int8 arrays are not copied; of others no copy is made but this one.
+
+    Raises
+    ------
+    DataError
+        Not as many configurable nodes as the graph has, or what is no digit.
+    """
+    if isinstance(configs, (list, tuple)):
+        configs = np.asarray(configs)
+    if getattr(configs, "ndim", 0) != 3:
+        return None
+    nodes = int(graph.num_config_nodes)
+    if configs.shape[1:] != (nodes, DIGITS):
+        raise DataError(
+            f"configs: expected digits (n, {nodes}, {DIGITS}), one row per configurable node, or row numbers "
+            f"(n,), got shape {tuple(configs.shape)}",
+            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {DIGITS})",
+            found=str(tuple(configs.shape)),
+        )  # fmt: skip
+    if isinstance(configs, ConfigFeatures):
+        return configs.digits
+    array = np.asarray(configs)
+    if array.dtype == np.int8 and array.flags.c_contiguous:
+        return array  # the core checks digits as it reads them
+    return packed_digits("configs", array)
+
+
+class Last:
+    """The graph that was prepared last, kept as long as it lives: it is often asked for again."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._graph: weakref.ref[Any] | None = None
+        self._prepared: Prepared | None = None
+        self.measured = False
+
+    def get(self, graph: Any) -> Prepared | None:
+        """Return what was kept of this graph, None if it was another."""
+        return self._prepared if self._graph is not None and self._graph() is graph else None
+
+    def keep(self, graph: Any, prepared: Prepared) -> Prepared:
+        """Keep it instead of another."""
+        self.clear()
+        me = weakref.ref(self)
+
+        def gone(which: weakref.ref[Any]) -> None:
+            last = me()
+            if last is not None and last._graph is which:
+                last.clear()
+
+        self._graph, self._prepared = weakref.ref(graph, gone), prepared
+        return prepared
