@@ -90,3 +90,27 @@ def test_random_damage_inside_arrays(seed):
         assert g.edge_index.min() >= 0 and g.edge_index.max() < g.num_nodes
         assert g.config_digits.min() >= -1 and g.config_digits.max() <= 5
         assert len(set(g.node_config_ids)) == g.num_config_nodes and g.node_config_ids.max() < g.num_nodes
+
+
+def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
+    from tpugraphs import baselines, evaluation, submission, training
+
+    ranking = {"layout:xla:random:a": [0]}
+    for use, message in (
+        (lambda: submission.validate(None), "expected a path, found None"),
+        (lambda: submission.merge(None), "expected a path, found None"),
+        (lambda: submission.merge([None]), "expected a path, found None"),
+        (lambda: submission.write(tmp_path / "s.csv", ranking, counts=3), "counts: expected a mapping"),
+        (lambda: evaluation.measured_runtimes(None), "graph: expected a graph, got NoneType"),
+        (lambda: evaluation.evaluate({"x": len}, [None]), "graphs: expected a graph, got NoneType"),
+        (lambda: training.split_configs(None, (0.5,)), "graph: expected a graph, got NoneType"),
+        (lambda: training.split_configs(tg.sample("alexnet"), None), "fractions: expected positive"),
+        (lambda: training.EarlyStopping(None), "patience >= 1"),
+        (lambda: baselines.random_scores(None), "graph: expected a graph, got NoneType"),
+        (lambda: baselines.LinearBaseline().fit(None), "graph: expected a graph, got NoneType"),
+        (lambda: tg.Ranker().fit(tg.sample("alexnet"), checkpoint_every=None), "checkpoint_every: expected"),
+        (lambda: tg.Ranker().fit(tg.sample("alexnet"), checkpoint_dir=3), "expected a path, found 3"),
+    ):
+        with pytest.raises(tg.Error, match=message):
+            use()
+    assert not list(tmp_path.iterdir())

@@ -220,3 +220,19 @@ def test_a_ranker_file_is_no_checkpoint(tmp_path):
     path = resumable(tmp_path)
     with pytest.raises(tg.CheckpointError, match="kind: expected 'ranker', found 'checkpoint'"):
         tg.Ranker.load(path)
+
+
+def test_two_fits_cannot_share_a_folder(tmp_path):
+    class Second(Callback):
+        def on_step(self, fit):
+            if fit.step == 2:
+                with pytest.raises(tg.ConfigError, match="another fit is using this folder"):
+                    small_ranker(steps=2).fit(small_graph(), checkpoint_dir=tmp_path, verbose=False)
+                fit.stop("seen")
+
+    r = small_ranker(steps=5)
+    assert (
+        r.fit(small_graph(), callbacks=[Second()], checkpoint_dir=tmp_path, verbose=False).stopped == "seen"
+    )
+    with pytest.raises(tg.CheckpointError, match="belongs to another fit"):  # it is free again
+        small_ranker(steps=2).fit(small_graph(), checkpoint_dir=tmp_path, verbose=False)

@@ -172,7 +172,8 @@ def test_progress_counts_all_configs(graph, ranker, monkeypatch):
     assert [(bar.total, sum(bar.done)) for bar in bars] == [(count, count), (2 * count, 2 * count)]
     assert all(bar.closed and len(bar.done) >= count // 10 for bar in bars)
     ranker.predict(graph, verbose=False)
-    ranker.predict(graph)  # this is no terminal
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    ranker.predict(graph)  # this is no terminal, and no notebook
     assert len(bars) == 2
 
 

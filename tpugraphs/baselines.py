@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation import measured_runtimes
 
 __all__ = ["LinearBaseline", "random_scores"]
@@ -143,6 +143,8 @@ def _is_tile(graph: Any) -> bool:
 
 def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
     """Row numbers of these configurations: all of them, a mask, or numbers."""
+    if not hasattr(graph, "num_configs"):
+        raise not_a_graph("graph", graph)
     if configs is None:
         return np.arange(graph.num_configs)
     rows = np.asarray(configs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,9 +129,11 @@ class EarlyStopping(Callback):
     """
 
     def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
-        if patience < 1 or not min_delta >= 0:
+        numbers = isinstance(patience, Integral) and isinstance(min_delta, Real)
+        if not numbers or patience < 1 or not min_delta >= 0:
             raise ConfigError(
-                f"EarlyStopping: expected patience >= 1 and min_delta >= 0, got {patience}, {min_delta}"
+                "EarlyStopping: expected a whole number patience >= 1 and min_delta >= 0, got "
+                f"{patience!r}, {min_delta!r}"
             )
         self.patience, self.min_delta = patience, min_delta
         self.best: float | None = None

@@ -47,6 +47,13 @@ class CheckpointError(DataError):
     """A ranker or checkpoint file that cannot be used."""
 
 
+def not_a_graph(what: str, found: object) -> ConfigError:
+    """Error for an argument that should have been a graph, to be raised."""
+    return ConfigError(
+        f"{what}: expected a graph, got {type(found).__name__}; use tg.load(path) to read a file"
+    )
+
+
 # The numbers are tg_status in csrc/base/status.h.
 _DATA, _CONFIG, _RECIPE, _SHAPE, _CHECKPOINT, _IO = range(1, 7)
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 from tpugraphs.bootstrap import bootstrap_mean, bootstrap_tau
-from tpugraphs.errors import ConfigError, DataError, ShapeError
-from tpugraphs.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, atomic_write
+from tpugraphs.errors import ConfigError, DataError, ShapeError, not_a_graph
+from tpugraphs.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,6 +71,8 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
         The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
         where the answer would be), or one of `configs` has no positive runtime.
     """
+    if not hasattr(graph, "config_runtime"):
+        raise not_a_graph("graph", graph)
     runtimes = np.asarray(graph.config_runtime)
     name = getattr(graph, "name", None) or "graph"
     if runtimes.size == 0:
@@ -424,7 +426,7 @@ class Report:
         ConfigError
             A suffix that is none of these.
         """
-        target = Path(path)
+        target = Path(absolute(path))
         writers: dict[str, Callable[[], str]] = {
             ".json": self.to_json,
             ".md": self.to_markdown,
@@ -588,7 +590,7 @@ def evaluate(
     rows = []
     for graph in sequence:
         if not hasattr(graph, "config_runtime"):
-            raise ConfigError(f"graphs: expected graphs, found {type(graph).__name__}; use tg.load(path)")
+            raise not_a_graph("graphs", graph)
         runtimes = measured_runtimes(graph, configs)
         tile = getattr(graph, "config_runtime_normalizers", None) is not None
         collection = getattr(graph, "collection", None) or ("tile" if tile else "layout")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["PICTURE_SUFFIXES", "REPORT_SUFFIXES", "absolute", "atomic_write", "remove_unfinished"]
+__all__ = ["PICTURE_SUFFIXES", "REPORT_SUFFIXES", "absolute", "atomic_write", "locked", "remove_unfinished"]
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what Report.save writes
@@ -67,6 +67,40 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Hold an existing folder alone, as far as others ask for it in this way too.
+
+    The lock goes with the process, however it ends, and leaves nothing behind. Where there are no locks (some
+    network file systems, Windows) nothing is held.
+
+    Raises
+    ------
+    ConfigError
+        Somebody else holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another fit is using this folder now; wait for its end, or use another folder"
+            ) from None
+        except OSError:
+            pass
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also for children made by fork, which have the handle too
+        os.close(handle)
 
 
 def _prefix(path: str) -> str:

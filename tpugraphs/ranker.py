@@ -233,8 +233,10 @@ class Ranker:
             Nothing to learn from.
         CheckpointError
             The checkpoint is damaged or of another fit; the message says what differs.
+        ConfigError
+            A value out of range, or another fit is using `checkpoint_dir`.
         """
-        from tpugraphs.training import Fit
+        from tpugraphs.training import Fit, held
 
         if epochs is not None and steps is not None:
             raise ConfigError("give epochs or steps, not both")
@@ -242,13 +244,16 @@ class Ranker:
         self._recipe.fields(self.preset, given)  # checks the values
         if not given:
             steps, epochs = self.fields.steps, self.fields.epochs
-        if checkpoint_every < 1:
-            raise ConfigError(f"checkpoint_every: expected at least 1, got {checkpoint_every}")
+        if not isinstance(checkpoint_every, (int, np.integer)) or checkpoint_every < 1:
+            raise ConfigError(
+                f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
+            )
         before, fit = vars(self).copy(), None
         self._reset()
         try:
-            fit = Fit(self, train, valid, steps, epochs, callbacks, checkpoint_dir, checkpoint_every, verbose)
-            self.history = fit.run()
+            with held(checkpoint_dir) as folder:
+                fit = Fit(self, train, valid, steps, epochs, callbacks, folder, checkpoint_every, verbose)
+                self.history = fit.run()
         finally:
             if fit is not None and fit.step > 0:
                 self._fitted, self._step = True, fit.step

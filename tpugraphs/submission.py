@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -222,11 +222,12 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     DataError
         The template is itself broken.
     """
+    full = absolute(path)
     expected = None if template is None else _template_counts(template)
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
     rows = 0
-    with open(absolute(path), "rb") as file:
+    with open(full, "rb") as file:
         for row in _rows(file):
             rows += row.line > 1
             problem = row.problem
@@ -321,6 +322,11 @@ def write(
             f"found {type(rankings).__name__}",
             field="rankings",
         )
+    if counts is not None and not isinstance(counts, Mapping):
+        raise DataError(
+            f"counts: expected a mapping of ID to number of configs, found {type(counts).__name__}",
+            field="counts",
+        )
     lines = [HEADER]
     for row_id, ranking in rankings.items():
         array = _checked(row_id, ranking, None if counts is None else counts.get(row_id))
@@ -358,7 +364,8 @@ def merge(
     """
     merged: dict[str, NDArray[np.int64]] = {}
     source: dict[str, str] = {}
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+    single = isinstance(paths, (str, bytes, os.PathLike)) or not isinstance(paths, Iterable)
+    for path in [cast(_PathLike, paths)] if single else cast(Iterable[_PathLike], paths):
         for row_id, ranking in read(path).items():
             if row_id in merged and not overwrite and not np.array_equal(merged[row_id], ranking):
                 raise DataError(

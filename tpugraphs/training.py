@@ -13,7 +13,8 @@ import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import files, kernels, metrics, progress, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, not_a_graph
 from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
@@ -63,11 +64,11 @@ def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list
     DataError
         Too few distinct configs to give each part one.
     """
-    shares = [float(f) for f in fractions]
+    if not hasattr(graph, "distinct_configs"):
+        raise not_a_graph("graph", graph)
+    shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
     if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
-        raise ConfigError(
-            f"fractions: expected positive numbers that add up to at most 1, got {list(fractions)}"
-        )
+        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
     first, inverse = graph.distinct_configs()
     distinct = len(first)
     ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
@@ -185,6 +186,18 @@ def _check_callbacks(callbacks: Any) -> None:
         )
 
 
+@contextmanager
+def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
+    """Make the folder and hold it for one fit alone: two would overwrite each other's state."""
+    if checkpoint_dir is None:
+        yield None
+        return
+    folder = files.absolute(checkpoint_dir)
+    os.makedirs(folder, exist_ok=True)
+    with files.locked(folder):
+        yield folder
+
+
 class Fit:
     """A running fit, as callbacks see it.
 
@@ -206,7 +219,7 @@ class Fit:
         total: int | None,
         epochs: int | None,
         callbacks: Sequence[Callback],
-        checkpoint_dir: str | os.PathLike[str] | None,
+        checkpoint_dir: str | None,
         checkpoint_every: int,
         verbose: bool | None,
     ) -> None:
@@ -228,9 +241,7 @@ class Fit:
 
         self.path = None
         if checkpoint_dir is not None:
-            folder = os.path.expanduser(os.fspath(checkpoint_dir))
-            os.makedirs(folder, exist_ok=True)
-            self.path = os.path.join(folder, CHECKPOINT)
+            self.path = os.path.join(checkpoint_dir, CHECKPOINT)
             files.remove_unfinished(self.path)
         hashes = self._fit_pipeline()
         self.valid = self._prepare_valid(held)
