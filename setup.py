@@ -28,7 +28,9 @@ AVX512 = "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vecto
 SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-ISA_FLAGS = {"isa_baseline": [], "isa_avx2": AVX2, "isa_avx512": AVX512}
+AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vnni"]
+X86_ISA_FLAGS = {"isa_avx2": AVX2, "isa_avx512": AVX512, "isa_avx512_bf16": AVX512_BF16}
+ISA_FLAGS = {"isa_baseline": [], **X86_ISA_FLAGS}
 
 
 def enabled(name):
@@ -76,7 +78,7 @@ class BuildExt(build_ext):
 def sources():
     found = sorted(p for p in glob("csrc/**/*.c", recursive=True) if "/fuzz" not in p.replace(os.sep, "/"))
     if not X86:
-        found = [p for p in found if os.path.basename(p) not in ("isa_avx2.c", "isa_avx512.c")]
+        found = [p for p in found if os.path.splitext(os.path.basename(p))[0] not in X86_ISA_FLAGS]
     return found
 
 

@@ -8,6 +8,15 @@
 
 enum { TG_ACT_NONE, TG_ACT_RELU, TG_ACT_GELU };
 
+/* What the operands of a matrix product are rounded to; sums are float32 (int32 within a slice of int8), and
+   so is everything else. Each precision is a table of its own, which differs from the others of its
+   instruction set in the products only: arrays stay float32 and are converted inside.
+   TG_BF16  nearest even; NaN and infinities stay what they are
+   TG_INT8  for scoring: weights by column and rows of `a` by slice of 1024, both scaled to -127..127 by their
+            largest absolute value (below 1e-30 counts as 0; a NaN or infinity makes the row or column NaN).
+            Products are exact integers. gemm_tn, which only training needs, is that of TG_F32. */
+typedef enum tg_precision { TG_F32, TG_BF16, TG_INT8, TG_PRECISIONS } tg_precision;
+
 /* Inverted dropout by counter: element (row, f) is dropped when hash(key of the row, f) < threshold. */
 typedef struct tg_dropout {
     uint32_t threshold; /* p * 2^31, 0 = off */
@@ -37,7 +46,7 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
-   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed: tg_packed() floats
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed by the same table: tg_packed() floats
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)
@@ -53,7 +62,7 @@ typedef struct tg_mix_tile {
    mix_forward / mix_backward   see tg_mix_tile
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2 */
-#define TG_KERNEL_LIST(K)                                                                                    \
+#define TG_PRODUCT_LIST(K)                                                                                   \
     K(gemm, void,                                                                                            \
       (int m, int n, int k, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,              \
        const float *bias, int add))                                                                          \
@@ -61,7 +70,8 @@ typedef struct tg_mix_tile {
     K(pack_nn, void, (int n, int k, const float *w, int64_t ldw, float *b))                                  \
     K(gemm_tn, void,                                                                                         \
       (int rows, int m, int n, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,           \
-       int64_t ldc))                                                                                         \
+       int64_t ldc))
+#define TG_KERNEL_LIST(K)                                                                                    \
     K(add_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *sum))                        \
     K(mean_of, void,                                                                                         \
       (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
@@ -92,18 +102,24 @@ typedef struct tg_kernels {
     const char *name;
     int vector; /* floats per vector */
     int nr;     /* columns of a packed panel */
+    int extra;  /* floats that packing adds to each column */
+    tg_precision precision;
 #define TG_MEMBER(name, ret, args) ret(*name) args;
+    TG_PRODUCT_LIST(TG_MEMBER)
     TG_KERNEL_LIST(TG_MEMBER)
 #undef TG_MEMBER
 } tg_kernels;
 
 /* Floats of a packed matrix with n columns and depth k. */
 static inline int64_t tg_packed(const tg_kernels *kernels, int n, int k) {
-    return (int64_t)((n + kernels->nr - 1) / kernels->nr) * kernels->nr * k;
+    return (int64_t)((n + kernels->nr - 1) / kernels->nr) * kernels->nr * ((int64_t)k + kernels->extra);
 }
 
-/* The table in use. */
+/* The table of a precision for the instruction set in use; tg_kernel_table() is that of TG_F32. */
+const tg_kernels *tg_kernel_table_for(tg_precision precision);
 const tg_kernels *tg_kernel_table(void);
+/* The tg_precision called "f32", "bf16" or "int8", or -1. */
+int tg_find_precision(const char *name);
 /* Names of the levels this machine can run, fastest first, NULL-terminated. */
 const char *const *tg_isa_levels(void);
 /* 1 if `name` is one of them and now in use. */

@@ -10,13 +10,15 @@
 #define TG_X86 0
 #endif
 
-extern const tg_kernels tg_isa_baseline;
+/* One table per precision. */
+extern const tg_kernels tg_isa_baseline[TG_PRECISIONS];
 #if TG_X86
-extern const tg_kernels tg_isa_avx2, tg_isa_avx512;
+extern const tg_kernels tg_isa_avx2[TG_PRECISIONS], tg_isa_avx512[TG_PRECISIONS],
+    tg_isa_avx512_bf16[TG_PRECISIONS];
 #endif
 
 enum { MOST_LEVELS = 8 };
-static const tg_kernels *tables[MOST_LEVELS];
+static const tg_kernels *tables[MOST_LEVELS]; /* the first of each level's tables, TG_F32 */
 static const char *names[MOST_LEVELS + 1];
 static const tg_kernels *_Atomic chosen = NULL;
 
@@ -27,12 +29,16 @@ static void find_levels(void) {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("fma"))
-        tables[n++] = &tg_isa_avx512;
+        __builtin_cpu_supports("fma")) {
+        /* every CPU with the bf16 product also has the int8 one: one level for both */
+        if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
+            tables[n++] = tg_isa_avx512_bf16;
+        tables[n++] = tg_isa_avx512;
+    }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        tables[n++] = &tg_isa_avx2;
+        tables[n++] = tg_isa_avx2;
 #endif
-    tables[n++] = &tg_isa_baseline;
+    tables[n++] = tg_isa_baseline;
     for (int i = 0; i < n; i++) names[i] = tables[i]->name;
     names[n] = NULL;
 }
@@ -51,6 +57,15 @@ const char *const *tg_isa_levels(void) {
     if (names[0] == NULL) find_levels();
     return names;
 }
+
+int tg_find_precision(const char *name) {
+    static const char *const precisions[TG_PRECISIONS] = {"f32", "bf16", "int8"};
+    for (int i = 0; i < TG_PRECISIONS; i++)
+        if (strcmp(precisions[i], name) == 0) return i;
+    return -1;
+}
+
+const tg_kernels *tg_kernel_table_for(tg_precision precision) { return tg_kernel_table() + precision; }
 
 const tg_kernels *tg_kernel_table(void) {
     if (chosen == NULL) {

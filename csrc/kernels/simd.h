@@ -3,10 +3,11 @@
 #ifndef TG_SIMD_H
 #define TG_SIMD_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __AVX__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
@@ -30,16 +31,24 @@ INLINE vu splat_u(uint32_t x) { return x - (vu){0}; }
 /* n <= TG_VF lanes; the rest reads as 0. With n a constant TG_VF these are plain loads and stores. */
 INLINE vf load_n(const float *p, int n) {
     if (n == TG_VF) return load(p);
+#if TG_VF == 16 && defined(__AVX512F__)
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
     float lanes[TG_VF] = {0};
     for (int i = 0; i < n; i++) lanes[i] = p[i];
     return load(lanes);
+#endif
 }
 INLINE void store_n(float *p, vf v, int n) {
     if (n == TG_VF) {
         store(p, v);
         return;
     }
+#if TG_VF == 16 && defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
     for (int i = 0; i < n; i++) p[i] = v[i];
+#endif
 }
 
 /* mask lanes are 0 or -1, as comparisons give them */
@@ -55,6 +64,75 @@ INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 INLINE vf vmax(vf a, vf b) { return blend(a > b, a, b); }
 INLINE vf vmin(vf a, vf b) { return blend(a < b, a, b); }
 #endif
+
+#if TG_VF == 16 && defined(__AVX512F__)
+INLINE vi vmax_i(vi a, vi b) { return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b); }
+INLINE int32_t vtop_i(vi v) { return _mm512_reduce_max_epi32((__m512i)v); }
+#else
+INLINE vi vmax_i(vi a, vi b) { return (a & (a > b)) | (b & ~(a > b)); }
+/* the largest lane */
+INLINE int32_t vtop_i(vi v) {
+    int32_t top = v[0];
+    for (int i = 1; i < TG_VF; i++) top = v[i] > top ? v[i] : top;
+    return top;
+}
+#endif
+
+/* to the nearest integer, halves to even; INT32_MIN for what does not fit */
+INLINE vi vround(vf x) {
+#if TG_VF == 16 && defined(__AVX512F__)
+    return (vi)_mm512_cvtps_epi32((__m512)x);
+#elif TG_VF == 8 && defined(__AVX__)
+    return (vi)_mm256_cvtps_epi32((__m256)x);
+#elif TG_VF == 4 && defined(__SSE2__)
+    return (vi)_mm_cvtps_epi32((__m128)x);
+#else
+    vi y;
+    for (int i = 0; i < TG_VF; i++) y[i] = x[i] > -2e9f && x[i] < 2e9f ? (int32_t)rintf(x[i]) : INT32_MIN;
+    return y;
+#endif
+}
+
+/* Lane j is lane index[j] of a followed by b. index must be a constant once everything is inlined. */
+INLINE vf shuffle2(vf a, vf b, vi index) {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shuffle)
+    return __builtin_shuffle(a, b, index);
+#endif
+#endif
+    vf y = a;
+    for (int j = 0; j < TG_VF; j++) y[j] = index[j] < TG_VF ? a[index[j]] : b[index[j] - TG_VF];
+    return y;
+}
+
+#if TG_VF == 16
+#define TG_LANES ((vi){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+#elif TG_VF == 8
+#define TG_LANES ((vi){0, 1, 2, 3, 4, 5, 6, 7})
+#else
+#define TG_LANES ((vi){0, 1, 2, 3})
+#endif
+
+/* Exchange of the off-diagonal s x s blocks of every 2s x 2s block. */
+INLINE void transpose_step(vf *r, const int s) {
+    const vi odd = (TG_LANES & splat_i(s)) != 0;
+    const vi lo = TG_LANES + (odd & splat_i(TG_VF - s)), hi = TG_LANES + (odd & splat_i(TG_VF - s)) + s;
+#pragma GCC unroll 16
+    for (int i = 0; i < TG_VF; i++)
+        if ((i & s) == 0) {
+            const vf a = r[i], b = r[i + s];
+            r[i] = shuffle2(a, b, lo);
+            r[i + s] = shuffle2(a, b, hi);
+        }
+}
+
+/* r: TG_VF vectors, a square of 32-bit words, transposed in place. */
+INLINE void transpose(vf *r) {
+    transpose_step(r, 1);
+    transpose_step(r, 2);
+    if (TG_VF > 4) transpose_step(r, TG_VF > 4 ? 4 : 1);
+    if (TG_VF > 8) transpose_step(r, TG_VF > 8 ? 8 : 1);
+}
 
 /* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full
  * strips. */

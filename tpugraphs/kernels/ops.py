@@ -20,6 +20,7 @@ from ..errors import ShapeError
 Array = NDArray[np.float32]
 Activation = Literal["none", "relu", "gelu"]
 Direction = Literal["forward", "reverse", "both"]
+Precision = Literal["f32", "bf16", "int8"]
 
 _NO_EDGES = np.zeros((0, 2), np.int64)
 _NO_NODES = np.zeros(0, np.int64)
@@ -82,6 +83,38 @@ def _backward(dy: Array, call: _Call, inputs: list[str], params: list[str]) -> d
     if digits is not None:
         result["digits"] = digits
     return result
+
+
+def matmul(x: Array, w: Array, bias: Array | None = None, precision: Precision = "f32") -> Array:
+    """Matrix product with rows of weights, ``x @ w.T + bias``.
+
+    Parameters
+    ----------
+    x : (M, K) float32
+    w : (N, K) float32
+    bias : (N,) float32, optional
+    precision : {"f32", "bf16", "int8"}
+        What the operands are rounded to; sums and everything else stay float32.
+        ``"bf16"``: bfloat16, to nearest even. ``"int8"``: rows of `w` and, by slices of 1024 columns, rows of
+        `x` are scaled by their largest absolute value to the integers -127..127, whose products are summed
+        exactly; a row with a NaN or an infinity gives NaN.
+
+    Returns
+    -------
+    (M, N) float32
+
+    Raises
+    ------
+    ShapeError
+        If an array is not float32, C-contiguous and of the shape above.
+    ValueError
+        For another precision, and unless N and K are in 1..65536.
+    """
+    _require(x, "x", ("M", "K"))
+    _require(w, "w", ("N", x.shape[1]))
+    if bias is not None:
+        _require(bias, "bias", (len(w),))
+    return _core.product(x, w, precision, bias)
 
 
 def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call:
