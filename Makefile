@@ -15,6 +15,10 @@ types: build
 	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
 parity: build
 	$(PYTHON) -m pytest -m parity
+bench: build
+	$(PYTHON) -m benchmarks --out build/benchmarks
+bench-quick: build
+	$(PYTHON) -m benchmarks --quick --out build/benchmarks-quick
 sanitize:
 	mkdir -p $(SANITIZED) && git ls-files -z | xargs -0 cp --parents -u -t $(SANITIZED)
 	cd $(SANITIZED) && TPUGRAPHS_SANITIZE=1 $(PYTHON) setup.py -q build_ext --inplace
@@ -26,4 +30,4 @@ fuzz:
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build test format lint types parity sanitize fuzz clean
+.PHONY: build test format lint types parity bench bench-quick sanitize fuzz clean

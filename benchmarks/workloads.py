@@ -12,14 +12,24 @@ from tpugraphs import kernels, preprocess
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 # name -> nodes, edges, configurable nodes, configs of a synthetic graph; "S" is AlexNet
-SYNTHETIC = {"tiny": (20, 24, 6, 16), "M64": (1000, 1300, 200, 64), "M": (1000, 1300, 200, 128)}
-NAMES = ("S", *SYNTHETIC)
+SYNTHETIC = {
+    "tiny": (20, 24, 6, 16),
+    "M64": (1000, 1300, 200, 64),
+    "M": (1000, 1300, 200, 128),
+    "L64": (4000, 5200, 800, 64),
+    "L": (4000, 5200, 800, 128),
+    "FULL": (10000, 16000, 800, 64),
+}
+PLAIN = "-plain"  # suffix of a workload without attention across configs
+NAMES = tuple(name + suffix for name in ("S", *SYNTHETIC) for suffix in ("", PLAIN))
 
 
-def alexnet(configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
-    """The embedded AlexNet, pruned as the first place does, with that many of its measured configs."""
+def alexnet(configs: int | None) -> tuple[Arrays, np.ndarray[Any, Any]]:
+    """The embedded AlexNet, pruned as the first place does, with so many of its measured configs, or all."""
     graph = tg.prune(tg.sample("alexnet"))
-    rows = kernels.sample_without_replacement(graph.num_configs, configs, (0,))
+    rows = np.arange(graph.num_configs)
+    if configs is not None:
+        rows = kernels.sample_without_replacement(graph.num_configs, configs, (0,))
     scaled = np.ascontiguousarray(graph.node_feat[:, :134])
     arrays = {
         "node_feat": preprocess.StandardScaler().fit(scaled).transform(scaled),
@@ -35,7 +45,7 @@ def alexnet(configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
 def synthetic(nodes: int, edges: int, configurable: int, configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
     """A random directed acyclic graph with mostly local edges, consumers after producers."""
     rng = np.random.default_rng(0)
-    producer = rng.integers(0, nodes - 1, edges)
+    producer = rng.integers(0, max(nodes - 1, 1), edges)
     consumer = np.minimum(producer + rng.geometric(0.05, edges), nodes - 1)
     arrays = {
         "node_feat": rng.standard_normal((nodes, 134)).astype(np.float32),
@@ -48,6 +58,22 @@ def synthetic(nodes: int, edges: int, configurable: int, configs: int) -> tuple[
     return arrays, rng.permutation(configs).astype(np.int64)
 
 
+def of_size(nodes: int, configs: int) -> tuple[Arrays, np.ndarray[Any, Any]]:
+    """A graph with M's proportions: 1.3 edges per node, every fifth node configurable."""
+    return synthetic(nodes, nodes * 13 // 10 if nodes > 1 else 0, max(1, nodes // 5), configs)
+
+
 def load(name: str) -> tuple[Arrays, np.ndarray[Any, Any]]:
-    """Arrays for ``_core.Graph`` and runtimes (C,) int64."""
-    return alexnet(64) if name == "S" else synthetic(*SYNTHETIC[name])
+    """Arrays for ``_core.Graph`` and runtimes (C,) int64, of a name in NAMES or ``"<nodes>x<configs>"``."""
+    name = name.removesuffix(PLAIN)
+    if name == "S":
+        return alexnet(64)
+    if name in SYNTHETIC:
+        return synthetic(*SYNTHETIC[name])
+    nodes, configs = name.split("x")
+    return of_size(int(nodes), int(configs))
+
+
+def crosses(name: str) -> bool:
+    """Whether the model of a workload has attention across configs."""
+    return not name.endswith(PLAIN)

@@ -63,22 +63,32 @@ class Published(nn.Module):
         self.classifier = nn.Linear(width, 1)
 
     def forward(self, graph):
-        feat, digits = torch.tensor(graph["node_feat"]), torch.tensor(graph["digits"]).long()
+        """Scores of all configs; `graph` holds the arrays of a graph, or their `tensors`."""
+        if not torch.is_tensor(graph["node_feat"]):
+            graph = tensors(graph)
+        feat, digits = graph["node_feat"], graph["digits"]
         n, c = len(feat), len(digits)
         every = torch.full((c, n, 18), -2)
-        every[:, torch.tensor(graph["config_nodes"])] = digits
-        layout = self.embedding_layout_cfg(torch.tensor(graph["layout_digits"]).long() + 2).flatten(-2)
-        opcode = self.embedding_op(torch.tensor(graph["node_opcode"]).long())
+        every[:, graph["config_nodes"]] = digits
+        layout = self.embedding_layout_cfg(graph["layout_digits"] + 2).flatten(-2)
+        opcode = self.embedding_op(graph["node_opcode"])
         node = [part.expand(c, n, -1) for part in (feat, layout, opcode)]
         x = torch.cat([node[0], self.embedding_layout_cfg(every + 2).flatten(-2), *node[1:]], -1)
         x = self.linear2(self.linear(x))
-        edges = torch.tensor(graph["edge_index"].T.copy())
         for block in self.convs:
-            x = block(x, edges)
+            x = block(x, graph["edges"])
         return self.classifier(x.mean(1)).flatten()
 
 
+def tensors(graph):
+    """The arrays of a graph as `Published` reads them."""
+    whole = ("digits", "layout_digits", "node_opcode", "config_nodes")
+    made = {name: torch.tensor(graph[name]).long() for name in whole}
+    edges = torch.tensor(graph["edge_index"].T.copy())
+    return made | {"node_feat": torch.tensor(graph["node_feat"]), "edges": edges}
+
+
 def hinge(scores, runtimes):
-    times = torch.tensor(runtimes)
+    times = torch.as_tensor(runtimes)
     wrong = fn.relu(1.0 - (scores[:, None] - scores[None, :]))
     return (wrong * (times[:, None] > times[None, :])).mean()

@@ -1,0 +1,50 @@
+"""What a section gets: the options of the run, the machine's peaks, and a way to run things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import process, roof
+from .process import ChildError, Reply
+
+
+@dataclass
+class Context:
+    """Options and helpers of a run.
+
+    `quick`: sizes so small that nothing can be concluded. `peers`: whether to measure PyTorch, PyG and SciPy.
+    `peaks`: operations per second of this machine, see :func:`benchmarks.machine.peaks`.
+    """
+
+    quick: bool = False
+    peers: bool = True
+    compile: bool = False
+    stored: bool = False
+    rounds: int = 15
+    budget: float = 60.0
+    threads: int = 2
+    seeds: int = 3
+    fit_steps: int = 1000
+    workloads: list[str] | None = None
+    peaks: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def call(self, function: str, /, settings: str = "tuned", alone: bool = False, **kwargs: Any) -> Reply:
+        """``module:function`` in a process of its own; see :func:`benchmarks.process.call`.
+
+        A quick run saves the time to start one, unless what is asked for needs it (`alone`).
+        """
+        if self.quick and not alone:
+            return process.call_here(function, **kwargs)
+        return process.call(function, settings=settings, **kwargs)
+
+    def try_alone(self, function: str, /, settings: str = "tuned", **kwargs: Any) -> Reply | ChildError:
+        """The same, always in a process of its own; a failure (mostly: no memory left) is returned."""
+        try:
+            return self.call(function, settings=settings, alone=True, **kwargs)
+        except ChildError as error:
+            return error
+
+    def roof_ms(self, flops: float, precision: str = "f32", threads: int | None = None) -> float | None:
+        """Milliseconds that so many operations take at the machine's peak, None if that is not known."""
+        return roof.milliseconds(self.peaks, flops, precision, threads or self.threads)

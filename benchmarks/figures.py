@@ -1,0 +1,202 @@
+"""Pictures of results. A new one is a function of the results here and its name in FIGURES."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .record import Record, Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, GRID = "#262626", "#e4e4e4"
+OURS, PEER, ROOF = "#1764ab", "#b0b7bf", "#c8401e"
+DPI = 110
+
+
+def bars(results: Results) -> Figure | None:
+    """Training and scoring: ours beside the peer, with the machine's limit as a line across our bar."""
+    training = [r for r in results.of("step") if r.facts.get("kind") == "step" and r.ours]
+    scoring = [r for r in results.of("score") if r.facts.get("kind") == "score" and r.ours]
+    panels = [p for p in (("Training step", "ms", training), ("Scoring", "us per config", scoring)) if p[2]]
+    if not panels:
+        return None
+    rows = max(len(records) for _, _, records in panels)
+    figure, axes = _figure(len(panels), 1, (6.4, 1.6 + 0.42 * rows))
+    for ax, (title, unit, records) in zip(axes, panels, strict=True):
+        _bars(ax, title, unit, records)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _bars(ax: Axes, title: str, unit: str, records: list[Record]) -> None:
+    _bare(ax, title, f"{unit} (logarithmic; less is better)", "")
+    place = np.arange(len(records), dtype=float)[::-1]
+    ours = np.array([r.ours for r in records], float)
+    peer = np.array([np.nan if r.peer is None else r.peer for r in records], float)
+    ends = np.concatenate([ours, peer[np.isfinite(peer)], [r.roof for r in records if r.roof]])
+    low, high = 0.6 * ends.min(), 3.0 * ends.max()
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ax.barh(place + 0.2, peer - low, 0.36, left=low, color=PEER, label="peer (PyTorch; int8: our bf16)")
+    ax.barh(place - 0.2, ours - low, 0.36, left=low, color=OURS, label="tpugraphs")
+    for i, record in enumerate(records):
+        if record.roof:
+            label = "limit of the machine" if i == 0 else None
+            ax.plot(
+                [record.roof] * 2, place[i] + np.array([-0.4, 0.0]), color=ROOF, linewidth=2.2, label=label
+            )
+        if record.ratio:
+            text = f"{record.ratio:.1f}×"
+            ax.annotate(text, (max(ours[i], record.peer or 0), place[i]), (5, 0), textcoords="offset points",
+                        va="center", color=INK, fontsize=8.5)  # fmt: skip
+    ax.set_yticks(place, [record.case for record in records])
+    ax.grid(False, axis="y")
+
+
+def kernels(results: Results) -> Figure | None:
+    """How many times faster each kernel is than its fastest peer, and what was asked for."""
+    records = [r for r in results.of("kernels") if r.ratio]
+    if not records:
+        return None
+    figure, axes = _figure(1, 1, (9.0, 1.2 + 0.21 * len(records)))
+    ax = axes[0]
+    _bare(ax, "Kernels", "times as fast as the fastest peer (logarithmic)", "")
+    place = np.arange(len(records), dtype=float)[::-1]
+    ratios = np.array([r.ratio for r in records], float)
+    ax.set_xscale("log")
+    reached = [OURS if r.reached is not False else ROOF for r in records]
+    ax.barh(place, ratios - 1, 0.7, left=1.0, color=reached)
+    for at, record in zip(place, records, strict=True):
+        if record.required:
+            ax.plot([record.required] * 2, [at - 0.42, at + 0.42], color=INK, linewidth=1.4)
+    ax.axvline(1.0, color=INK, linewidth=0.8)
+    ax.set_xlim(min(0.5, 0.8 * ratios.min()), 1.5 * max(ratios.max(), *(r.required or 1.0 for r in records)))
+    ax.set_yticks(place, [r.case for r in records], fontsize=7.5)
+    ax.set_ylim(-0.8, len(records) - 0.2)
+    ax.grid(False, axis="y")
+    figure.text(0.99, 0.005, "black: asked for", ha="right", fontsize=8, color=INK)
+    return figure
+
+
+def scaling(results: Results) -> Figure | None:
+    """Time over nodes and configs, and speed over threads."""
+    records = results.of("scaling")
+    if not records:
+        return None
+    figure, axes = _figure(3, 1, (3.9, 3.7))
+    names = {"nodes": "nodes (64 configs)", "configs": "configs (500 nodes)"}
+    for ax, (axis, label) in zip(axes, names.items(), strict=False):
+        chosen = [r for r in records if r.facts.get("axis") == axis and r.ours]
+        _bare(ax, f"Training step over {axis}", label, "ms")
+        ax.set(xscale="log", yscale="log")
+        for name, colour, style in (("peer", PEER, "o-"), ("ours", OURS, "o-"), ("roof", ROOF, "--")):
+            points = [(r.facts["at"], getattr(r, name)) for r in chosen if getattr(r, name)]
+            legend = {"peer": "PyTorch f32", "ours": "tpugraphs f32", "roof": "limit of the machine"}[name]
+            if points:
+                ax.plot(*zip(*points, strict=True), style, color=colour, label=legend, markersize=4)
+        at = [r.facts["at"] for r in chosen]
+        ax.set_xticks(at, [f"{value:,}" for value in at])
+        ax.minorticks_off()
+        if chosen:
+            ax.legend(frameon=False, fontsize=8)
+    _threads(axes[2], results)
+    return figure
+
+
+def _threads(ax: Axes, results: Results) -> None:
+    _bare(ax, "Speed over threads", "threads", "times as fast as one thread")
+    chosen = [r for r in results.of("scaling") if r.facts.get("axis") == "threads" and r.ours]
+    counts = [r.facts["at"] for r in chosen]
+    if not counts:
+        return
+    first = chosen[0].ours or 1.0
+    ax.plot(counts, counts, "--", color=ROOF, label="ideal")
+    ax.plot(
+        counts, [first / (r.ours or 1.0) for r in chosen], "o-", color=OURS, label="1,000 nodes, 64 configs"
+    )
+    pairs = [
+        r
+        for r in results.of("step")
+        if r.facts.get("kind") == "threads" and r.ratio and r.facts["precision"] == "f32"
+    ]
+    for record in pairs:
+        if record.facts["threads"] in counts and record.facts["workload"] in ("S", "L64"):
+            ax.plot(record.facts["threads"], record.ratio, "D", markersize=5, label=record.facts["workload"])
+    ax.set_xticks(counts)
+    ax.set_ylim(bottom=0.9)
+    ax.legend(frameon=False, fontsize=8)
+
+
+def fit(results: Results) -> Figure | None:
+    """Tau on unseen configs over wall time."""
+    records = [r for r in results.of("fit") if r.facts.get("kind") == "target"]
+    if not records:
+        return None
+    figure, axes = _figure(1, 1, (6.4, 3.8))
+    ax = axes[0]
+    _bare(
+        ax,
+        "AlexNet: tau on unseen configs",
+        "seconds of training and evaluation (logarithmic)",
+        "Kendall's tau",
+    )
+    colours = {"f32": OURS, "bf16": "#3b8f5a"}
+    curves = [("PyTorch f32", PEER, records[0].facts["peer"])]
+    for record in records:
+        precision = record.case.split()[-1]
+        curves.append((f"tpugraphs {precision}", colours.get(precision, INK), record.facts["ours"]))
+    for label, colour, fits in curves:
+        for i, points in enumerate(fits):
+            ax.plot([p[1] for p in points], [p[2] for p in points], color=colour, linewidth=1.4,
+                    label=label if i == 0 else None)  # fmt: skip
+    ax.axhline(0.76, color=ROOF, linestyle="--", linewidth=1.0, label="target")
+    ax.set_xscale("log")
+    ax.legend(frameon=False, loc="lower right")
+    return figure
+
+
+FIGURES: dict[str, Callable[[Results], Any]] = {
+    "bars": bars, "scaling": scaling, "kernels": kernels, "fit": fit,
+}  # fmt: skip
+
+
+def draw(results: Results) -> dict[str, bytes]:
+    """PNG bytes of every figure there is something for."""
+    made = {}
+    for name, function in FIGURES.items():
+        figure = function(results)
+        if figure is not None:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png", dpi=DPI, pil_kwargs={"optimize": True})
+            made[name] = buffer.getvalue()
+    return made
+
+
+def _figure(columns: int, rows: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    size = (panel[0] * columns, panel[1] * rows)
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+
+
+def _bare(ax: Axes, title: str, x: str, y: str) -> None:
+    ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=INK)
+    ax.set_xlabel(x, color=INK)
+    ax.set_ylabel(y, color=INK)
+    ax.grid(True, color=GRID, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=INK, length=0)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color("#9a9a9a")

@@ -1,0 +1,135 @@
+"""From a file to what a model takes, and how long training waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import timing
+from ..context import Context
+from ..process import memory
+from ..record import Record
+
+TITLE = "Data"
+ABOUT = (
+    "AlexNet's file (33,774 configs, compressed) to a graph in the core: read, check, prune, merge "
+    "equal configs, scale. np.load only reads the arrays. Each time in a new process, with everything "
+    "imported before; medians, and the growth of the process. *Share of a fit* is the time a fit of the "
+    "default recipe spends on choosing and preparing batches."
+)
+PROCESSES = 5
+
+
+def _path() -> str:
+    from importlib import resources
+
+    return str(resources.files("tpugraphs.samples") / "alexnet.npz")
+
+
+def ours(training: bool) -> dict[str, float]:
+    """Load and prepare, as a fit does (`training`: equal configs merged) or as prediction does."""
+    import tpugraphs as tg
+    from tpugraphs.pipeline import Pipeline
+    from tpugraphs.recipes import get_recipe
+
+    recipe = get_recipe("first-layout")
+    steps, path = recipe.preprocessing(recipe.fields()), _path()
+    Pipeline(steps).fit([tg.sample("unet3d_train")])  # everything imported and loaded
+    tg.load(path)
+    before, start = memory("VmRSS"), time.perf_counter()
+    graph = tg.load(path)
+    pipeline = Pipeline(steps)
+    pipeline.fit([graph])
+    prepared = pipeline.apply(graph, training=training)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "bytes": memory("VmHWM") - before, "configs": prepared.num_configs}
+
+
+def numpy_load() -> dict[str, float]:
+    """Read all arrays."""
+    path = _path()
+    with np.load(path) as file:
+        np.asarray(file["config_runtime"])  # everything imported
+    before, start = memory("VmRSS"), time.perf_counter()
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "bytes": memory("VmHWM") - before, "arrays": len(arrays)}
+
+
+def share(threads: int, steps: int) -> dict[str, float]:
+    """Seconds of a fit, and of these on batches: the first, which prepares the graph, and the others."""
+    import tpugraphs as tg
+    from tpugraphs import training
+
+    tg.set_num_threads(threads)
+    graph, spent = tg.sample("alexnet"), []
+    original = training.Fit._next_slate
+
+    def timed(self: Any) -> Any:
+        start = time.perf_counter()
+        result = original(self)
+        spent.append(time.perf_counter() - start)
+        return result
+
+    training.Fit._next_slate = timed
+    ranker = tg.Ranker()
+    start = time.perf_counter()
+    ranker.fit(graph, steps=steps, verbose=False)
+    return {"total": time.perf_counter() - start, "first": spent[0], "others": sum(spent[1:])}
+
+
+def run(context: Context) -> Iterator[Record]:
+    count = 1 if context.quick else PROCESSES
+    found: dict[str, list[Any]] = {"ready": [], "without": [], "load": []}
+    for _ in range(count):
+        found["load"].append(context.call("sections.data:numpy_load", settings="own", alone=True).value)
+        found["ready"].append(
+            context.call("sections.data:ours", settings="own", alone=True, training=True).value
+        )
+        found["without"].append(
+            context.call("sections.data:ours", settings="own", alone=True, training=False).value
+        )
+    times = {side: [row["seconds"] for row in rows] for side, rows in found.items()}
+    grown = {side: [row["bytes"] for row in rows] for side, rows in found.items()}
+    for case, side in (("file to ready-to-train", "ready"), ("file to ready-to-predict", "without")):
+        asked = side == "ready"
+        yield Record(
+            "data",
+            f"{case}, time",
+            timing.scaled(timing.median(times, side), 1e3),
+            timing.scaled(timing.median(times, "load"), 1e3),
+            "np.load",
+            ratio=timing.ratio(times, side, "load"),
+            required=2.0 if asked else None,
+            notes=f"{count} processes each",
+        )
+        yield Record(
+            "data",
+            f"{case}, memory",
+            timing.scaled(timing.median(grown, side), 2**-20),
+            timing.scaled(timing.median(grown, "load"), 2**-20),
+            "np.load",
+            "MiB",
+            ratio=timing.ratio(grown, side, "load"),
+            required=4.0 if asked else None,
+        )
+    spent = context.call(
+        "sections.data:share",
+        settings="own",
+        alone=True,
+        threads=context.threads,
+        steps=3 if context.quick else 300,
+    )
+    total, first, others = (spent.value[name] for name in ("total", "first", "others"))
+    yield Record(
+        "data",
+        "share of a fit spent on batches",
+        100 * others / total,
+        unit="%",
+        notes=f"{1e3 * others:.1f} ms of {total:.1f} s; preparing the graph took {1e3 * first:.0f} ms, once",
+        reached=others / total < 0.01,
+    )

@@ -1,0 +1,405 @@
+"""Kernels beside NumPy, SciPy, PyTorch and PyG. A new one is a case in a group, or a group in GROUPS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import layout, timing
+from ..context import Context
+from ..record import Record
+
+TITLE = "Kernels"
+ABOUT = (
+    "Single functions of `tpugraphs.kernels` and `tpugraphs.metrics` beside those a user would take "
+    "instead, on the same inputs and threads; with several peers the fastest counts. Products: every "
+    "shape of the recipes, with the bias (forward) that the peers do not add in their product alone. `M "
+    "x F -> O`: M rows, F columns in, O out."
+)
+
+Call = Callable[[], Any]
+
+
+@dataclass
+class Case:
+    """One comparison. `flops`: necessary operations, for the roof. `moved`: bytes read and written."""
+
+    name: str
+    ours: Call
+    peers: dict[str, Call] = field(default_factory=dict)
+    required: float | None = None
+    flops: float = 0.0
+    notes: str = ""
+
+
+@dataclass
+class Setting:
+    """What groups need to know. `torch` is None without peers."""
+
+    quick: bool
+    torch: Any
+    scipy: bool
+    rng: np.random.Generator
+
+    def size(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+    def array(self, *shape: int) -> np.ndarray[Any, Any]:
+        return self.rng.standard_normal(shape).astype(np.float32)
+
+
+# ---- products ---------------------------------------------------------------------------------------------
+
+# (F, O) of the recipes, in published sizes and in those for a CPU. Their rows are nodes (the part of the
+# first layer that depends on the graph alone) or nodes times configs.
+NODE_SHAPES = ((174, 256), (174, 128), (174, 64))
+ROW_SHAPES = (
+    (256, 256),
+    (256, 128),
+    (256, 32),
+    (32, 256),
+    (128, 16),
+    (16, 128),
+    (128, 128),
+    (128, 64),
+    (64, 8),
+    (8, 64),
+)
+
+
+def products(s: Setting) -> Iterator[Case]:
+    for shapes, rows in ((NODE_SHAPES, s.size(1000, 50)), (ROW_SHAPES, s.size(64_000, 200))):
+        for columns, out in shapes[: 1 if s.quick else None]:
+            yield from _product(s, rows, columns, out)
+
+
+def _product(s: Setting, rows: int, columns: int, out: int) -> Iterator[Case]:
+    from tpugraphs import kernels
+
+    x, w, bias, dy = s.array(rows, columns), s.array(out, columns), s.array(out), s.array(rows, out)
+    y, dx, dw = np.empty((rows, out), np.float32), np.empty_like(x), np.empty_like(w)
+    flops, shape, t = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}", s.torch
+    peers: dict[str, dict[str, Call]] = {
+        "forward": {"NumPy": lambda: np.matmul(x, w.T, out=y)},
+        "dx": {"NumPy": lambda: np.matmul(dy, w, out=dx)},
+        "dw": {"NumPy": lambda: np.matmul(dy.T, x, out=dw)},
+    }
+    if t:
+        tx, tw, tdy, ty, tdx, tdw = (t.from_numpy(a) for a in (x, w, dy, y, dx, dw))
+        peers["forward"]["PyTorch"] = lambda: t.mm(tx, tw.T, out=ty)
+        peers["dx"]["PyTorch"] = lambda: t.mm(tdy, tw, out=tdx)
+        peers["dw"]["PyTorch"] = lambda: t.mm(tdy.T, tx, out=tdw)
+    yield Case(f"forward {shape}", lambda: kernels.linear(x, w, bias), peers["forward"], 0.95, flops)
+    both = {name: _in_turn(peers["dx"][name], peers["dw"][name]) for name in peers["dx"]}
+    yield Case(f"dx and dw {shape}", lambda: kernels.linear_backward(dy, x, w, bias), both, 0.95, 2 * flops)
+
+
+def _in_turn(*calls: Call) -> Call:
+    def run_all() -> None:
+        for call in calls:
+            call()
+
+    return run_all
+
+
+def epilogue(s: Setting) -> Iterator[Case]:
+    """Product, bias and GELU in one, beside the product and passes of their own."""
+    from tpugraphs import kernels
+
+    for columns, out in ((256, 128), (128, 128)):
+        x, w, bias = s.array(s.size(64_000, 100), columns), s.array(out, columns), s.array(out)
+
+        def separate(x: Any = x, w: Any = w, bias: Any = bias) -> Any:
+            y = x @ w.T
+            y += bias
+            return kernels.gelu(y)
+
+        peers: dict[str, Call] = {"NumPy product and bias, our GELU": separate}
+        if s.torch:
+            functional = s.torch.nn.functional
+            tensors = tuple(s.torch.from_numpy(a) for a in (x, w, bias))
+
+            def theirs(tensors: Any = tensors, functional: Any = functional) -> Any:
+                return functional.gelu(functional.linear(*tensors))
+
+            peers["PyTorch linear, GELU"] = theirs
+        yield Case(
+            f"linear + GELU {len(x)} x {columns} -> {out}",
+            lambda x=x, w=w, bias=bias: kernels.linear(x, w, bias, "gelu"),
+            peers,
+            1.2,
+            2.0 * len(x) * columns * out,
+        )
+
+
+def sage(s: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
+
+    nodes, edges, configs, width = s.size(10_000, 60), s.size(16_000, 90), s.size(64, 4), 64
+    producer = s.rng.integers(0, nodes - 1, edges)
+    consumer = np.minimum(producer + s.rng.geometric(0.05, edges), nodes - 1)
+    index = np.stack([consumer, producer], 1)
+    x, dy = s.array(nodes, configs, width), s.array(nodes, configs, width)
+    w_l, b_l, w_r = s.array(width, width), s.array(width), s.array(width, width)
+
+    def both() -> None:
+        kernels.sage_conv(x, index, w_l, b_l, w_r)
+        kernels.sage_conv_backward(dy, x, index, w_l, b_l, w_r)
+
+    forward: dict[str, Call] = {}
+    backward: dict[str, Call] = {}
+    if s.torch:
+        from torch_geometric.nn import SAGEConv
+
+        t, conv = s.torch, SAGEConv(width, width)
+        tx = t.from_numpy(np.ascontiguousarray(x.swapaxes(0, 1))).requires_grad_()
+        tdy, ti = t.from_numpy(np.ascontiguousarray(dy.swapaxes(0, 1))), t.from_numpy(index.T.copy())
+
+        def alone() -> Any:
+            with t.no_grad():
+                return conv(tx, ti)
+
+        def pair() -> None:
+            tx.grad = None
+            conv.zero_grad()
+            conv(tx, ti).backward(tdy)
+
+        forward["PyG"], backward["PyG"] = alone, pair
+    linked = min(len(np.unique(index[:, side])) for side in (0, 1))
+    flops = 2.0 * (nodes + linked) * configs * width * width
+    shape = f"N={nodes} E={edges} C={configs} F={width} O={width}"
+    yield Case(
+        f"SAGEConv forward {shape}", lambda: kernels.sage_conv(x, index, w_l, b_l, w_r), forward, 3.0, flops
+    )
+    yield Case(f"SAGEConv forward and backward {shape}", both, backward, 3.0, 3 * flops)
+
+
+# ---- ranking ----------------------------------------------------------------------------------------------
+
+
+def tau(s: Setting) -> Iterator[Case]:
+    from tpugraphs import metrics
+
+    for n in (200,) if s.quick else (1000, 50_000, 100_000):
+        scores = s.rng.standard_normal(n)
+        runtimes = np.round(1000 * (scores + s.rng.standard_normal(n))).astype(np.int64)
+        peers: dict[str, Call] = {}
+        if s.scipy:
+            from scipy.stats import kendalltau
+
+            peers["SciPy"] = lambda a=scores, b=runtimes: kendalltau(a, b)
+        yield Case(
+            f"Kendall tau n={n:,}",
+            lambda a=scores, b=runtimes: metrics.kendall_tau(a, b),
+            peers,
+            3.0,
+            notes="integer runtimes with ties",
+        )
+
+
+def losses(s: Setting) -> Iterator[Case]:
+    """Value and gradient. The peers keep only what they need: no pair is made a row of a table."""
+    from tpugraphs import kernels
+
+    for length in (64,) if s.quick else (64, 128, 512, 1000, 100_000):
+        scores, runtimes = s.array(length), s.rng.permutation(length).astype(np.int64)
+        hinge: dict[str, Call] = {}
+        listwise: dict[str, Call] = {}
+        if s.torch:
+            t = s.torch
+            leaf, times = t.from_numpy(scores.copy()).requires_grad_(), t.from_numpy(runtimes)
+
+            def torch_hinge(leaf: Any = leaf, times: Any = times) -> None:
+                leaf.grad = None
+                wrong = s.torch.relu(1.0 - (leaf[:, None] - leaf[None]))
+                (wrong * (times[:, None] > times[None])).mean().backward()
+
+            def torch_list_mle(leaf: Any = leaf, times: Any = times) -> None:
+                leaf.grad = None
+                ascending = leaf[s.torch.argsort(times)]  # the suffix of slowest first is a prefix of this
+                (s.torch.logcumsumexp(ascending, 0) - ascending).sum().backward()
+
+            if length <= 5000:  # a matrix of all pairs of 100,000 does not fit
+                hinge["PyTorch, lean"] = torch_hinge
+            listwise["PyTorch, lean"] = torch_list_mle
+        wanted = 20.0 if length == 1000 else None
+        yield Case(
+            f"pairwise hinge L={length:,}",
+            lambda a=scores, b=runtimes: kernels.pairwise_hinge(a, b),
+            hinge,
+            wanted,
+        )
+        yield Case(
+            f"ListMLE L={length:,}",
+            lambda a=scores, b=runtimes: kernels.list_mle(a, b),
+            listwise,
+            wanted,
+        )
+
+
+# ---- graphs and configs -----------------------------------------------------------------------------------
+
+
+def prune(s: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
+
+    nodes, edges, configurable = s.size(43_000, 300), s.size(75_000, 500), s.size(1500, 20)
+    producer = s.rng.integers(0, nodes - 1, edges)
+    consumer = np.minimum(producer + s.rng.geometric(0.02, edges), nodes - 1)
+    index = np.stack([consumer, producer], 1)
+    chosen = np.sort(s.rng.choice(nodes, configurable, replace=False))
+
+    def relabel(keep: Any, kept_edges: Any) -> tuple[Any, Any, Any]:
+        number = np.cumsum(keep) - 1
+        return np.flatnonzero(keep), number[kept_edges], number[chosen]
+
+    def one_hop() -> Any:
+        mark = np.zeros(nodes, bool)
+        mark[chosen] = True
+        kept_edges = index[mark[index[:, 0]] | mark[index[:, 1]]]
+        mark[kept_edges.ravel()] = True
+        return relabel(mark, kept_edges)
+
+    def masks(hops: int) -> Any:
+        mark = np.zeros(nodes, bool)
+        mark[chosen] = True
+        for _ in range(hops):
+            grown = mark.copy()
+            grown[index[mark[index[:, 0]], 1]] = True
+            grown[index[mark[index[:, 1]], 0]] = True
+            mark = grown
+        return relabel(mark, index[mark[index[:, 0]] & mark[index[:, 1]]])
+
+    def ours(method: str, hops: int) -> Any:
+        return kernels.prune(index, nodes, chosen, method, hops=hops)
+
+    shape = f"N={nodes:,} E={edges:,} K={configurable:,}"
+    for name, method, hops, peer in (
+        ("1-hop", "config-1hop", 1, one_hop),
+        ("2 hops", "k-hop", 2, lambda: masks(2)),
+        ("3 hops", "k-hop", 3, lambda: masks(3)),
+    ):
+        for left, right in zip(ours(method, hops), peer(), strict=True):
+            assert np.array_equal(left, right), f"{name}: not the same job"
+        yield Case(
+            f"prune {name} {shape}",
+            lambda method=method, hops=hops: ours(method, hops),
+            {"NumPy masks": peer},
+            3.0,
+        )
+
+
+def dedup(s: Setting) -> Iterator[Case]:
+    import tpugraphs as tg
+    from tpugraphs import kernels
+
+    digits = tg.sample("alexnet").config_digits
+    digits = np.ascontiguousarray(digits[: s.size(len(digits), 200)])
+    rows = digits.reshape(len(digits), -1)
+    yield Case(
+        f"dedup of {len(rows):,} configs",
+        lambda: kernels.dedup_configs(digits),
+        {"np.unique": lambda: np.unique(rows, axis=0, return_index=True, return_inverse=True)},
+        50.0,
+        notes="rows of 468 int8 digits; np.unique with index and inverse",
+    )
+
+
+def packing(s: Setting) -> Iterator[Case]:
+    from tpugraphs import _core, kernels
+
+    configs = s.size(10_000, 50)
+    digits = s.rng.integers(-1, 6, (configs, 26, 18)).astype(np.int8)
+    floats, codes = digits.astype(np.float32), kernels.encode_base7(digits)
+
+    def copy(*moved: np.ndarray[Any, Any]) -> dict[str, Call]:
+        """A copy that reads and writes as many bytes in all."""
+        source = np.ones(sum(array.nbytes for array in moved) // 2, np.int8)
+        target = np.empty_like(source)
+        return {"memory copy": lambda: np.copyto(target, source)}
+
+    note = "beside a copy that moves as many bytes (NumPy, one thread)"
+    shape = f"{configs:,} x 26 x 18"
+    yield Case(
+        f"float32 to int8 {shape}", lambda: _core.pack_digits(floats), copy(floats, digits), 1.0, notes=note
+    )
+    yield Case(
+        f"int8 to base 7 {shape}", lambda: kernels.encode_base7(digits), copy(digits, codes), 1.0, notes=note
+    )
+    yield Case(
+        f"base 7 to int8 {shape}", lambda: kernels.decode_base7(codes), copy(digits, codes), 1.0, notes=note
+    )
+
+
+GROUPS = {
+    "products": products, "epilogue": epilogue, "sage": sage, "tau": tau, "losses": losses, "prune": prune,
+    "dedup": dedup, "packing": packing,
+}  # fmt: skip
+
+
+# ---- running ----------------------------------------------------------------------------------------------
+
+
+def group(
+    names: list[str], threads: int, rounds: int, budget: float, quick: bool, peers: bool
+) -> list[dict[str, Any]]:
+    """Measure groups (in a child process)."""
+    import importlib.util
+
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    torch = layout.setup_torch(threads) if peers and layout.have_torch() else None
+    scipy = peers and importlib.util.find_spec("scipy") is not None
+    rows = []
+    for name in names:
+        for case in GROUPS[name](Setting(quick, torch, scipy, np.random.default_rng(0))):
+            sides = {"ours": case.ours, **case.peers}
+            times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
+            peer = timing.fastest(times, list(case.peers)) or ""
+            rows.append(
+                {
+                    "group": name,
+                    "case": case.name,
+                    "ours": timing.median(times, "ours"),
+                    "peer": timing.median(times, peer),
+                    "peer_name": peer,
+                    "ratio": timing.ratio(times, "ours", peer),
+                    "required": case.required,
+                    "flops": case.flops,
+                    "notes": case.notes,
+                }
+            )
+    return rows
+
+
+def run(context: Context) -> Iterator[Record]:
+    batches = [list(GROUPS)] if context.quick else [[name] for name in GROUPS]
+    for names in batches:
+        rows = context.call(
+            "sections.kernels:group", names=names, threads=context.threads, rounds=context.rounds,
+            budget=min(context.budget, 8.0), quick=context.quick, peers=context.peers,
+        ).value  # fmt: skip
+        for row in rows:
+            longest = max(row["ours"], row["peer"] or 0.0)
+            unit, scale = ("ms", 1e3) if longest >= 1e-3 else ("us", 1e6)
+            roof = timing.scaled(context.roof_ms(row["flops"]), scale / 1e3) if row["flops"] else None
+            yield Record(
+                "kernels",
+                row["case"],
+                row["ours"] * scale,
+                timing.scaled(row["peer"], scale),
+                row["peer_name"],
+                unit,
+                row["ratio"],
+                row["required"],
+                roof,
+                notes=row["notes"],
+                facts={
+                    "group": row["group"],
+                    "gflops": row["flops"] / row["ours"] / 1e9 if row["flops"] else None,
+                },
+            )

@@ -1,0 +1,145 @@
+"""Scoring: microseconds per config, and the memory that a hundred thousand configs take."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import layout, timing
+from ..context import Context
+from ..process import memory
+from ..record import Record
+from ..roof import Sizes, layout_flops
+
+TITLE = "Scoring"
+ABOUT = (
+    "Microseconds per config to score all configs of a workload at once, without dropout and gradients. "
+    "f32 and bf16 are compared with PyTorch's f32 and bf16 (autocast, inference mode), int8 with our "
+    "bf16."
+)
+DEFAULT = ("S", "M", "L64")
+REQUIRED = {"f32": 5.0, "bf16": 5.0}
+REQUIRED_INT8 = {"M": 1.6}
+STREAM_MIB = 512  # over the packed configs
+
+
+def race(name: str, threads: int, rounds: int, budget: float, peers: bool) -> dict[str, Any]:
+    """Seconds per pass over all configs, by side."""
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    ours = layout.Ours(name)
+    sides = {
+        f"ours {precision}": ours.scorer(precision)
+        for precision in layout.SCORING
+        if layout.works(ours.scorer(precision))
+    }
+    if peers:
+        layout.setup_torch(threads)
+        for precision in layout.TRAINING:
+            peer = layout.Peer(ours.arrays, ours.runtimes, ours.cross, ours.model(), precision=precision)
+            sides[f"peer {precision}"] = peer.scores
+    sizes = Sizes.of(ours.arrays, len(ours.runtimes))
+    apart = {side: float(np.abs(np.asarray(sides[side]()) - sides["ours f32"]()).max()) for side in sides}
+    return {
+        "sizes": vars(sizes),
+        "flops": layout_flops(sizes, ours.cross, training=False),
+        "times": timing.race(sides, rounds, budget),
+        "apart": apart,
+    }
+
+
+def stream(path: str, threads: int) -> dict[str, Any]:
+    """Score all configs of a file with the default recipe: seconds, and bytes above what they take packed."""
+    import tpugraphs as tg
+
+    tg.set_num_threads(threads)
+    graph = tg.load(path)
+    ranker = tg.Ranker()
+    ranker.partial_fit(graph.select(np.arange(64)), np.arange(64))
+    before = memory("VmRSS")
+    seconds = timing.once(lambda: ranker.predict(graph))
+    packed = graph.num_configs * len(graph.node_config_ids) * 18
+    return {
+        "seconds": seconds,
+        "grown": memory("VmHWM") - before,
+        "packed": packed,
+        "configs": graph.num_configs,
+    }
+
+
+def run(context: Context) -> Iterator[Record]:
+    default = ["tiny"] if context.quick else list(DEFAULT)
+    for name in context.workloads or default:
+        yield from _workload(context, name)
+    yield _stream(context)
+
+
+def _workload(context: Context, name: str) -> Iterator[Record]:
+    found = context.call(
+        "sections.score:race",
+        name=name,
+        threads=context.threads,
+        rounds=context.rounds,
+        budget=context.budget,
+        peers=context.peers,
+    ).value
+    times, sizes = found["times"], found["sizes"]
+    scale = 1e6 / sizes["configs"]
+    for precision in layout.SCORING:
+        ours, roof = f"ours {precision}", context.roof_ms(found["flops"], precision)
+        peer = f"peer {precision}" if precision != "int8" else "ours bf16"
+        notes = [f"N={sizes['nodes']} E={sizes['edges']} C={sizes['configs']}"]
+        if ours not in times:
+            notes.append("not supported by this build or processor")
+        elif peer in times:
+            notes.append(f"scores differ from our f32 by at most {found['apart'][ours]:.2g}")
+        yield Record(
+            "score",
+            f"{name} {precision}",
+            timing.scaled(timing.median(times, ours), scale),
+            timing.scaled(timing.median(times, peer), scale),
+            peer.replace("peer", "PyTorch") if peer in times else "",
+            "us/config",
+            timing.ratio(times, ours, peer),
+            REQUIRED_INT8.get(name)
+            if precision == "int8"
+            else REQUIRED[precision]
+            if name in DEFAULT
+            else None,
+            timing.scaled(roof, 1e3 / sizes["configs"]),
+            notes="; ".join(notes),
+            facts=sizes | {"workload": name, "precision": precision, "kind": "score"},
+        )
+
+
+def _stream(context: Context) -> Record:
+    """The configs of AlexNet several times over, in one file."""
+    import tpugraphs as tg
+
+    graph = tg.sample("alexnet")
+    wanted = 300 if context.quick else 100_000
+    rows = np.resize(np.arange(graph.num_configs), wanted)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "many.npz")
+        graph.select(rows).save(path)
+        found = context.call(
+            "sections.score:stream", settings="own", alone=True, path=path, threads=context.threads
+        ).value
+    grown, packed = found["grown"] / 2**20, found["packed"] / 2**20
+    return Record(
+        "score",
+        f"{wanted:,} configs, memory",
+        grown,
+        STREAM_MIB + packed,
+        "limit",
+        "MiB",
+        required=1.0,
+        notes=f"growth of the process while predicting a file of AlexNet's configs ({packed:.0f} MiB packed) "
+        f"with the default recipe; {found['seconds']:.1f} s",
+        facts={"kind": "stream", **found},
+    )

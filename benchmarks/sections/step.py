@@ -1,0 +1,245 @@
+"""A training step of the first place's layout model beside PyTorch's: same weights, same loss, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .. import layout, timing, workloads
+from ..context import Context
+from ..process import ChildError, memory
+from ..record import Record
+from ..roof import Sizes, layout_flops
+
+TITLE = "Training step"
+ABOUT = (
+    "The first place's layout model: 215,013 parameters with attention across the configs of a slate, "
+    "460,577 without (`-plain`). Dropout, pairwise hinge, clipping and AdamW are in the time. S is "
+    "AlexNet, the others are synthetic; all are pruned before, so both sides see the same N, E, C. f32 "
+    "is compared with PyTorch's f32, bf16 with its bf16 (autocast), eager or compiled, whichever is "
+    "faster if compiled was measured. *Peak memory* is that of the whole process (VmHWM) in which one "
+    "side takes three steps. *Untuned* is PyTorch with glibc's default allocator."
+)
+DEFAULT = ("tiny", "S", "S-plain", "M", "M-plain", "M64", "L64")
+LARGE = ("L", "FULL")  # the peer with its tuned allocator does not fit: it is measured untuned, one step
+
+REQUIRED = {
+    ("S", "f32"): 4, ("S", "bf16"): 5, ("M", "f32"): 4, ("M", "bf16"): 5, ("M-plain", "f32"): 2.5,
+    ("M-plain", "bf16"): 4, ("L64", "f32"): 4, ("L64", "bf16"): 5, ("L", "f32"): 6, ("L", "bf16"): 10,
+    ("FULL", "f32"): 6, ("FULL", "bf16"): 10,
+}  # fmt: skip
+REQUIRED_MEMORY = {"M": 10, "L64": 10, "FULL": 8}
+REQUIRED_THREADS = 1.9
+
+# Untuned PyTorch 2.13 f32, huge pages for large blocks, one step, measured on 2026-11-21 on two cores of an
+# AMD EPYC (family 25, model 17): for machines without the memory (or time) for it. Milliseconds, bytes.
+STORED = {"L": (23462.0, int(14.72 * 2**30)), "FULL": (31374.0, int(18.29 * 2**30))}
+
+
+# ---- in child processes -----------------------------------------------------------------------------------
+
+
+def race(
+    name: str, threads: int, rounds: int, budget: float, peers: list[str], compiled: bool = False
+) -> dict[str, Any]:
+    """Times of ours and of the peer in all precisions `peers` names."""
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    ours = layout.Ours(name)
+    sides = {}
+    for precision in layout.TRAINING:
+        if layout.works(ours.stepper(precision)):
+            sides[f"ours {precision}"] = ours.stepper(precision)
+            if threads > 1:
+                sides[f"ours {precision} 1 thread"] = ours.stepper(precision, threads=1)
+    if peers:
+        layout.setup_torch(threads)
+    for precision in peers:
+        for kind in ("eager", "compiled")[: 1 + compiled]:
+            peer = layout.Peer(
+                ours.arrays, ours.runtimes, ours.cross, ours.model(), kind == "compiled", precision=precision
+            )
+            sides[f"peer {precision} {kind}"] = peer.step
+    sizes = Sizes.of(ours.arrays, len(ours.runtimes))
+    losses = {side: step() for side, step in sides.items()}  # of the first step, by equal weights
+    return {
+        "sizes": vars(sizes),
+        "flops": layout_flops(sizes, ours.cross),
+        "losses": losses,
+        "times": timing.race(sides, rounds, budget),
+    }
+
+
+def ours_alone(name: str, threads: int, steps: int, precision: str = "f32") -> None:
+    """Three steps of ours, for the memory they take."""
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    step = layout.Ours(name).stepper(precision)
+    for _ in range(steps):
+        step()
+
+
+def peer_alone(name: str, threads: int, steps: int, precision: str = "f32") -> dict[str, Any]:
+    """Steps of the peer: their seconds (the first is a warm-up), and memory before."""
+    arrays, runtimes = workloads.load(name)
+    layout.setup_torch(threads)
+    step = layout.Peer(arrays, runtimes, workloads.crosses(name), precision=precision).step
+    before = memory("VmHWM")
+    return {"times": [timing.once(step) for _ in range(steps)], "before": before}
+
+
+# ---- records ----------------------------------------------------------------------------------------------
+
+
+def run(context: Context) -> Iterator[Record]:
+    """All workloads asked for."""
+    default = ["tiny"] if context.quick else list(DEFAULT)
+    for name in context.workloads or default:
+        yield from _large(context, name) if name in LARGE else _usual(context, name)
+
+
+def _usual(context: Context, name: str) -> Iterator[Record]:
+    peers = list(layout.TRAINING) if context.peers else []
+    found = context.call(
+        "sections.step:race", name=name, threads=context.threads, rounds=context.rounds,
+        budget=context.budget, peers=peers, compiled=context.compile and context.peers,
+    ).value  # fmt: skip
+    times, facts = found["times"], found["sizes"] | {"workload": name, "threads": context.threads}
+    for precision in layout.TRAINING:
+        peer = timing.fastest(times, [f"peer {precision} eager", f"peer {precision} compiled"])
+        yield _record(context, found, name, precision, peer)
+    for precision in layout.TRAINING:
+        if f"ours {precision} 1 thread" in times:
+            yield _threads(context, times, name, precision, facts)
+    if not context.peers:
+        return
+    untuned = context.call(
+        "sections.step:peer_alone",
+        settings="default",
+        alone=True,
+        name=name,
+        threads=context.threads,
+        steps=2 if context.quick else 4,
+    ).value["times"][1:]
+    yield Record(
+        "step",
+        f"{name} f32, untuned",
+        timing.scaled(timing.median(times, "ours f32"), 1e3),
+        1e3 * timing.median({"it": untuned}, "it"),
+        "PyTorch f32, default allocator",
+        notes=f"peer alone, median of {len(untuned)}",
+        facts=facts | {"precision": "f32", "kind": "untuned"},
+    )
+    yield _memory(context, name, facts, tuned=True)
+
+
+def _size(sizes: dict[str, Any]) -> str:
+    return f"N={sizes['nodes']} E={sizes['edges']} K={sizes['configurable']} C={sizes['configs']}"
+
+
+def _record(context: Context, found: dict[str, Any], name: str, precision: str, peer: str | None) -> Record:
+    times, losses, ours = found["times"], found["losses"], f"ours {precision}"
+    notes = [_size(found["sizes"]), f"{found['flops'] / 1e9:.1f} GFLOP", f"{len(times['ours f32'])} rounds"]
+    if ours not in times:
+        notes.append("not supported by this build or processor")
+    elif peer:
+        notes.append(f"first losses {losses[ours]:.4f}, {losses[peer]:.4f}")
+    return Record(
+        "step",
+        f"{name} {precision}",
+        timing.scaled(timing.median(times, ours), 1e3),
+        timing.scaled(timing.median(times, peer or ""), 1e3),
+        peer.replace("peer", "PyTorch") if peer else "",
+        ratio=timing.ratio(times, ours, peer or ""),
+        required=REQUIRED.get((name, precision)),
+        roof=context.roof_ms(found["flops"], precision),
+        notes="; ".join(notes),
+        facts=found["sizes"]
+        | {"workload": name, "precision": precision, "kind": "step", "flops": found["flops"]},
+    )
+
+
+def _threads(
+    context: Context, times: timing.Times, name: str, precision: str, facts: dict[str, Any]
+) -> Record:
+    ours, alone = f"ours {precision}", f"ours {precision} 1 thread"
+    return Record(
+        "step",
+        f"{name} {precision}, {context.threads} threads",
+        timing.scaled(timing.median(times, ours), 1e3),
+        timing.scaled(timing.median(times, alone), 1e3),
+        "ours, 1 thread",
+        ratio=timing.ratio(times, ours, alone),
+        required=REQUIRED_THREADS if context.threads == 2 and name in ("M", "M-plain", "L64") else None,
+        facts=facts | {"precision": precision, "kind": "threads"},
+    )
+
+
+def _memory(context: Context, name: str, facts: dict[str, Any], tuned: bool) -> Record:
+    """Ours always with the default allocator, as a user runs it."""
+    sizes = {"name": name, "threads": context.threads}
+    ours = context.call("sections.step:ours_alone", settings="own", alone=True, steps=3, **sizes)
+    peer = context.try_alone(
+        "sections.step:peer_alone", settings="tuned" if tuned else "default", steps=3, **sizes
+    )
+    other, notes = (
+        (None, "the peer ran out of memory") if isinstance(peer, ChildError) else (peer.peak_bytes, "")
+    )
+    return Record(
+        "step",
+        f"{name} f32, peak memory",
+        ours.peak_bytes / 2**20,
+        timing.scaled(other, 2**-20),
+        f"PyTorch f32, {'tuned' if tuned else 'default'} allocator",
+        "MiB",
+        required=REQUIRED_MEMORY.get(name),
+        notes=notes,
+        facts=facts | {"precision": "f32", "kind": "memory"},
+    )
+
+
+def _large(context: Context, name: str) -> Iterator[Record]:
+    """Too large for PyTorch with the tuned allocator: one step of the untuned one, after a warm-up."""
+    found = context.call(
+        "sections.step:race", name=name, threads=context.threads, rounds=3, budget=context.budget, peers=[]
+    ).value
+    sizes = {"name": name, "threads": context.threads}
+    facts = found["sizes"] | {"workload": name, "threads": context.threads}
+    peer_ms = peer_bytes = None
+    label, notes = "PyTorch f32, default allocator", "one step of the peer"
+    if context.peers and not context.stored:
+        alone = context.try_alone("sections.step:peer_alone", settings="default", steps=2, **sizes)
+        if not isinstance(alone, ChildError):
+            peer_ms, peer_bytes = 1e3 * alone.value["times"][-1], alone.peak_bytes
+    if peer_ms is None and name in STORED:
+        peer_ms, peer_bytes = STORED[name]
+        notes = (
+            "the peer's figure is STORED, from 2026-11-21 on the machine named in benchmarks/sections/step.py"
+        )
+    times = found["times"]
+    for precision in layout.TRAINING:
+        yield Record(
+            "step",
+            f"{name} {precision}",
+            timing.scaled(timing.median(times, f"ours {precision}"), 1e3),
+            peer_ms,
+            label,
+            required=REQUIRED.get((name, precision)),
+            roof=context.roof_ms(found["flops"], precision),
+            notes=f"{_size(found['sizes'])}; {found['flops'] / 1e9:.1f} GFLOP; {notes}",
+            facts=facts | {"precision": precision, "kind": "step", "flops": found["flops"]},
+        )
+    ours = context.call("sections.step:ours_alone", settings="own", alone=True, steps=2, **sizes)
+    yield Record(
+        "step",
+        f"{name} f32, peak memory",
+        ours.peak_bytes / 2**20,
+        timing.scaled(peer_bytes, 2**-20),
+        label,
+        "MiB",
+        required=REQUIRED_MEMORY.get(name),
+        notes=notes,
+        facts=facts | {"precision": "f32", "kind": "memory"},
+    )

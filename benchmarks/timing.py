@@ -1,0 +1,70 @@
+"""How everything here is timed: sides take turns, medians are kept, and ratios are medians of pairs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Times = dict[str, list[float]]  # side -> seconds per call, one entry per round
+
+
+def once(call: Callable[[], Any]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def race(
+    sides: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 60.0, least: float = 0.02
+) -> Times:
+    """Time every side once per round, after a warm-up, beginning each round with another side.
+
+    Short calls are repeated for `least` seconds per turn, after a call that is not timed: the threads of the
+    side before may still be spinning. After `budget` seconds no further round begins, but three are made.
+    """
+    counts = {}
+    for name, call in sides.items():
+        call()
+        counts[name] = max(1, math.ceil(least / max(once(call), 1e-7)))
+    times: Times = {name: [] for name in sides}
+    names, start = list(sides), time.perf_counter()
+    for turn in range(rounds):
+        if turn >= 3 and time.perf_counter() - start > budget:
+            break
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            call, count = sides[name], counts[name]
+            if count > 1:
+                call()
+            begin = time.perf_counter()
+            for _ in range(count):
+                call()
+            times[name].append((time.perf_counter() - begin) / count)
+    return times
+
+
+def median(times: Times, name: str) -> float | None:
+    """Median seconds of a side, None if it did not take part."""
+    return statistics.median(times[name]) if times.get(name) else None
+
+
+def ratio(times: Times, ours: str, peer: str) -> float | None:
+    """How many times faster `ours` is: the median over rounds of the quotient of the two times in a round."""
+    if not times.get(ours) or not times.get(peer):
+        return None
+    return statistics.median(b / a for a, b in zip(times[ours], times[peer], strict=True))
+
+
+def fastest(times: Times, names: list[str]) -> str | None:
+    """The side with the least median among those of `names` that took part."""
+    there = [name for name in names if times.get(name)]
+    return min(there, key=lambda name: statistics.median(times[name]), default=None)
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    """``value * factor``; None stays None."""
+    return None if value is None else value * factor

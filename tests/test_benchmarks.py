@@ -1,0 +1,193 @@
+"""The benchmarks run without their peers, write what they should, and count operations as by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
+
+from benchmarks import figures, report, sections, timing  # noqa: E402
+from benchmarks.record import Record, Results  # noqa: E402
+from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
+
+
+def run(*arguments):
+    path = os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("benchmarks")
+    done = run("--quick", "--no-peers", "--threads", 1, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+# ---- the smoke run ----------------------------------------------------------------------------------------
+
+
+def test_smoke_runs_every_section_without_peers(smoke):
+    folder, _ = smoke
+    results = Results.read(folder / "results.json")
+    assert {record.section for record in results.records} == set(sections.NAMES)
+    assert not any("Torch" in record.peer_name or "PyG" in record.peer_name for record in results.records)
+    assert not any(record.reached is not None for record in results.records)  # it judges nothing
+    assert all(record.ours is None or record.ours >= 0 for record in results.records)
+    assert results.runs[0]["machine"]["packages"]["numpy"] == np.__version__
+
+
+def test_smoke_writes_markdown_and_pictures(smoke):
+    folder, printed = smoke
+    text = (folder / "results.md").read_text()
+    assert "the figures mean nothing" in text
+    for name in sections.NAMES:
+        assert f"## {sections.get(name).TITLE} (`--only {name}`)" in text
+        assert f"## {sections.get(name).TITLE}" in printed
+    for kind in ("bars", "scaling"):
+        assert (folder / f"results-{kind}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(results-{kind}.png)" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) > 30
+    assert {line.replace(r"\|", "").count("|") for line in rows} == {report.HEAD.count("|")}
+
+
+def test_one_section_is_merged_into_what_is_there(smoke, tmp_path):
+    folder, _ = smoke
+    (tmp_path / "results.json").write_text((folder / "results.json").read_text())
+    before = Results.read(tmp_path / "results.json")
+    quick = ("--quick", "--no-peers", "--threads", 1)
+    done = run(*quick, "--only", "isa", "--merge", "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    after = Results.read(tmp_path / "results.json")
+    assert json.loads(done.stdout) == json.loads(after.to_json())
+    assert [r.key for r in after.records] == [r.key for r in before.records]
+    assert len(after.runs) == 2 and after.runs[1]["sections"][0].startswith("isa ")
+    same = [a == b for a, b in zip(after.records, before.records, strict=True) if a.section != "isa"]
+    assert all(same) and after.of("isa") != before.of("isa")
+
+
+def test_merge_needs_something_to_merge_into(tmp_path):
+    done = run("--only", "isa", "--merge", "--out", tmp_path)
+    assert done.returncode == 2 and "--merge: there is no" in done.stderr
+
+
+# ---- operations -------------------------------------------------------------------------------------------
+
+
+def test_operations_of_a_hand_computed_model():
+    # 3 nodes, 2 of them with neighbours, 1 configurable, 2 configs; width 16, so 8 columns and gates of 1
+    sizes = Sizes(nodes=3, edges=2, configurable=1, configs=2, linked=2)
+    first, digits = 2 * 3 * 174 * 8, 1 * 2 * 18 * 8
+    second = 2 * 6 * 16 * 8
+    block = 2 * 6 * 16 * 8 + 2 * 4 * 16 * 8
+    gate = 2 * 6 * 8 * 1 + 2 * 6 * 1 * 8
+    head = 2 * 2 * 16
+    forward = first + digits + second + 2 * block + 4 * gate + head
+    assert layout_flops(sizes, cross=True, width=16, training=False) == forward
+    embedded = 2 * 3 * 40 * 8  # of the first layer's input only the embedded columns need a gradient
+    backward = first + embedded + digits + 2 * (second + 2 * block + 4 * gate + head)
+    assert layout_flops(sizes, cross=True, width=16) == forward + backward
+
+
+def test_linked_nodes_are_senders_or_receivers_whichever_are_fewer():
+    arrays = {
+        "node_feat": np.zeros((5, 134)),
+        "edge_index": np.array([[1, 0], [2, 0], [3, 4]]),
+        "config_nodes": np.array([1]),
+    }
+    assert Sizes.of(arrays, 7) == Sizes(nodes=5, edges=3, configurable=1, configs=7, linked=2)
+    assert Sizes.of(arrays | {"edge_index": np.zeros((0, 2), np.int64)}, 7).linked == 0
+
+
+def test_roof_is_known_only_for_what_was_measured():
+    peaks = {"f32": {"2": 2e9}}
+    assert milliseconds(peaks, 1e9, "f32", 2) == 500
+    assert milliseconds(peaks, 1e9, "bf16", 2) is None
+    assert milliseconds(peaks, 1e9, "f32", 1) is None
+
+
+# ---- records and times ------------------------------------------------------------------------------------
+
+
+def test_a_record_judges_itself():
+    made = Record("step", "M f32", ours=2.0, peer=9.0, required=4.0, roof=1.0)
+    assert (made.ratio, made.fraction, made.reached) == (4.5, 0.5, True)
+    assert Record("step", "M f32", ours=2.0, peer=7.0, required=4.0).reached is False
+    assert Record("step", "M f32", ours=2.0, peer=7.0, ratio=4.1, required=4.0).reached is True
+    missing = Record("step", "M f32", ours=None, peer=7.0, required=4.0, roof=1.0)
+    assert (missing.ratio, missing.fraction, missing.reached) == (None, None, None)
+
+
+def test_a_newer_record_takes_the_place_of_the_old():
+    results = Results(records=[Record("a", "x", 1.0), Record("a", "y", 2.0)])
+    results.add(Record("a", "x", 3.0))
+    results.add(Record("b", "x", 4.0))
+    assert [(r.section, r.case, r.ours) for r in results.records] == [
+        ("a", "x", 3.0),
+        ("a", "y", 2.0),
+        ("b", "x", 4.0),
+    ]
+
+
+def test_ratio_is_the_median_of_pairs_not_the_ratio_of_medians():
+    times = {"ours": [1.0, 2.0, 10.0], "peer": [3.0, 2.0, 40.0]}
+    assert timing.ratio(times, "ours", "peer") == 3.0
+    assert timing.ratio(times, "ours", "absent") is None
+    assert timing.fastest(times, ["peer", "absent", "ours"]) == "ours"
+
+
+def test_sides_take_turns_and_each_begins_a_round():
+    order = []
+    sides = {name: lambda name=name: order.append(name) for name in "ab"}
+    times = timing.race(sides, rounds=4, least=0.0)
+    assert [len(times[name]) for name in "ab"] == [4, 4]
+    assert "".join(order) == "aabb" + "ab" + "ba" + "ab" + "ba"
+
+
+def test_after_the_budget_three_rounds_are_enough():
+    calls = []
+    times = timing.race({"a": lambda: calls.append(1)}, rounds=50, budget=0.0, least=0.0)
+    assert len(times["a"]) == 3 and len(calls) == 5
+
+
+def test_pictures_of_whole_results():
+    def step(case, ours, peer):
+        facts = {"kind": "step", "workload": case, "precision": "f32"}
+        return Record("step", case, ours, peer, "PyTorch", roof=ours / 2, facts=facts)
+
+    curve = [[[50, 1.0, 0.5], [100, 2.0, 0.77]]]
+    results = Results(
+        records=[
+            step("S f32", 30.0, 120.0),
+            step("L f32", 3000.0, None),
+            Record("kernels", "tau", 1.0, 5.0, "SciPy", required=3.0),
+            Record(
+                "fit",
+                "AlexNet to tau 0.76 f32",
+                2.0,
+                9.0,
+                facts={"kind": "target", "ours": curve, "peer": curve},
+            ),
+            *(Record("scaling", f"threads {n}", 8.0 / n, facts={"axis": "threads", "at": n}) for n in (1, 2)),
+            *(
+                Record("scaling", f"nodes {n}", n, 5.0 * n, roof=n / 2, facts={"axis": "nodes", "at": n})
+                for n in (1, 9)
+            ),
+        ]
+    )
+    made = figures.draw(results)
+    assert set(made) == set(figures.FIGURES)
+    assert all(content.startswith(b"\x89PNG") and len(content) > 5000 for content in made.values())
