@@ -94,8 +94,8 @@ def run(context: Context) -> Iterator[Record]:
         "sections.small:threads_races", settings="own", names=list(SIZES[:2] if context.quick else SIZES),
         threads=context.threads, rounds=context.rounds,
     ).value  # fmt: skip
-    for name, whats in found.items():
-        for what, pair in whats.items():
+    for name, races in found.items():
+        for what, pair in races.items():
             yield Record(
                 "small",
                 f"{name} {what}, {context.threads} threads",
