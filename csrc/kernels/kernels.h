@@ -23,25 +23,31 @@ typedef struct tg_dropout {
     float scale;        /* 1 / (1 - p) */
 } tg_dropout;
 
-/* One node's tile of the `mix` op, C rows. F = 2D with cross, else D. Weights come packed (pack_nt /
- * pack_nn). */
+typedef struct tg_kernels tg_kernels;
+
+/* Rows of the `mix` op, C configs of one node. F = 2D with cross, else D. Weights come packed (pack_nt /
+   pack_nn). V: floats of a vector. */
 typedef struct tg_mix_tile {
+    const tg_kernels *k; /* whose products are used */
     int C, D, R, act;
     int gate, cross, norm;
     float inv_tau;
     tg_dropout dropout;
-    const uint32_t *keys;           /* (C,2) dropout row keys */
+    uint32_t *keys;                 /* (C,2) dropout row keys */
     const float *z, *mean, *rstd;   /* (C,D) each; mean, rstd with norm */
     const float *residual;          /* (C,F) or NULL */
     const float *w1, *b1, *w2, *b2; /* packed (D->R), (R), packed (R->D), (D) */
-    float *xh, *u, *e, *h;          /* scratch (C,D) x3, (C,R) */
+    float *strips;                  /* scratch (2,C,V), backward (4,C,V) */
+    float *xh, *u, *h;              /* scratch (C,D) x2, (C,R) */
     float *out;                     /* (C,F), forward */
     const float *w1t, *w2t;         /* backward: packed (R->D), (D->R) */
     const float *dout;              /* (C,F) */
-    float *dresidual;               /* (C,F) or NULL; may be dout itself */
+    const float *fix;               /* a(C,F), b, c `fix_stride` apart or NULL: the gradient is
+                                       dout - a - b * (out - c) */
+    int64_t fix_stride;
+    float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
     float *da, *dh;                      /* scratch (C,D), (C,R) */
-    float *dz;                           /* (C,D): gradient of the (normalised) z, written */
     float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (D,R), (D), (1) */
 } tg_mix_tile;
 
@@ -51,15 +57,16 @@ typedef struct tg_mix_tile {
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)
    mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
-   normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy
+   normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy; y may be x
    stats_add   s += x - shift, q += (x - shift)^2
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh
-   norm_undo   second pass, once s1 and s2 hold the sums over all nodes: g -= rstd * (s1 + xh * s2) * inv_n
+   fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
    lookup      z(C,O) = base(O) + sum over 18 digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
-   mix_forward / mix_backward   see tg_mix_tile
+   mix_forward, mix_backward   see tg_mix_tile; backward returns the gradient of the (normalised) z (C,D), in
+               scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2 */
 #define TG_PRODUCT_LIST(K)                                                                                   \
@@ -82,9 +89,7 @@ typedef struct tg_mix_tile {
     K(norm_back, void,                                                                                       \
       (int64_t n, const float *d, const float *x, const float *mean, const float *rstd, float *s1,           \
        float *s2, float *g, int add))                                                                        \
-    K(norm_undo, void,                                                                                       \
-      (int64_t n, float inv_n, const float *x, const float *mean, const float *rstd, const float *s1,        \
-       const float *s2, float *g))                                                                           \
+    K(fix, void, (int64_t n, const float *g, const float *x, const float *coef, int64_t stride, float *y))   \
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
     K(lookup, void,                                                                                          \
@@ -92,13 +97,13 @@ typedef struct tg_mix_tile {
     K(lookup_grad, void,                                                                                     \
       (int C, int O, const float *dz, const int8_t *digits, int64_t stride, float *dtable))                  \
     K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
-    K(mix_backward, void, (const tg_mix_tile *tile))                                                         \
+    K(mix_backward, const float *, (const tg_mix_tile *tile))                                                \
     K(adamw, void,                                                                                           \
       (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
        float take2, float eps, float decay, float fix1, float fix2))                                         \
     K(sum_squares, double, (int64_t n, const float *x))
 
-typedef struct tg_kernels {
+struct tg_kernels {
     const char *name;
     int vector; /* floats per vector */
     int nr;     /* columns of a packed panel */
@@ -108,7 +113,7 @@ typedef struct tg_kernels {
     TG_PRODUCT_LIST(TG_MEMBER)
     TG_KERNEL_LIST(TG_MEMBER)
 #undef TG_MEMBER
-} tg_kernels;
+};
 
 /* Floats of a packed matrix with n columns and depth k. */
 static inline int64_t tg_packed(const tg_kernels *kernels, int n, int k) {

@@ -4,13 +4,17 @@
 
 #include "model/model.h"
 
-/* While the plan is made: which buffer holds a slot's value, statistics and gradient right now. */
+enum { SLOTS = TG_MAX_STEPS + TG_EXTERNAL_SLOTS };
+
+/* While the plan is made: which buffer holds a slot's value, statistics, gradient and its fix right now. */
 typedef struct maker {
     tg_plan *plan;
     const tg_model *model;
-    int kept[TG_MAX_STEPS + TG_EXTERNAL_SLOTS];       /* value of the forward pass */
-    int recomputed[TG_MAX_STEPS + TG_EXTERNAL_SLOTS]; /* value made again for the backward pass */
-    int stats[TG_MAX_STEPS + TG_EXTERNAL_SLOTS], grads[TG_MAX_STEPS + TG_EXTERNAL_SLOTS];
+    int kept[SLOTS];       /* value of the forward pass */
+    int recomputed[SLOTS]; /* value made again for the backward pass */
+    int stats[SLOTS], grads[SLOTS], fixes[SLOTS];
+    int readers[SLOTS]; /* inputs it is given to */
+    int tiles[SLOTS];   /* it exists only as tiles */
     int param_seen[TG_MAX_STEPS * TG_MAX_PARAMS];
     int kept_step; /* the one recomputable step whose output is kept all the same */
 } maker;
@@ -20,29 +24,69 @@ static int new_buffer(maker *m, tg_shape shape, int event) {
     return m->plan->n_buffers++;
 }
 
-static int use(maker *m, int buffer, int event) {
-    if (buffer >= 0) m->plan->buffers[buffer].last = event;
-    return buffer;
+/* So many numbers per config and column: 2 for statistics, 3 for a fix. */
+static tg_shape per_config(tg_shape shape, int numbers) {
+    return (tg_shape){TG_SPACE_CONFIG, numbers * shape.cols};
 }
 
 static tg_event blank(tg_event_kind kind, int step) {
-    tg_event e = {.kind = kind, .step = step, .x_stats = -1, .y = -1, .y_stats = -1, .dy = -1};
+    tg_event e = {.kind = kind, .step = step, .from = -1, .into = -1};
+    e.x_stats = e.y = e.y_stats = e.dy = e.dy_fix = e.dx_fix = TG_BUFFER_NONE;
     for (int i = 0; i < TG_MAX_IN; i++) e.x[i] = e.dx[i] = TG_BUFFER_NONE;
     return e;
+}
+
+static int add_event(maker *m, tg_event e) {
+    m->plan->events[m->plan->n_events] = e;
+    return m->plan->n_events++;
+}
+
+static int nest(maker *m, tg_event e) {
+    e.nested = 1;
+    return add_event(m, e);
+}
+
+/* The event and those within it run at `now`: what they touch is alive then. */
+static void touch(maker *m, int event, int now) {
+    const tg_event *e = &m->plan->events[event];
+    const int used[] = {e->x[0], e->x[1],   e->x_stats, e->y,     e->y_stats,
+                        e->dy,   e->dy_fix, e->dx[0],   e->dx[1], e->dx_fix};
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        if (used[i] >= 0) m->plan->buffers[used[i]].last = now;
+    if (e->from >= 0) touch(m, e->from, now);
+    if (e->into >= 0) touch(m, e->into, now);
+}
+
+static int value_for_backward(maker *m, int slot);
+
+/* Where a step finds the inputs in `wanted`; adds the events that make them. */
+static void find_inputs(maker *m, tg_event *e, int back, unsigned wanted) {
+    const tg_step *step = &m->model->steps[e->step];
+    for (int k = 0; k < step->n_in; k++) {
+        const int slot = step->in[k];
+        if (!(wanted >> k & 1)) continue;
+        if (m->tiles[slot]) {
+            tg_event inner =
+                blank(back ? TG_EVENT_RECOMPUTE : TG_EVENT_FORWARD, m->model->slots[slot].producer);
+            find_inputs(m, &inner, back, ~0u);
+            e->from = nest(m, inner);
+        } else {
+            e->x[k] = back ? value_for_backward(m, slot) : m->kept[slot];
+        }
+    }
+    if (step->info.needs_stats) e->x_stats = m->stats[step->in[0]];
 }
 
 static void add_forward(maker *m, int i) {
     const tg_step *step = &m->model->steps[i];
     const tg_slot *out = &m->model->slots[step->out];
-    const int now = m->plan->n_events++;
+    if (m->tiles[step->out]) return;
     tg_event e = blank(TG_EVENT_FORWARD, i);
-    for (int k = 0; k < step->n_in; k++) e.x[k] = use(m, m->kept[step->in[k]], now);
-    if (step->info.needs_stats) e.x_stats = use(m, m->stats[step->in[0]], now);
+    find_inputs(m, &e, 0, ~0u);
+    const int now = m->plan->n_events;
     e.y = m->kept[step->out] = new_buffer(m, out->shape, now);
-    if (out->has_stats)
-        e.y_stats = m->stats[step->out] =
-            new_buffer(m, (tg_shape){TG_SPACE_CONFIG, 2 * out->shape.cols}, now);
-    m->plan->events[now] = e;
+    if (out->has_stats) e.y_stats = m->stats[step->out] = new_buffer(m, per_config(out->shape, 2), now);
+    touch(m, add_event(m, e), now);
 }
 
 /* The buffer with a slot's value for the backward pass, recomputing it (and what it needs) if it was let go.
@@ -52,37 +96,85 @@ static int value_for_backward(maker *m, int slot) {
     if (producer < 0 || !m->model->steps[producer].info.recompute || producer == m->kept_step)
         return m->kept[slot];
     if (m->recomputed[slot] != TG_BUFFER_NONE) return m->recomputed[slot];
-    const tg_step *step = &m->model->steps[producer];
     tg_event e = blank(TG_EVENT_RECOMPUTE, producer);
-    for (int k = 0; k < step->n_in; k++) e.x[k] = value_for_backward(m, step->in[k]);
-    const int now = m->plan->n_events++;
-    for (int k = 0; k < step->n_in; k++) use(m, e.x[k], now);
-    if (step->info.needs_stats) e.x_stats = use(m, m->stats[step->in[0]], now);
+    find_inputs(m, &e, 1, ~0u);
+    const int now = m->plan->n_events;
     e.y = m->recomputed[slot] = new_buffer(m, m->model->slots[slot].shape, now);
-    m->plan->events[now] = e;
+    touch(m, add_event(m, e), now);
     return e.y;
 }
 
-static void add_backward(maker *m, int i) {
+/* The backward of step i and of those it hands gradients on to; where those gradients go is not decided yet. */
+static tg_event backward_event(maker *m, int i) {
     const tg_step *step = &m->model->steps[i];
     tg_event e = blank(TG_EVENT_BACKWARD, i);
-    for (int k = 0; k < step->n_in; k++)
-        if (step->info.needs_in >> k & 1) e.x[k] = value_for_backward(m, step->in[k]);
-    const int now = m->plan->n_events++;
-    for (int k = 0; k < step->n_in; k++) use(m, e.x[k], now);
-    if (step->info.needs_stats) e.x_stats = use(m, m->stats[step->in[0]], now);
-    e.dy = use(m, m->grads[step->out], now);
+    find_inputs(m, &e, 1, step->info.needs_in);
+    for (int p = 0; p < step->n_params; p++) e.dw_add[p] = m->param_seen[step->param[p]]++ > 0;
+    if (!m->tiles[step->out]) {
+        e.dy = m->grads[step->out];
+        e.dy_fix = m->fixes[step->out];
+        if (e.dy_fix != TG_BUFFER_NONE && step->op->fixes_dy != TG_FIXED_BY_OP)
+            e.y = value_for_backward(m, step->out);
+    }
+    if (m->tiles[step->in[0]]) {
+        const tg_event inner = backward_event(m, m->model->slots[step->in[0]].producer);
+        e.into = nest(m, inner);
+    }
+    return e;
+}
+
+/* The buffer a new gradient is written to. */
+static int gradient_buffer(maker *m, const tg_event *e, int k, int now) {
+    const tg_step *step = &m->model->steps[e->step];
+    const tg_slot *slot = &m->model->slots[step->in[k]];
+    if (k == step->info.inplace_in && e->dy != TG_BUFFER_NONE) return e->dy;
+    if (k == 0 && step->info.overwrites_in0 && m->readers[step->in[0]] == 1 && !slot->has_stats)
+        return e->x[0];
+    return new_buffer(m, slot->shape, now);
+}
+
+static void place_gradients(maker *m, int event, int now) {
+    tg_event *e = &m->plan->events[event];
+    const tg_step *step = &m->model->steps[e->step];
     for (int k = step->n_in - 1; k >= 0; k--) { /* the residual first: it may take over dy's place */
         const int slot = step->in[k];
-        if (m->model->slots[slot].producer < 0) continue; /* nobody asks for the gradient of the features */
-        e.dx_add[k] = m->grads[slot] != TG_BUFFER_NONE;
-        if (!e.dx_add[k])
-            m->grads[slot] =
-                k == step->info.inplace_in ? e.dy : new_buffer(m, m->model->slots[slot].shape, now);
-        e.dx[k] = use(m, m->grads[slot], now);
+        if (m->model->slots[slot].producer < 0 || m->tiles[slot]) continue;
+        e->dx_add[k] = m->grads[slot] != TG_BUFFER_NONE;
+        if (!e->dx_add[k]) m->grads[slot] = gradient_buffer(m, e, k, now);
+        e->dx[k] = m->grads[slot];
+        if (k > 0 || !step->info.needs_stats) continue;
+        e->dx_fix_add = m->fixes[slot] != TG_BUFFER_NONE;
+        if (!e->dx_fix_add) m->fixes[slot] = new_buffer(m, per_config(m->model->slots[slot].shape, 3), now);
+        e->dx_fix = m->fixes[slot];
     }
-    for (int p = 0; p < step->n_params; p++) e.dw_add[p] = m->param_seen[step->param[p]]++ > 0;
-    m->plan->events[now] = e;
+    if (e->into >= 0) place_gradients(m, e->into, now);
+}
+
+static void add_backward(maker *m, int i) {
+    if (m->tiles[m->model->steps[i].out]) return; /* part of the event of the step that reads it */
+    const int now = add_event(m, backward_event(m, i));
+    place_gradients(m, now, now);
+    touch(m, now, now);
+}
+
+static void choose(maker *m) {
+    const tg_model *model = m->model;
+    for (int i = 0; i < model->n_steps; i++)
+        for (int k = 0; k < model->steps[i].n_in; k++) m->readers[model->steps[i].in[k]]++;
+    for (int i = 0; i < model->n_steps; i++) {
+        const int slot = model->steps[i].in[0], producer = model->slots[slot].producer;
+        m->tiles[slot] = producer >= 0 && model->steps[i].info.pulls && m->readers[slot] == 1 &&
+                         model->steps[producer].info.recompute && !model->slots[slot].has_stats;
+    }
+    /* The recomputable output that backward asks for first would be made again at once: keep that one. */
+    m->kept_step = -1;
+    for (int i = 0; i < model->n_steps; i++)
+        for (int k = 0; k < model->steps[i].n_in; k++) {
+            const int slot = model->steps[i].in[k], producer = model->slots[slot].producer;
+            if ((model->steps[i].info.needs_in >> k & 1) && producer > m->kept_step && !m->tiles[slot] &&
+                model->steps[producer].info.recompute)
+                m->kept_step = producer;
+        }
 }
 
 void tg_plan_make(tg_plan *plan, const tg_model *model, int training) {
@@ -91,25 +183,17 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, int training) {
     memset(plan, 0, sizeof *plan);
     m.plan = plan;
     m.model = model;
-    m.kept_step = -1;
     for (int s = 0; s < model->n_slots; s++) {
         m.kept[s] = s < TG_EXTERNAL_SLOTS ? TG_BUFFER_INPUT : TG_BUFFER_NONE;
-        m.recomputed[s] = m.stats[s] = m.grads[s] = TG_BUFFER_NONE;
+        m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;
     }
+    choose(&m);
     for (int i = 0; i < model->n_steps; i++) add_forward(&m, i);
     plan->n_forward = plan->n_events;
     plan->scores = m.kept[model->scores];
     plan->dscores = TG_BUFFER_NONE;
     plan->buffers[plan->scores].last = plan->n_events;
     if (!training) return;
-    /* The recomputable output that backward asks for first would be made again at once: keep that one. */
-    for (int i = 0; i < model->n_steps; i++)
-        for (int k = 0; k < model->steps[i].n_in; k++) {
-            const int producer = model->slots[model->steps[i].in[k]].producer;
-            if ((model->steps[i].info.needs_in >> k & 1) && producer > m.kept_step &&
-                model->steps[producer].info.recompute)
-                m.kept_step = producer;
-        }
     m.grads[model->scores] = plan->dscores =
         new_buffer(&m, model->slots[model->scores].shape, plan->n_events);
     for (int i = model->n_steps - 1; i >= 0; i--) add_backward(&m, i);

@@ -1,6 +1,8 @@
 /* The static plan of a model: the order of op calls (forward, recomputed forward, backward) and which buffer
    each one reads and writes. Made once per model; binding it to a batch only computes sizes and places in the
-   arena. */
+   arena.
+   A slot that is cheap to make and read by one op only has no buffer: its tiles are made inside the event that
+   reads them, and their gradients are handed on inside that event's backward. */
 #ifndef TG_PLAN_H
 #define TG_PLAN_H
 
@@ -19,8 +21,11 @@ enum { TG_BUFFER_NONE = -1, TG_BUFFER_INPUT = -2 };
 typedef struct tg_event {
     tg_event_kind kind;
     int step;
-    int x[TG_MAX_IN], x_stats, y, y_stats, dy, dx[TG_MAX_IN];
-    int dx_add[TG_MAX_IN], dw_add[TG_MAX_PARAMS];
+    int nested; /* runs inside another event, tile by tile */
+    int from;   /* event that makes input 0 inside this one, or -1 */
+    int into;   /* event that takes the gradient of input 0 inside this one, or -1 */
+    int x[TG_MAX_IN], x_stats, y, y_stats, dy, dy_fix, dx[TG_MAX_IN], dx_fix;
+    int dx_add[TG_MAX_IN], dx_fix_add, dw_add[TG_MAX_PARAMS];
 } tg_event;
 
 typedef struct tg_buffer {
@@ -28,7 +33,7 @@ typedef struct tg_buffer {
     int first, last; /* events between which it is alive */
 } tg_buffer;
 
-enum { TG_MAX_EVENTS = 3 * 128, TG_MAX_BUFFERS = 6 * 128 };
+enum { TG_MAX_EVENTS = 5 * 128, TG_MAX_BUFFERS = 8 * 128 };
 
 typedef struct tg_plan {
     int n_events, n_forward, n_buffers;

@@ -17,7 +17,8 @@ typedef struct binding {
     tg_slate *slates; /* (B) */
     int64_t *offsets; /* (n_buffers + n_events) */
     int64_t *sizes;
-    float *base;     /* arena */
+    float *base;     /* arena; NULL while sizes are measured */
+    tg_exec *execs;  /* (n_events) */
     int64_t *starts; /* (n_buffers, B): where each slate's part of a buffer begins */
     int64_t total_configs;
     const tg_kernels *k; /* one table and one number of threads for the whole pass */
@@ -35,53 +36,50 @@ static int64_t slot_floats(const tg_slate *slate, tg_shape shape) {
 static float *part(const binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
     if (buffer == TG_BUFFER_INPUT) return (float *)bind->pass->entries[b].graph->node_feat;
+    if (bind->base == NULL)
+        return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
     return bind->base + bind->offsets[buffer] + bind->starts[(int64_t)buffer * bind->pass->n_entries + b];
 }
 
-static tg_exec make_exec(const binding *bind, int event, int b) {
+/* The call behind an event, and those within it. */
+static tg_exec *make_exec(const binding *bind, int event, int b) {
     const tg_event *ev = &bind->plan->events[event];
     const tg_step *step = &bind->model->steps[ev->step];
-    tg_exec e = {.k = bind->k,
-                 .threads = bind->threads,
-                 .slate = &bind->slates[b],
-                 .attr = step->attr,
-                 .out = step->info.out,
-                 .table_cols = step->info.table_cols,
-                 .training = bind->pass->loss != NULL,
-                 .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)b)};
-    for (int i = 0; i < TG_MAX_IN; i++) e.in[i] = step->info.in[i];
-    if (e.table_cols == 0 && step->op->wants_table >= 0)
-        e.table_cols = step->info.params[step->op->wants_table].cols;
-    if (bind->base == NULL) { /* measuring: workspace sizes depend on which of these are given, not where */
-        e.shared = bind->model->weights;
-        if (ev->x_stats >= 0) e.x_stats = e.shared;
-        if (ev->y_stats >= 0) e.y_stats = e.shared;
-        return e;
-    }
-    e.x_stats = part(bind, ev->x_stats, b);
-    e.y_stats = part(bind, ev->y_stats, b);
+    tg_exec *e = &bind->execs[event];
+    *e = (tg_exec){.op = step->op,
+                   .k = bind->k,
+                   .threads = bind->threads,
+                   .slate = &bind->slates[b],
+                   .attr = step->attr,
+                   .out = step->info.out,
+                   .whole_nodes = step->info.whole_nodes,
+                   .table_cols = step->info.table_cols,
+                   .training = bind->pass->loss != NULL,
+                   .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)b)};
+    for (int i = 0; i < TG_MAX_IN; i++) e->in[i] = step->info.in[i];
+    if (e->table_cols == 0 && step->op->wants_table >= 0)
+        e->table_cols = step->info.params[step->op->wants_table].cols;
+    e->x_stats = part(bind, ev->x_stats, b);
+    e->y_stats = part(bind, ev->y_stats, b);
     for (int i = 0; i < step->n_in; i++) {
-        e.x[i] = part(bind, ev->x[i], b);
-        e.dx[i] = part(bind, ev->dx[i], b);
-        e.dx_add[i] = ev->dx_add[i];
+        e->x[i] = part(bind, ev->x[i], b);
+        e->dx[i] = part(bind, ev->dx[i], b);
+        e->dx_add[i] = ev->dx_add[i];
     }
-    e.y = part(bind, ev->y, b);
-    e.dy = part(bind, ev->dy, b);
+    e->y = part(bind, ev->y, b);
+    e->dy = part(bind, ev->dy, b);
+    e->dy_fix = part(bind, ev->dy_fix, b);
+    e->dx_fix = part(bind, ev->dx_fix, b);
+    e->dx_fix_add = ev->dx_fix_add;
     for (int p = 0; p < step->n_params; p++) {
         const int64_t offset = bind->model->params[step->param[p]].offset;
-        e.w[p] = bind->model->weights + offset;
-        e.dw[p] = bind->model->grads + offset;
-        e.dw_add[p] = ev->dw_add[p] || b > 0;
+        e->w[p] = bind->model->weights + offset;
+        e->dw[p] = bind->model->grads + offset;
+        e->dw_add[p] = ev->dw_add[p] || b > 0;
     }
+    if (ev->from >= 0) e->from = make_exec(bind, ev->from, b);
+    if (ev->into >= 0) e->into = make_exec(bind, ev->into, b);
     return e;
-}
-
-static void event_workspace(const binding *bind, int event, const tg_exec *e, int64_t *shared,
-                            int64_t *scratch) {
-    const int back = bind->plan->events[event].kind == TG_EVENT_BACKWARD;
-    bind->model->steps[bind->plan->events[event].step].op->workspace(e, back, shared, scratch);
-    *shared = padded(*shared);
-    *scratch = padded(*scratch) + 16; /* keeps threads off each other's cache lines */
 }
 
 /* Sizes of everything; returns the floats of the arena without the digits. */
@@ -97,11 +95,10 @@ static int64_t measure(binding *bind) {
     }
     for (int i = 0; i < plan->n_events; i++) {
         int64_t most = 0;
-        for (int b = 0; b < B; b++) {
-            int64_t shared, scratch;
-            const tg_exec e = make_exec(bind, i, b);
-            event_workspace(bind, i, &e, &shared, &scratch);
-            if (shared + bind->threads * scratch > most) most = shared + bind->threads * scratch;
+        for (int b = 0; b < B && !plan->events[i].nested; b++) {
+            const int64_t floats =
+                tg_place_call(make_exec(bind, i, b), plan->events[i].kind == TG_EVENT_BACKWARD, NULL);
+            if (floats > most) most = floats;
         }
         bind->sizes[plan->n_buffers + i] = most;
     }
@@ -134,10 +131,12 @@ static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pa
     const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;
     tg_status status = check_size(model, pass, err);
     if (status != TG_OK) return status;
-    bind->block = malloc(B * sizeof(tg_slate) + (2 + B) * n * sizeof(int64_t));
+    const size_t events = (size_t)bind->plan->n_events;
+    bind->block = malloc(B * sizeof(tg_slate) + (2 + B) * n * sizeof(int64_t) + events * sizeof(tg_exec));
     if (bind->block == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for a batch of %d slates", pass->n_entries);
-    bind->slates = bind->block;
+    bind->execs = bind->block;
+    bind->slates = (tg_slate *)(bind->execs + events);
     bind->offsets = (int64_t *)(bind->slates + B);
     bind->sizes = bind->offsets + n;
     bind->starts = bind->sizes + n;
@@ -169,17 +168,13 @@ static tg_status bind_arena(binding *bind, tg_model *model, tg_error *err) {
 }
 
 static tg_status run_event(const binding *bind, int event, tg_error *err) {
-    const tg_event *ev = &bind->plan->events[event];
-    const tg_op *op = bind->model->steps[ev->step].op;
+    const int back = bind->plan->events[event].kind == TG_EVENT_BACKWARD;
+    if (bind->plan->events[event].nested) return TG_OK;
     for (int b = 0; b < bind->pass->n_entries; b++) {
         if (tg_cancelled(bind->pass->cancel)) return tg_fail(err, TG_E_CANCELLED, "interrupted");
-        tg_exec e = make_exec(bind, event, b);
-        int64_t shared;
-        event_workspace(bind, event, &e, &shared, &e.scratch_stride);
-        e.shared = bind->base + bind->offsets[bind->plan->n_buffers + event];
-        e.scratch = e.shared + shared;
-        if (ev->kind == TG_EVENT_BACKWARD) op->backward(&e);
-        else op->forward(&e);
+        tg_exec *e = make_exec(bind, event, b);
+        tg_place_call(e, back, bind->base + bind->offsets[bind->plan->n_buffers + event]);
+        tg_run(e, back);
     }
     return TG_OK;
 }

@@ -25,166 +25,209 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     tg_add_linear(p, "weight", "bias", O, wide, (int)p->attr[INIT] == 1);
     p->params[p->n_params++] = (tg_param_spec){"table", TG_DIGIT_ROWS, D, TG_INIT_NORMAL, 1.0f};
     p->needs_in = 1;
+    p->recompute = 1;
     return TG_OK;
 }
 
-typedef struct context {
-    int F, O, D, column, wide;
-    float *table; /* (18,8,O) */
-    float *base;  /* forward: (N,O) base; backward: (N,O) sum of dy over configs */
-    float *fixed; /* (O) sum of the tables' row 0 */
-    float *packed,
-        *packed_rest; /* weights of the columns before and after the config's: forward B(F -> O), backward B(O -> F) */
-    float *dtable;   /* backward (18,8,O), then (O) of the nodes that are not configurable */
-    float *partials; /* per chunk: statistics, or dtable as above */
-    int64_t stride;
-    tg_loop loop;
-} context;
+/* Where everything is. The weight's columns before (first) and after (rest) the config's are apart. */
+typedef struct room {
+    int F, O, D, column, rest, wide;
+    float *table;        /* (18,8,O) */
+    float *fixed;        /* (O) sum of the tables' row 0 */
+    float *base;         /* (N,O); backward: sum of dy over configs */
+    float *first, *last; /* packed: forward B(F -> O), backward B(O -> F) */
+    float *dtable;       /* backward: (18,8,O) and (O) of the nodes that are not configurable */
+    float *dnode;        /* backward: (O,F) gradient of the node weights, then (O) of the bias */
+    int64_t shared;      /* floats */
+} room;
 
-static context make_context(const tg_exec *e, int back) {
-    context c = {.F = e->in[0].cols,
-                 .O = e->out.cols,
-                 .D = e->table_cols,
-                 .column = (int)e->attr[COLUMN],
-                 .table = e->shared,
-                 .loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG)};
-    c.wide = c.F + TG_DIGITS * c.D;
-    c.base = c.table + (int64_t)ENTRIES * c.O;
-    c.fixed = c.base + (int64_t)e->slate->N * c.O;
-    c.packed = c.fixed + c.O;
-    const int rest = c.F - c.column;
-    c.packed_rest = c.packed + (back ? tg_packed(e->k, c.column, c.O) : tg_packed(e->k, c.O, c.column));
-    c.dtable = c.packed_rest + (back ? tg_packed(e->k, rest, c.O) : tg_packed(e->k, c.O, rest));
-    c.partials = c.dtable + (back ? (int64_t)(ENTRIES + 1) * c.O : 0);
-    if (back) c.stride = (int64_t)(ENTRIES + 1) * c.O;
-    else c.stride = e->y_stats == NULL ? 0 : tg_stats_floats((int64_t)e->slate->C * c.O);
-    return c;
+static room rooms(const tg_exec *e, int back) {
+    room r = {.F = e->in[0].cols, .O = e->out.cols, .D = e->table_cols, .column = (int)e->attr[COLUMN]};
+    r.rest = r.F - r.column;
+    r.wide = r.F + TG_DIGITS * r.D;
+    const int64_t sizes[] = {(int64_t)ENTRIES * r.O,
+                             r.O,
+                             (int64_t)e->slate->N * r.O,
+                             back ? tg_packed(e->k, r.column, r.O) : tg_packed(e->k, r.O, r.column),
+                             back ? tg_packed(e->k, r.rest, r.O) : tg_packed(e->k, r.O, r.rest),
+                             back ? (int64_t)(ENTRIES + 1) * r.O : 0,
+                             back ? (int64_t)r.O * r.F + r.O : 0};
+    float **parts[] = {&r.table, &r.fixed, &r.base, &r.first, &r.last, &r.dtable, &r.dnode};
+    for (int i = 0; i < 7; r.shared += sizes[i++])
+        *parts[i] = e->shared == NULL ? NULL : e->shared + r.shared;
+    return r;
 }
 
-static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scratch) {
-    context c = make_context(e, back);
-    *shared = (c.partials - e->shared) + c.loop.chunks * c.stride;
-    *scratch = 0;
+/* Partial of backward: dtable as above, then dnode. */
+static tg_sizes sizes(const tg_exec *e, int back) {
+    const room r = rooms(e, back);
+    const double rows = (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG);
+    return (tg_sizes){r.shared, back ? (int64_t)(ENTRIES + 1 + r.F + 1) * r.O : tg_stats_floats(e), r.O,
+                      20 * rows * r.O};
 }
 
-/* T[p][v][o] = sum_d weight[o][column + p D + d] table[v][d], and its row-0 sum */
-static void build_table(const tg_exec *e, const context *c) {
-    memset(c->fixed, 0, (size_t)c->O * sizeof *c->fixed);
-    for (int p = 0; p < TG_DIGITS; p++)
-        for (int o = 0; o < c->O; o++) {
-            const float *w = e->w[0] + (int64_t)o * c->wide + c->column + p * c->D;
-            for (int v = 0; v < TG_DIGIT_ROWS; v++) {
-                float sum = 0;
-                for (int d = 0; d < c->D; d++) sum += w[d] * e->w[2][v * c->D + d];
-                c->table[(int64_t)(p * TG_DIGIT_ROWS + v) * c->O + o] = sum;
-                if (v == 0) c->fixed[o] += sum;
-            }
+/* Column `at` of the weight, as a row (O). */
+static void weight_column(const tg_exec *e, const room *r, int at, float *row) {
+    for (int o = 0; o < r->O; o++) row[o] = e->w[0][(int64_t)o * r->wide + r->column + at];
+}
+
+/* T[p][v][o] = sum_d weight[o][column + p D + d] table[v][d], and its row-0 sum; `row` (O) is scratch. */
+static void build_table(const tg_exec *e, const room *r, float *row) {
+    memset(r->table, 0, (size_t)(ENTRIES + 1) * (size_t)r->O * sizeof *r->table); /* and fixed, behind it */
+    for (int p = 0; p < TG_DIGITS; p++) {
+        float *to = r->table + (int64_t)p * TG_DIGIT_ROWS * r->O;
+        for (int d = 0; d < r->D; d++) {
+            weight_column(e, r, p * r->D + d, row);
+            for (int v = 0; v < TG_DIGIT_ROWS; v++)
+                for (int o = 0; o < r->O; o++) to[(int64_t)v * r->O + o] += row[o] * e->w[2][v * r->D + d];
         }
-}
-
-static const int8_t *digits_of(const tg_exec *e, int32_t k) {
-    return e->slate->digits + (int64_t)k * TG_DIGITS;
-}
-
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                          float *scratch) {
-    const context *c = context_;
-    const int C = e->slate->C, O = c->O;
-    (void)scratch;
-    for (int64_t i = begin; i < end; i++) {
-        const int32_t k = e->slate->config_of[i];
-        float *base = c->base + i * O, *y = e->y + i * C * O;
-        if (k >= 0) {
-            e->k->lookup(C, O, base, c->table, digits_of(e, k), (int64_t)e->slate->K * TG_DIGITS, y);
-        } else {
-            for (int o = 0; o < O; o++) base[o] += c->fixed[o];
-            for (int r = 0; r < C; r++) memcpy(y + (int64_t)r * O, base, (size_t)O * sizeof *y);
-        }
-        if (e->y_stats != NULL)
-            tg_stats_tile(e->k, c->partials + chunk * c->stride, (int64_t)C * O, y, i == begin);
+        for (int o = 0; o < r->O; o++) r->fixed[o] += to[o];
     }
 }
 
-static void forward(const tg_exec *e) {
-    context c = make_context(e, 0);
-    const int rest = c.F - c.column;
-    build_table(e, &c);
-    e->k->pack_nt(c.O, c.column, e->w[0], c.wide, c.packed);
-    e->k->pack_nt(c.O, rest, e->w[0] + c.wide - rest, c.wide, c.packed_rest);
-    e->k->gemm(e->slate->N, c.O, c.column, e->x[0], c.F, c.packed, c.base, c.O, e->w[1], 0);
-    e->k->gemm(e->slate->N, c.O, rest, e->x[0] + c.column, c.F, c.packed_rest, c.base, c.O, NULL, 1);
-    tg_run_chunks(e, c.loop, 20.0 * (double)c.loop.items * e->slate->C * c.O, forward_chunk, &c);
-    if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)e->slate->C * c.O, c.partials, e->y_stats);
+static void begin(const tg_exec *e, int back) {
+    const room r = rooms(e, back);
+    if (!back || e->ddigits != NULL) build_table(e, &r, e->scratch);
+    if (back) return;
+    const float *x = e->x[0], *late = e->w[0] + r.wide - r.rest;
+    e->k->pack_nt(r.O, r.column, e->w[0], r.wide, r.first);
+    e->k->pack_nt(r.O, r.rest, late, r.wide, r.last);
+    tg_gemm_rows(e, e->slate->N, r.O, r.column, x, r.F, r.first, r.base, r.O, e->w[1], 0);
+    tg_gemm_rows(e, e->slate->N, r.O, r.rest, x + r.column, r.F, r.last, r.base, r.O, NULL, 1);
 }
 
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                           float *scratch) {
-    const context *c = context_;
-    const int C = e->slate->C, O = c->O;
-    const int64_t stride = (int64_t)e->slate->K * TG_DIGITS;
-    float *dtable = c->partials + chunk * c->stride, *dfixed = dtable + (int64_t)ENTRIES * O;
-    (void)scratch;
-    memset(dtable, 0, (size_t)c->stride * sizeof *dtable);
-    for (int64_t i = begin; i < end; i++) {
-        const int32_t k = e->slate->config_of[i];
-        const float *dy = e->dy + i * C * O;
-        float *dbase = c->base + i * O;
-        memset(dbase, 0, (size_t)O * sizeof *dbase);
-        e->k->add_rows(C, O, dy, O, dbase);
-        if (k < 0) {
-            e->k->add_rows(1, O, dbase, O, dfixed);
+/* Digits of config `from` at configurable node k. */
+static const int8_t *digits_of(const tg_exec *e, int32_t k, int from) {
+    return e->slate->digits + ((int64_t)from * e->slate->K + k) * TG_DIGITS;
+}
+
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
+    const room r = rooms(e, 0);
+    const int C = e->slate->C, O = r.O;
+    float *plain = tg_scratch(e, t);
+    for (int at = 0; at < t->rows; at += C) {
+        const int64_t node = t->item + at / C;
+        const int32_t k = e->slate->config_of[node];
+        const int rows = t->rows - at < C ? t->rows - at : C;
+        const float *base = r.base + node * O;
+        float *to = y + (int64_t)at * O;
+        if (k >= 0) {
+            e->k->lookup(rows, O, base, r.table, digits_of(e, k, t->from), (int64_t)e->slate->K * TG_DIGITS,
+                         to);
             continue;
         }
-        e->k->lookup_grad(C, O, dy, digits_of(e, k), stride, dtable);
-        if (e->ddigits == NULL) continue;
-        for (int r = 0; r < C; r++)
-            for (int t = 0; t < ENTRIES; t++) {
-                float dot = 0;
-                for (int o = 0; o < O; o++) dot += dy[(int64_t)r * O + o] * c->table[(int64_t)t * O + o];
-                e->ddigits[((int64_t)r * e->slate->K + k) * ENTRIES + t] = dot;
-            }
+        for (int o = 0; o < O; o++) plain[o] = base[o] + r.fixed[o];
+        for (int row = 0; row < rows; row++) memcpy(to + (int64_t)row * O, plain, (size_t)O * sizeof *to);
     }
+    tg_stats_tile(e, t, y);
+}
+
+/* ddigits of `rows` configs from `from` on at configurable node k: dy . T[digit][value] */
+static void digit_gradient(const tg_exec *e, const room *r, int32_t k, int from, int rows, const float *dy) {
+    for (int row = 0; row < rows; row++, dy += r->O)
+        for (int entry = 0; entry < ENTRIES; entry++) {
+            float dot = 0;
+            for (int o = 0; o < r->O; o++) dot += dy[o] * r->table[(int64_t)entry * r->O + o];
+            e->ddigits[((int64_t)(from + row) * e->slate->K + k) * ENTRIES + entry] = dot;
+        }
+}
+
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
+    const room r = rooms(e, 1);
+    const int C = e->slate->C, O = r.O;
+    float *dtable = tg_partial(e, t), *dfixed = dtable + (int64_t)ENTRIES * O, *dnode = dfixed + O;
+    if (t->first) memset(dtable, 0, (size_t)e->partial_stride * sizeof *dtable);
+    dy = tg_dy(e, t, dy);
+    for (int at = 0; at < t->rows; at += C) {
+        const int64_t node = t->item + at / C;
+        const int32_t k = e->slate->config_of[node];
+        const int rows = t->rows - at < C ? t->rows - at : C;
+        const float *d = dy + (int64_t)at * O;
+        float *dbase = r.base + node * O;
+        if (t->from == 0) memset(dbase, 0, (size_t)O * sizeof *dbase);
+        e->k->add_rows(rows, O, d, O, dbase);
+        if (k < 0) {
+            if (t->from + rows == C) e->k->add_rows(1, O, dbase, O, dfixed);
+            continue;
+        }
+        e->k->lookup_grad(rows, O, d, digits_of(e, k, t->from), (int64_t)e->slate->K * TG_DIGITS, dtable);
+        if (e->ddigits != NULL) digit_gradient(e, &r, k, t->from, rows, d);
+    }
+    if (!t->last) return;
+    const int nodes = (int)(t->chunk_end - t->chunk_begin);
+    const float *dbase = r.base + t->chunk_begin * O, *x = e->x[0] + t->chunk_begin * r.F;
+    e->k->gemm_tn(nodes, O, r.column, dbase, O, x, r.F, dnode, r.F);
+    e->k->gemm_tn(nodes, O, r.rest, dbase, O, x + r.column, r.F, dnode + r.column, r.F);
+    e->k->add_rows(nodes, O, dbase, O, dnode + (int64_t)O * r.F);
+}
+
+static float dot(int n, const float *a, const float *b) {
+    float lanes[16] = {0}, sum = 0; /* sixteen sums, so that it can be done in vectors */
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++) lanes[j] += a[i + j] * b[i + j];
+    for (; i < n; i++) sum += a[i] * b[i];
+    for (int j = 0; j < 16; j++) sum += lanes[j];
+    return sum;
 }
 
 /* From dT: dweight[o][column + p D + d] = sum_v dT[p][v][o] table[v][d]; dtable[v][d] = sum_p,o dT[p][v][o]
- * weight */
-static void config_gradients(const tg_exec *e, const context *c, float *dw, float *dtable) {
+   weight. row, column (O): scratch */
+static void config_gradients(const tg_exec *e, const room *r, float *row, float *column) {
     for (int p = 0; p < TG_DIGITS; p++)
-        for (int v = 0; v < TG_DIGIT_ROWS; v++) {
-            const float *dt = c->dtable + (int64_t)(p * TG_DIGIT_ROWS + v) * c->O;
-            for (int o = 0; o < c->O; o++) {
-                const int64_t at = (int64_t)o * c->wide + c->column + p * c->D;
-                for (int d = 0; d < c->D; d++) {
-                    dw[at + d] += dt[o] * e->w[2][v * c->D + d];
-                    dtable[v * c->D + d] += dt[o] * e->w[0][at + d];
-                }
+        for (int d = 0; d < r->D; d++) {
+            const float *dt = r->dtable + (int64_t)p * TG_DIGIT_ROWS * r->O;
+            weight_column(e, r, p * r->D + d, row);
+            memset(column, 0, (size_t)r->O * sizeof *column);
+            for (int v = 0; v < TG_DIGIT_ROWS; v++, dt += r->O) {
+                for (int o = 0; o < r->O; o++) column[o] += dt[o] * e->w[2][v * r->D + d];
+                e->dw[2][v * r->D + d] += dot(r->O, dt, row);
+            }
+            for (int o = 0; o < r->O; o++) {
+                float *to = &e->dw[0][(int64_t)o * r->wide + r->column + p * r->D + d];
+                *to = e->dw_add[0] ? *to + column[o] : column[o];
             }
         }
 }
 
-static void backward(const tg_exec *e) {
-    context c = make_context(e, 1);
-    const int N = e->slate->N, O = c.O, rest = c.F - c.column;
-    if (e->ddigits != NULL) build_table(e, &c);
-    tg_run_chunks(e, c.loop, 20.0 * (double)c.loop.items * e->slate->C * O, backward_chunk, &c);
-    tg_sum_partials(c.loop.chunks, (int64_t)(ENTRIES + 1) * O, c.partials, c.stride, c.dtable, 0);
-    for (int p = 0; p < TG_DIGITS; p++) /* nodes that are not configurable use row 0 of every table */
-        e->k->add_rows(1, O, c.dtable + (int64_t)ENTRIES * O, O, c.dtable + (int64_t)p * TG_DIGIT_ROWS * O);
-    if (!e->dw_add[0]) memset(e->dw[0], 0, (size_t)O * (size_t)c.wide * sizeof(float));
-    if (!e->dw_add[1]) memset(e->dw[1], 0, (size_t)O * sizeof(float));
-    if (!e->dw_add[2]) memset(e->dw[2], 0, (size_t)TG_DIGIT_ROWS * (size_t)c.D * sizeof(float));
-    config_gradients(e, &c, e->dw[0], e->dw[2]);
-    e->k->add_rows(N, O, c.base, O, e->dw[1]);
-    e->k->gemm_tn(N, O, c.column, c.base, O, e->x[0], c.F, e->dw[0], c.wide);
-    e->k->gemm_tn(N, O, rest, c.base, O, e->x[0] + c.column, c.F, e->dw[0] + c.wide - rest, c.wide);
-    if (e->dx[0] == NULL) return;
-    for (int part = 0; part < 2; part++) { /* the columns before and after the config's */
-        const int n = part == 0 ? c.column : rest, at = part == 0 ? 0 : c.column;
-        const float *w = part == 0 ? e->w[0] : e->w[0] + c.wide - rest;
-        float *packed = part == 0 ? c.packed : c.packed_rest;
-        e->k->pack_nn(n, O, w, c.wide, packed);
-        e->k->gemm(N, n, O, c.base, O, packed, e->dx[0] + at, c.F, NULL, e->dx_add[0]);
+static void node_gradients(const tg_exec *e, const room *r) {
+    for (int o = 0; o < r->O; o++) {
+        const float *from = r->dnode + (int64_t)o * r->F;
+        float *to = e->dw[0] + (int64_t)o * r->wide;
+        for (int part = 0; part < 2; part++) {
+            const int n = part == 0 ? r->column : r->rest;
+            for (int f = 0; f < n; f++) to[f] = e->dw_add[0] ? to[f] + from[f] : from[f];
+            from += r->column, to += r->wide - r->rest;
+        }
     }
+}
+
+static void input_gradient(const tg_exec *e, const room *r) {
+    for (int part = 0; part < 2; part++) {
+        const int n = part == 0 ? r->column : r->rest, at = part == 0 ? 0 : r->column;
+        const float *w = part == 0 ? e->w[0] : e->w[0] + r->wide - r->rest;
+        float *packed = part == 0 ? r->first : r->last;
+        e->k->pack_nn(n, r->O, w, r->wide, packed);
+        tg_gemm_rows(e, e->slate->N, n, r->O, r->base, r->O, packed, e->dx[0] + at, r->F, NULL, e->dx_add[0]);
+    }
+}
+
+static void end(const tg_exec *e, int back) {
+    if (!back) {
+        tg_stats_end(e);
+        return;
+    }
+    const room r = rooms(e, 1);
+    const int O = r.O;
+    tg_sum_partials(e, 0, (int64_t)(ENTRIES + 1 + r.F + 1) * O, r.dtable, 0); /* and dnode, behind it */
+    for (int p = 0; p < TG_DIGITS; p++) /* nodes that are not configurable use row 0 of every table */
+        e->k->add_rows(1, O, r.dtable + (int64_t)ENTRIES * O, O, r.dtable + (int64_t)p * TG_DIGIT_ROWS * O);
+    if (!e->dw_add[2]) memset(e->dw[2], 0, (size_t)TG_DIGIT_ROWS * (size_t)r.D * sizeof(float));
+    config_gradients(e, &r, e->partials, e->partials + O);
+    node_gradients(e, &r);
+    if (!e->dw_add[1]) memset(e->dw[1], 0, (size_t)O * sizeof(float));
+    e->k->add_rows(1, O, r.dnode + (int64_t)O * r.F, O, e->dw[1]);
+    if (e->dx[0] != NULL) input_gradient(e, &r);
 }
 
 const tg_op tg_op_config_linear = {
@@ -192,13 +235,16 @@ const tg_op tg_op_config_linear = {
     .min_in = 1,
     .max_in = 1,
     .wants_table = 2,
+    .fixes_dy = TG_FIXED_IN_TILES,
     .attrs = {{"out", 1, NULL, 0},
               {"column", 0, NULL, 0},
               {"cols", 4, NULL, 0},
               {"stats", 0, NULL, 0},
               {"init", 0, "default|xavier", 0}},
     .plan = plan,
-    .workspace = workspace,
+    .sizes = sizes,
+    .begin = begin,
     .forward = forward,
     .backward = backward,
+    .end = end,
 };

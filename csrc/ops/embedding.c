@@ -20,9 +20,9 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-static void workspace(const tg_exec *e, int backward, int64_t *shared, int64_t *scratch) {
-    (void)e, (void)backward;
-    *shared = *scratch = 0;
+static tg_sizes sizes(const tg_exec *e, int back) {
+    return (tg_sizes){.partial = back ? (int64_t)e->attr[ROWS] * (int64_t)e->attr[COLS] : 0,
+                      .work = 2.0 * e->slate->N * e->out.cols};
 }
 
 static int table_row(const tg_exec *e, int64_t node, int i) {
@@ -30,30 +30,30 @@ static int table_row(const tg_exec *e, int64_t node, int i) {
     return row >= 0 && row < (int)e->attr[ROWS] ? row : 0;
 }
 
-static void forward(const tg_exec *e) {
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int F = e->in[0].cols, D = (int)e->attr[COLS], n = (e->out.cols - F) / D;
-    for (int64_t v = 0; v < e->slate->N; v++) {
-        float *y = e->y + v * e->out.cols;
+    for (int64_t v = t->row; v < t->row + t->rows; v++, y += e->out.cols) {
         memcpy(y, e->x[0] + v * F, (size_t)F * sizeof *y);
         for (int i = 0; i < n; i++)
             memcpy(y + F + i * D, e->w[0] + (int64_t)table_row(e, v, i) * D, (size_t)D * sizeof *y);
     }
 }
 
-/* dx = dy[:, :F]; dtable[row] += dy[:, F + i D ...] in node order (small: N rows, no configs) */
-static void backward(const tg_exec *e) {
+/* dx = dy[:, :F]; dtable[row] += dy[:, F + i D ...] */
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int F = e->in[0].cols, D = (int)e->attr[COLS], n = (e->out.cols - F) / D;
-    if (e->dw[0] != NULL && !e->dw_add[0])
-        memset(e->dw[0], 0, (size_t)(int)e->attr[ROWS] * (size_t)D * sizeof(float));
-    for (int64_t v = 0; v < e->slate->N; v++) {
-        const float *dy = e->dy + v * e->out.cols;
+    float *table = tg_partial(e, t);
+    if (t->first) memset(table, 0, (size_t)e->partial_stride * sizeof *table);
+    for (int64_t v = t->row; v < t->row + t->rows; v++, dy += e->out.cols) {
         for (int j = 0; e->dx[0] != NULL && j < F; j++)
             e->dx[0][v * F + j] = e->dx_add[0] ? e->dx[0][v * F + j] + dy[j] : dy[j];
-        for (int i = 0; e->dw[0] != NULL && i < n; i++) {
-            float *row = e->dw[0] + (int64_t)table_row(e, v, i) * D;
-            for (int d = 0; d < D; d++) row[d] += dy[F + i * D + d];
-        }
+        for (int i = 0; i < n; i++)
+            for (int d = 0; d < D; d++) table[(int64_t)table_row(e, v, i) * D + d] += dy[F + i * D + d];
     }
+}
+
+static void end(const tg_exec *e, int back) {
+    if (back) tg_sum_partials(e, 0, (int64_t)e->attr[ROWS] * (int64_t)e->attr[COLS], e->dw[0], e->dw_add[0]);
 }
 
 const tg_op tg_op_embedding = {
@@ -63,7 +63,8 @@ const tg_op tg_op_embedding = {
     .wants_table = -1,
     .attrs = {{"source", 0, "opcode|layout", 0}, {"rows", 120, NULL, 0}, {"cols", 16, NULL, 0}},
     .plan = plan,
-    .workspace = workspace,
+    .sizes = sizes,
     .forward = forward,
     .backward = backward,
+    .end = end,
 };

@@ -19,117 +19,213 @@ const tg_op *tg_find_op(const char *name) {
     return NULL;
 }
 
-/* A chunk should hold some hundred rows: enough to amortise its partial sums, few enough to balance threads.
- */
-tg_loop tg_loop_over(const tg_slate *slate, tg_space space) {
-    tg_loop loop = {tg_items(slate, space), 1, tg_per_item(slate, space)};
-    int64_t grain = 384 / loop.per;
+/* ---- the loop ---- */
+
+enum {
+    TILE = 64,  /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
+    GRAIN = 384, /* rows of a chunk: enough to amortise its partial sums, few enough to balance threads */
+    EVEN = 4     /* with more chunks than this, an even number of them, or threads wait for the odd one */
+};
+
+tg_loop tg_loop_of(const tg_exec *e) {
+    const tg_space space = e->op->reduces ? e->in[0].space : e->out.space;
+    tg_loop loop = {tg_items(e->slate, space), 1, tg_per_item(e->slate, space)};
+    const int64_t grain = GRAIN / loop.per;
     loop.chunks = tg_chunks(loop.items, grain < 1 ? 1 : grain, TG_MAX_CHUNKS);
+    if (loop.chunks > EVEN) loop.chunks = (loop.chunks + EVEN - 1) / EVEN * EVEN;
+    if (loop.chunks > loop.items) loop.chunks = loop.items;
     return loop;
 }
 
-void tg_run_chunks(const tg_exec *e, tg_loop loop, double flops, tg_chunk_fn *fn, void *context) {
-    int threads = tg_threads(flops);
-    if (threads > loop.chunks) threads = (int)loop.chunks;
-    if (threads > e->threads) threads = e->threads; /* the number may have been changed since binding */
-#pragma omp parallel num_threads(threads)
-    {
-        float *scratch = e->scratch + omp_get_thread_num() * e->scratch_stride;
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < loop.chunks; i++)
-            fn(e, context, i, tg_chunk_start(loop.items, loop.chunks, i),
-               tg_chunk_start(loop.items, loop.chunks, i + 1), scratch);
+/* Several nodes, one node, or equal parts of the configs of one node. */
+static int tile_rows(tg_loop loop, int whole_nodes) {
+    if (loop.per >= TILE) {
+        const int parts = whole_nodes ? 1 : (loop.per + TILE - 1) / TILE;
+        return (loop.per + parts - 1) / parts;
+    }
+    const int64_t most = TILE / loop.per, longest = (loop.items + loop.chunks - 1) / loop.chunks;
+    return (int)(most < longest ? most : longest) * loop.per;
+}
+
+static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
+    const int64_t at = t->row * e->out.cols;
+    if (back) e->op->backward(e, t, e->op->reduces ? e->dy : e->dy + at);
+    else e->op->forward(e, t, e->op->reduces || e->y == NULL ? NULL : e->y + at);
+}
+
+static void run_chunk(const tg_exec *e, int back, tg_loop loop, int64_t chunk, int thread) {
+    tg_tile t = {.chunk = chunk,
+                 .chunk_begin = tg_chunk_start(loop.items, loop.chunks, chunk),
+                 .chunk_end = tg_chunk_start(loop.items, loop.chunks, chunk + 1),
+                 .first = 1,
+                 .thread = thread};
+    const int64_t end = t.chunk_end * loop.per;
+    for (t.row = t.chunk_begin * loop.per; t.row < end; t.row += t.rows) {
+        t.item = t.row / loop.per;
+        t.from = (int)(t.row % loop.per);
+        int64_t stop = t.row + e->tile_rows;
+        if (e->tile_rows < loop.per && stop > (t.item + 1) * loop.per) stop = (t.item + 1) * loop.per;
+        if (stop > end) stop = end;
+        t.rows = (int)(stop - t.row);
+        t.last = stop == end;
+        run_tile(e, back, &t);
+        t.first = 0;
     }
 }
+
+static double begin(const tg_exec *e, int back) {
+    double work = e->op->sizes(e, back).work;
+    if (e->from != NULL) work += begin(e->from, 0);
+    if (back && e->into != NULL) work += begin(e->into, 1);
+    if (e->op->begin != NULL) e->op->begin(e, back);
+    return work;
+}
+
+static void end(const tg_exec *e, int back) {
+    if (e->op->end != NULL) e->op->end(e, back);
+    if (e->from != NULL) end(e->from, 0);
+    if (back && e->into != NULL) end(e->into, 1);
+}
+
+static int threads_for(const tg_exec *e, double work, int64_t parts) {
+    int threads = tg_threads(work);
+    if (threads > parts) threads = (int)parts;
+    return threads < e->threads ? threads : e->threads; /* the number may have been changed since binding */
+}
+
+void tg_run(tg_exec *e, int back) {
+    const tg_loop loop = tg_loop_of(e);
+    if (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_BEFORE) {
+        tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
+        e->dy_fix = NULL;
+    }
+    const double work = begin(e, back);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(e, work, loop.chunks))
+    for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, omp_get_thread_num());
+    end(e, back);
+}
+
+void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context) {
+#pragma omp parallel for schedule(static) num_threads(threads_for(e, work, n))
+    for (int64_t i = 0; i < n; i++) fn(e, context, i);
+}
+
+/* ---- memory ---- */
+
+static void set_tile_rows(tg_exec *e, int rows) {
+    e->tile_rows = rows;
+    if (e->from != NULL) set_tile_rows((tg_exec *)e->from, rows);
+    if (e->into != NULL) set_tile_rows((tg_exec *)e->into, rows);
+}
+
+static int any_whole(const tg_exec *e) {
+    return e->whole_nodes || (e->from != NULL && any_whole(e->from)) ||
+           (e->into != NULL && any_whole(e->into));
+}
+
+static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
+
+static int64_t place(tg_exec *e, int back, int inner, float *base) {
+    const tg_sizes s = e->op->sizes(e, back);
+    int64_t at = 0;
+    e->shared = base;
+    at += padded(s.shared);
+    e->partial_stride = padded(s.partial);
+    e->partials = base == NULL ? NULL : base + at;
+    at += e->partial_stride * tg_loop_of(e).chunks;
+    e->scratch_stride = padded(s.scratch) + 16; /* keeps threads off each other's cache lines */
+    e->scratch = base == NULL ? NULL : base + at;
+    at += e->scratch_stride * e->threads;
+    e->tile_stride = inner || (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_IN_TILES)
+                         ? padded((int64_t)e->tile_rows * e->out.cols) + 16
+                         : 0;
+    e->tiles = base == NULL ? NULL : base + at;
+    at += e->tile_stride * e->threads;
+    if (e->from != NULL) at += place((tg_exec *)e->from, 0, 1, base == NULL ? NULL : base + at);
+    if (back && e->into != NULL) at += place((tg_exec *)e->into, 1, 1, base == NULL ? NULL : base + at);
+    return at;
+}
+
+int64_t tg_place_call(tg_exec *e, int back, float *base) {
+    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e)));
+    return place(e, back, 0, base);
+}
+
+/* ---- tiles ---- */
+
+static float *own_tile(const tg_exec *e, const tg_tile *t) { return e->tiles + t->thread * e->tile_stride; }
+
+const float *tg_pull(const tg_exec *e, const tg_tile *t) {
+    if (e->from == NULL) return e->x[0] + t->row * e->in[0].cols;
+    float *y = own_tile(e->from, t);
+    e->from->op->forward(e->from, t, y);
+    return y;
+}
+
+float *tg_dx(const tg_exec *e, const tg_tile *t) {
+    if (e->into != NULL) return own_tile(e->into, t);
+    return e->dx[0] == NULL ? NULL : e->dx[0] + t->row * e->in[0].cols;
+}
+
+void tg_push(const tg_exec *e, const tg_tile *t, const float *dx) {
+    if (e->into != NULL) e->into->op->backward(e->into, t, dx);
+}
+
+const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
+    if (e->dy_fix == NULL) return dy;
+    const int cols = e->out.cols, per = tg_per_item(e->slate, e->out.space);
+    const int64_t n = (int64_t)per * cols;
+    float *fixed = own_tile(e, t);
+    for (int at = 0; at < t->rows; at += per) { /* node by node; a part of one node is less than one */
+        const int rows = t->rows - at < per ? t->rows - at : per;
+        const float *fix = e->dy_fix + (int64_t)t->from * cols;
+        e->k->fix((int64_t)rows * cols, dy + (int64_t)at * cols, e->y + (t->row + at) * cols, fix, n,
+                  fixed + (int64_t)at * cols);
+    }
+    return fixed;
+}
+
+/* ---- sums and products ---- */
 
 enum { COLUMNS = 4096 }; /* elements a thread reduces at a time */
 
-void tg_sum_partials(int64_t chunks, int64_t n, const float *partials, int64_t stride, float *dst, int add) {
-#pragma omp parallel for schedule(static) num_threads(tg_threads((double)chunks *(double)n))
-    for (int64_t begin = 0; begin < n; begin += COLUMNS) {
-        int64_t end = begin + COLUMNS < n ? begin + COLUMNS : n;
-        for (int64_t i = begin; i < end && !add; i++) dst[i] = 0;
-        for (int64_t c = 0; c < chunks; c++)
-            for (int64_t i = begin; i < end; i++) dst[i] += partials[c * stride + i];
-    }
+typedef struct sum_context {
+    int64_t at, n, chunks;
+    float *dst;
+    int add;
+} sum_context;
+
+static void sum_part(const tg_exec *e, void *context, int64_t i) {
+    const sum_context *s = context;
+    const int64_t begin_ = i * COLUMNS, size = s->n - begin_ < COLUMNS ? s->n - begin_ : COLUMNS;
+    float *dst = s->dst + begin_;
+    if (!s->add) memset(dst, 0, (size_t)size * sizeof *dst);
+    e->k->add_rows((int)s->chunks, size, e->partials + s->at + begin_, e->partial_stride, dst);
 }
 
-void tg_stats_tile(const tg_kernels *k, float *partial, int64_t n, const float *tile, int first) {
-    if (first) {
-        memcpy(partial, tile, (size_t)n * sizeof *tile);
-        memset(partial + n, 0, 2 * (size_t)n * sizeof *tile);
-    } else {
-        k->stats_add(n, tile, partial, partial + n, partial + 2 * n);
-    }
+void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add) {
+    sum_context s = {at, n, tg_loop_of(e).chunks, dst, add};
+    tg_parts(e, (n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)n, sum_part, &s);
 }
 
-enum { STATS_BLOCK = 512 };
+typedef struct gemm_context {
+    int64_t m, lda, ldc;
+    int n, k, add;
+    const float *a, *b, *bias;
+    float *c;
+} gemm_context;
 
-/* Chan, Golub, LeVeque: merge counts, means and squared deviations of the chunks in their order. */
-static void merge_stats(tg_loop loop, int64_t n, const float *partials, int64_t begin, int width,
-                        float *stats) {
-    double mean[STATS_BLOCK] = {0}, m2[STATS_BLOCK] = {0}, count = 0;
-    for (int64_t c = 0; c < loop.chunks; c++) {
-        const float *shift = partials + c * tg_stats_floats(n) + begin, *s = shift + n, *q = s + n;
-        const double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) -
-                                     tg_chunk_start(loop.items, loop.chunks, c));
-        const double share = here / (count + here), cross = count * share, inverse = 1 / here;
-        for (int i = 0; i < width; i++) {
-            const double delta = shift[i] + s[i] * inverse - mean[i];
-            m2[i] += q[i] - (double)s[i] * s[i] * inverse + delta * delta * cross;
-            mean[i] += delta * share;
-        }
-        count += here;
-    }
-    for (int i = 0; i < width; i++) {
-        stats[begin + i] = (float)mean[i];
-        stats[n + begin + i] = (float)(1.0 / sqrt((m2[i] > 0 ? m2[i] / count : 0) + 1e-5));
-    }
+static void gemm_part(const tg_exec *e, void *context, int64_t i) {
+    const gemm_context *g = context;
+    const int64_t row = i * TILE, rows = g->m - row < TILE ? g->m - row : TILE;
+    e->k->gemm((int)rows, g->n, g->k, g->a + row * g->lda, g->lda, g->b, g->c + row * g->ldc, g->ldc, g->bias,
+               g->add);
 }
 
-void tg_stats_finish(tg_loop loop, int64_t n, const float *partials, float *stats) {
-#pragma omp parallel for schedule(static) num_threads(tg_threads(8.0 * (double)loop.chunks * (double)n))
-    for (int64_t begin = 0; begin < n; begin += STATS_BLOCK)
-        merge_stats(loop, n, partials, begin, (int)(n - begin < STATS_BLOCK ? n - begin : STATS_BLOCK),
-                    stats);
-}
-
-typedef struct stats_context {
-    const float *x;
-    int64_t n;
-    float *partials;
-} stats_context;
-
-static void stats_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                        float *scratch) {
-    const stats_context *s = context;
-    (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        tg_stats_tile(e->k, s->partials + chunk * tg_stats_floats(s->n), s->n, s->x + i * s->n, i == begin);
-}
-
-void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, float *stats) {
-    tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
-    stats_context context = {x, n, partials};
-    tg_run_chunks(e, loop, 4.0 * (double)loop.items * (double)n, stats_chunk, &context);
-    tg_stats_finish(loop, n, partials, stats);
-}
-
-static void norm_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                       float *scratch) {
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
-    const float *sums = context;
-    const float inverse = 1.0f / (float)e->slate->N;
-    (void)chunk, (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        e->k->norm_undo(n, inverse, e->x[0] + i * n, e->x_stats, e->x_stats + n, sums, sums + n,
-                        e->dx[0] + i * n);
-}
-
-void tg_norm_finish(const tg_exec *e, const float *sums) {
-    tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
-    const double elements = (double)loop.items * e->slate->C * e->in[0].cols;
-    tg_run_chunks(e, loop, 6.0 * elements, norm_chunk, (void *)sums);
+void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
+                  float *c, int64_t ldc, const float *bias, int add) {
+    gemm_context g = {m, lda, ldc, n, k, add, a, b, bias, c};
+    tg_parts(e, (m + TILE - 1) / TILE, 2.0 * (double)m * n * k, gemm_part, &g);
 }
 
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {

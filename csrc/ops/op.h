@@ -1,9 +1,10 @@
-/* What an op is: a forward and a backward over one slate, with everything they touch handed to them in a
-   tg_exec. Ops own threads and loops over nodes; kernels own the arithmetic; the plan (model/) owns memory.
- */
+/* What an op is: a forward and a backward over tiles of one slate, with everything they touch handed to them in
+   a tg_exec. op.c owns threads and the loop over tiles; kernels own the arithmetic; the plan (model/) owns
+   memory. */
 #ifndef TG_OP_H
 #define TG_OP_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -65,48 +66,88 @@ typedef struct tg_op_plan {
     tg_shape out;
     int n_params;
     tg_param_spec params[TG_MAX_PARAMS];
-    unsigned needs_in; /* bit i: backward reads input i */
-    int needs_stats;   /* forward and backward read the norm statistics of input 0 */
-    int makes_stats;   /* forward writes the norm statistics of its output */
-    int inplace_in;    /* the gradient of this input may be written over dy; -1: none */
-    int recompute;     /* forward is cheap: recompute the output for backward instead of keeping it */
+    unsigned needs_in;  /* bit i: backward reads input i */
+    int needs_stats;    /* forward and backward read the norm statistics of input 0 */
+    int makes_stats;    /* forward writes the norm statistics of its output */
+    int inplace_in;     /* the gradient of this input may be written over dy; -1: none */
+    int overwrites_in0; /* the gradient of input 0 may be written over input 0 */
+    int recompute;      /* forward is cheap: make the output again for backward instead of keeping it */
+    int pulls;          /* input 0 is read tile by tile (tg_pull) and its gradient handed on so (tg_push) */
+    int whole_nodes;    /* tiles must hold all configs of a node */
 } tg_op_plan;
 
-/* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major. */
+/* Rows worked on while they are in cache: whole items, or some of the configs of one node. */
+typedef struct tg_tile {
+    int64_t row; /* first row in the space of the loop */
+    int rows;
+    int64_t item; /* row = item * rows per item + from */
+    int from;
+    int64_t chunk, chunk_begin, chunk_end; /* the chunk it belongs to, and its items */
+    int first, last;                       /* of the tiles of its chunk */
+    int thread;
+} tg_tile;
+
+/* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major. A slot may exist only as
+   tiles in cache: then the call that reads it holds the call that makes it (`from`), and hands its gradient
+   on to that call's backward (`into`). */
 typedef struct tg_exec {
+    const struct tg_op *op;
     const tg_kernels *k;
     const tg_slate *slate;
     const double *attr;
     tg_shape in[TG_MAX_IN], out;
-    const float *x[TG_MAX_IN]; /* NULL: input not given */
-    const float *x_stats;      /* (2, C, cols of in[0]): mean, 1/std over nodes */
-    float *y, *y_stats;        /* y_stats NULL: not wanted */
+    const float *x[TG_MAX_IN]; /* NULL: input not given, or made by `from` */
+    const struct tg_exec *from;
+    const float *x_stats; /* (2, C, cols of in[0]): mean, 1/std over nodes */
+    float *y, *y_stats; /* y_stats NULL: not wanted. Backward: y is given with dy_fix unless TG_FIXED_BY_OP */
     float *dy;
-    float *dx[TG_MAX_IN]; /* NULL: not wanted */
+    const float
+        *dy_fix; /* (3, C, cols of out): the gradient is dy - fix[0] - fix[1] * (y - fix[2]); or NULL */
+    const struct tg_exec *into;
+    float *dx[TG_MAX_IN]; /* NULL: not wanted, or handed to `into` */
     int dx_add[TG_MAX_IN];
+    float *dx_fix; /* where norm leaves the fix of dx[0]; NULL: it is applied at the end */
+    int dx_fix_add;
     const float *w[TG_MAX_PARAMS];
     float *dw[TG_MAX_PARAMS];
     int dw_add[TG_MAX_PARAMS];
     int table_cols;
     float *ddigits; /* (C,K,18,8) or NULL: gradient per digit value (config_linear) */
-    int training;
-    uint64_t key;   /* dropout: from seed, step and op number */
-    float *shared;  /* workspace of this call */
-    float *scratch; /* thread t owns scratch + t * scratch_stride */
-    int64_t scratch_stride;
+    int training, whole_nodes;
+    uint64_t key; /* dropout: from seed, step and op number */
+    /* Memory of this call, see tg_place_call. */
+    float *shared, *partials, *scratch, *tiles;
+    int64_t partial_stride, scratch_stride, tile_stride;
+    int tile_rows;
     int threads; /* scratch exists for so many */
 } tg_exec;
+
+/* Floats an op needs of every kind of memory, and a rough number of operations. */
+typedef struct tg_sizes {
+    int64_t shared;  /* for the call */
+    int64_t partial; /* for every chunk: partial sums */
+    int64_t scratch; /* for every thread */
+    double work;
+} tg_sizes;
+
+/* Who applies dy_fix in backward: the loop, to all of dy before the tiles; the op, by reading dy through tg_dy; the
+   op, which makes y again by itself. */
+typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 
 typedef struct tg_op {
     const char *name;
     int min_in, max_in;
     int wants_table; /* index of the parameter that must be shared with an embedding, or -1 */
+    int reduces;     /* the loop runs over the rows of input 0, not of the output */
+    tg_fixes fixes_dy;
     tg_attr_spec attrs[TG_MAX_ATTRS];
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
-    /* floats of shared workspace and of scratch per thread (shapes and slate sizes of `e` are set) */
-    void (*workspace)(const tg_exec *e, int backward, int64_t *shared, int64_t *scratch);
-    void (*forward)(const tg_exec *e);
-    void (*backward)(const tg_exec *e);
+    /* e->tile_rows, shapes and slate are set; of pointers only whether they are NULL counts */
+    tg_sizes (*sizes)(const tg_exec *e, int back);
+    void (*begin)(const tg_exec *e, int back);                     /* before the tiles; NULL: nothing */
+    void (*forward)(const tg_exec *e, const tg_tile *t, float *y); /* y: rows of the tile */
+    void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* dy: rows of the tile */
+    void (*end)(const tg_exec *e, int back); /* after the tiles; NULL: nothing */
 } tg_op;
 
 /* The op table: one line per op, one file per op. */
@@ -136,27 +177,70 @@ typedef struct tg_loop {
     int64_t items, chunks;
     int per; /* rows per item */
 } tg_loop;
-tg_loop tg_loop_over(const tg_slate *slate, tg_space space);
+tg_loop tg_loop_of(const tg_exec *e);
 
-/* fn(e, context, chunk, first item, end item, this thread's scratch) for every chunk, on threads if the work
-   (floating-point operations in all) is worth it. */
-typedef void tg_chunk_fn(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                         float *scratch);
-void tg_run_chunks(const tg_exec *e, tg_loop loop, double flops, tg_chunk_fn *fn, void *context);
+/* Run a call, and those it pulls from and pushes into. */
+void tg_run(tg_exec *e, int back);
 
-/* dst(n) = [dst +] partial(0,n) + partial(1,n) + ..., partials `stride` floats apart */
-void tg_sum_partials(int64_t chunks, int64_t n, const float *partials, int64_t stride, float *dst, int add);
+/* Set tile_rows for the call and those within it, and give them all their places in memory from `base` (NULL:
+   only count). Returns the floats used. */
+int64_t tg_place_call(tg_exec *e, int back, float *base);
 
-/* Norm statistics: every chunk holds shift, sum, sum of squares (3 * n floats, n = C * cols) of its nodes. */
-static inline int64_t tg_stats_floats(int64_t n) { return 3 * n; }
-void tg_stats_tile(const tg_kernels *k, float *partial, int64_t n, const float *tile, int first);
-void tg_stats_finish(tg_loop loop, int64_t n, const float *partials, float *stats);
-/* The statistics of x (N,C,cols), for callers without a producer. partials: loop.chunks * 3 * n floats. */
-void tg_stats_of(const tg_exec *e, const float *x, int64_t n, float *partials, float *stats);
+static inline float *tg_partial(const tg_exec *e, const tg_tile *t) {
+    return e->partials + t->chunk * e->partial_stride;
+}
+static inline float *tg_scratch(const tg_exec *e, const tg_tile *t) {
+    return e->scratch + t->thread * e->scratch_stride;
+}
+/* The tile's rows of input 0. */
+const float *tg_pull(const tg_exec *e, const tg_tile *t);
+/* Where the tile's rows of the gradient of input 0 go, and: they are there. NULL if nobody wants them. */
+float *tg_dx(const tg_exec *e, const tg_tile *t);
+void tg_push(const tg_exec *e, const tg_tile *t, const float *dx);
+/* The tile's rows of the gradient of the output, the fix applied. */
+const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy);
 
-/* Second pass of the gradient of input 0 under instance norm: e->dx[0] holds rstd * d, sums (2, C, cols) the sums
-   over nodes of d and d * xh that norm_back accumulated. */
-void tg_norm_finish(const tg_exec *e, const float *sums);
+/* fn(context, i) for i < n on the threads of the call, if `work` operations in all are worth it. */
+typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);
+void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context);
+
+/* dst(n) = [dst +] sum over the chunks of partial[at .. at + n) */
+void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add);
+
+/* c(m,n) = [c +] a(m,k) B [+ bias], rows on threads */
+void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
+                  float *c, int64_t ldc, const float *bias, int add);
+
+/* ---- instance norm, fused into the ops before and after (norm.c) ---- */
+
+/* Statistics: every chunk holds shift, sum, sum of squares (3 n floats, n = C * cols of the output) of its
+   nodes, from the start of its partial sums. */
+static inline int64_t tg_stats_floats(const tg_exec *e) {
+    return e->y_stats == NULL ? 0 : 3 * (int64_t)tg_per_item(e->slate, e->out.space) * e->out.cols;
+}
+void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y);
+void tg_stats_end(const tg_exec *e);
+/* The statistics of x (N,C,cols), for callers without a producer. */
+void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats);
+
+/* Rows [at, at + rows) of the tile, given as x, normalised into rows of y `ldy` apart; copied if there is no norm. */
+void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y,
+                  int64_t ldy);
+
+/* Gradient through the norm of input 0. Per chunk: sums over its nodes of d and of d * xh, where d is the
+   gradient of the normalised value xh (2 n floats at `sums` of its partial sums, n = C * cols of the input; the
+   third n are room for the fix). */
+static inline int64_t tg_norm_floats(const tg_exec *e) {
+    return e->x_stats == NULL ? 0 : 3 * (int64_t)e->slate->C * e->in[0].cols;
+}
+/* dx[0] = [dx +] d / std for the tile's rows [at, at + rows), and the sums. d, x: those rows. */
+void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,
+                  float *sums);
+/* The rest of the gradient depends on the sums over all nodes. It is linear in x, so that it can wait until
+   dx is read: dx_fix. `at`: where the sums are in the partial sums. */
+void tg_norm_end(const tg_exec *e, int64_t at);
+/* g(N,C,cols) -= fix[0] + fix[1] * (x - fix[2]) */
+void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g);
 
 /* Fill a parameter spec; `fan_in` > 0: PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in);

@@ -5,11 +5,10 @@
 
 enum { KIND };
 enum { MEAN = 1, MAX = 2, SUM = 4 };
-enum { COLUMNS = 1024 };
 
-static int kinds(const double *attr) {
+static int kinds(const double *attr) { /* choices are listed from bit set 1 on */
     return (int)attr[KIND] + 1;
-} /* choices are listed from bit set 1 on */
+}
 
 static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); }
 
@@ -18,45 +17,48 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         return tg_fail(err, TG_E_RECIPE, "the input must have one row per node and config");
     p->out = (tg_shape){TG_SPACE_CONFIG, p->in[0].cols * count(kinds(p->attr))};
     p->needs_in = kinds(p->attr) & MAX ? 1 : 0;
+    p->pulls = !p->needs_in; /* the gradient of a maximum needs all of x at once */
     return TG_OK;
 }
 
-static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scratch) {
-    tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
-    *shared = back ? 0 : loop.chunks * 2 * (int64_t)e->slate->C * e->in[0].cols;
-    *scratch = 0;
+/* Partial of forward: sums (C,F), maxima (C,F). Shared for backward: the same gradient for every node, as many
+   rows of it as a tile has; with maxima its share (C,F) and the node it goes to (C,F). */
+static tg_sizes sizes(const tg_exec *e, int back) {
+    const int64_t n = (int64_t)e->slate->C * e->in[0].cols, rows = e->tile_rows;
+    const double work = 2.0 * (double)e->slate->N * (double)n;
+    if (!back) return (tg_sizes){0, kinds(e->attr) & MAX ? 2 * n : n, 0, work};
+    const int64_t shares = rows * e->in[0].cols > n ? rows * e->in[0].cols : n;
+    return (tg_sizes){shares + (kinds(e->attr) & MAX ? 2 * n : 0), 0, 0, work};
 }
 
-/* partial of a chunk: sums(C,F), maxima(C,F) */
-static void forward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                          float *scratch) {
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
-    float *sum = (float *)context + chunk * 2 * n, *top = sum + n;
-    (void)scratch;
-    memcpy(sum, e->x[0] + begin * n, (size_t)n * sizeof *sum);
-    memcpy(top, sum, (size_t)n * sizeof *sum);
-    for (int64_t i = begin + 1; i < end; i++) {
-        const float *x = e->x[0] + i * n;
-        e->k->add_rows(1, n, x, 0, sum);
-        for (int64_t j = 0; (kinds(e->attr) & MAX) && j < n; j++)
-            top[j] = x[j] > top[j] || x[j] != x[j] ? x[j] : top[j];
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
+    const int F = e->in[0].cols, C = e->slate->C;
+    const int64_t n = (int64_t)C * F, from = (int64_t)t->from * F;
+    const float *x = tg_pull(e, t);
+    float *sum = tg_partial(e, t) + from, *top = sum + n;
+    (void)y;
+    for (int at = 0; at < t->rows; at += C, x += n) {
+        const int64_t size = (int64_t)(t->rows - at < C ? t->rows - at : C) * F;
+        const int first = t->item + at / C == t->chunk_begin;
+        if (first) memcpy(sum, x, (size_t)size * sizeof *sum);
+        else e->k->add_rows(1, size, x, 0, sum);
+        if (!(kinds(e->attr) & MAX)) continue;
+        for (int64_t j = 0; j < size; j++) top[j] = first || x[j] > top[j] || x[j] != x[j] ? x[j] : top[j];
     }
 }
 
-static void forward(const tg_exec *e) {
-    const int C = e->slate->C, F = e->in[0].cols, set = kinds(e->attr), width = e->out.cols;
-    const int64_t n = (int64_t)C * F;
-    tg_loop loop = tg_loop_over(e->slate, TG_SPACE_NODE_CONFIG);
-    tg_run_chunks(e, loop, 2.0 * (double)loop.items * (double)n, forward_chunk, e->shared);
-    float *sum = e->shared, *top = sum + n;
-    for (int64_t c = 1; c < loop.chunks; c++) {
-        const float *other = e->shared + c * 2 * n;
-        for (int64_t j = 0; j < n; j++) sum[j] += other[j];
-        for (int64_t j = 0; j < n; j++)
+static void forward_end(const tg_exec *e) {
+    const int C = e->slate->C, F = e->in[0].cols, set = kinds(e->attr);
+    const int64_t n = (int64_t)C * F, chunks = tg_loop_of(e).chunks;
+    float *sum = e->partials, *top = sum + n;
+    for (int64_t c = 1; c < chunks; c++) {
+        const float *other = e->partials + c * e->partial_stride;
+        e->k->add_rows(1, n, other, 0, sum);
+        for (int64_t j = 0; (set & MAX) && j < n; j++)
             top[j] = other[n + j] > top[j] || other[n + j] != other[n + j] ? other[n + j] : top[j];
     }
     for (int c = 0; c < C; c++) {
-        float *y = e->y + (int64_t)c * width;
+        float *y = e->y + (int64_t)c * e->out.cols;
         for (int kind = MEAN; kind <= SUM; kind <<= 1) {
             if (!(set & kind)) continue;
             const float *from = (kind == MAX ? top : sum) + (int64_t)c * F;
@@ -66,48 +68,65 @@ static void forward(const tg_exec *e) {
     }
 }
 
-/* Gradient of channels [begin, end) of the flat (C,F) row, for all nodes: the maximum's share goes to the
-   first node that has it. */
-static void columns_backward(const tg_exec *e, int64_t begin, int64_t end) {
-    const int F = e->in[0].cols, set = kinds(e->attr), width = e->out.cols;
+static float *winners(const tg_exec *e) { /* (2,C,F): share of the maximum, its node */
+    const int64_t n = (int64_t)e->slate->C * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
+    return e->shared + (rows > n ? rows : n);
+}
+
+/* Of config c: the first node that has the maximum. */
+static void find_winners(const tg_exec *e, void *context, int64_t c) {
+    const int F = e->in[0].cols, set = kinds(e->attr);
     const int64_t n = (int64_t)e->slate->C * F;
-    float share[COLUMNS], top[COLUMNS], best[COLUMNS];
-    for (int64_t j = begin; j < end; j++) {
-        const float *dy = e->dy + j / F * width + j % F;
-        float *s = &share[j - begin], *t = &top[j - begin];
-        *s = *t = 0;
-        if (set & MEAN) *s += *dy / (float)e->slate->N, dy += F;
-        if (set & MAX) *t = *dy, dy += F;
-        if (set & SUM) *s += *dy;
-        best[j - begin] = e->x[0] == NULL ? 0 : e->x[0][j];
+    float *share = winners(e) + c * F;
+    int32_t *node = (int32_t *)(share + n);
+    const float *x = e->x[0] + c * F;
+    (void)context;
+    memcpy(share, e->dy + c * e->out.cols + (set & MEAN ? F : 0), (size_t)F * sizeof *share);
+    memset(node, 0, (size_t)F * sizeof *node);
+    for (int32_t v = 1; v < e->slate->N; v++)
+        for (int f = 0; f < F; f++)
+            if (x[v * n + f] > x[node[f] * n + f]) node[f] = v;
+}
+
+static void backward_begin(const tg_exec *e) {
+    const int C = e->slate->C, F = e->in[0].cols, set = kinds(e->attr);
+    const int rows = e->tile_rows > C ? e->tile_rows : C;
+    for (int r = 0; r < rows; r++) {
+        const float *dy = e->dy + (int64_t)(r % C) * e->out.cols, *last = dy + (int64_t)(count(set) - 1) * F;
+        for (int f = 0; f < F; f++)
+            e->shared[(int64_t)r * F + f] =
+                (set & MEAN ? dy[f] / (float)e->slate->N : 0) + (set & SUM ? last[f] : 0);
     }
-    for (int64_t i = 1; (set & MAX) && i < e->slate->N; i++)
-        for (int64_t j = begin; j < end; j++)
-            if (e->x[0][i * n + j] > best[j - begin]) best[j - begin] = e->x[0][i * n + j];
-    for (int64_t i = 0; i < e->slate->N; i++)
-        for (int64_t j = begin; j < end; j++) {
-            float g = share[j - begin], *dx = &e->dx[0][i * n + j];
-            if ((set & MAX) && e->x[0][i * n + j] == best[j - begin]) {
-                g += top[j - begin];
-                top[j - begin] = 0;
-            }
-            *dx = e->dx_add[0] ? *dx + g : g;
-        }
+    const double elements = (double)e->slate->N * C * F;
+    if (set & MAX) tg_parts(e, C, 2 * elements, find_winners, NULL);
 }
 
-static void backward_chunk(const tg_exec *e, void *context, int64_t chunk, int64_t begin, int64_t end,
-                           float *scratch) {
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
-    (void)context, (void)chunk, (void)scratch;
-    for (int64_t i = begin; i < end; i++)
-        columns_backward(e, i * COLUMNS, (i + 1) * COLUMNS < n ? (i + 1) * COLUMNS : n);
+static void begin(const tg_exec *e, int back) {
+    if (back) backward_begin(e);
 }
 
-static void backward(const tg_exec *e) {
-    if (e->dx[0] == NULL) return;
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols, blocks = (n + COLUMNS - 1) / COLUMNS;
-    tg_run_chunks(e, (tg_loop){blocks, blocks, 1}, 2.0 * (double)e->slate->N * (double)n, backward_chunk,
-                  NULL);
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
+    const int F = e->in[0].cols, C = e->slate->C;
+    const int64_t n = (int64_t)C * F, size = (int64_t)t->rows * F;
+    const float *same = e->shared + (int64_t)t->from * F;
+    (void)dy;
+    if (e->into != NULL) {
+        tg_push(e, t, same);
+        return;
+    }
+    float *dx = tg_dx(e, t);
+    if (dx == NULL) return;
+    if (e->dx_add[0]) e->k->add_rows(1, size, same, 0, dx);
+    else memcpy(dx, same, (size_t)size * sizeof *dx);
+    if (!(kinds(e->attr) & MAX)) return;
+    const float *share = winners(e);
+    const int32_t *node = (const int32_t *)(share + n);
+    for (int64_t i = 0, j = (int64_t)t->from * F; i < size; i++, j = j + 1 == n ? 0 : j + 1)
+        if (node[j] == t->item + i / n) dx[i] += share[j];
+}
+
+static void end(const tg_exec *e, int back) {
+    if (!back) forward_end(e);
 }
 
 const tg_op tg_op_pool = {
@@ -115,9 +134,12 @@ const tg_op tg_op_pool = {
     .min_in = 1,
     .max_in = 1,
     .wants_table = -1,
+    .reduces = 1,
     .attrs = {{"kind", 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum", 0}},
     .plan = plan,
-    .workspace = workspace,
+    .sizes = sizes,
+    .begin = begin,
     .forward = forward,
     .backward = backward,
+    .end = end,
 };

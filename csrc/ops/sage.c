@@ -6,7 +6,6 @@
 #include <string.h>
 
 enum { OUT, DIRECTION, NORM, STATS };
-enum { TILE = 48 }; /* rows: nodes with few configs are worked on several at a time */
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     int O = (int)p->attr[OUT], F = p->in[0].cols;
@@ -24,141 +23,103 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-typedef struct context {
-    float *packed_l, *packed_r; /* forward: B(F -> O) of w_l, w_r; backward: B(O -> F) */
-    float *partials;            /* per chunk; see partial_floats */
-    int64_t stride;
-    float *sums; /* backward with norm: s1, s2 (2, C, F) */
-    tg_loop loop;
-    int step; /* nodes per tile */
-} context;
-
-static int64_t partial_floats(const tg_exec *e, int back) {
+/* Shared: w_l packed, w_r packed. Partial of backward: dw_l, dw_r, db_l, sums of the norm. */
+static tg_sizes sizes(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
-    const int64_t per = tg_per_item(e->slate, e->out.space);
-    if (!back) return e->y_stats == NULL ? 0 : tg_stats_floats(per * O);
-    return 2 * (int64_t)O * F + O + (e->x_stats == NULL ? 0 : 2 * per * F);
+    const double product = 4.0 * (double)tg_rows(e->slate, e->out.space) * F * O;
+    const int64_t rows = e->tile_rows;
+    if (!back) return (tg_sizes){2 * tg_packed(e->k, O, F), tg_stats_floats(e), 2 * rows * F, product};
+    return (tg_sizes){2 * tg_packed(e->k, F, O), 2 * (int64_t)O * F + O + tg_norm_floats(e),
+                      rows * (O + 2 * F), 2 * product};
 }
 
-static context make_context(const tg_exec *e, int back) {
+static void begin(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
-    context c = {.packed_l = e->shared,
-                 .stride = partial_floats(e, back),
-                 .loop = tg_loop_over(e->slate, e->out.space)};
-    const int64_t packed = back ? tg_packed(e->k, F, O) : tg_packed(e->k, O, F);
-    c.packed_r = c.packed_l + packed;
-    c.sums = c.packed_r + packed;
-    c.partials = c.sums + (back && e->x_stats != NULL ? 2 * (int64_t)c.loop.per * F : 0);
-    c.step = c.loop.per >= TILE ? 1 : TILE / c.loop.per;
-    return c;
-}
-
-static void workspace(const tg_exec *e, int back, int64_t *shared, int64_t *scratch) {
-    const int F = e->in[0].cols, O = e->out.cols;
-    context c = make_context(e, back);
-    int64_t rows = (int64_t)c.step * c.loop.per;
-    *shared = (c.partials - e->shared) + c.loop.chunks * c.stride;
-    *scratch =
-        back ? rows * (2 * O + 2 * F) + (int64_t)c.loop.per * O : rows * 2 * F + (int64_t)c.loop.per * F;
-}
-
-/* Rows of one node, normalised if the op does that, into columns of a tile `width` wide. */
-static void place(const tg_exec *e, int per, int F, const float *x, const float *stats, float *tile,
-                  int64_t width) {
-    e->k->normalize(per, F, x, stats, stats == NULL ? NULL : stats + (int64_t)per * F, tile, width);
-}
-
-static void forward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                          float *scratch) {
-    const context *c = context_;
-    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per;
-    const int64_t n = (int64_t)per * F;
-    const tg_csr *senders = e->slate->senders[(int)e->attr[DIRECTION]];
-    float *tile = scratch,
-          *row = scratch + (int64_t)c->step * per * 2 * F; /* tile: [mean of senders | own] */
-    for (int64_t i = begin; i < end; i += c->step) {
-        const int nodes = (int)(i + c->step < end ? c->step : end - i);
-        int any = 0;
-        for (int j = 0; j < nodes; j++) {
-            const int32_t v = (int32_t)(i + j), degree = senders->ptr[v + 1] - senders->ptr[v];
-            float *at = tile + (int64_t)j * per * 2 * F;
-            place(e, per, F, e->x[0] + v * n, e->x_stats, at + F, 2 * F);
-            e->k->mean_of(degree, senders->idx + senders->ptr[v], NULL, e->x[0], n, n, row);
-            /* without senders the mean is 0, also of normalised rows */
-            place(e, per, F, row, degree > 0 ? e->x_stats : NULL, at, 2 * F);
-            any |= degree > 0;
-        }
-        float *y = e->y + i * per * O;
-        e->k->gemm(nodes * per, O, F, tile + F, 2 * F, c->packed_r, y, O, e->w[1], 0);
-        if (any) e->k->gemm(nodes * per, O, F, tile, 2 * F, c->packed_l, y, O, NULL, 1);
-        for (int j = 0; e->y_stats != NULL && j < nodes; j++)
-            tg_stats_tile(e->k, c->partials + chunk * c->stride, (int64_t)per * O, y + (int64_t)j * per * O,
-                          i + j == begin);
+    if (back) {
+        e->k->pack_nn(F, O, e->w[0], F, e->shared);
+        e->k->pack_nn(F, O, e->w[2], F, e->shared + tg_packed(e->k, F, O));
+    } else {
+        e->k->pack_nt(O, F, e->w[0], F, e->shared);
+        e->k->pack_nt(O, F, e->w[2], F, e->shared + tg_packed(e->k, O, F));
     }
 }
 
-static void forward(const tg_exec *e) {
+/* to(rows, cols) = for every row of the tile the mean of x over the node's neighbours in `csr`, each weighted by
+   `weight` (NULL: equally), and whether any node has neighbours. Calls `after` on each node's rows. */
+typedef void neighbour_fn(const tg_exec *e, const tg_tile *t, int at, int rows, float *to);
+
+static int gather(const tg_exec *e, const tg_tile *t, const tg_csr *csr, const float *weight, const float *x,
+                  int cols, float *to, neighbour_fn *after) {
+    const int per = tg_per_item(e->slate, e->out.space);
+    const int64_t n = (int64_t)per * cols;
+    int any = 0;
+    for (int at = 0; at < t->rows; at += per, to += n) {
+        const int64_t v = t->item + at / per;
+        const int degree = csr->ptr[v + 1] - csr->ptr[v], rows = t->rows - at < per ? t->rows - at : per;
+        e->k->mean_of(degree, csr->idx + csr->ptr[v], weight, x + (int64_t)t->from * cols, n,
+                      (int64_t)rows * cols, to);
+        if (degree > 0 && after != NULL) after(e, t, at, rows, to);
+        any |= degree > 0;
+    }
+    return any;
+}
+
+/* Nodes without senders are left out: their mean is 0, also of normalised rows. */
+static void normalize_mean(const tg_exec *e, const tg_tile *t, int at, int rows, float *to) {
+    tg_normalize(e, t, at, rows, to, to, e->in[0].cols);
+}
+
+/* The tile's own rows, normalised into `to` if the op does that. */
+static const float *own_rows(const tg_exec *e, const tg_tile *t, float *to) {
+    const float *x = e->x[0] + t->row * e->in[0].cols;
+    if (e->x_stats == NULL) return x;
+    tg_normalize(e, t, 0, t->rows, x, to, e->in[0].cols);
+    return to;
+}
+
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int F = e->in[0].cols, O = e->out.cols;
-    context c = make_context(e, 0);
-    e->k->pack_nt(O, F, e->w[0], F, c.packed_l);
-    e->k->pack_nt(O, F, e->w[2], F, c.packed_r);
-    tg_run_chunks(e, c.loop, 4.0 * (double)tg_rows(e->slate, e->out.space) * F * O, forward_chunk, &c);
-    if (e->y_stats != NULL) tg_stats_finish(c.loop, (int64_t)c.loop.per * O, c.partials, e->y_stats);
+    float *mean = tg_scratch(e, t);
+    const float *own = own_rows(e, t, mean + (int64_t)t->rows * F);
+    e->k->gemm(t->rows, O, F, own, F, e->shared + tg_packed(e->k, O, F), y, O, e->w[1], 0);
+    if (gather(e, t, e->slate->senders[(int)e->attr[DIRECTION]], NULL, e->x[0], F, mean,
+               e->x_stats == NULL ? NULL : normalize_mean))
+        e->k->gemm(t->rows, O, F, mean, F, e->shared, y, O, NULL, 1);
+    tg_stats_tile(e, t, y);
 }
 
 /* With m_j = sum over receivers i of dy_i / degree_i:  dxh_j = w_l^T m_j + w_r^T dy_j,
    dw_l = sum_j m_j^T xh_j, dw_r = sum_j dy_j^T xh_j, db_l = sum_j dy_j. */
-static void backward_chunk(const tg_exec *e, void *context_, int64_t chunk, int64_t begin, int64_t end,
-                           float *scratch) {
-    const context *c = context_;
-    const int F = e->in[0].cols, O = e->out.cols, per = c->loop.per;
-    const int64_t n = (int64_t)per * F, m = (int64_t)per * O, rows = (int64_t)c->step * per;
-    const int direction = (int)e->attr[DIRECTION];
-    const tg_csr *receivers = e->slate->receivers[direction];
-    float *tile = scratch, *xh = tile + rows * 2 * O, *dxh = xh + rows * F, *row = dxh + rows * F;
-    float *dw = c->partials + chunk * c->stride, *db = dw + 2 * (int64_t)O * F, *s1 = db + O, *s2 = s1 + n;
-    memset(dw, 0, (size_t)c->stride * sizeof *dw);
-    for (int64_t i = begin; i < end; i += c->step) {
-        const int nodes = (int)(i + c->step < end ? c->step : end - i);
-        int any = 0;
-        for (int j = 0; j < nodes; j++) {
-            const int32_t v = (int32_t)(i + j), degree = receivers->ptr[v + 1] - receivers->ptr[v];
-            float *at = tile + (int64_t)j * per * 2 * O;
-            e->k->mean_of(degree, receivers->idx + receivers->ptr[v], e->slate->inv_degree[direction], e->dy,
-                          m, m, row);
-            place(e, per, O, row, NULL, at, 2 * O);
-            place(e, per, O, e->dy + v * m, NULL, at + O, 2 * O);
-            place(e, per, F, e->x[0] + v * n, e->x_stats, xh + j * n, F);
-            any |= degree > 0;
-        }
-        const int skip = any ? 0 : O, used = nodes * per;
-        e->k->add_rows(used, O, tile + O, 2 * O, db);
-        e->k->gemm_tn(used, 2 * O - skip, F, tile + skip, 2 * O, xh, F, dw + (int64_t)skip * F, F);
-        if (e->dx[0] == NULL) continue;
-        float *dx = e->dx[0] + i * n, *to = e->x_stats == NULL ? dx : dxh;
-        e->k->gemm(used, F, O, tile + O, 2 * O, c->packed_r, to, F, NULL, e->x_stats == NULL && e->dx_add[0]);
-        if (any) e->k->gemm(used, F, O, tile, 2 * O, c->packed_l, to, F, NULL, 1);
-        for (int j = 0; e->x_stats != NULL && j < nodes; j++)
-            e->k->norm_back(n, dxh + j * n, e->x[0] + (i + j) * n, e->x_stats, e->x_stats + n, s1, s2,
-                            dx + j * n, e->dx_add[0]);
-    }
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
+    const int F = e->in[0].cols, O = e->out.cols, direction = (int)e->attr[DIRECTION],
+              norm = e->x_stats != NULL;
+    const int64_t size = (int64_t)O * F;
+    float *m = tg_scratch(e, t), *dxh = m + (int64_t)t->rows * O;
+    float *dw = tg_partial(e, t), *db = dw + 2 * size, *sums = db + O;
+    if (t->first) memset(dw, 0, (size_t)e->partial_stride * sizeof *dw);
+    const float *xh = own_rows(e, t, dxh + (int64_t)t->rows * F);
+    const int any =
+        gather(e, t, e->slate->receivers[direction], e->slate->inv_degree[direction], e->dy, O, m, NULL);
+    if (any) e->k->gemm_tn(t->rows, O, F, m, O, xh, F, dw, F);
+    e->k->gemm_tn(t->rows, O, F, dy, O, xh, F, dw + size, F);
+    e->k->add_rows(t->rows, O, dy, O, db);
+    if (e->dx[0] == NULL) return;
+    float *dx = norm ? dxh : e->dx[0] + t->row * F;
+    e->k->gemm(t->rows, F, O, dy, O, e->shared + tg_packed(e->k, F, O), dx, F, NULL, !norm && e->dx_add[0]);
+    if (any) e->k->gemm(t->rows, F, O, m, O, e->shared, dx, F, NULL, 1);
+    if (norm) tg_norm_tile(e, t, 0, t->rows, dxh, e->x[0] + t->row * F, sums);
 }
 
-static void backward(const tg_exec *e) {
-    const int F = e->in[0].cols, O = e->out.cols;
-    context c = make_context(e, 1);
-    const double rows = (double)tg_rows(e->slate, e->out.space);
-    const int64_t size = (int64_t)O * F;
-    e->k->pack_nn(F, O, e->w[0], F, c.packed_l);
-    e->k->pack_nn(F, O, e->w[2], F, c.packed_r);
-    tg_run_chunks(e, c.loop, 8.0 * rows * F * O, backward_chunk, &c);
-    tg_sum_partials(c.loop.chunks, size, c.partials, c.stride, e->dw[0], e->dw_add[0]);
-    tg_sum_partials(c.loop.chunks, size, c.partials + size, c.stride, e->dw[2], e->dw_add[2]);
-    tg_sum_partials(c.loop.chunks, O, c.partials + 2 * size, c.stride, e->dw[1], e->dw_add[1]);
-    if (e->x_stats == NULL || e->dx[0] == NULL) return;
-    tg_sum_partials(c.loop.chunks, 2 * (int64_t)c.loop.per * F, c.partials + 2 * size + O, c.stride, c.sums,
-                    0);
-    tg_norm_finish(e, c.sums);
+static void end(const tg_exec *e, int back) {
+    const int64_t size = (int64_t)e->out.cols * e->in[0].cols;
+    if (!back) {
+        tg_stats_end(e);
+        return;
+    }
+    tg_sum_partials(e, 0, size, e->dw[0], e->dw_add[0]);
+    tg_sum_partials(e, size, size, e->dw[2], e->dw_add[2]);
+    tg_sum_partials(e, 2 * size, e->out.cols, e->dw[1], e->dw_add[1]);
+    tg_norm_end(e, 2 * size + e->out.cols);
 }
 
 const tg_op tg_op_sage = {
@@ -171,7 +132,9 @@ const tg_op tg_op_sage = {
               {"norm", 0, NULL, 0},
               {"stats", 0, NULL, 0}},
     .plan = plan,
-    .workspace = workspace,
+    .sizes = sizes,
+    .begin = begin,
     .forward = forward,
     .backward = backward,
+    .end = end,
 };

@@ -353,6 +353,7 @@ static PyObject *get_profile(PyObject *object, void *unused) {
     (void)unused;
     for (int i = 0; list != NULL && m->last != NULL && i < m->last->n_events; i++) {
         const tg_event *e = &m->last->events[i];
+        if (e->nested) continue; /* part of another event's time */
         PyObject *item = Py_BuildValue("(ssd)", kinds[e->kind], m->steps[e->step].name, m->seconds[i]);
         if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
         Py_XDECREF(item);

@@ -16,8 +16,7 @@ typedef struct call {
     tg_slate slate;
     tg_exec e;
     int8_t *digits; /* gathered */
-    float *block;   /* statistics, then workspace */
-    int64_t stats;  /* floats of the statistics at the start of block */
+    float *block;   /* statistics, then memory of the call */
 } call;
 
 static void call_free(call *c) {
@@ -93,6 +92,8 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
         return -1;
     }
     if (take_params(c, params) < 0) return -1;
+    c->e.op = c->op;
+    c->e.whole_nodes = c->plan.whole_nodes;
     c->e.k = tg_kernel_table();
     c->e.slate = &c->slate;
     c->e.attr = c->attr;
@@ -123,31 +124,21 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
 /* Memory of the call; statistics of the input are computed where the op wants them. */
 static int call_reserve(call *c, int back) {
     tg_exec *e = &c->e;
-    int64_t shared, scratch, partials = 0;
-    const int64_t n = (int64_t)c->slate.C * e->in[0].cols;
-    if (c->plan.needs_stats) {
-        c->stats = 2 * n;
-        partials = tg_loop_over(&c->slate, TG_SPACE_NODE_CONFIG).chunks * tg_stats_floats(n);
-        e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
-    }
-    e->shared = (float *)e->x[0]; /* measuring: not used, but pointers are computed from it */
-    c->op->workspace(e, back, &shared, &scratch);
-    e->scratch_stride = scratch + 16;
+    const int64_t stats = c->plan.needs_stats ? 2 * (int64_t)c->slate.C * e->in[0].cols : 0;
+    if (stats > 0) e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
     e->threads = tg_max_threads() < TG_MAX_CHUNKS ? tg_max_threads() : TG_MAX_CHUNKS;
-    if (shared < partials) shared = partials;
-    const int64_t floats = c->stats + shared + e->scratch_stride * e->threads;
+    const int64_t floats = (stats + 15) / 16 * 16 + tg_place_call(e, back, NULL);
     if ((c->block = tg_aligned_alloc((size_t)floats * sizeof(float))) == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    e->shared = c->block + c->stats;
-    e->scratch = e->shared + shared;
-    if (c->plan.needs_stats) {
+    if (stats > 0) {
         Py_BEGIN_ALLOW_THREADS
-        tg_stats_of(e, e->x[0], n, e->shared, c->block);
+        tg_stats_of(e, e->x[0], e->in[0].cols, c->block);
         Py_END_ALLOW_THREADS
         e->x_stats = c->block;
     }
+    tg_place_call(e, back, c->block + (stats + 15) / 16 * 16);
     return 0;
 }
 
@@ -168,7 +159,7 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
         (y = new_like(&c, c.e.out)) != NULL) {
         c.e.y = TG_F32(y);
         Py_BEGIN_ALLOW_THREADS
-        c.op->forward(&c.e);
+        tg_run(&c.e, 0);
         Py_END_ALLOW_THREADS
     }
     call_free(&c);
@@ -225,7 +216,7 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
             (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
             c.e.dy = TG_F32(given);
             Py_BEGIN_ALLOW_THREADS
-            c.op->backward(&c.e);
+            tg_run(&c.e, 1);
             Py_END_ALLOW_THREADS
         }
     }

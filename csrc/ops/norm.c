@@ -1,0 +1,165 @@
+/* Instance norm costs no pass of its own: the op that makes an array accumulates its statistics while the rows
+   are in cache, the op that reads it normalises on the way in. See op.h. */
+#include <math.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "ops/op.h"
+
+enum { BLOCK = 512 }; /* columns a thread finishes at a time */
+
+static void add_node(const tg_exec *e, float *partial, int64_t n, int64_t at, int64_t size, const float *y,
+                     int first) {
+    if (first) {
+        memcpy(partial + at, y, (size_t)size * sizeof *y);
+        memset(partial + n + at, 0, (size_t)size * sizeof *y);
+        memset(partial + 2 * n + at, 0, (size_t)size * sizeof *y);
+    } else {
+        e->k->stats_add(size, y, partial + at, partial + n + at, partial + 2 * n + at);
+    }
+}
+
+void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y) {
+    if (e->y_stats == NULL) return;
+    const int cols = e->out.cols, C = e->slate->C;
+    for (int at = 0; at < t->rows; at += C)
+        add_node(e, tg_partial(e, t), (int64_t)C * cols, (int64_t)t->from * cols,
+                 (int64_t)(t->rows - at < C ? t->rows - at : C) * cols, y + (int64_t)at * cols,
+                 t->item + at / C == t->chunk_begin);
+}
+
+typedef struct merge_context {
+    tg_loop loop;
+    int64_t n, stride;
+    const float *partials;
+    float *stats;
+} merge_context;
+
+/* Chan, Golub, LeVeque: merge counts, means and squared deviations of the chunks in their order. */
+static void merge(const tg_exec *e, void *context, int64_t part) {
+    const merge_context *m = context;
+    const int64_t begin = part * BLOCK, n = m->n, width = n - begin < BLOCK ? n - begin : BLOCK;
+    double mean[BLOCK] = {0}, m2[BLOCK] = {0}, count = 0;
+    (void)e;
+    for (int64_t c = 0; c < m->loop.chunks; c++) {
+        const float *shift = m->partials + c * m->stride + begin, *s = shift + n, *q = s + n;
+        const double here = (double)(tg_chunk_start(m->loop.items, m->loop.chunks, c + 1) -
+                                     tg_chunk_start(m->loop.items, m->loop.chunks, c));
+        const double share = here / (count + here), cross = count * share, inverse = 1 / here;
+        for (int64_t i = 0; i < width; i++) {
+            const double delta = shift[i] + s[i] * inverse - mean[i];
+            m2[i] += q[i] - (double)s[i] * s[i] * inverse + delta * delta * cross;
+            mean[i] += delta * share;
+        }
+        count += here;
+    }
+    for (int64_t i = 0; i < width; i++) {
+        m->stats[begin + i] = (float)mean[i];
+        m->stats[n + begin + i] = (float)(1.0 / sqrt((m2[i] > 0 ? m2[i] / count : 0) + 1e-5));
+    }
+}
+
+void tg_stats_end(const tg_exec *e) {
+    if (e->y_stats == NULL) return;
+    merge_context m = {tg_loop_of(e), (int64_t)e->slate->C * e->out.cols, e->partial_stride, e->partials,
+                       e->y_stats};
+    tg_parts(e, (m.n + BLOCK - 1) / BLOCK, 8.0 * (double)m.loop.chunks * (double)m.n, merge, &m);
+}
+
+void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats) {
+    const int64_t n = (int64_t)e->slate->C * cols;
+    double mean[BLOCK], m2[BLOCK];
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        const int64_t width = n - begin < BLOCK ? n - begin : BLOCK;
+        memset(mean, 0, sizeof mean);
+        memset(m2, 0, sizeof m2);
+        for (int64_t v = 0; v < e->slate->N; v++) /* Welford */
+            for (int64_t i = 0; i < width; i++) {
+                const double value = x[v * n + begin + i], delta = value - mean[i];
+                mean[i] += delta / (double)(v + 1);
+                m2[i] += delta * (value - mean[i]);
+            }
+        for (int64_t i = 0; i < width; i++) {
+            stats[begin + i] = (float)mean[i];
+            stats[n + begin + i] = (float)(1.0 / sqrt(m2[i] / e->slate->N + 1e-5));
+        }
+    }
+}
+
+/* ---- gradient ---- */
+
+/* How many of `rows` rows from row `at` of the tile on belong to one node, and the first one's config. */
+static int one_node(const tg_exec *e, const tg_tile *t, int at, int rows, int *config) {
+    const int C = e->slate->C;
+    *config = (t->from + at) % C;
+    return rows < C - *config ? rows : C - *config;
+}
+
+void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y,
+                  int64_t ldy) {
+    const int F = e->in[0].cols;
+    for (int config, here; rows > 0; at += here, rows -= here, x += (int64_t)here * F, y += here * ldy) {
+        here = one_node(e, t, at, rows, &config);
+        const float *mean = e->x_stats == NULL ? NULL : e->x_stats + (int64_t)config * F;
+        e->k->normalize(here, F, x, mean, mean == NULL ? NULL : mean + (int64_t)e->slate->C * F, y, ldy);
+    }
+}
+
+void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,
+                  float *sums) {
+    const int F = e->in[0].cols;
+    const int64_t n = (int64_t)e->slate->C * F;
+    float *dx = e->dx[0] + (t->row + at) * F;
+    for (int config, here; rows > 0; at += here, rows -= here) {
+        here = one_node(e, t, at, rows, &config);
+        const int64_t from = (int64_t)config * F, size = (int64_t)here * F;
+        const float *mean = e->x_stats + from;
+        e->k->norm_back(size, d, x, mean, mean + n, sums + from, sums + n + from, dx, e->dx_add[0]);
+        d += size, x += size, dx += size;
+    }
+}
+
+typedef struct fix_context {
+    const float *fix, *x;
+    int64_t n;
+    float *g;
+} fix_context;
+
+static void fix_node(const tg_exec *e, void *context, int64_t node) {
+    const fix_context *f = context;
+    float *g = f->g + node * f->n;
+    e->k->fix(f->n, g, f->x + node * f->n, f->fix, f->n, g);
+}
+
+void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g) {
+    fix_context f = {fix, x, (int64_t)e->slate->C * cols, g};
+    tg_parts(e, e->slate->N, 4.0 * (double)e->slate->N * (double)f.n, fix_node, &f);
+}
+
+/* With d the gradient of xh = (x - mean) / std:  dx = (d - mean d - xh mean(d xh)) / std, means over the nodes.
+   What is left to subtract: mean(d) / std + mean(d xh) / std^2 * (x - mean). */
+static void finish_fix(const tg_exec *e, void *context, int64_t part) {
+    const fix_context *f = context;
+    const int64_t n = f->n, begin = part * BLOCK, width = n - begin < BLOCK ? n - begin : BLOCK;
+    const float inverse = 1.0f / (float)e->slate->N, *mean = e->x_stats + begin, *rstd = mean + n;
+    float *s1 = f->g + begin, *s2 = s1 + n, *fix = (float *)f->fix + begin;
+    for (int64_t c = 1; c < tg_loop_of(e).chunks; c++) {
+        e->k->add_rows(1, width, s1 + c * e->partial_stride, 0, s1);
+        e->k->add_rows(1, width, s2 + c * e->partial_stride, 0, s2);
+    }
+    for (int64_t i = 0; i < width; i++) {
+        const float constant = rstd[i] * s1[i] * inverse, slope = rstd[i] * rstd[i] * s2[i] * inverse;
+        fix[i] = e->dx_fix_add ? fix[i] + constant : constant;
+        fix[n + i] = e->dx_fix_add ? fix[n + i] + slope : slope;
+        fix[2 * n + i] = mean[i];
+    }
+}
+
+void tg_norm_end(const tg_exec *e, int64_t at) {
+    if (e->x_stats == NULL || e->dx[0] == NULL) return;
+    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
+    float *sums = e->partials + at; /* of the first chunk: may be overwritten */
+    fix_context f = {e->dx_fix == NULL ? sums : e->dx_fix, NULL, n, sums};
+    tg_parts(e, (n + BLOCK - 1) / BLOCK, 2.0 * (double)tg_loop_of(e).chunks * (double)n, finish_fix, &f);
+    if (e->dx_fix == NULL) tg_apply_fix(e, sums, e->x[0], e->in[0].cols, e->dx[0]);
+}
