@@ -58,6 +58,24 @@ static int take_params(call *c, PyObject *params) {
     return 0;
 }
 
+/* Checked copies of all digits of the graph's first `configs` configs. */
+static int take_digits(call *c, const tg_graph *g, int configs) {
+    tg_error err;
+    tg_status status;
+    int64_t *rows = malloc((size_t)configs * sizeof *rows);
+    c->digits = malloc((size_t)configs * (size_t)g->K * TG_DIGITS + 1);
+    status = rows == NULL || c->digits == NULL
+                 ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
+                 : TG_OK;
+    for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
+    if (status == TG_OK) status = tg_gather_digits(&(tg_entry){g, rows, configs}, c->digits, &err);
+    free(rows);
+    c->slate.digits = c->digits;
+    if (status == TG_OK) return 0;
+    tg_raise(&err, NULL);
+    return -1;
+}
+
 /* (op, attrs, inputs, params, graph, configs, key, training) -> a call ready but for its memory */
 static int call_init(call *c, PyObject *args, PyObject **rest) {
     const char *name;
@@ -107,18 +125,7 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
         return -1;
     }
     if (strcmp(name, "config_linear") != 0) return 0;
-    int64_t *rows = malloc((size_t)configs * sizeof *rows);
-    c->digits = malloc((size_t)configs * (size_t)g->K * TG_DIGITS + 1);
-    status = rows == NULL || c->digits == NULL
-                 ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
-                 : TG_OK;
-    for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
-    if (status == TG_OK) status = tg_gather_digits(&(tg_entry){g, rows, configs}, c->digits, &err);
-    free(rows);
-    c->slate.digits = c->digits;
-    if (status == TG_OK) return 0;
-    tg_raise(&err, NULL);
-    return -1;
+    return take_digits(c, g, configs);
 }
 
 /* Memory of the call; statistics of the input are computed where the op wants them. */
