@@ -76,6 +76,7 @@ class Model:
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
+        precision: str = "f32",
     ) -> float: ...
     def gradients(
         self,
@@ -84,8 +85,11 @@ class Model:
         loss: tuple[str, float, str],
         step: int = 1,
         seed: int = 0,
+        precision: str = "f32",
     ) -> tuple[float, list[NDArray[np.float32]]]: ...
-    def scores(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], /) -> list[NDArray[np.float32]]: ...
+    def scores(
+        self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], precision: str = "f32"
+    ) -> list[NDArray[np.float32]]: ...
     @property
     def profile(self) -> list[tuple[str, str, float]]: ...
     def bytes(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], training: bool = True) -> int: ...

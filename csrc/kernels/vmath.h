@@ -140,6 +140,11 @@ INLINE vf vact_grad(int kind, vf g, vf x) {
     return g;
 }
 
+INLINE value_slope vact_both(int kind, vf x) {
+    if (kind == TG_ACT_GELU) return vgelu_both(x);
+    return (value_slope){vact(kind, x), vact_grad(kind, splat(1.0f), x)};
+}
+
 /* Inverted dropout. Row keys are 64 well-mixed bits, so one product of a row's half-keys with numbers of the
    channel decides an element: h = (f A + k0) * ((mixed f ^ k1) | 1), uniform since the second factor is odd.
    Decisions over channels, rows and steps pass for independent (tests). The channel's numbers do not depend on

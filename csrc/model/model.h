@@ -95,6 +95,7 @@ typedef struct tg_pass {
     double loss_value;         /* out */
     const tg_adamw *optimizer; /* NULL: no update */
     uint64_t key;              /* dropout, from seed and step; used with loss */
+    tg_precision precision;    /* of matrix products; TG_INT8 for scores only */
     tg_cancel *cancel;
 } tg_pass;
 tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);

@@ -125,7 +125,7 @@ static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pa
     *bind = (binding){.model = model,
                       .pass = pass,
                       .plan = training ? &model->training : &model->inference,
-                      .k = tg_kernel_table(),
+                      .k = tg_kernel_table_for(pass->precision),
                       .threads = tg_max_threads()};
     if (bind->threads > TG_MAX_CHUNKS) bind->threads = TG_MAX_CHUNKS;
     const size_t n = (size_t)(bind->plan->n_buffers + bind->plan->n_events), B = (size_t)pass->n_entries;

@@ -147,6 +147,17 @@ static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
     return tg_py_loss_names(kind, reduction, spec) ? 0 : -1;
 }
 
+/* The precision called `name`, or -1 with an exception. */
+static int parse_precision(const char *name, int training) {
+    const int precision = tg_find_precision(name);
+    if (precision < 0 || (training && precision == TG_INT8)) {
+        PyErr_Format(PyExc_ValueError, "precision: expected %s, got '%s'",
+                     training ? "'f32' or 'bf16'" : "'f32', 'bf16' or 'int8'", name);
+        return -1;
+    }
+    return precision;
+}
+
 /* All runtimes one after the other; checked against the batch. Free with free(). */
 static int64_t *gather_runtimes(PyObject *runtimes, const tg_py_batch *batch) {
     PyObject *items = PySequence_Tuple(runtimes);
@@ -224,12 +235,20 @@ static PyObject *split_scores(const tg_py_batch *batch, const float *scores) {
     return list;
 }
 
-static PyObject *model_scores(PyObject *object, PyObject *slates) {
+static PyObject *model_scores(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"slates", "precision", NULL};
+    const char *name = "f32";
     tg_py_batch batch;
-    PyObject *result = NULL;
+    PyObject *slates, *result = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s", names, &slates, &name)) return NULL;
+    const int precision = parse_precision(name, 0);
+    if (precision < 0) return NULL;
     if (tg_py_batch_init(&batch, slates) < 0) return NULL;
     float *scores = malloc((size_t)batch.total * sizeof *scores);
-    tg_pass pass = {.n_entries = batch.n, .entries = batch.entries, .scores = scores};
+    tg_pass pass = {.n_entries = batch.n,
+                    .entries = batch.entries,
+                    .scores = scores,
+                    .precision = (tg_precision)precision};
     if (scores == NULL) PyErr_NoMemory();
     else if (run((py_model *)object, &pass) == 0) result = split_scores(&batch, scores);
     free(scores);
@@ -239,11 +258,12 @@ static PyObject *model_scores(PyObject *object, PyObject *slates) {
 
 /* Shared by step and gradients: returns loss and scores (caller frees), or NULL. */
 static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss,
-                         uint64_t seed, const tg_adamw *optimizer, int64_t step, tg_py_batch *batch,
-                         double *value) {
+                         const char *precision_name, uint64_t seed, const tg_adamw *optimizer, int64_t step,
+                         tg_py_batch *batch, double *value) {
     tg_loss_spec spec;
     const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
-    if (parse_loss(loss, &spec, key) < 0 || tg_py_batch_init(batch, slates) < 0) return NULL;
+    const int precision = parse_precision(precision_name, 1);
+    if (precision < 0 || parse_loss(loss, &spec, key) < 0 || tg_py_batch_init(batch, slates) < 0) return NULL;
     int64_t *times = gather_runtimes(runtimes, batch);
     float *scores = times == NULL ? NULL : malloc((size_t)batch->total * sizeof *scores);
     if (times != NULL && scores == NULL) PyErr_NoMemory();
@@ -253,7 +273,8 @@ static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes,
                     .loss = &spec,
                     .runtimes = times,
                     .optimizer = optimizer,
-                    .key = key};
+                    .key = key,
+                    .precision = (tg_precision)precision};
     if (scores == NULL || run((py_model *)object, &pass) < 0) {
         free(scores);
         scores = NULL;
@@ -265,21 +286,22 @@ static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes,
 }
 
 static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"slates", "runtimes", "loss",  "lr",    "weight_decay", "clip",
-                            "step",   "seed",     "beta1", "beta2", "eps",          NULL};
+    static char *names[] = {"slates", "runtimes", "loss",  "lr",  "weight_decay", "clip", "step",
+                            "seed",   "beta1",    "beta2", "eps", "precision",    NULL};
+    const char *precision = "f32";
     PyObject *slates, *runtimes, *loss;
     long long step;
     unsigned long long seed = 0;
     tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddd", names, &slates, &runtimes, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddds", names, &slates, &runtimes, &PyTuple_Type,
                                      &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2,
-                                     &o.eps))
+                                     &o.eps, &precision))
         return NULL;
     o.step = step;
     if (!tg_py_check_adamw(&o)) return NULL;
     tg_py_batch batch;
     double value;
-    float *scores = train_pass(object, slates, runtimes, loss, seed, &o, step, &batch, &value);
+    float *scores = train_pass(object, slates, runtimes, loss, precision, seed, &o, step, &batch, &value);
     if (scores == NULL) return NULL;
     free(scores);
     tg_py_batch_free(&batch);
@@ -287,16 +309,17 @@ static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) 
 }
 
 static PyObject *model_gradients(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"slates", "runtimes", "loss", "step", "seed", NULL};
+    static char *names[] = {"slates", "runtimes", "loss", "step", "seed", "precision", NULL};
+    const char *precision = "f32";
     PyObject *slates, *runtimes, *loss;
     long long step = 1;
     unsigned long long seed = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LK", names, &slates, &runtimes, &PyTuple_Type, &loss,
-                                     &step, &seed))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LKs", names, &slates, &runtimes, &PyTuple_Type,
+                                     &loss, &step, &seed, &precision))
         return NULL;
     tg_py_batch batch;
     double value;
-    float *scores = train_pass(object, slates, runtimes, loss, seed, NULL, step, &batch, &value);
+    float *scores = train_pass(object, slates, runtimes, loss, precision, seed, NULL, step, &batch, &value);
     if (scores == NULL) return NULL;
     PyObject *list = split_scores(&batch, scores);
     free(scores);
@@ -377,7 +400,8 @@ static PyMethodDef model_methods[] = {
      PyDoc_STR("One optimizer step; the loss.")},
     {"gradients", (PyCFunction)(void (*)(void))model_gradients, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("(loss, scores) and the gradients in .grads, without an update.")},
-    {"scores", model_scores, METH_O, PyDoc_STR("List of (C,) float32 scores, one per slate.")},
+    {"scores", (PyCFunction)(void (*)(void))model_scores, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("List of (C,) float32 scores, one per slate.")},
     {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
     {NULL, NULL, 0, NULL},
