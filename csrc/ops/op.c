@@ -23,7 +23,7 @@ const tg_op *tg_find_op(const char *name) {
 
 enum {
     TILE = 64,   /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
-    GRAIN = 384, /* rows of a chunk: enough to amortise its partial sums, few enough to balance threads */
+    GRAIN = 512, /* rows of a chunk: enough to amortise its partial sums, few enough to balance threads */
     EVEN = 4     /* with more chunks than this, an even number of them, or threads wait for the odd one */
 };
 
