@@ -137,9 +137,9 @@ def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph
             def __init__(self, model):
                 self.model = model
 
-            def scores(self, slates):
+            def scores(self, slates, precision):
                 sizes.append(len(slates[0][1]))
-                return self.model.scores(slates)
+                return self.model.scores(slates, precision=precision)
 
         r._model = Spy(r._model)
         with monkeypatch.context() as patch:

@@ -36,6 +36,7 @@ _SUBMODULES = (
     "metrics",
     "recipes",
     "ranker",
+    "scoring",
     "training",
     "submission",
     "plot",

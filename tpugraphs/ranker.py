@@ -14,7 +14,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, Rec
 from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.progress import Progress
 from tpugraphs.recipes import get_recipe, list_recipes, plain
-from tpugraphs.scoring import SCORING, TRAINING, Last, as_digits, check_precision, chunk_size, keyword, score
+from tpugraphs.scoring import SCORING, TRAINING, Last, as_digits, check_precision, chunk_size, score
 
 if TYPE_CHECKING:
     from tpugraphs.evaluation import Report
@@ -298,7 +298,7 @@ class Ranker:
             clip=float(f.clip),
             step=self._step + 1,
             seed=int(self.seed),
-            **keyword(self.precision),
+            precision=self.precision,
         )
         self._step, self._fitted = self._step + 1, True
         return float(loss)

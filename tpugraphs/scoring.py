@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core
+from tpugraphs import _core, metrics
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.graphs import DIGITS, ConfigFeatures, packed_digits
 from tpugraphs.pipeline import Prepared
 
-__all__ = ["SCORING", "TRAINING", "Last", "as_digits", "check_precision", "chunk_size", "score"]
+if TYPE_CHECKING:
+    from tpugraphs.ranker import Ranker
+
+__all__ = [
+    "SCORING",
+    "TRAINING",
+    "Last",
+    "as_digits",
+    "check_precision",
+    "chunk_size",
+    "compare_precisions",
+    "score",
+]
 
 TRAINING = ("f32", "bf16")
 SCORING = (*TRAINING, "int8")
@@ -31,11 +43,6 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
     expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
     hint = "; int8 is for scoring only: predict(..., precision='int8')" if precision == "int8" else ""
     raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
-
-
-def keyword(precision: str) -> dict[str, Any]:
-    """Return the keyword of the core's passes."""
-    return {} if precision == "f32" else {"precision": precision}
 
 
 def chunk_size(steps: Iterable[dict[str, Any]], most: int, nodes: int) -> int:
@@ -73,7 +80,7 @@ def score(
     for i in range(chunks):
         # As numpy.array_split: the first rows.size % chunks parts have one more.
         end = begin + rows.size // chunks + (i < rows.size % chunks)
-        (part,) = model.scores([(prepared.graph, rows[begin:end])], **keyword(precision))
+        (part,) = model.scores([(prepared.graph, rows[begin:end])], precision=precision)
         bad = np.flatnonzero(~np.isfinite(part))
         if bad.size:
             raise Error(
@@ -114,6 +121,47 @@ def as_digits(graph: Any, configs: Any) -> NDArray[np.int8] | None:
     if array.dtype == np.int8 and array.flags.c_contiguous:
         return array  # the core checks digits as it reads them
     return packed_digits("configs", array)
+
+
+def compare_precisions(
+    ranker: Ranker, graph: Any, configs: ArrayLike | None = None, k: int = 100
+) -> dict[str, dict[str, float | None]]:
+    """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
+
+    Parameters
+    ----------
+    ranker : Ranker
+    graph : LayoutGraph
+    configs : (n,) int, (C,) bool, optional
+        Rows to score, best those the ranker was not trained on; all by default.
+    k : int
+        How many of the predicted fastest to compare.
+
+    Returns
+    -------
+    dict of str to dict
+        For each precision: ``tau`` of scores and runtimes (None if they were not measured); ``tau_to_f32`` of
+        its scores and those of f32; ``overlap``: share of the k predicted fastest that f32 has among its k.
+
+    Examples
+    --------
+    >>> compare_precisions(ranker, graph, unseen)["int8"]["tau"]  # doctest: +SKIP
+    """
+    scores = {name: ranker.predict(graph, configs, precision=name, verbose=False) for name in SCORING}
+    runtimes = None
+    if graph.has_runtimes:
+        runtimes = np.asarray(graph.config_runtime)[slice(None) if configs is None else np.asarray(configs)]
+    exact = scores["f32"]
+    _, places = np.unique(exact, return_inverse=True)  # tau takes runtimes > 0
+    best = np.argsort(exact, kind="stable")[:k]
+    return {
+        name: {
+            "tau": None if runtimes is None else metrics.kendall_tau(mine, runtimes),
+            "tau_to_f32": metrics.kendall_tau(mine, places + 1),
+            "overlap": np.intersect1d(best, np.argsort(mine, kind="stable")[:k]).size / max(1, best.size),
+        }
+        for name, mine in scores.items()
+    }
 
 
 class Last:

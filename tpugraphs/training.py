@@ -28,7 +28,6 @@ from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.recipes import plain
-from tpugraphs.scoring import keyword
 
 if TYPE_CHECKING:
     from tpugraphs.ranker import Ranker
@@ -427,7 +426,7 @@ class Fit:
             clip=float(f.clip),
             step=number,
             seed=self.seed,
-            **keyword(self.ranker.precision),
+            precision=self.ranker.precision,
         )
         # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
         # the length of the list tells whether the step was taken.
