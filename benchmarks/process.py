@@ -27,7 +27,15 @@ TUNED = {
 FAIR = {"GOMP_SPINCOUNT": "300000"}
 
 # "tuned": the best for the peer. "default": glibc's own allocator. "own": as users of tpugraphs run it.
-SETTINGS = {"tuned": FAIR | TUNED, "default": FAIR, "own": {}}
+# "one thread": tuned, and every library on one.
+SETTINGS = {
+    "tuned": FAIR | TUNED,
+    "default": FAIR,
+    "own": {},
+    "one thread": FAIR
+    | TUNED
+    | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+}
 
 
 class ChildError(RuntimeError):

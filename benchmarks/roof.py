@@ -36,12 +36,13 @@ class Sizes:
         return cls(len(arrays["node_feat"]), len(edges), len(arrays["config_nodes"]), configs, linked)
 
 
-def layout_flops(
-    sizes: Sizes, cross: bool, width: int = 256, blocks: int = 2, training: bool = True
-) -> float:
+def layout_parts(
+    sizes: Sizes, cross: bool, width: int = 256, blocks: int = 2
+) -> dict[str, tuple[float, float]]:
     """Floating-point operations of the first place's layout model that no implementation can leave out.
 
-    Counted are products (a multiplication and an addition are two) and the additions of looked-up rows:
+    By step of the model, those of the forward and of the backward pass. Counted are products (a
+    multiplication and an addition are two) and the additions of looked-up rows:
 
     - first layer, once per node: its 174 columns times O, where O is half of `width` with attention across
       configs; once per configurable node and config: 18 rows of the table of digit x weight;
@@ -51,23 +52,32 @@ def layout_flops(
     - each of the ``2 + blocks`` gates, per node and config: two products O x O/8;
     - the head, per config: ``2 * width``.
 
-    A training step adds the gradients of both factors of each product, twice the forward pass; of the first
+    The backward pass has the gradients of both factors of each product, twice the forward pass; of the first
     layer's input only the 40 embedded columns need one. Elementwise work (norm, softmax, GELU, dropout),
     aggregation, the loss and the optimizer are left out: they are no products. So is computing
     anything a second time in the backward pass, which a program does to save memory.
     """
     out = width // 2 if cross else width
     rows = sizes.nodes * sizes.configs
-    node_part = 2.0 * sizes.nodes * (FEATURES + EMBEDDED) * out
-    digit_part = float(sizes.configurable * sizes.configs * DIGITS * out)
-    dense = 2.0 * width * out * (rows + blocks * (rows + sizes.linked * sizes.configs))
-    gates = (2 + blocks) * 2.0 * 2.0 * out * (out // 8) * rows
-    head = 2.0 * width * sizes.configs
-    forward = node_part + digit_part + dense + gates + head
-    if not training:
-        return forward
-    embedded = 2.0 * sizes.nodes * EMBEDDED * out
-    return forward + node_part + embedded + digit_part + 2.0 * (dense + gates + head)
+    per_node = 2.0 * sizes.nodes * out
+    digits = float(sizes.configurable * sizes.configs * DIGITS * out)
+    first = per_node * (FEATURES + EMBEDDED) + digits
+    gate = 2.0 * 2.0 * out * (out // 8) * rows
+    parts = {"linear1": (first, first + per_node * EMBEDDED)}
+    products = {"linear2": 2.0 * width * out * rows, "mix1": gate, "mix2": gate}
+    for i in range(blocks):
+        products[f"sage{i}"] = 2.0 * width * out * (rows + sizes.linked * sizes.configs)
+        products[f"block{i}"] = gate
+    products["head"] = 2.0 * width * sizes.configs
+    return parts | {name: (flops, 2.0 * flops) for name, flops in products.items()}
+
+
+def layout_flops(
+    sizes: Sizes, cross: bool, width: int = 256, blocks: int = 2, training: bool = True
+) -> float:
+    """Sum of `layout_parts`: of a training step, or of its forward pass alone."""
+    parts = layout_parts(sizes, cross, width, blocks).values()
+    return sum(forward + backward if training else forward for forward, backward in parts)
 
 
 def milliseconds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from ..record import Record
 
 TITLE = "Kernels"
 ABOUT = (
-    "Single functions of `tpugraphs.kernels` and `tpugraphs.metrics` beside those a user would take "
-    "instead, on the same inputs and threads; with several peers the fastest counts. Products: every "
-    "shape of the recipes, with the bias (forward) that the peers do not add in their product alone. `M "
-    "x F -> O`: M rows, F columns in, O out."
+    "Single functions beside those a user would take instead, on the same inputs and threads; with "
+    "several peers the fastest counts. `M x F -> O`: M rows, F columns in, O out. *forward*, *dx*, "
+    "*dw*: products alone, every side on one thread; ours allocates its result and packs the weights, "
+    "NumPy and PyTorch write into an array that is there. *linear*: the op as models run it, on all "
+    "threads, with the bias (and its gradient), which the peers do not have to add."
 )
 
 Call = Callable[[], Any]
@@ -25,7 +27,7 @@ Call = Callable[[], Any]
 
 @dataclass
 class Case:
-    """One comparison. `flops`: necessary operations, for the roof. `moved`: bytes read and written."""
+    """One comparison. `flops`: necessary operations, for the roof at the peak of `precision`."""
 
     name: str
     ours: Call
@@ -33,6 +35,7 @@ class Case:
     required: float | None = None
     flops: float = 0.0
     notes: str = ""
+    precision: str = "f32"
 
 
 @dataclass
@@ -70,31 +73,90 @@ ROW_SHAPES = (
 )
 
 
+def shapes(s: Setting) -> Iterator[tuple[int, int, int]]:
+    """Rows, columns in, columns out."""
+    for known, rows in ((NODE_SHAPES, s.size(1000, 50)), (ROW_SHAPES, s.size(64_000, 200))):
+        for columns, out in known[: 1 if s.quick else None]:
+            yield rows, columns, out
+
+
 def products(s: Setting) -> Iterator[Case]:
-    for shapes, rows in ((NODE_SHAPES, s.size(1000, 50)), (ROW_SHAPES, s.size(64_000, 200))):
-        for columns, out in shapes[: 1 if s.quick else None]:
-            yield from _product(s, rows, columns, out)
+    """Our products against theirs, kernel against kernel: everyone on one thread, no bias."""
+    from tpugraphs import _core
+
+    for rows, columns, out in shapes(s):
+        x, w, dy = s.array(rows, columns), s.array(out, columns), s.array(rows, out)
+        theirs = _library_products(s, x, w, dy)
+        flops, shape = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}, 1 thread"
+
+        def forward(precision: str, x: Any = x, w: Any = w) -> Any:
+            return _core.product(x, w, precision)
+
+        def dx(dy: Any = dy, w: Any = w) -> Any:
+            return _core.product(dy, w, "f32", None, None, True)
+
+        def dw(dy: Any = dy, x: Any = x) -> Any:
+            return _core.product_tn(dy, x, "f32", None)
+
+        yield Case(f"forward {shape}", partial(forward, "f32"), theirs["forward"], 0.95, flops)
+        yield Case(f"dx {shape}", dx, theirs["dx"], 0.95, flops)
+        yield Case(f"dw {shape}", dw, theirs["dw"], 0.95, flops)
+        if not layout.works(partial(forward, "bf16")):
+            continue
+        yield Case(
+            f"forward bf16 {shape}", partial(forward, "bf16"), _torch_bf16(s, x, w), None, flops,
+            "ours takes and gives float32 and converts inside; PyTorch has bf16 everywhere", "bf16",
+        )  # fmt: skip
+        yield Case(
+            f"forward int8 {shape}", partial(forward, "int8"), {"ours bf16": partial(forward, "bf16")}, None,
+            flops, "takes and gives float32", "int8",
+        )  # fmt: skip
 
 
-def _product(s: Setting, rows: int, columns: int, out: int) -> Iterator[Case]:
+def layers(s: Setting) -> Iterator[Case]:
+    """The op as models run it, with bias and on all threads, beside the bare products."""
     from tpugraphs import kernels
 
-    x, w, bias, dy = s.array(rows, columns), s.array(out, columns), s.array(out), s.array(rows, out)
-    y, dx, dw = np.empty((rows, out), np.float32), np.empty_like(x), np.empty_like(w)
-    flops, shape, t = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}", s.torch
-    peers: dict[str, dict[str, Call]] = {
+    for rows, columns, out in shapes(s):
+        x, w, bias, dy = s.array(rows, columns), s.array(out, columns), s.array(out), s.array(rows, out)
+        theirs = _library_products(s, x, w, dy)
+        both = {name: _in_turn(theirs["dx"][name], theirs["dw"][name]) for name in theirs["dx"]}
+        flops, shape = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}"
+
+        def forward(x: Any = x, w: Any = w, bias: Any = bias) -> Any:
+            return kernels.linear(x, w, bias)
+
+        def backward(dy: Any = dy, x: Any = x, w: Any = w, bias: Any = bias) -> Any:
+            return kernels.linear_backward(dy, x, w, bias)
+
+        yield Case(f"linear {shape}", forward, theirs["forward"], 0.95, flops)
+        yield Case(f"linear backward {shape}", backward, both, 0.95, 2 * flops)
+
+
+def _library_products(s: Setting, x: Any, w: Any, dy: Any) -> dict[str, dict[str, Call]]:
+    """Forward, dx and dw of NumPy and PyTorch, into arrays that are there."""
+    y, dx, dw = np.empty_like(dy), np.empty_like(x), np.empty_like(w)
+    found: dict[str, dict[str, Call]] = {
         "forward": {"NumPy": lambda: np.matmul(x, w.T, out=y)},
         "dx": {"NumPy": lambda: np.matmul(dy, w, out=dx)},
         "dw": {"NumPy": lambda: np.matmul(dy.T, x, out=dw)},
     }
-    if t:
+    if s.torch:
+        t = s.torch
         tx, tw, tdy, ty, tdx, tdw = (t.from_numpy(a) for a in (x, w, dy, y, dx, dw))
-        peers["forward"]["PyTorch"] = lambda: t.mm(tx, tw.T, out=ty)
-        peers["dx"]["PyTorch"] = lambda: t.mm(tdy, tw, out=tdx)
-        peers["dw"]["PyTorch"] = lambda: t.mm(tdy.T, tx, out=tdw)
-    yield Case(f"forward {shape}", lambda: kernels.linear(x, w, bias), peers["forward"], 0.95, flops)
-    both = {name: _in_turn(peers["dx"][name], peers["dw"][name]) for name in peers["dx"]}
-    yield Case(f"dx and dw {shape}", lambda: kernels.linear_backward(dy, x, w, bias), both, 0.95, 2 * flops)
+        found["forward"]["PyTorch"] = lambda: t.mm(tx, tw.T, out=ty)
+        found["dx"]["PyTorch"] = lambda: t.mm(tdy, tw, out=tdx)
+        found["dw"]["PyTorch"] = lambda: t.mm(tdy.T, tx, out=tdw)
+    return found
+
+
+def _torch_bf16(s: Setting, x: Any, w: Any) -> dict[str, Call]:
+    if not s.torch:
+        return {}
+    t = s.torch
+    left, right = t.from_numpy(x).bfloat16(), t.from_numpy(w).bfloat16()
+    result = t.empty(len(x), len(w), dtype=t.bfloat16)
+    return {"PyTorch bf16": lambda: t.mm(left, right.T, out=result)}
 
 
 def _in_turn(*calls: Call) -> Call:
@@ -311,7 +373,7 @@ def dedup(s: Setting) -> Iterator[Case]:
 def packing(s: Setting) -> Iterator[Case]:
     from tpugraphs import _core, kernels
 
-    configs = s.size(10_000, 50)
+    configs = s.size(60_000, 50)
     digits = s.rng.integers(-1, 6, (configs, 26, 18)).astype(np.int8)
     floats, codes = digits.astype(np.float32), kernels.encode_base7(digits)
 
@@ -335,18 +397,19 @@ def packing(s: Setting) -> Iterator[Case]:
 
 
 GROUPS = {
-    "products": products, "epilogue": epilogue, "sage": sage, "tau": tau, "losses": losses, "prune": prune,
-    "dedup": dedup, "packing": packing,
+    "products": products, "layers": layers, "epilogue": epilogue, "sage": sage, "tau": tau, "losses": losses,
+    "prune": prune, "dedup": dedup, "packing": packing,
 }  # fmt: skip
+ONE_THREAD = ("products",)  # groups where every side has one thread
 
 
 # ---- running ----------------------------------------------------------------------------------------------
 
 
 def group(
-    names: list[str], threads: int, rounds: int, budget: float, quick: bool, peers: bool
+    name: str, threads: int, rounds: int, budget: float, quick: bool, peers: bool
 ) -> list[dict[str, Any]]:
-    """Measure groups (in a child process)."""
+    """Measure a group."""
     import importlib.util
 
     from tpugraphs import _core
@@ -355,51 +418,56 @@ def group(
     torch = layout.setup_torch(threads) if peers and layout.have_torch() else None
     scipy = peers and importlib.util.find_spec("scipy") is not None
     rows = []
-    for name in names:
-        for case in GROUPS[name](Setting(quick, torch, scipy, np.random.default_rng(0))):
-            sides = {"ours": case.ours, **case.peers}
-            times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
-            peer = timing.fastest(times, list(case.peers)) or ""
-            rows.append(
-                {
-                    "group": name,
-                    "case": case.name,
-                    "ours": timing.median(times, "ours"),
-                    "peer": timing.median(times, peer),
-                    "peer_name": peer,
-                    "ratio": timing.ratio(times, "ours", peer),
-                    "required": case.required,
-                    "flops": case.flops,
-                    "notes": case.notes,
-                }
-            )
+    for case in GROUPS[name](Setting(quick, torch, scipy, np.random.default_rng(0))):
+        sides = {"ours": case.ours, **case.peers}
+        times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
+        peer = timing.fastest(times, list(case.peers)) or ""
+        found = {
+            "ours": timing.median(times, "ours"),
+            "peer": timing.median(times, peer),
+            "peer_name": peer,
+            "ratio": timing.ratio(times, "ours", peer),
+        }
+        told = {key: getattr(case, key) for key in ("required", "flops", "notes", "precision")}
+        rows.append({"case": case.name, **found, **told})
     return rows
 
 
 def run(context: Context) -> Iterator[Record]:
-    batches = [list(GROUPS)] if context.quick else [[name] for name in GROUPS]
-    for names in batches:
+    for name in GROUPS:
+        alone = name in ONE_THREAD
+        threads = 1 if alone else context.threads
         rows = context.call(
-            "sections.kernels:group", names=names, threads=context.threads, rounds=context.rounds,
-            budget=min(context.budget, 8.0), quick=context.quick, peers=context.peers,
-        ).value  # fmt: skip
+            "sections.kernels:group",
+            settings="one thread" if alone else "tuned",
+            name=name,
+            threads=threads,
+            rounds=context.rounds,
+            budget=min(context.budget, 6.0),
+            quick=context.quick,
+            peers=context.peers,
+        ).value
         for row in rows:
-            longest = max(row["ours"], row["peer"] or 0.0)
-            unit, scale = ("ms", 1e3) if longest >= 1e-3 else ("us", 1e6)
-            roof = timing.scaled(context.roof_ms(row["flops"]), scale / 1e3) if row["flops"] else None
-            yield Record(
-                "kernels",
-                row["case"],
-                row["ours"] * scale,
-                timing.scaled(row["peer"], scale),
-                row["peer_name"],
-                unit,
-                row["ratio"],
-                row["required"],
-                roof,
-                notes=row["notes"],
-                facts={
-                    "group": row["group"],
-                    "gflops": row["flops"] / row["ours"] / 1e9 if row["flops"] else None,
-                },
-            )
+            yield _record(context, name, row, threads)
+
+
+def _record(context: Context, name: str, row: dict[str, Any], threads: int) -> Record:
+    longest = max(row["ours"], row["peer"] or 0.0)
+    unit, scale = ("ms", 1e3) if longest >= 1e-3 else ("us", 1e6)
+    rate = roof = None
+    if row["flops"]:
+        rate = row["flops"] / row["ours"] / 1e9
+        roof = timing.scaled(context.roof_ms(row["flops"], row["precision"], threads), scale / 1e3)
+    return Record(
+        "kernels",
+        row["case"],
+        row["ours"] * scale,
+        timing.scaled(row["peer"], scale),
+        row["peer_name"],
+        unit,
+        row["ratio"],
+        row["required"],
+        roof,
+        notes=row["notes"],
+        facts={"group": name, "gflops": rate, "precision": row["precision"]},
+    )
