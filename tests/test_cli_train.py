@@ -200,6 +200,39 @@ def test_predict(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Pat
     assert code == 2 and "use .csv" in err
 
 
+def test_precision_is_an_option_of_training_and_scoring(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    out, graph = tmp_path / "b.safetensors", tg.sample("unet3d_train")
+    code, *_ = run(
+        capsys, "train", "--data", "sample:unet3d_train", "--valid", "0", "--steps", "2", *SMALL,
+        "--precision", "bf16", "--out", out,
+    )  # fmt: skip
+    ranker = tg.Ranker.load(out)
+    assert code == 0 and ranker.precision == "bf16"
+    for option, precision in (
+        ([], "bf16"),
+        (["--precision", "int8"], "int8"),
+        (["--precision", "f32"], "f32"),
+    ):
+        code, *_ = run(capsys, "predict", out, "sample:unet3d_train", "--out", tmp_path / "s.npy", *option)
+        expected = ranker.predict(graph, precision=precision)
+        assert code == 0 and (np.load(tmp_path / "s.npy") == expected).all()
+        code, text, _ = run(capsys, "evaluate", out, "sample:unet3d_train", "--json", *option)
+        tau = tg.metrics.kendall_tau(expected, graph.config_runtime)
+        assert code == 0 and json.loads(text)["graphs"][0]["tau"] == tau
+    code, _, _ = run(
+        capsys, "submit", folder / "r.safetensors", "layout:xla:random", "--root", folder, "--out",
+        tmp_path / "s.csv", "--precision", "int8",
+    )  # fmt: skip
+    rankings = submission.read(tmp_path / "s.csv")
+    part = tg.open_collection("layout:xla:random", folder).test[0]
+    loaded = tg.Ranker.load(folder / "r.safetensors")
+    assert code == 0 and (rankings["layout:xla:random:part3"] == loaded.rank(part, precision="int8")).all()
+    code, _, err = run(capsys, "train", "--data", "sample:unet3d_train", "--precision", "int8")
+    assert code == 2 and "invalid choice: 'int8'" in err
+
+
 def test_submit(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     ranker, out = folder / "r.safetensors", tmp_path / "submission.csv"
     code, text, _ = run(capsys, "submit", ranker, "layout:xla:random", "--root", folder, "--out", out)
