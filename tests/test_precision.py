@@ -122,6 +122,16 @@ def test_bias_add_and_wider_rows(level, precision, size):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
+def test_depth_zero_is_the_bias(level, precision):
+    a, w = operands(30, 40, 3)
+    bias, add = w[:, 0].copy(), np.ones((30, 40), np.float32)
+    nothing = w[:, :0].copy()
+    assert (_core.product(a, nothing, precision) == 0).all()
+    assert (_core.product(a, nothing, precision, bias) == bias).all()
+    assert (_core.product(a, nothing, precision, bias, add) == bias + 1).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("size", [*SIZES, (300, 140, 150)], ids=str)
 def test_product_tn_equals_numpy(level, precision, size):
     m, n, rows = size
@@ -274,8 +284,8 @@ def test_core_products_refuse_what_does_not_fit():
         _core.product(x[:, :4].copy(), w, "f32")
     with pytest.raises(ValueError, match=r"N: expected 1\.\.65536, got 0"):
         _core.product(x, w[:0], "f32")
-    with pytest.raises(ValueError, match=r"K: expected 1\.\.65536, got 0"):
-        _core.product(x[:, :0].copy(), w[:, :0].copy(), "f32")
+    with pytest.raises(ValueError, match=r"K: expected 0\.\.65536, got 65537"):
+        _core.product(np.zeros((1, 65537), np.float32), np.zeros((1, 65537), np.float32), "f32")
     with pytest.raises(tg.ShapeError, match="add"):
         _core.product(x, w, "f32", None, np.zeros((4, 4), np.float32))
     with pytest.raises(tg.ShapeError, match="b:"):

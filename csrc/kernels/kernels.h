@@ -52,7 +52,8 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
-   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; B packed by the same table: tg_packed() floats
+   gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; k may be 0. B is packed by the same table and
+               has tg_packed() floats. May read ahead of a: rows past the last are prefetched, never used
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)

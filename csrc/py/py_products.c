@@ -18,9 +18,9 @@ static const tg_kernels *table_named(const char *name) {
     return NULL;
 }
 
-static int check_sizes(const char *what, npy_intp found) {
-    if (found >= 1 && found <= MOST_COLUMNS) return 1;
-    PyErr_Format(PyExc_ValueError, "%s: expected 1..%d, got %zd", what, MOST_COLUMNS, found);
+static int check_size(const char *what, npy_intp found, int least) {
+    if (found >= least && found <= MOST_COLUMNS) return 1;
+    PyErr_Format(PyExc_ValueError, "%s: expected %d..%d, got %zd", what, least, MOST_COLUMNS, found);
     return 0;
 }
 
@@ -72,7 +72,7 @@ static PyObject *product(PyObject *self, PyObject *args) {
     w = tg_array(w_, "w", NPY_FLOAT32, 2, w_dims, o.rows_are_depth ? "(K, N)" : "(N, K)");
     if (w == NULL) return NULL;
     npy_intp n = w_dims[o.rows_are_depth ? 1 : 0], depth = w_dims[o.rows_are_depth ? 0 : 1];
-    if (!check_sizes("N", n) || !check_sizes("K", depth)) return NULL;
+    if (!check_size("N", n, 1) || !check_size("K", depth, 0)) return NULL;
     if (a_dims[1] < depth)
         return PyErr_Format(PyExc_ValueError, "a: expected at least K = %zd columns, got %zd", depth,
                             a_dims[1]);
@@ -85,7 +85,7 @@ static PyObject *product(PyObject *self, PyObject *args) {
     if (c == NULL) return NULL;
     o.m = a_dims[0], o.lda = a_dims[1], o.n = (int)n, o.depth = (int)depth, o.add = add_ != Py_None;
     o.a = TG_F32(a), o.w = TG_F32(w), o.c = TG_F32(c);
-    o.packed = tg_aligned_alloc((size_t)tg_packed(o.k, o.n, o.depth) * sizeof(float));
+    o.packed = tg_aligned_alloc((size_t)(tg_packed(o.k, o.n, o.depth) + 1) * sizeof(float));
     if (o.packed == NULL) {
         Py_DECREF(c);
         return PyErr_NoMemory();
@@ -107,7 +107,7 @@ static PyObject *product_tn(PyObject *self, PyObject *args) {
     if (a == NULL) return NULL;
     b_dims[0] = a_dims[0];
     if ((b = tg_array(b_, "b", NPY_FLOAT32, 2, b_dims, "(R, N)")) == NULL) return NULL;
-    if (!check_sizes("R", a_dims[0]) || !check_sizes("M", a_dims[1]) || !check_sizes("N", b_dims[1]))
+    if (!check_size("R", a_dims[0], 1) || !check_size("M", a_dims[1], 1) || !check_size("N", b_dims[1], 1))
         return NULL;
     const tg_kernels *k = table_named(precision);
     PyArrayObject *c = k == NULL ? NULL : result_array(add_, a_dims[1], b_dims[1]);

@@ -108,7 +108,7 @@ def matmul(x: Array, w: Array, bias: Array | None = None, precision: Precision =
     ShapeError
         If an array is not float32, C-contiguous and of the shape above.
     ValueError
-        For another precision, and unless N and K are in 1..65536.
+        For another precision, and unless N is in 1..65536 and K at most 65536.
     """
     _require(x, "x", ("M", "K"))
     _require(w, "w", ("N", x.shape[1]))
