@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, GRID = "#262626", "#e4e4e4"
-OURS, PEER, ROOF = "#1764ab", "#b0b7bf", "#c8401e"
+OURS, PEER, ROOF, MISSED = "#1764ab", "#b0b7bf", "#c8401e", "#d9a679"
+PRODUCTS = ("products", "layers")  # groups of the section of kernels
 DPI = 110
 
 
@@ -42,7 +43,7 @@ def _bars(ax: Axes, title: str, unit: str, records: list[Record]) -> None:
     peer = np.array([np.nan if r.peer is None else r.peer for r in records], float)
     ends = np.concatenate([ours, peer[np.isfinite(peer)], [r.roof for r in records if r.roof]])
     low, high = 0.6 * ends.min(), 3.0 * ends.max()
-    ax.set_xscale("log")
+    _plain_log(ax, "x", high > 1000 * low)
     ax.set_xlim(low, high)
     ax.barh(place + 0.2, peer - low, 0.36, left=low, color=PEER, label="peer (PyTorch; int8: our bf16)")
     ax.barh(place - 0.2, ours - low, 0.36, left=low, color=OURS, label="tpugraphs")
@@ -60,28 +61,49 @@ def _bars(ax: Axes, title: str, unit: str, records: list[Record]) -> None:
     ax.grid(False, axis="y")
 
 
+def products(results: Results) -> Figure | None:
+    """Matrix products, kernel against kernel and as layers."""
+    chosen = [r for r in results.of("kernels") if r.facts.get("group") in PRODUCTS and r.ratio]
+    return _ratios([r for r in chosen if r.facts.get("precision") == "f32"], "Matrix products, f32")
+
+
 def kernels(results: Results) -> Figure | None:
-    """How many times faster each kernel is than its fastest peer, and what was asked for."""
-    records = [r for r in results.of("kernels") if r.ratio]
+    """All other kernels."""
+    chosen = [r for r in results.of("kernels") if r.facts.get("group") not in PRODUCTS and r.ratio]
+    return _ratios(chosen, "Kernels")
+
+
+def _ratios(records: list[Record], title: str) -> Figure | None:
+    """How many times faster each is than its fastest peer, and what was asked for."""
     if not records:
         return None
-    figure, axes = _figure(1, 1, (9.0, 1.2 + 0.21 * len(records)))
+    figure, axes = _figure(1, 1, (8.4, 1.2 + 0.21 * len(records)))
     ax = axes[0]
-    _bare(ax, "Kernels", "times as fast as the fastest peer (logarithmic)", "")
+    _bare(ax, title, "times as fast as the fastest peer (logarithmic)", "")
     place = np.arange(len(records), dtype=float)[::-1]
     ratios = np.array([r.ratio for r in records], float)
-    ax.set_xscale("log")
-    reached = [OURS if r.reached is not False else ROOF for r in records]
-    ax.barh(place, ratios - 1, 0.7, left=1.0, color=reached)
+    asked = [r.required or 1.0 for r in records]
+    _plain_log(ax, "x", ratios.max() > 300 * ratios.min())
+    ax.set_xlim(min(0.7, 0.8 * ratios.min()), 1.6 * max(ratios.max(), *asked))
+    colours = [OURS if r.reached is not False else MISSED for r in records]
+    ax.barh(place, ratios - 1, 0.7, left=1.0, color=colours)
     for at, record in zip(place, records, strict=True):
         if record.required:
-            ax.plot([record.required] * 2, [at - 0.42, at + 0.42], color=INK, linewidth=1.4)
+            ax.plot([record.required] * 2, [at - 0.42, at + 0.42], color=INK, linewidth=1.6)
+        ratio = record.ratio or 0.0
+        text = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
+        end = max(ratio, 1.0, record.required or 0.0)
+        ax.annotate(text, (end, at), (5, 0), textcoords="offset points", va="center", color=INK, fontsize=7)
     ax.axvline(1.0, color=INK, linewidth=0.8)
-    ax.set_xlim(min(0.5, 0.8 * ratios.min()), 1.5 * max(ratios.max(), *(r.required or 1.0 for r in records)))
     ax.set_yticks(place, [r.case for r in records], fontsize=7.5)
     ax.set_ylim(-0.8, len(records) - 0.2)
     ax.grid(False, axis="y")
-    figure.text(0.99, 0.005, "black: asked for", ha="right", fontsize=8, color=INK)
+    marks = [("tpugraphs", OURS)] + [("less than asked for", MISSED)] * (MISSED in colours)
+    for label, colour in marks:
+        ax.barh([np.nan], [np.nan], color=colour, label=label)
+    if any(r.required for r in records):
+        ax.plot([np.nan], [np.nan], color=INK, linewidth=1.6, label="asked for")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
@@ -95,7 +117,8 @@ def scaling(results: Results) -> Figure | None:
     for ax, (axis, label) in zip(axes, names.items(), strict=False):
         chosen = [r for r in records if r.facts.get("axis") == axis and r.ours]
         _bare(ax, f"Training step over {axis}", label, "ms")
-        ax.set(xscale="log", yscale="log")
+        _plain_log(ax, "x")
+        _plain_log(ax, "y")
         for name, colour, style in (("peer", PEER, "o-"), ("ours", OURS, "o-"), ("roof", ROOF, "--")):
             points = [(r.facts["at"], getattr(r, name)) for r in chosen if getattr(r, name)]
             legend = {"peer": "PyTorch f32", "ours": "tpugraphs f32", "roof": "limit of the machine"}[name]
@@ -103,7 +126,6 @@ def scaling(results: Results) -> Figure | None:
                 ax.plot(*zip(*points, strict=True), style, color=colour, label=legend, markersize=4)
         at = [r.facts["at"] for r in chosen]
         ax.set_xticks(at, [f"{value:,}" for value in at])
-        ax.minorticks_off()
         if chosen:
             ax.legend(frameon=False, fontsize=8)
     _threads(axes[2], results)
@@ -157,13 +179,13 @@ def fit(results: Results) -> Figure | None:
             ax.plot([p[1] for p in points], [p[2] for p in points], color=colour, linewidth=1.4,
                     label=label if i == 0 else None)  # fmt: skip
     ax.axhline(0.76, color=ROOF, linestyle="--", linewidth=1.0, label="target")
-    ax.set_xscale("log")
+    _plain_log(ax, "x")
     ax.legend(frameon=False, loc="lower right")
     return figure
 
 
 FIGURES: dict[str, Callable[[Results], Any]] = {
-    "bars": bars, "scaling": scaling, "kernels": kernels, "fit": fit,
+    "bars": bars, "scaling": scaling, "products": products, "kernels": kernels, "fit": fit,
 }  # fmt: skip
 
 
@@ -187,6 +209,17 @@ def _figure(columns: int, rows: int, panel: tuple[float, float]) -> tuple[Figure
     figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+
+
+def _plain_log(ax: Axes, axis: str, wide: bool = False) -> None:
+    """Logarithmic, with 1, 2, 5, 10, ... written as such, or only 1, 10, ... if it is wide."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    ax.set(**{f"{axis}scale": "log"})
+    found = getattr(ax, f"{axis}axis")
+    found.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=30))
+    found.set_minor_locator(NullLocator())
+    found.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def _bare(ax: Axes, title: str, x: str, y: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from . import sections
 from .record import Record, Results
 
+BUSY = 0.25  # load per core above which other work disturbs
 HEAD = "| case | ours | peer | unit | ratio | required | reached | of the roof | beside | notes |"
 RULE = "| --- | ---: | ---: | --- | ---: | ---: | --- | ---: | --- | --- |"
 
@@ -75,6 +76,12 @@ def markdown(results: Results, name: str, figures: list[str]) -> str:
     lines = ["# Performance", ""]
     if quick:
         lines += ["**A smoke run with tiny sizes: the figures mean nothing.**", ""]
+    for run in results.runs:
+        if not quick and run["machine"]["load"][0] > BUSY * run["machine"]["cores"]:
+            lines += [
+                f"**The machine was not idle when `{run['command']}` began: its ratios are not reliable.**",
+                "",
+            ]
     lines += ["Made by `python -m benchmarks`; figures are not edited.", "", "## Runs", ""]
     for run in results.runs:
         lines += machine(run)
