@@ -11,9 +11,8 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from . import figures, layout, machine, process, report, sections, workloads
+from . import figures, layout, machine, report, sections, workloads
 from .context import Context
 from .record import Results
 
@@ -78,7 +77,7 @@ def main() -> int:
         "quick": args.quick,
         "sections": [],
         "seconds": 0.0,
-        "failed": [],
+        "failed": context.failed,
     }
     context.peaks = run["peaks"] = machine.peaks(args.threads, args.quick)
     results.runs.append(run)
@@ -86,7 +85,7 @@ def main() -> int:
     try:
         for name in args.only or sections.NAMES:
             began = time.monotonic()
-            _section(name, context, results, run, show=not args.json)
+            _section(name, context, results, show=not args.json)
             run["sections"].append(f"{name} {time.monotonic() - began:.0f} s")
             run["seconds"] = time.monotonic() - start
             results.sort(sections.NAMES)
@@ -103,21 +102,18 @@ def main() -> int:
     return 1 if run["failed"] else 0
 
 
-def _section(name: str, context: Context, results: Results, run: dict[str, Any], show: bool) -> None:
+def _section(name: str, context: Context, results: Results, show: bool) -> None:
     """Run one section; what fails in it is told, and does not stop the others."""
     module = sections.get(name)
     if show:
         print(f"\n## {module.TITLE}\n\n{report.HEAD}\n{report.RULE}", flush=True)
-    try:
+    with context.attempt(name):
         for record in module.run(context):
             if context.quick:
                 record.required = record.reached = None
             results.add(record)
             if show:
                 print(report.row(record), flush=True)
-    except process.ChildError as error:
-        run["failed"].append(f"{name}: {str(error).splitlines()[-1]}")
-        print(f"section {name} failed: {error}", file=sys.stderr, flush=True)
 
 
 def _write(results: Results, folder: Path, name: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +31,7 @@ class Context:
     fit_steps: int = 1000
     workloads: list[str] | None = None
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
     def call(self, function: str, /, settings: str = "tuned", alone: bool = False, **kwargs: Any) -> Reply:
         """``module:function`` in a process of its own; see :func:`benchmarks.process.call`.
@@ -44,6 +48,15 @@ class Context:
             return self.call(function, settings=settings, alone=True, **kwargs)
         except ChildError as error:
             return error
+
+    @contextmanager
+    def attempt(self, what: str) -> Iterator[None]:
+        """Tell and remember a child's failure in this block instead of raising it."""
+        try:
+            yield
+        except ChildError as error:
+            self.failed.append(f"{what}: {str(error).splitlines()[-1]}")
+            print(f"{what} failed: {error}", file=sys.stderr, flush=True)
 
     def roof_ms(self, flops: float, precision: str = "f32", threads: int | None = None) -> float | None:
         """Milliseconds that so many operations take at the machine's peak, None if that is not known."""

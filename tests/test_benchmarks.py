@@ -175,6 +175,15 @@ def test_pictures_of_whole_results():
             step("L f32", 3000.0, None),
             Record("kernels", "tau", 1.0, 5.0, "SciPy", required=3.0),
             Record(
+                "kernels",
+                "dx",
+                1.0,
+                0.9,
+                "NumPy",
+                required=0.95,
+                facts={"group": "products", "precision": "f32"},
+            ),
+            Record(
                 "fit",
                 "AlexNet to tau 0.76 f32",
                 2.0,

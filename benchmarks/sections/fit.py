@@ -93,7 +93,7 @@ def one_fit(
             curve.append((number, time.perf_counter() - start, value))
             if stop and value >= TARGET:
                 break
-    result: dict[str, Any] = {"curve": curve}
+    result: dict[str, Any] = {"seed": seed, "curve": curve}
     if side == "ours":
         final = in_chunks(score, unseen)
         result["tau"] = metrics.kendall_tau(final, runtimes[unseen])
@@ -161,24 +161,35 @@ def run(context: Context) -> Iterator[Record]:
     ]
     steps, every = (4, 2) if context.quick else (context.fit_steps, EVERY)
     seeds = range(1 if context.quick else max(QUALITY_SEEDS, context.seeds))
-    common = {"steps": steps, "every": every, "threads": context.threads, "quick": context.quick}
     ours: dict[str, list[Any]] = {precision: [] for precision in precisions}
     peer = []
     for seed in seeds:  # the sides take turns
         for precision in precisions:
-            one = context.call(
-                "sections.fit:one_fit", side="ours", precision=precision, seed=seed, stop=False, **common
-            )
-            ours[precision].append(one.value)
+            with context.attempt(f"fit {precision}, seed {seed}"):
+                ours[precision].append(_fit(context, "ours", precision, seed, steps, every))
         if context.peers and seed < context.seeds:
-            one = context.call(
-                "sections.fit:one_fit", side="peer", precision="f32", seed=seed, stop=True, **common
-            )
-            peer.append(one.value)
+            with context.attempt(f"fit of the peer, seed {seed}"):
+                peer.append(_fit(context, "peer", "f32", seed, steps, every))
     for precision in precisions:
         yield _to_target(context, precision, ours[precision], peer, steps)
-    yield from _quality(ours)
+    if ours["f32"]:
+        yield from _quality(ours)
     yield from _projection(context, precisions)
+
+
+def _fit(context: Context, side: str, precision: str, seed: int, steps: int, every: int) -> dict[str, Any]:
+    found: dict[str, Any] = context.call(
+        "sections.fit:one_fit",
+        side=side,
+        precision=precision,
+        seed=seed,
+        steps=steps,
+        every=every,
+        threads=context.threads,
+        stop=side == "peer",
+        quick=context.quick,
+    ).value
+    return found
 
 
 def _reached(fit: dict[str, Any]) -> float | None:
@@ -186,12 +197,14 @@ def _reached(fit: dict[str, Any]) -> float | None:
 
 
 def _to_target(context: Context, precision: str, ours: list[Any], peer: list[Any], steps: int) -> Record:
-    mine, theirs = ([_reached(fit) for fit in fits[: context.seeds]] for fits in (ours, peer))
-    pairs = [b / a for a, b in zip(mine, theirs, strict=False) if a and b]
-    done = [[seconds for seconds in side if seconds] for side in (mine, theirs)]
+    mine, theirs = (
+        {fit["seed"]: _reached(fit) for fit in fits if fit["seed"] < context.seeds} for fits in (ours, peer)
+    )
+    pairs = [theirs[seed] / seconds for seed, seconds in mine.items() if seconds and theirs.get(seed)]
+    done = [[seconds for seconds in side.values() if seconds] for side in (mine, theirs)]
 
-    def listed(values: list[float | None]) -> str:
-        return ", ".join("not reached" if value is None else f"{value:.1f}" for value in values)
+    def listed(values: dict[int, float | None]) -> str:
+        return ", ".join("not reached" if value is None else f"{value:.1f}" for value in values.values())
 
     notes = f"schedule of {steps} steps; seconds by seed: ours {listed(mine)}"
     return Record(
@@ -212,7 +225,7 @@ def _quality(ours: dict[str, list[Any]]) -> Iterator[Record]:
     """Taus in lower precision beside f32: no ratios, so what is asked for is judged here."""
     full = [fit["tau"] for fit in ours["f32"]]
     spread = statistics.stdev(full) if len(full) > 1 else 0.0
-    if "bf16" in ours:
+    if ours.get("bf16"):
         low = [fit["tau"] for fit in ours["bf16"]]
         apart = abs(statistics.mean(low) - statistics.mean(full))
         yield Record(
@@ -225,7 +238,7 @@ def _quality(ours: dict[str, list[Any]]) -> Iterator[Record]:
             ratio=None,
             reached=apart <= spread if len(full) > 1 else None,
             notes=f"{len(full)} seeds; means differ by {apart:.4f}, standard deviation {spread:.4f}; by seed "
-            + ", ".join(f"{a:.4f}/{b:.4f}" for a, b in zip(low, full, strict=True)),
+            + ", ".join(f"{a:.4f}/{b:.4f}" for a, b in zip(low, full, strict=False)),
             facts={"kind": "quality"},
         )
     pairs = [(fit["tau int8"], fit["tau"], fit["overlap"]) for fit in ours["f32"] if "tau int8" in fit]

@@ -435,20 +435,26 @@ def group(
 
 def run(context: Context) -> Iterator[Record]:
     for name in GROUPS:
-        alone = name in ONE_THREAD
-        threads = 1 if alone else context.threads
-        rows = context.call(
-            "sections.kernels:group",
-            settings="one thread" if alone else "tuned",
-            name=name,
-            threads=threads,
-            rounds=context.rounds,
-            budget=min(context.budget, 6.0),
-            quick=context.quick,
-            peers=context.peers,
-        ).value
-        for row in rows:
-            yield _record(context, name, row, threads)
+        with context.attempt(f"kernels {name}"):
+            yield from _group(context, name)
+
+
+def _group(context: Context, name: str) -> Iterator[Record]:
+    """Records of one group."""
+    alone = name in ONE_THREAD
+    threads = 1 if alone else context.threads
+    rows = context.call(
+        "sections.kernels:group",
+        settings="one thread" if alone else "tuned",
+        name=name,
+        threads=threads,
+        rounds=context.rounds,
+        budget=min(context.budget, 6.0),
+        quick=context.quick,
+        peers=context.peers,
+    ).value
+    for row in rows:
+        yield _record(context, name, row, threads)
 
 
 def _record(context: Context, name: str, row: dict[str, Any], threads: int) -> Record:

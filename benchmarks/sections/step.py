@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,27 +41,25 @@ STORED = {"L": (23462.0, int(14.72 * 2**30)), "FULL": (31374.0, int(18.29 * 2**3
 
 
 def race(
-    name: str, threads: int, rounds: int, budget: float, peers: list[str], compiled: bool = False
+    name: str, precision: str, threads: int, rounds: int, budget: float, peers: bool, compiled: bool = False
 ) -> dict[str, Any]:
-    """Times of ours and of the peer in all precisions `peers` names."""
+    """Times of ours (also on one thread) and of the peer in one precision."""
     from tpugraphs import _core
 
     _core.set_num_threads(threads)
     ours = layout.Ours(name)
-    sides = {}
-    for precision in layout.TRAINING:
-        if layout.works(ours.stepper(precision)):
-            sides[f"ours {precision}"] = ours.stepper(precision)
-            if threads > 1:
-                sides[f"ours {precision} 1 thread"] = ours.stepper(precision, threads=1)
+    sides: dict[str, layout.Call] = {}
+    if layout.works(ours.stepper(precision)):
+        sides["ours"] = ours.stepper(precision)
+        if threads > 1:
+            sides["ours, 1 thread"] = ours.stepper(precision, threads=1)
     if peers:
         layout.setup_torch(threads)
-    for precision in peers:
         for kind in ("eager", "compiled")[: 1 + compiled]:
             peer = layout.Peer(
                 ours.arrays, ours.runtimes, ours.cross, ours.model(), kind == "compiled", precision=precision
             )
-            sides[f"peer {precision} {kind}"] = peer.step
+            sides[f"PyTorch {precision} {kind}"] = peer.step
     sizes = Sizes.of(ours.arrays, len(ours.runtimes))
     losses = {side: step() for side, step in sides.items()}  # of the first step, by equal weights
     return {
@@ -94,25 +93,37 @@ def peer_alone(name: str, threads: int, steps: int, precision: str = "f32") -> d
 
 
 def run(context: Context) -> Iterator[Record]:
-    """All workloads asked for."""
+    """All workloads asked for; one that fails does not stop the others."""
     default = ["tiny"] if context.quick else list(DEFAULT)
     for name in context.workloads or default:
-        yield from _large(context, name) if name in LARGE else _usual(context, name)
+        with context.attempt(f"step {name}"):
+            yield from _large(context, name) if name in LARGE else _usual(context, name)
+
+
+def _race(context: Context, name: str, precision: str, peers: bool, rounds: int) -> dict[str, Any]:
+    """One precision in a process: two peers would not fit into memory together on the larger workloads."""
+    found: dict[str, Any] = context.call(
+        "sections.step:race",
+        name=name,
+        precision=precision,
+        threads=context.threads,
+        rounds=rounds,
+        budget=context.budget,
+        peers=peers,
+        compiled=context.compile and peers,
+    ).value
+    return found
 
 
 def _usual(context: Context, name: str) -> Iterator[Record]:
-    peers = list(layout.TRAINING) if context.peers else []
-    found = context.call(
-        "sections.step:race", name=name, threads=context.threads, rounds=context.rounds,
-        budget=context.budget, peers=peers, compiled=context.compile and context.peers,
-    ).value  # fmt: skip
-    times, facts = found["times"], found["sizes"] | {"workload": name, "threads": context.threads}
-    for precision in layout.TRAINING:
-        peer = timing.fastest(times, [f"peer {precision} eager", f"peer {precision} compiled"])
+    races = {p: _race(context, name, p, context.peers, context.rounds) for p in layout.TRAINING}
+    for precision, found in races.items():
+        peer = timing.fastest(found["times"], [side for side in found["times"] if "PyTorch" in side])
         yield _record(context, found, name, precision, peer)
-    for precision in layout.TRAINING:
-        if f"ours {precision} 1 thread" in times:
-            yield _threads(context, times, name, precision, facts)
+    facts = races["f32"]["sizes"] | {"workload": name, "threads": context.threads}
+    for precision, found in races.items():
+        if "ours, 1 thread" in found["times"]:
+            yield _threads(context, found["times"], name, precision, facts)
     if not context.peers:
         return
     untuned = context.call(
@@ -126,13 +137,13 @@ def _usual(context: Context, name: str) -> Iterator[Record]:
     yield Record(
         "step",
         f"{name} f32, untuned",
-        timing.scaled(timing.median(times, "ours f32"), 1e3),
-        1e3 * timing.median({"it": untuned}, "it"),
+        timing.scaled(timing.median(races["f32"]["times"], "ours"), 1e3),
+        1e3 * statistics.median(untuned),
         "PyTorch f32, default allocator",
         notes=f"peer alone, median of {len(untuned)}",
         facts=facts | {"precision": "f32", "kind": "untuned"},
     )
-    yield _memory(context, name, facts, tuned=True)
+    yield _memory(context, name, facts)
 
 
 def _size(sizes: dict[str, Any]) -> str:
@@ -140,19 +151,21 @@ def _size(sizes: dict[str, Any]) -> str:
 
 
 def _record(context: Context, found: dict[str, Any], name: str, precision: str, peer: str | None) -> Record:
-    times, losses, ours = found["times"], found["losses"], f"ours {precision}"
-    notes = [_size(found["sizes"]), f"{found['flops'] / 1e9:.1f} GFLOP", f"{len(times['ours f32'])} rounds"]
-    if ours not in times:
+    times, losses = found["times"], found["losses"]
+    notes = [_size(found["sizes"]), f"{found['flops'] / 1e9:.1f} GFLOP"]
+    if "ours" not in times:
         notes.append("not supported by this build or processor")
-    elif peer:
-        notes.append(f"first losses {losses[ours]:.4f}, {losses[peer]:.4f}")
+    else:
+        notes.append(f"{len(times['ours'])} rounds")
+        if peer:
+            notes.append(f"first losses {losses['ours']:.4f}, {losses[peer]:.4f}")
     return Record(
         "step",
         f"{name} {precision}",
-        timing.scaled(timing.median(times, ours), 1e3),
+        timing.scaled(timing.median(times, "ours"), 1e3),
         timing.scaled(timing.median(times, peer or ""), 1e3),
-        peer.replace("peer", "PyTorch") if peer else "",
-        ratio=timing.ratio(times, ours, peer or ""),
+        peer or "",
+        ratio=timing.ratio(times, "ours", peer or ""),
         required=REQUIRED.get((name, precision)),
         roof=context.roof_ms(found["flops"], precision),
         notes="; ".join(notes),
@@ -164,26 +177,23 @@ def _record(context: Context, found: dict[str, Any], name: str, precision: str, 
 def _threads(
     context: Context, times: timing.Times, name: str, precision: str, facts: dict[str, Any]
 ) -> Record:
-    ours, alone = f"ours {precision}", f"ours {precision} 1 thread"
     return Record(
         "step",
         f"{name} {precision}, {context.threads} threads",
-        timing.scaled(timing.median(times, ours), 1e3),
-        timing.scaled(timing.median(times, alone), 1e3),
+        timing.scaled(timing.median(times, "ours"), 1e3),
+        timing.scaled(timing.median(times, "ours, 1 thread"), 1e3),
         "ours, 1 thread",
-        ratio=timing.ratio(times, ours, alone),
+        ratio=timing.ratio(times, "ours", "ours, 1 thread"),
         required=REQUIRED_THREADS if context.threads == 2 and name in ("M", "M-plain", "L64") else None,
         facts=facts | {"precision": precision, "kind": "threads"},
     )
 
 
-def _memory(context: Context, name: str, facts: dict[str, Any], tuned: bool) -> Record:
+def _memory(context: Context, name: str, facts: dict[str, Any]) -> Record:
     """Ours always with the default allocator, as a user runs it."""
     sizes = {"name": name, "threads": context.threads}
     ours = context.call("sections.step:ours_alone", settings="own", alone=True, steps=3, **sizes)
-    peer = context.try_alone(
-        "sections.step:peer_alone", settings="tuned" if tuned else "default", steps=3, **sizes
-    )
+    peer = context.try_alone("sections.step:peer_alone", steps=3, **sizes)
     other, notes = (
         (None, "the peer ran out of memory") if isinstance(peer, ChildError) else (peer.peak_bytes, "")
     )
@@ -192,7 +202,7 @@ def _memory(context: Context, name: str, facts: dict[str, Any], tuned: bool) -> 
         f"{name} f32, peak memory",
         ours.peak_bytes / 2**20,
         timing.scaled(other, 2**-20),
-        f"PyTorch f32, {'tuned' if tuned else 'default'} allocator",
+        "PyTorch f32, tuned allocator",
         "MiB",
         required=REQUIRED_MEMORY.get(name),
         notes=notes,
@@ -202,9 +212,8 @@ def _memory(context: Context, name: str, facts: dict[str, Any], tuned: bool) -> 
 
 def _large(context: Context, name: str) -> Iterator[Record]:
     """Too large for PyTorch with the tuned allocator: one step of the untuned one, after a warm-up."""
-    found = context.call(
-        "sections.step:race", name=name, threads=context.threads, rounds=3, budget=context.budget, peers=[]
-    ).value
+    races = {p: _race(context, name, p, False, 3) for p in layout.TRAINING}
+    found = races["f32"]
     sizes = {"name": name, "threads": context.threads}
     facts = found["sizes"] | {"workload": name, "threads": context.threads}
     peer_ms = peer_bytes = None
@@ -218,12 +227,11 @@ def _large(context: Context, name: str) -> Iterator[Record]:
         notes = (
             "the peer's figure is STORED, from 2026-11-21 on the machine named in benchmarks/sections/step.py"
         )
-    times = found["times"]
-    for precision in layout.TRAINING:
+    for precision, one in races.items():
         yield Record(
             "step",
             f"{name} {precision}",
-            timing.scaled(timing.median(times, f"ours {precision}"), 1e3),
+            timing.scaled(timing.median(one["times"], "ours"), 1e3),
             peer_ms,
             label,
             required=REQUIRED.get((name, precision)),
