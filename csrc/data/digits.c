@@ -1,32 +1,49 @@
 /* Numbers of any allowed dtype to config digits of one byte. */
 #include <string.h>
 
+#include "base/parallel.h"
 #include "data/npz.h"
 
-/* The common case, written so that the compiler vectorises it: float32 of this machine's byte order. Returns
-   non-zero if some value is no digit. Values are compared as floats before they are converted, so NaN and
-   huge ones are safe. */
-static int from_f32(const uint8_t *from, int64_t n, int8_t *to) {
-    int32_t bad = 0;
+/* The common cases, written so that the compiler vectorises them, in blocks that threads share. Both return
+   non-zero if some value is no digit. */
+enum { BLOCK = 1 << 16 };
+
+/* float32 of this machine's byte order. Adding 1.5 * 2^23 leaves the nearest integer in the low bits, and the
+   sum's distance is x again only if x was that integer: no conversion of what has none (NaN, huge). */
+static int from_f32(const uint8_t *restrict from, int64_t n, int8_t *restrict to) {
+    int32_t outside = 0, broken = 0;
     for (int64_t i = 0; i < n; i++) {
-        float x;
+        float x, shifted;
+        int32_t bits;
         memcpy(&x, from + 4 * i, 4);
-        float safe = x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX ? x : 0.5f;
-        int32_t digit = (int32_t)safe;
-        bad |= (float)digit != safe;
+        shifted = x + 12582912.0f;
+        memcpy(&bits, &shifted, 4);
+        int32_t digit = bits - 0x4B400000;
+        broken |= shifted - 12582912.0f != x;
+        outside |= (digit + 1) | (digit + 2); /* a digit makes 0..6 and 1..7 */
         to[i] = (int8_t)digit;
     }
-    return bad;
+    return broken || (outside & ~7) != 0;
 }
 
-static int from_i8(const uint8_t *from, int64_t n, int8_t *to) {
-    int bad = 0;
+static int from_i8(const uint8_t *restrict from, int64_t n, int8_t *restrict to) {
+    int8_t outside = 0;
     for (int64_t i = 0; i < n; i++) {
         int8_t x = (int8_t)from[i];
-        bad |= x < TG_DIGIT_MIN || x > TG_DIGIT_MAX;
+        outside |= (int8_t)((int8_t)(x + 1) | (int8_t)(x + 2));
         to[i] = x;
     }
-    return bad;
+    return (outside & ~7) != 0;
+}
+
+/* Whether all n values were digits, by one of the two. */
+static int all_digits(int (*convert)(const uint8_t *, int64_t, int8_t *), int size, const uint8_t *from,
+                      int64_t n, int8_t *to) {
+    int bad = 0;
+#pragma omp parallel for schedule(static) reduction(| : bad) num_threads(tg_threads((double)n))
+    for (int64_t start = 0; start < n; start += BLOCK)
+        bad |= convert(from + start * size, n - start < BLOCK ? n - start : BLOCK, to + start);
+    return !bad;
 }
 
 static double half_value(uint16_t h) {
@@ -63,8 +80,9 @@ static double value_at(const tg_npy *npy, const uint8_t *from) {
 }
 
 int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad) {
-    if (npy->kind == 'f' && npy->itemsize == 4 && !npy->swapped && !from_f32(from, n, to)) return -1;
-    if (npy->kind == 'i' && npy->itemsize == 1 && !from_i8(from, n, to)) return -1;
+    if (npy->kind == 'f' && npy->itemsize == 4 && !npy->swapped && all_digits(from_f32, 4, from, n, to))
+        return -1;
+    if (npy->kind == 'i' && npy->itemsize == 1 && all_digits(from_i8, 1, from, n, to)) return -1;
     for (int64_t i = 0; i < n; i++) {
         double x = value_at(npy, from + i * npy->itemsize);
         int fits = x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX;

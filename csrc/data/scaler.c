@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
+
 /* Rows per partial fit. The sum of 4096 equal float32 is exact in float64, so a constant column has exactly
    its value as mean and 0 as m2. */
 enum { CHUNK = 4096 };
@@ -64,20 +66,40 @@ void tg_scaler_scale(double *scale, const double *m2, int64_t count, int64_t F) 
     }
 }
 
-tg_status tg_scaler_transform(float *y, const float *x, const double *mean, const double *scale, int64_t n,
-                              int64_t F, tg_error *err) {
-    for (int64_t i = 0; i < n; i++) {
+/* Rows [from, to) of y; returns the first row with a value that is not finite, before or after, else -1.
+   inverse (F,) = 1 / scale. */
+static int64_t transform_rows(float *restrict y, const float *restrict x, const double *mean,
+                              const double *inverse, int64_t from, int64_t to, int64_t F) {
+    for (int64_t i = from; i < to; i++) {
         int bad = 0;
         for (int64_t f = 0; f < F; f++) {
-            double z = (x[i * F + f] - mean[f]) / scale[f];
-            bad |= !(fabs(z) <= FLT_MAX);
+            double z = ((double)x[i * F + f] - mean[f]) * inverse[f];
             y[i * F + f] = (float)z;
+            bad |= !(__builtin_fabsf(y[i * F + f]) <= FLT_MAX);
         }
-        for (int64_t f = 0; bad && f < F; f++)
-            if (!(fabs((x[i * F + f] - mean[f]) / scale[f]) <= FLT_MAX))
-                return tg_fail_field(err, "x", "finite values that stay finite when scaled",
-                                     "%g (row %lld, column %lld)", (double)x[i * F + f], (long long)i,
-                                     (long long)f);
+        if (bad) return i;
     }
+    return -1;
+}
+
+tg_status tg_scaler_transform(float *y, const float *x, const double *mean, const double *scale, int64_t n,
+                              int64_t F, tg_error *err) {
+    enum { ROWS = 256 };
+    double *inverse = malloc((size_t)(F + 1) * sizeof *inverse);
+    if (inverse == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to scale %lld columns", (long long)F);
+    for (int64_t f = 0; f < F; f++) inverse[f] = 1 / scale[f];
+    int64_t first = n;
+#pragma omp parallel for schedule(static) reduction(min : first)                                             \
+    num_threads(tg_threads(2.0 * (double)n * (double)F))
+    for (int64_t start = 0; start < n; start += ROWS) {
+        int64_t bad = transform_rows(y, x, mean, inverse, start, n - start < ROWS ? n : start + ROWS, F);
+        if (bad >= 0 && bad < first) first = bad;
+    }
+    free(inverse);
+    for (int64_t f = 0; first < n && f < F; f++)
+        if (!(fabsf(y[first * F + f]) <= FLT_MAX))
+            return tg_fail_field(err, "x", "finite values that stay finite when scaled",
+                                 "%g (row %lld, column %lld)", (double)x[first * F + f], (long long)first,
+                                 (long long)f);
     return TG_OK;
 }

@@ -16,7 +16,8 @@ typedef struct tg_pruned {
     int64_t *config_nodes; /* (K): the configurable nodes in their old order, new ids */
 } tg_pruned;
 
-/* The graph a method looks at: edge_index (E,2), config_nodes (K,). */
+/* The graph a method looks at: edge_index (E,2), read once and checked then; config_nodes (K,), which nobody may
+   change meanwhile. */
 typedef struct tg_prune_input {
     int64_t N, E, K;
     const int64_t *edge_index, *config_nodes;

@@ -43,13 +43,8 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     if (edge_index == NULL) return NULL;
     PyArrayObject *config_nodes = tg_array(configs, "config_nodes", NPY_INT64, 1, k, "(K,)");
     if (config_nodes == NULL) return NULL;
-    edge_index = tg_private_copy(edge_index);
     config_nodes = tg_private_copy(config_nodes);
-    if (edge_index == NULL || config_nodes == NULL) {
-        Py_XDECREF((PyObject *)edge_index);
-        Py_XDECREF((PyObject *)config_nodes);
-        return NULL;
-    }
+    if (config_nodes == NULL) return NULL;
     tg_prune_input in = {N, e[0], k[0], TG_I64(edge_index), TG_I64(config_nodes), hops};
     tg_pruned out;
     tg_error err;
@@ -57,7 +52,6 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     status = tg_prune(&out, method, &in, &err);
     Py_END_ALLOW_THREADS;
-    Py_DECREF(edge_index);
     Py_DECREF(config_nodes);
     if (status != TG_OK) return tg_raise(&err, NULL);
     npy_intp n[1] = {(npy_intp)out.N};
