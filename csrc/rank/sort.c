@@ -24,25 +24,36 @@ static void first_places(int64_t *counts, int buckets) {
 /* Wide digits make fewer passes; for short lists they would only make long tables. */
 static int digit_bits(int64_t n) { return n < LONG ? 8 : MOST_BITS; }
 
-/* Least-significant-digit radix sort of packed (n,) = offset << 32 | index by offset. `differ` has the bits
-   in which offsets differ: digits in which all agree are skipped. Returns whichever of the two arrays is
-   sorted. */
-static uint64_t *sort_packed(uint64_t *from, uint64_t *to, int64_t n, uint64_t differ) {
-    int bits = digit_bits(n);
-    uint64_t mask = (UINT64_C(1) << bits) - 1;
-    for (int shift = 0; shift < 32; shift += bits) {
-        if ((differ >> shift & mask) == 0) continue;
-        int64_t place[1 << MOST_BITS];
-        memset(place, 0, sizeof *place << bits);
-        for (int64_t i = 0; i < n; i++) place[from[i] >> (32 + shift) & mask]++;
-        first_places(place, 1 << bits);
-        for (int64_t i = 0; i < n; i++) to[place[from[i] >> (32 + shift) & mask]++] = from[i];
+enum { MOST_PASSES = 4 };
+
+/* Least-significant-digit radix sort of packed (n,) = offset << 32 | number by offset, in `to` and `from`. The
+   offsets have `width` bits, 0..32. Returns whichever of the two arrays is sorted. */
+static uint64_t *sort_packed(uint64_t *from, uint64_t *to, int64_t n, int width) {
+    const int most = digit_bits(n), passes = (width + most - 1) / most;
+    if (passes == 0) return from;
+    const int bits = (width + passes - 1) / passes;
+    const uint64_t mask = (UINT64_C(1) << bits) - 1;
+    uint32_t places[MOST_PASSES][1 << MOST_BITS];
+    for (int pass = 0; pass < passes; pass++) memset(places[pass], 0, sizeof places[0][0] << bits);
+    for (int64_t i = 0; i < n; i++)
+        for (int pass = 0; pass < passes; pass++) places[pass][from[i] >> (32 + pass * bits) & mask]++;
+    for (int pass = 0; pass < passes; pass++) {
+        uint32_t *place = places[pass], sum = 0;
+        for (int value = 0; value < 1 << bits; value++) {
+            uint32_t count = place[value];
+            place[value] = sum;
+            sum += count;
+        }
+        const int shift = 32 + pass * bits;
+        for (int64_t i = 0; i < n; i++) to[place[from[i] >> shift & mask]++] = from[i];
         uint64_t *swap = from;
         from = to;
         to = swap;
     }
     return from;
 }
+
+static int width_of(uint64_t differ) { return differ == 0 ? 0 : 64 - __builtin_clzll(differ); }
 
 /* The same over whole keys, whose differences do not fit 32 bits. */
 static void sort_wide(tg_keyed *items, tg_keyed *scratch, int64_t n, uint64_t least, uint64_t differ) {
@@ -79,7 +90,43 @@ void tg_sort_keyed(tg_keyed *items, tg_keyed *scratch, int64_t n) {
      * scratch. */
     uint64_t *packed = (uint64_t *)scratch;
     for (int64_t i = 0; i < n; i++) packed[i] = (items[i].key - least) << 32 | (uint64_t)items[i].index;
-    packed = sort_packed(packed, packed + n, n, differ);
+    packed = sort_packed(packed, packed + n, n, width_of(differ));
     for (int64_t i = 0; i < n; i++)
         items[i] = (tg_keyed){least + (packed[i] >> 32), (int64_t)(packed[i] & UINT32_MAX)};
+}
+
+/* A run of packed (n,) with one offset, put in order by the `shift` lower bits of key - least, which it lacks. */
+static void sort_run(uint64_t *run, uint64_t *scratch, int64_t n, const uint64_t *keys, uint64_t least,
+                     int shift) {
+    if (n <= SHORT) {
+        for (int64_t i = 1; i < n; i++) {
+            uint64_t item = run[i], key = keys[(uint32_t)item];
+            int64_t j = i;
+            for (; j > 0 && keys[(uint32_t)run[j - 1]] > key; j--) run[j] = run[j - 1];
+            run[j] = item;
+        }
+        return;
+    }
+    const uint64_t offset = run[0] >> 32 << 32, mask = (UINT64_C(1) << shift) - 1;
+    for (int64_t i = 0; i < n; i++)
+        run[i] = ((keys[(uint32_t)run[i]] - least) & mask) << 32 | (uint32_t)run[i];
+    const uint64_t *sorted = sort_packed(run, scratch, n, shift);
+    for (int64_t i = 0; i < n; i++) run[i] = offset | (uint32_t)sorted[i];
+}
+
+tg_order tg_sort_order(const uint64_t *keys, int64_t n, uint64_t *scratch) {
+    uint64_t least = n > 0 ? keys[0] : 0, most = least;
+    for (int64_t i = 1; i < n; i++) {
+        least = keys[i] < least ? keys[i] : least;
+        most = keys[i] > most ? keys[i] : most;
+    }
+    const int width = width_of(most - least), shift = width > 32 ? width - 32 : 0;
+    for (int64_t i = 0; i < n; i++) scratch[i] = (keys[i] - least) >> shift << 32 | (uint64_t)i;
+    uint64_t *sorted = sort_packed(scratch, scratch + n, n, width - shift);
+    uint64_t *spare = sorted == scratch ? scratch + n : scratch;
+    for (int64_t first = 0, end; shift > 0 && first < n; first = end) {
+        for (end = first + 1; end < n && sorted[end] >> 32 == sorted[first] >> 32;) end++;
+        if (end - first > 1) sort_run(sorted + first, spare, end - first, keys, least, shift);
+    }
+    return (tg_order){sorted, spare, shift > 0 ? keys : NULL};
 }
