@@ -53,24 +53,26 @@ static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
     else e->op->forward(e, t, e->op->reduces || e->y == NULL ? NULL : e->y + at);
 }
 
+/* Parts of nodes: the first part of every node, then the second ..., so that what is kept per config and column
+   (statistics, sums) stays in cache from node to node. */
 static void run_chunk(const tg_exec *e, int back, tg_loop loop, int64_t chunk, int thread) {
     tg_tile t = {.chunk = chunk,
                  .chunk_begin = tg_chunk_start(loop.items, loop.chunks, chunk),
                  .chunk_end = tg_chunk_start(loop.items, loop.chunks, chunk + 1),
                  .first = 1,
                  .thread = thread};
-    const int64_t end = t.chunk_end * loop.per;
-    for (t.row = t.chunk_begin * loop.per; t.row < end; t.row += t.rows) {
-        t.item = t.row / loop.per;
-        t.from = (int)(t.row % loop.per);
-        int64_t stop = t.row + e->tile_rows;
-        if (e->tile_rows < loop.per && stop > (t.item + 1) * loop.per) stop = (t.item + 1) * loop.per;
-        if (stop > end) stop = end;
-        t.rows = (int)(stop - t.row);
-        t.last = stop == end;
-        run_tile(e, back, &t);
-        t.first = 0;
-    }
+    const int width = e->tile_rows < loop.per ? e->tile_rows : loop.per, step = e->tile_rows / width;
+    for (t.from = 0; t.from < loop.per; t.from += width)
+        for (t.item = t.chunk_begin; t.item < t.chunk_end; t.item += step) {
+            const int64_t items = t.chunk_end - t.item < step ? t.chunk_end - t.item : step;
+            t.row = t.item * loop.per + t.from;
+            t.rows = step > 1 || width == loop.per ? (int)items * loop.per
+                     : loop.per - t.from < width   ? loop.per - t.from
+                                                   : width;
+            t.last = t.from + width >= loop.per && t.item + items == t.chunk_end;
+            run_tile(e, back, &t);
+            t.first = 0;
+        }
 }
 
 static double begin(const tg_exec *e, int back) {
