@@ -66,6 +66,8 @@ typedef struct tg_mix_tile {
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
    lookup      z(C,O) = base(O) + sum over 18 digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
+   digit_table table(18,8,O): [p][v] = sum over d of wt[p*D + d] * emb[v][d]; wt(18*D,O), emb(8,D)
+   digit_table_grad   dwt(18*D,O) = and demb(8,D) += from dtable(18,8,O)
    mix_forward, mix_backward   see tg_mix_tile; backward returns the gradient of the (normalised) z (C,D), in
                scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
@@ -97,6 +99,9 @@ typedef struct tg_mix_tile {
       (int C, int O, const float *base, const float *table, const int8_t *digits, int64_t stride, float *z)) \
     K(lookup_grad, void,                                                                                     \
       (int C, int O, const float *dz, const int8_t *digits, int64_t stride, float *dtable))                  \
+    K(digit_table, void, (int O, int D, const float *wt, const float *emb, float *table))                    \
+    K(digit_table_grad, void,                                                                                \
+      (int O, int D, const float *dtable, const float *wt, const float *emb, float *dwt, float *demb))       \
     K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
     K(mix_backward, const float *, (const tg_mix_tile *tile))                                                \
     K(adamw, void,                                                                                           \

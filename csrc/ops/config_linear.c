@@ -32,12 +32,14 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 /* Where everything is. The weight's columns before (first) and after (rest) the config's are apart. */
 typedef struct room {
     int F, O, D, column, rest, wide;
+    float *wt;           /* (18 D,O) config columns of the weight */
     float *table;        /* (18,8,O) */
     float *fixed;        /* (O) sum of the tables' row 0 */
     float *base;         /* (N,O); backward: sum of dy over configs */
     float *first, *last; /* packed: forward B(F -> O), backward B(O -> F) */
     float *dtable;       /* backward: (18,8,O) and (O) of the nodes that are not configurable */
     float *dnode;        /* backward: (O,F) gradient of the node weights, then (O) of the bias */
+    float *dwt;          /* backward: (18 D,O) gradient of wt */
     int64_t shared;      /* floats */
 } room;
 
@@ -45,15 +47,18 @@ static room rooms(const tg_exec *e, int back) {
     room r = {.F = e->in[0].cols, .O = e->out.cols, .D = e->table_cols, .column = (int)e->attr[COLUMN]};
     r.rest = r.F - r.column;
     r.wide = r.F + TG_DIGITS * r.D;
-    const int64_t sizes[] = {(int64_t)ENTRIES * r.O,
+    const int64_t columns = (int64_t)TG_DIGITS * r.D * r.O;
+    const int64_t sizes[] = {columns,
+                             (int64_t)ENTRIES * r.O,
                              r.O,
                              (int64_t)e->slate->N * r.O,
                              back ? tg_packed(e->k, r.column, r.O) : tg_packed(e->k, r.O, r.column),
                              back ? tg_packed(e->k, r.rest, r.O) : tg_packed(e->k, r.O, r.rest),
                              back ? (int64_t)(ENTRIES + 1) * r.O : 0,
-                             back ? (int64_t)r.O * r.F + r.O : 0};
-    float **parts[] = {&r.table, &r.fixed, &r.base, &r.first, &r.last, &r.dtable, &r.dnode};
-    for (int i = 0; i < 7; r.shared += sizes[i++])
+                             back ? (int64_t)r.O * r.F + r.O : 0,
+                             back ? columns : 0};
+    float **parts[] = {&r.wt, &r.table, &r.fixed, &r.base, &r.first, &r.last, &r.dtable, &r.dnode, &r.dwt};
+    for (int i = 0; i < 9; r.shared += sizes[i++])
         *parts[i] = e->shared == NULL ? NULL : e->shared + r.shared;
     return r;
 }
@@ -66,28 +71,35 @@ static tg_sizes sizes(const tg_exec *e, int back) {
                       20 * rows * r.O};
 }
 
-/* Column `at` of the weight, as a row (O). */
-static void weight_column(const tg_exec *e, const room *r, int at, float *row) {
-    for (int o = 0; o < r->O; o++) row[o] = e->w[0][(int64_t)o * r->wide + r->column + at];
+/* The weight's config columns as rows (18 D, O), there and back. */
+static void transpose_out(const tg_exec *e, const room *r) {
+    const int n = TG_DIGITS * r->D;
+    for (int o = 0; o < r->O; o++)
+        for (int j = 0; j < n; j++)
+            r->wt[(int64_t)j * r->O + o] = e->w[0][(int64_t)o * r->wide + r->column + j];
 }
 
-/* T[p][v][o] = sum_d weight[o][column + p D + d] table[v][d], and its row-0 sum; `row` (O) is scratch. */
-static void build_table(const tg_exec *e, const room *r, float *row) {
-    memset(r->table, 0, (size_t)(ENTRIES + 1) * (size_t)r->O * sizeof *r->table); /* and fixed, behind it */
-    for (int p = 0; p < TG_DIGITS; p++) {
-        float *to = r->table + (int64_t)p * TG_DIGIT_ROWS * r->O;
-        for (int d = 0; d < r->D; d++) {
-            weight_column(e, r, p * r->D + d, row);
-            for (int v = 0; v < TG_DIGIT_ROWS; v++)
-                for (int o = 0; o < r->O; o++) to[(int64_t)v * r->O + o] += row[o] * e->w[2][v * r->D + d];
-        }
-        for (int o = 0; o < r->O; o++) r->fixed[o] += to[o];
+static void transpose_back(const tg_exec *e, const room *r) {
+    const int n = TG_DIGITS * r->D;
+    for (int o = 0; o < r->O; o++) {
+        float *to = e->dw[0] + (int64_t)o * r->wide + r->column;
+        const float *from = r->dwt + o;
+        for (int j = 0; j < n; j++)
+            to[j] = e->dw_add[0] ? to[j] + from[(int64_t)j * r->O] : from[(int64_t)j * r->O];
     }
+}
+
+/* The tables and the sum of their rows 0 */
+static void build_table(const tg_exec *e, const room *r) {
+    e->k->digit_table(r->O, r->D, r->wt, e->w[2], r->table);
+    memset(r->fixed, 0, (size_t)r->O * sizeof *r->fixed);
+    e->k->add_rows(TG_DIGITS, r->O, r->table, (int64_t)TG_DIGIT_ROWS * r->O, r->fixed);
 }
 
 static void begin(const tg_exec *e, int back) {
     const room r = rooms(e, back);
-    if (!back || e->ddigits != NULL) build_table(e, &r, e->scratch);
+    transpose_out(e, &r);
+    if (!back || e->ddigits != NULL) build_table(e, &r);
     if (back) return;
     const float *x = e->x[0], *late = e->w[0] + r.wide - r.rest;
     e->k->pack_nt(r.O, r.column, e->w[0], r.wide, r.first);
@@ -161,35 +173,6 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     e->k->add_rows(nodes, O, dbase, O, dnode + (int64_t)O * r.F);
 }
 
-static float dot(int n, const float *a, const float *b) {
-    float lanes[16] = {0}, sum = 0; /* sixteen sums, so that it can be done in vectors */
-    int i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) lanes[j] += a[i + j] * b[i + j];
-    for (; i < n; i++) sum += a[i] * b[i];
-    for (int j = 0; j < 16; j++) sum += lanes[j];
-    return sum;
-}
-
-/* From dT: dweight[o][column + p D + d] = sum_v dT[p][v][o] table[v][d]; dtable[v][d] = sum_p,o dT[p][v][o]
-   weight. row, column (O): scratch */
-static void config_gradients(const tg_exec *e, const room *r, float *row, float *column) {
-    for (int p = 0; p < TG_DIGITS; p++)
-        for (int d = 0; d < r->D; d++) {
-            const float *dt = r->dtable + (int64_t)p * TG_DIGIT_ROWS * r->O;
-            weight_column(e, r, p * r->D + d, row);
-            memset(column, 0, (size_t)r->O * sizeof *column);
-            for (int v = 0; v < TG_DIGIT_ROWS; v++, dt += r->O) {
-                for (int o = 0; o < r->O; o++) column[o] += dt[o] * e->w[2][v * r->D + d];
-                e->dw[2][v * r->D + d] += dot(r->O, dt, row);
-            }
-            for (int o = 0; o < r->O; o++) {
-                float *to = &e->dw[0][(int64_t)o * r->wide + r->column + p * r->D + d];
-                *to = e->dw_add[0] ? *to + column[o] : column[o];
-            }
-        }
-}
-
 static void node_gradients(const tg_exec *e, const room *r) {
     for (int o = 0; o < r->O; o++) {
         const float *from = r->dnode + (int64_t)o * r->F;
@@ -223,7 +206,8 @@ static void end(const tg_exec *e, int back) {
     for (int p = 0; p < TG_DIGITS; p++) /* nodes that are not configurable use row 0 of every table */
         e->k->add_rows(1, O, r.dtable + (int64_t)ENTRIES * O, O, r.dtable + (int64_t)p * TG_DIGIT_ROWS * O);
     if (!e->dw_add[2]) memset(e->dw[2], 0, (size_t)TG_DIGIT_ROWS * (size_t)r.D * sizeof(float));
-    config_gradients(e, &r, e->partials, e->partials + O);
+    e->k->digit_table_grad(O, r.D, r.dtable, r.wt, e->w[2], r.dwt, e->dw[2]);
+    transpose_back(e, &r);
     node_gradients(e, &r);
     if (!e->dw_add[1]) memset(e->dw[1], 0, (size_t)O * sizeof(float));
     e->k->add_rows(1, O, r.dnode + (int64_t)O * r.F, O, e->dw[1]);

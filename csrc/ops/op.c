@@ -23,16 +23,16 @@ const tg_op *tg_find_op(const char *name) {
 
 enum {
     TILE = 64,   /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
-    GRAIN = 512, /* rows of a chunk: enough to amortise its partial sums, few enough to balance threads */
-    EVEN = 4     /* with more chunks than this, an even number of them, or threads wait for the odd one */
+    GRAIN = 512, /* rows of a chunk: enough to amortise its partial sums ... */
+    FEW = 4, /* ... but so many chunks even of small work, and a multiple of it: threads wait for odd ones */
 };
 
 tg_loop tg_loop_of(const tg_exec *e) {
     const tg_space space = e->op->reduces ? e->in[0].space : e->out.space;
     tg_loop loop = {tg_items(e->slate, space), 1, tg_per_item(e->slate, space)};
-    const int64_t grain = GRAIN / loop.per;
-    loop.chunks = tg_chunks(loop.items, grain < 1 ? 1 : grain, TG_MAX_CHUNKS);
-    if (loop.chunks > EVEN) loop.chunks = (loop.chunks + EVEN - 1) / EVEN * EVEN;
+    const int64_t rows = loop.items * loop.per;
+    loop.chunks = rows < FEW * TILE ? tg_chunks(rows, TILE, FEW) : tg_chunks(rows, GRAIN, TG_MAX_CHUNKS);
+    if (rows >= FEW * TILE) loop.chunks = (loop.chunks + FEW - 1) / FEW * FEW;
     if (loop.chunks > loop.items) loop.chunks = loop.items;
     return loop;
 }
