@@ -102,8 +102,8 @@ static void begin(const tg_exec *e, int back) {
     if (!back || e->ddigits != NULL) build_table(e, &r);
     if (back) return;
     const float *x = e->x[0], *late = e->w[0] + r.wide - r.rest;
-    e->k->pack_nt(r.O, r.column, e->w[0], r.wide, r.first);
-    e->k->pack_nt(r.O, r.rest, late, r.wide, r.last);
+    tg_pack(e, 0, r.O, r.column, e->w[0], r.wide, r.first);
+    tg_pack(e, 0, r.O, r.rest, late, r.wide, r.last);
     tg_gemm_rows(e, e->slate->N, r.O, r.column, x, r.F, r.first, r.base, r.O, e->w[1], 0);
     tg_gemm_rows(e, e->slate->N, r.O, r.rest, x + r.column, r.F, r.last, r.base, r.O, NULL, 1);
 }
@@ -190,7 +190,7 @@ static void input_gradient(const tg_exec *e, const room *r) {
         const int n = part == 0 ? r->column : r->rest, at = part == 0 ? 0 : r->column;
         const float *w = part == 0 ? e->w[0] : e->w[0] + r->wide - r->rest;
         float *packed = part == 0 ? r->first : r->last;
-        e->k->pack_nn(n, r->O, w, r->wide, packed);
+        tg_pack(e, 1, n, r->O, w, r->wide, packed);
         tg_gemm_rows(e, e->slate->N, n, r->O, r->base, r->O, packed, e->dx[0] + at, r->F, NULL, e->dx_add[0]);
     }
 }

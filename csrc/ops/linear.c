@@ -31,8 +31,8 @@ static float *transposed(const tg_exec *e) { return e->shared + tg_packed(e->k, 
 
 static void begin(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
-    if (!back || (int)e->attr[ACT] != TG_ACT_NONE) e->k->pack_nt(O, F, e->w[0], F, e->shared);
-    if (back) e->k->pack_nn(F, O, e->w[0], F, transposed(e));
+    if (!back || (int)e->attr[ACT] != TG_ACT_NONE) tg_pack(e, 0, O, F, e->w[0], F, e->shared);
+    if (back) tg_pack(e, 1, F, O, e->w[0], F, transposed(e));
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {

@@ -126,11 +126,11 @@ static void begin(const tg_exec *e, int back) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     const int64_t down = tg_packed(e->k, R, D), up = tg_packed(e->k, D, R);
     if (R == 0) return;
-    e->k->pack_nt(R, D, e->w[0], D, e->shared);
-    e->k->pack_nt(D, R, e->w[2], R, e->shared + down);
+    tg_pack(e, 0, R, D, e->w[0], D, e->shared);
+    tg_pack(e, 0, D, R, e->w[2], R, e->shared + down);
     if (!back) return;
-    e->k->pack_nn(D, R, e->w[0], D, e->shared + down + up);
-    e->k->pack_nn(R, D, e->w[2], R, e->shared + down + 2 * up);
+    tg_pack(e, 1, D, R, e->w[0], D, e->shared + down + up);
+    tg_pack(e, 1, R, D, e->w[2], R, e->shared + down + 2 * up);
 }
 
 static void forward(const tg_exec *e, const tg_tile *tile, float *y) {

@@ -210,6 +210,26 @@ void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int ad
     tg_parts(e, (n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)n, sum_part, &s);
 }
 
+typedef struct pack_context {
+    int transposed, n, k;
+    int64_t ldw;
+    const float *w;
+    float *b;
+} pack_context;
+
+static void pack_part(const tg_exec *e, void *context, int64_t i) {
+    const pack_context *p = context;
+    const int at = (int)i * 2 * e->k->nr, cols = p->n - at < 2 * e->k->nr ? p->n - at : 2 * e->k->nr;
+    float *b = p->b + tg_packed(e->k, at, p->k);
+    if (p->transposed) e->k->pack_nn(cols, p->k, p->w + at, p->ldw, b);
+    else e->k->pack_nt(cols, p->k, p->w + at * p->ldw, p->ldw, b);
+}
+
+void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b) {
+    pack_context p = {transposed, n, k, ldw, w, b};
+    tg_parts(e, (n + 2 * e->k->nr - 1) / (2 * e->k->nr), 8.0 * n * k, pack_part, &p);
+}
+
 typedef struct gemm_context {
     int64_t m, lda, ldc;
     int n, k, add;

@@ -207,6 +207,9 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
 /* dst(n) = [dst +] sum over the chunks of partial[at .. at + n) */
 void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add);
 
+/* Pack w(n,k), or with `transposed` w(k,n), its columns on threads. */
+void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b);
+
 /* c(m,n) = [c +] a(m,k) B [+ bias], rows on threads */
 void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
                   float *c, int64_t ldc, const float *bias, int add);

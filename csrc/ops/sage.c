@@ -36,11 +36,11 @@ static tg_sizes sizes(const tg_exec *e, int back) {
 static void begin(const tg_exec *e, int back) {
     const int F = e->in[0].cols, O = e->out.cols;
     if (back) {
-        e->k->pack_nn(F, O, e->w[0], F, e->shared);
-        e->k->pack_nn(F, O, e->w[2], F, e->shared + tg_packed(e->k, F, O));
+        tg_pack(e, 1, F, O, e->w[0], F, e->shared);
+        tg_pack(e, 1, F, O, e->w[2], F, e->shared + tg_packed(e->k, F, O));
     } else {
-        e->k->pack_nt(O, F, e->w[0], F, e->shared);
-        e->k->pack_nt(O, F, e->w[2], F, e->shared + tg_packed(e->k, O, F));
+        tg_pack(e, 0, O, F, e->w[0], F, e->shared);
+        tg_pack(e, 0, O, F, e->w[2], F, e->shared + tg_packed(e->k, O, F));
     }
 }
 
