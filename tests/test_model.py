@@ -536,3 +536,36 @@ def test_profile_names_every_event():
     assert forward and all(phase == "forward" and seconds >= 0 for phase, _, seconds in forward)
     model.gradients([one], [runtimes], loss=HINGE)
     assert [event for event in model.profile if event[0] == "backward"][-1][1] == forward[0][1]
+
+
+# ---- precision ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", _core.isa_levels())
+@pytest.mark.parametrize("width", [24, 256])  # below and above what is packed at once
+@pytest.mark.parametrize("cross", [True, False])
+def test_lower_precision_is_near(cross, width, level):
+    model = _core.Model(first_layout(cross, COLUMNS, width=width), 7, COLUMNS)
+    _, one, runtimes = slate(use=range(9))
+    before = _core.get_isa()
+    _core.set_isa(level)
+    try:
+        loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
+        exact = model.grads.copy()
+        rounded_loss, (rounded,) = model.gradients([one], [runtimes], loss=HINGE, precision="bf16")
+        assert 0 < relative(rounded, scores) <= 2e-2
+        assert rounded_loss == pytest.approx(loss, rel=1e-2)
+        assert 0 < relative(model.grads, exact) <= 5e-2
+        assert np.array_equal(model.scores([one], precision="bf16")[0], rounded)
+        assert 0 < relative(model.scores([one], precision="int8")[0], scores) <= 5e-2
+    finally:
+        _core.set_isa(before)
+
+
+def test_precisions_are_named():
+    model = make("cross")
+    _, one, runtimes = slate()
+    with pytest.raises(ValueError, match="expected 'f32', 'bf16' or 'int8', got 'half'"):
+        model.scores([one], precision="half")
+    with pytest.raises(ValueError, match="expected 'f32' or 'bf16', got 'int8'"):
+        model.gradients([one], [runtimes], loss=HINGE, precision="int8")

@@ -52,6 +52,7 @@ typedef struct tg_mix_tile {
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:
+   panel       floats of `nr` packed columns of depth k
    gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; k may be 0. B is packed by the same table and
                has tg_packed() floats. May read ahead of a: rows past the last are prefetched, never used
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
@@ -73,6 +74,7 @@ typedef struct tg_mix_tile {
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2 */
 #define TG_PRODUCT_LIST(K)                                                                                   \
+    K(panel, int64_t, (int k))                                                                               \
     K(gemm, void,                                                                                            \
       (int m, int n, int k, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,              \
        const float *bias, int add))                                                                          \
@@ -113,7 +115,6 @@ struct tg_kernels {
     const char *name;
     int vector; /* floats per vector */
     int nr;     /* columns of a packed panel */
-    int extra;  /* floats that packing adds to each column */
     tg_precision precision;
 #define TG_MEMBER(name, ret, args) ret(*name) args;
     TG_PRODUCT_LIST(TG_MEMBER)
@@ -123,7 +124,7 @@ struct tg_kernels {
 
 /* Floats of a packed matrix with n columns and depth k. */
 static inline int64_t tg_packed(const tg_kernels *kernels, int n, int k) {
-    return (int64_t)((n + kernels->nr - 1) / kernels->nr) * kernels->nr * ((int64_t)k + kernels->extra);
+    return (n + kernels->nr - 1) / kernels->nr * kernels->panel(k);
 }
 
 /* The table of a precision for the instruction set in use; tg_kernel_table() is that of TG_F32. */
