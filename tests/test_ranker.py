@@ -143,7 +143,7 @@ def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph
 
         r._model = Spy(r._model)
         with monkeypatch.context() as patch:
-            patch.setattr("tpugraphs.scoring._ROWS", 2 * r._prepare(graph).num_nodes)
+            patch.setattr("tpugraphs.scoring._MOST_ROWS", 2 * r._prepare(graph).num_nodes)
             np.testing.assert_allclose(r.predict(graph), whole, rtol=1e-5, atol=1e-6)
         assert set(sizes) == {size}
 

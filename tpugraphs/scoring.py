@@ -30,10 +30,10 @@ __all__ = [
 
 TRAINING = ("f32", "bf16")
 SCORING = (*TRAINING, "int8")
-# A chunk is a pass of the core. Its memory is some kilobytes per node and config, so small chunks stay in the
-# caches; but configs of a node are worked on together, and a pass has a cost of its own, so not too small.
-_ROWS = 1 << 15  # nodes times configs of a chunk
-_CONFIGS = 64
+# A chunk is a pass of the core. Its memory is one to three kilobytes per node and config, so small chunks
+# stay in the caches; but configs of a node are worked on together, so fewer than eight are slow. As measured.
+_ROWS, _MOST_ROWS = 1 << 13, 1 << 16  # nodes times configs of a chunk: aimed at, allowed
+_CONFIGS = (8, 32)
 
 
 def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
@@ -49,7 +49,9 @@ def chunk_size(steps: Iterable[dict[str, Any]], most: int, nodes: int) -> int:
     """Configs of a pass: `most` if the model looks across configs, else what is fastest, at most `most`."""
     if any(step["attrs"].get("cross") for step in steps):
         return most
-    return max(1, min(most, _CONFIGS, _ROWS // max(1, nodes)))
+    least, enough = _CONFIGS
+    fast = min(enough, max(least, _ROWS // nodes))
+    return max(1, min(most, fast, _MOST_ROWS // nodes))
 
 
 def score(
