@@ -62,7 +62,7 @@ class Ranker:
     -----
     A recipe with attention across configs scores the configs of a chunk together: a score then depends on
     which others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly
-    equal size, at most the field `chunk`; smaller ones, which are faster, if the recipe has no such attention.
+    equal size, at most the field `chunk`; in smaller ones, as they are faster, if it has no such attention.
 
     Examples
     --------
