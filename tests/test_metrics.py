@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import metrics as ref
 
 import tpugraphs as tg
-from tpugraphs import metrics
+from tpugraphs import _core, metrics
 
 PAIRED = ["kendall_tau", "opa", "spearman"]
 TOP = ["top_k_slowdown", "ndcg"]
@@ -160,3 +160,30 @@ def test_competition_score():
 def test_different_lengths_are_both_told(function):
     with pytest.raises(tg.ShapeError, match="got 1 scores and 2 runtimes"):
         function([1], [2, 3])
+
+
+def _lists(rng, n):
+    """(scores, runtimes) that take every path of the sort: float and wide integer keys, ties, outliers."""
+    x = rng.standard_normal(n)
+    y = x + rng.standard_normal(n)
+    yield x, y
+    yield np.float32(np.round(x, 2)), np.round(1000 * y).astype(np.int64)
+    yield np.zeros(n), rng.integers(0, 3, n)
+    wide = rng.integers(0, 200, n) + rng.integers(0, 3, n) * (1 << 45)  # differ in the lowest bits
+    wide[0] = 1 << 62
+    yield x, wide
+    yield wide, np.int64(10) ** 6 - wide // 7
+
+
+@pytest.mark.parametrize("n", [31, 33, 300, 4097, 70_001])
+def test_kendall_tau_on_every_path(n):
+    before = _core.get_num_threads()
+    for scores, runtimes in _lists(np.random.default_rng(n), n):
+        got = []
+        for count in (1, 2, 3):
+            _core.set_num_threads(count)
+            got.append(tg.metrics.kendall_tau(scores, runtimes))
+        expected = scipy_value(scipy.stats.kendalltau, scores, runtimes)
+        assert got[0] == pytest.approx(expected, abs=1e-12)
+        _core.set_num_threads(before)
+        assert got == [got[0]] * 3
