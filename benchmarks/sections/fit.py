@@ -281,7 +281,7 @@ def _projection(context: Context, precisions: list[str]) -> Iterator[Record]:
     for precision in precisions:
         one, all_ = (seconds("ours", ours_size, precision, threads) for threads in (1, context.threads))
         count = context.threads
-        serial = max(0.0, (all_ / one - 1 / count) / (1 - 1 / count)) if count > 1 else 0.0
+        serial = min(1.0, max(0.0, (all_ / one - 1 / count) / (1 - 1 / count))) if count > 1 else 0.0
         for cores in CORES:
             step = all_ if cores == count else one * (serial + (1 - serial) / cores)
             there = peer if cores == count else None

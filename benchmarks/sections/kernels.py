@@ -59,6 +59,7 @@ class Setting:
 # (F, O) of the recipes, in published sizes and in those for a CPU. Their rows are nodes (the part of the
 # first layer that depends on the graph alone) or nodes times configs.
 NODE_SHAPES = ((174, 256), (174, 128), (174, 64))
+BLOCK = 512  # rows of a product for dw: models make it tile by tile too, while the rows are in cache
 ROW_SHAPES = (
     (256, 256),
     (256, 128),
@@ -96,7 +97,10 @@ def products(s: Setting) -> Iterator[Case]:
             return _core.product(dy, w, "f32", None, None, True)
 
         def dw(dy: Any = dy, x: Any = x) -> Any:
-            return _core.product_tn(dy, x, "f32", None)
+            total = None
+            for i in range(0, len(x), BLOCK):
+                total = _core.product_tn(dy[i : i + BLOCK], x[i : i + BLOCK], "f32", total)
+            return total
 
         yield Case(f"forward {shape}", partial(forward, "f32"), theirs["forward"], 0.95, flops)
         yield Case(f"dx {shape}", dx, theirs["dx"], 0.95, flops)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import layout, timing, workloads
 from ..context import Context
-from ..process import ChildError, memory
+from ..process import ChildError, Reply
 from ..record import Record
 from ..roof import Sizes, layout_flops
 
@@ -70,23 +70,21 @@ def race(
     }
 
 
-def ours_alone(name: str, threads: int, steps: int, precision: str = "f32") -> None:
-    """Three steps of ours, for the memory they take."""
+def ours_alone(name: str, threads: int, steps: int, precision: str = "f32") -> dict[str, Any]:
+    """Steps of ours: their seconds (the first is a warm-up)."""
     from tpugraphs import _core
 
     _core.set_num_threads(threads)
     step = layout.Ours(name).stepper(precision)
-    for _ in range(steps):
-        step()
+    return {"times": [timing.once(step) for _ in range(steps)]}
 
 
 def peer_alone(name: str, threads: int, steps: int, precision: str = "f32") -> dict[str, Any]:
-    """Steps of the peer: their seconds (the first is a warm-up), and memory before."""
+    """The same for the peer."""
     arrays, runtimes = workloads.load(name)
     layout.setup_torch(threads)
     step = layout.Peer(arrays, runtimes, workloads.crosses(name), precision=precision).step
-    before = memory("VmHWM")
-    return {"times": [timing.once(step) for _ in range(steps)], "before": before}
+    return {"times": [timing.once(step) for _ in range(steps)]}
 
 
 # ---- records ----------------------------------------------------------------------------------------------
@@ -126,24 +124,20 @@ def _usual(context: Context, name: str) -> Iterator[Record]:
             yield _threads(context, found["times"], name, precision, facts)
     if not context.peers:
         return
-    untuned = context.call(
-        "sections.step:peer_alone",
-        settings="default",
-        alone=True,
-        name=name,
-        threads=context.threads,
-        steps=2 if context.quick else 4,
-    ).value["times"][1:]
+    sizes = {"name": name, "threads": context.threads, "steps": 2 if context.quick else 4}
+    ours = context.call("sections.step:ours_alone", settings="own", alone=True, **sizes)
+    peer = context.call("sections.step:peer_alone", settings="default", alone=True, **sizes)
+    mine, theirs = (statistics.median(reply.value["times"][1:]) for reply in (ours, peer))
     yield Record(
         "step",
         f"{name} f32, untuned",
-        timing.scaled(timing.median(races["f32"]["times"], "ours"), 1e3),
-        1e3 * statistics.median(untuned),
+        1e3 * mine,
+        1e3 * theirs,
         "PyTorch f32, default allocator",
-        notes=f"peer alone, median of {len(untuned)}",
+        notes=f"each alone, in a user's settings, median of {sizes['steps'] - 1}",
         facts=facts | {"precision": "f32", "kind": "untuned"},
     )
-    yield _memory(context, name, facts)
+    yield _memory(context, name, facts, ours)
 
 
 def _size(sizes: dict[str, Any]) -> str:
@@ -189,11 +183,9 @@ def _threads(
     )
 
 
-def _memory(context: Context, name: str, facts: dict[str, Any]) -> Record:
-    """Ours always with the default allocator, as a user runs it."""
-    sizes = {"name": name, "threads": context.threads}
-    ours = context.call("sections.step:ours_alone", settings="own", alone=True, steps=3, **sizes)
-    peer = context.try_alone("sections.step:peer_alone", steps=3, **sizes)
+def _memory(context: Context, name: str, facts: dict[str, Any], ours: Reply) -> Record:
+    """Ours in a user's settings, the peer with the tuned allocator."""
+    peer = context.try_alone("sections.step:peer_alone", name=name, threads=context.threads, steps=3)
     other, notes = (
         (None, "the peer ran out of memory") if isinstance(peer, ChildError) else (peer.peak_bytes, "")
     )
