@@ -18,13 +18,17 @@ def once(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+SETTLE = 0.02  # libgomp's threads spin for about 5 ms after the last call of the side before
+
+
 def race(
     sides: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 60.0, least: float = 0.02
 ) -> Times:
     """Time every side once per round, after a warm-up, beginning each round with another side.
 
-    Short calls are repeated for `least` seconds per turn, after a call that is not timed: the threads of the
-    side before may still be spinning. After `budget` seconds no further round begins, but three are made.
+    Before a turn the machine is left alone until the threads of the side before sleep. Short calls are
+    repeated for `least` seconds per turn, after one that is not timed, which wakes the side's own threads.
+    After `budget` seconds no further round begins, but three are made.
     """
     counts = {}
     for name, call in sides.items():
@@ -38,6 +42,7 @@ def race(
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             call, count = sides[name], counts[name]
+            time.sleep(SETTLE if least > 0.01 else 0.0)
             if count > 1:
                 call()
             begin = time.perf_counter()
