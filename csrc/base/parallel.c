@@ -13,8 +13,9 @@ static _Atomic int threads_set = 0;
 static _Atomic int forked = 0;
 static int unlimited = 0; /* what omp_get_max_threads() says while nobody has limited it */
 
-/* Below this many operations starting a team costs more than it saves. */
-static const double grain_flops = 100e3;
+/* Below this many operations starting a team costs more than it saves: waking a thread that has gone to sleep
+   takes some 40 us. */
+static const double grain_flops = 1e6;
 
 static int from_environment(const char *name) {
     const char *text = getenv(name);
