@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from reference import preprocess as reference
 
 import tpugraphs as tg
-from tpugraphs import ConfigError, DataError, ShapeError, kernels
+from tpugraphs import ConfigError, DataError, ShapeError, _core, kernels
 from tpugraphs.preprocess import ConfigSampler, StandardScaler
 
 DIGITS = hnp.arrays(
@@ -151,6 +151,36 @@ def test_base7_ends_of_the_range():
     codes = np.array([[[0, 117_648, 1]]], np.int32)
     digits = kernels.decode_base7(codes)
     assert digits.tolist() == [[[-1] * 6 + [5] * 6 + [0] + [-1] * 5]]
+
+
+@pytest.fixture(params=_core.isa_levels())
+def level(request):
+    before = _core.get_isa()
+    _core.set_isa(request.param)
+    yield
+    _core.set_isa(before)
+
+
+def test_base7_of_every_code(level):
+    every = np.random.default_rng(7).permutation(7**6).astype(np.int32)
+    for count in (3, 9, 12, 30, 33, 7**6 // 3 * 3):  # less than a block, blocks with any rest
+        codes = every[:count].reshape(-1, 1, 3)
+        digits = kernels.decode_base7(codes)
+        np.testing.assert_array_equal(reference.encode_base7(digits), codes)
+        np.testing.assert_array_equal(kernels.encode_base7(digits), codes)
+
+
+def test_base7_notices_every_bad_place(level):
+    for at in range(54):
+        digits = np.zeros((3, 1, 18), np.int8)
+        digits.ravel()[at] = 6 if at % 2 else -2
+        with pytest.raises(DataError, match=f"row {at // 18}, node 0, column {at % 18}"):
+            kernels.encode_base7(digits)
+    for at in range(30):
+        codes = np.zeros((10, 1, 3), np.int32)
+        codes.ravel()[at] = 117_649 if at % 2 else -1
+        with pytest.raises(DataError, match=f"row {at // 3}, node 0, column {at % 3}"):
+            kernels.decode_base7(codes)
 
 
 def test_bad_digits_and_codes_are_located():

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "kernels/kernels.h"
 
 static const char digit_range[] = "an integer in -1..5";
 
@@ -12,44 +13,16 @@ static inline int is_digit(int8_t d) { return d >= TG_DIGIT_MIN && d <= TG_DIGIT
 
 /* Codes per block that one thread does. */
 enum { BASE7_BLOCK = 1 << 13 };
-
-static const uint64_t ones = 0x010101010101u, high = 0x808080808080u;
-
-/* The first byte in memory is the lowest. */
-static inline uint64_t little(uint64_t word) {
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? word : __builtin_bswap64(word);
-}
-
-/* Code of the six digits in the low bytes of d: pairs d0 + 7 d1 in 16 bits each, then p0 + 49 p1, then all.
-   The high bits of *bad are set if some digit is none. */
-static inline int32_t encode_six(uint64_t d, uint64_t *bad) {
-    uint64_t x = ((d & ~high) + ones) ^ (d & high); /* d + 1 in every byte, without carries */
-    x &= ones * 0xff;
-    *bad |= x | (x + ones * 0x79); /* 0..6 leave all high bits 0 */
-    uint64_t pairs = (x * 0x0107 >> 8) & 0x00ff00ff00ffu;
-    return (int32_t)(((pairs * 0x10031 >> 16) & 0xffff) + (pairs >> 32) * 2401);
-}
-
-/* Codes (n,) of digits (n,6), n >= 1; non-zero if some digit is none. Words of eight bytes, but for the last. */
-static uint64_t encode_block(int32_t *restrict codes, const int8_t *restrict digits, int64_t n) {
-    uint64_t bad = 0, d = 0;
-    for (int64_t t = 0; t + 1 < n; t++) {
-        memcpy(&d, digits + t * TG_LAYOUT_DIGITS, 8);
-        codes[t] = encode_six(little(d), &bad);
-    }
-    memcpy(&d, digits + (n - 1) * TG_LAYOUT_DIGITS, 6);
-    codes[n - 1] = encode_six(little(d), &bad);
-    return bad & high;
-}
+static int64_t block_at(int64_t n, int64_t t) { return n - t < BASE7_BLOCK ? n - t : BASE7_BLOCK; }
 
 tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64_t K, tg_error *err) {
     const int64_t n = C * K * 3;
-    uint64_t bad = 0;
-#pragma omp parallel for schedule(static) reduction(| : bad) num_threads(tg_threads(6.0 * (double)n))
+    const tg_kernels *k = tg_kernel_table();
+    int fine = 1;
+#pragma omp parallel for schedule(static) reduction(& : fine) num_threads(tg_threads((double)n))
     for (int64_t t = 0; t < n; t += BASE7_BLOCK)
-        bad |=
-            encode_block(codes + t, digits + t * TG_LAYOUT_DIGITS, n - t < BASE7_BLOCK ? n - t : BASE7_BLOCK);
-    if (!bad) return TG_OK;
+        fine &= k->base7_encode(block_at(n, t), digits + t * TG_LAYOUT_DIGITS, codes + t);
+    if (fine) return TG_OK;
     for (int64_t t = 0; t < n; t++) {
         const int8_t *d = digits + t * TG_LAYOUT_DIGITS;
         int32_t code = 0;
@@ -65,34 +38,14 @@ tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64
     return TG_OK;
 }
 
-/* Digits (n,6) of codes (n,), n >= 1, three at a time from a table of the 343 triples; non-zero if some code
-   is none (its digits are then not). Words of eight bytes, whose last two the next one overwrites. */
-static uint32_t decode_block(int8_t *restrict digits, const int32_t *restrict codes, int64_t n,
-                             const uint32_t *triple) {
-    uint32_t bad = 0;
-    for (int64_t t = 0; t < n; t++) {
-        uint32_t code = (uint32_t)codes[t], over = code >= TG_BASE7_CODES;
-        bad |= over;
-        code = over ? 0 : code;
-        uint32_t upper = code / 343;
-        uint64_t six = little(triple[code - upper * 343] | (uint64_t)triple[upper] << 24);
-        if (t + 1 < n) memcpy(digits + t * TG_LAYOUT_DIGITS, &six, 8);
-        else memcpy(digits + t * TG_LAYOUT_DIGITS, &six, 6);
-    }
-    return bad;
-}
-
 tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64_t K, tg_error *err) {
     const int64_t n = C * K * 3;
-    uint32_t triple[343], bad = 0;
-    for (int i = 0; i < 343; i++)
-        triple[i] = (uint8_t)(i % 7 - 1) | (uint32_t)(uint8_t)(i / 7 % 7 - 1) << 8 |
-                    (uint32_t)(uint8_t)(i / 49 - 1) << 16;
-#pragma omp parallel for schedule(static) reduction(| : bad) num_threads(tg_threads(6.0 * (double)n))
+    const tg_kernels *k = tg_kernel_table();
+    int fine = 1;
+#pragma omp parallel for schedule(static) reduction(& : fine) num_threads(tg_threads((double)n))
     for (int64_t t = 0; t < n; t += BASE7_BLOCK)
-        bad |= decode_block(digits + t * TG_LAYOUT_DIGITS, codes + t,
-                            n - t < BASE7_BLOCK ? n - t : BASE7_BLOCK, triple);
-    for (int64_t t = 0; bad && t < n; t++)
+        fine &= k->base7_decode(block_at(n, t), codes + t, digits + t * TG_LAYOUT_DIGITS);
+    for (int64_t t = 0; !fine && t < n; t++)
         if ((uint32_t)codes[t] >= TG_BASE7_CODES)
             return tg_fail_field(err, "codes", "a code in 0..117648",
                                  "%ld (row %lld, node %lld, column %lld)", (long)codes[t],

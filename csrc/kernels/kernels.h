@@ -72,7 +72,8 @@ typedef struct tg_mix_tile {
    mix_forward, mix_backward   see tg_mix_tile; backward returns the gradient of the (normalised) z (C,D), in
                scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
-   sum_squares double sum of x^2 */
+   sum_squares double sum of x^2
+   base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none */
 #define TG_PRODUCT_LIST(K)                                                                                   \
     K(panel, int64_t, (int k))                                                                               \
     K(gemm, void,                                                                                            \
@@ -109,7 +110,9 @@ typedef struct tg_mix_tile {
     K(adamw, void,                                                                                           \
       (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
        float take2, float eps, float decay, float fix1, float fix2))                                         \
-    K(sum_squares, double, (int64_t n, const float *x))
+    K(sum_squares, double, (int64_t n, const float *x))                                                      \
+    K(base7_encode, int, (int64_t n, const int8_t *digits, int32_t *codes))                                  \
+    K(base7_decode, int, (int64_t n, const int32_t *codes, int8_t *digits))
 
 struct tg_kernels {
     const char *name;
