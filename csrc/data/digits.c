@@ -3,27 +3,14 @@
 
 #include "base/parallel.h"
 #include "data/npz.h"
+#include "kernels/kernels.h"
 
-/* The common cases, written so that the compiler vectorises them, in blocks that threads share. Both return
-   non-zero if some value is no digit. */
+/* The common cases, in blocks that threads share: float32 and int8. Both return non-zero if all values are
+   digits. */
 enum { BLOCK = 1 << 16 };
 
-/* float32 of this machine's byte order. Adding 1.5 * 2^23 leaves the nearest integer in the low bits, and the
-   sum's distance is x again only if x was that integer: no conversion of what has none (NaN, huge). */
-static int from_f32(const uint8_t *restrict from, int64_t n, int8_t *restrict to) {
-    int32_t outside = 0, broken = 0;
-    for (int64_t i = 0; i < n; i++) {
-        float x, shifted;
-        int32_t bits;
-        memcpy(&x, from + 4 * i, 4);
-        shifted = x + 12582912.0f;
-        memcpy(&bits, &shifted, 4);
-        int32_t digit = bits - 0x4B400000;
-        broken |= shifted - 12582912.0f != x;
-        outside |= (digit + 1) | (digit + 2); /* a digit makes 0..6 and 1..7 */
-        to[i] = (int8_t)digit;
-    }
-    return broken || (outside & ~7) != 0;
+static int from_f32(const uint8_t *from, int64_t n, int8_t *to) {
+    return tg_kernel_table()->pack_digits(n, from, to);
 }
 
 static int from_i8(const uint8_t *restrict from, int64_t n, int8_t *restrict to) {
@@ -33,17 +20,17 @@ static int from_i8(const uint8_t *restrict from, int64_t n, int8_t *restrict to)
         outside |= (int8_t)((int8_t)(x + 1) | (int8_t)(x + 2));
         to[i] = x;
     }
-    return (outside & ~7) != 0;
+    return (outside & ~7) == 0;
 }
 
 /* Whether all n values were digits, by one of the two. */
 static int all_digits(int (*convert)(const uint8_t *, int64_t, int8_t *), int size, const uint8_t *from,
                       int64_t n, int8_t *to) {
-    int bad = 0;
-#pragma omp parallel for schedule(static) reduction(| : bad) num_threads(tg_threads((double)n))
+    int fine = 1;
+#pragma omp parallel for schedule(static) reduction(& : fine) num_threads(tg_threads((double)n))
     for (int64_t start = 0; start < n; start += BLOCK)
-        bad |= convert(from + start * size, n - start < BLOCK ? n - start : BLOCK, to + start);
-    return !bad;
+        fine &= convert(from + start * size, n - start < BLOCK ? n - start : BLOCK, to + start);
+    return fine;
 }
 
 static double half_value(uint16_t h) {

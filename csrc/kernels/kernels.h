@@ -73,7 +73,8 @@ typedef struct tg_mix_tile {
                scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2
-   base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none */
+   base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none
+   pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is no digit */
 #define TG_PRODUCT_LIST(K)                                                                                   \
     K(panel, int64_t, (int k))                                                                               \
     K(gemm, void,                                                                                            \
@@ -112,7 +113,8 @@ typedef struct tg_mix_tile {
        float take2, float eps, float decay, float fix1, float fix2))                                         \
     K(sum_squares, double, (int64_t n, const float *x))                                                      \
     K(base7_encode, int, (int64_t n, const int8_t *digits, int32_t *codes))                                  \
-    K(base7_decode, int, (int64_t n, const int32_t *codes, int8_t *digits))
+    K(base7_decode, int, (int64_t n, const int32_t *codes, int8_t *digits))                                  \
+    K(pack_digits, int, (int64_t n, const void *from, int8_t *to))
 
 struct tg_kernels {
     const char *name;
