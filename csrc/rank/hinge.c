@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/parallel.h"
 #include "rank/sort.h"
 
 /* Largest float not above s - margin: for floats s_j, s_j > s - margin is the same as s_j > threshold. */
@@ -86,33 +87,36 @@ static void score_places(int64_t n, const float *scores, float margin, tg_keyed 
     }
 }
 
-/* `items` are in runtime order. First upwards: the entries already in the tree are faster, ask how many lie
-   above the threshold. Then downwards: those in the tree are slower, ask how many have their threshold below
-   the score. */
-static int64_t by_tree(int64_t n, const tg_keyed *items, const int32_t *group, const int32_t *place,
-                       const int32_t *below, const int32_t *reach, int32_t *tree, int64_t *counts) {
+/* Upwards through `items`, which are in runtime order: the entries already in the tree (n + 1,) are faster, ask
+   how many lie above the threshold. Returns the sum of losses (n,). */
+static int64_t count_losses(int64_t n, const tg_keyed *items, const int32_t *group, const int32_t *place,
+                            const int32_t *below, int32_t *tree, int32_t *losses) {
     int64_t active = 0;
     memset(tree, 0, (size_t)(n + 1) * sizeof *tree);
     for (int64_t p = 0, inserted = 0; p < n; p++) {
         int64_t i = items[p].index;
         for (; inserted < group[p]; inserted++) tree_add(tree, n, place[items[inserted].index]);
-        int64_t losses = inserted - tree_sum(tree, below[i]);
-        counts[i] = -losses;
-        active += losses;
-    }
-    memset(tree, 0, (size_t)(n + 1) * sizeof *tree);
-    for (int64_t end = n; end > 0;) {
-        int64_t first = group[end - 1];
-        for (int64_t p = first; p < end; p++) counts[items[p].index] += tree_sum(tree, reach[items[p].index]);
-        for (int64_t p = first; p < end; p++) tree_add(tree, n, place[items[p].index]);
-        end = first;
+        losses[i] = (int32_t)inserted - tree_sum(tree, below[i]);
+        active += losses[i];
     }
     return active;
 }
 
+/* Downwards: those in the tree are slower, ask how many have their threshold below the score. */
+static void count_wins(int64_t n, const tg_keyed *items, const int32_t *group, const int32_t *place,
+                       const int32_t *reach, int32_t *tree, int32_t *wins) {
+    memset(tree, 0, (size_t)(n + 1) * sizeof *tree);
+    for (int64_t end = n; end > 0;) {
+        int64_t first = group[end - 1];
+        for (int64_t p = first; p < end; p++) wins[items[p].index] = tree_sum(tree, reach[items[p].index]);
+        for (int64_t p = first; p < end; p++) tree_add(tree, n, place[items[p].index]);
+        end = first;
+    }
+}
+
 size_t tg_list_scratch(int64_t length) {
     size_t n = (size_t)length + 1;
-    return n * (2 * sizeof(tg_keyed) + 6 * sizeof(int32_t));
+    return n * (2 * sizeof(tg_keyed) + 6 * sizeof(int32_t)); /* ListMLE: 52 bytes, the hinge: 56 */
 }
 
 tg_hinge_counts tg_hinge_list(int64_t length, const float *scores, const int64_t *runtimes, float margin,
@@ -127,9 +131,17 @@ tg_hinge_counts tg_hinge_list(int64_t length, const float *scores, const int64_t
             direct(length, items, group, scores, margin, (float *)(group + n), group + 2 * n, counts);
         return result;
     }
-    int32_t *place = group + n, *below = place + n, *reach = below + n, *tree = reach + n;
+    int32_t *place = group + n, *below = place + n, *reach = below + n;
+    int32_t *tree[2] = {reach + n, reach + 2 * n}, *losses = (int32_t *)spare, *wins = losses + n;
+    int64_t active = 0;
     score_places(length, scores, margin, items, spare, place, below, reach);
     result.pairs = order_runtimes(length, runtimes, items, spare, group);
-    result.active = by_tree(length, items, group, place, below, reach, tree, counts);
+#pragma omp parallel for schedule(static) num_threads(tg_threads(50.0 * (double)length))
+    for (int side = 0; side < 2; side++) {
+        if (side == 0) active = count_losses(length, items, group, place, below, tree[0], losses);
+        else count_wins(length, items, group, place, reach, tree[1], wins);
+    }
+    for (int64_t i = 0; i < length; i++) counts[i] = (int64_t)wins[i] - losses[i];
+    result.active = active;
     return result;
 }
