@@ -158,20 +158,28 @@ INLINE vu vdropout_hash(const uint32_t *key, int f) {
     return (channel * 0x9e3779b1u + key[0]) * ((mixed ^ key[1]) | 1u);
 }
 
-/* x times the factor (0 or scale) of channels f .. f+TG_VF of the row with this key; dropped NaN are 0 */
-INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
-    const vu h = vdropout_hash(key, f);
+/* The factor, 0 or scale, of channels f .. f+TG_VF of the row with this key; and x times it, where what is
+   dropped is 0 even if it was NaN. */
 #if TG_VF == 16 && defined(__AVX512F__)
-    const __mmask16 keep =
-        _mm512_cmpge_epu32_mask((__m512i)h, _mm512_set1_epi32((int)(dropout->threshold * 2)));
-    return (vf)_mm512_maskz_mul_ps(keep, (__m512)x, _mm512_set1_ps(dropout->scale));
-#else
-    const vi keep = (vi)(h >> 1) >= splat_i((int32_t)dropout->threshold);
-    return (vf)(keep & (vi)(x * dropout->scale));
-#endif
+INLINE __mmask16 vdropout_keep(const tg_dropout *dropout, const uint32_t *key, int f) {
+    const __m512i h = (__m512i)vdropout_hash(key, f);
+    return _mm512_cmpge_epu32_mask(h, _mm512_set1_epi32((int)(dropout->threshold * 2)));
 }
 INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
-    return vdrop(dropout, key, f, splat(1.0f));
+    return (vf)_mm512_maskz_mov_ps(vdropout_keep(dropout, key, f), _mm512_set1_ps(dropout->scale));
 }
+INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
+    return (vf)_mm512_maskz_mul_ps(vdropout_keep(dropout, key, f), (__m512)x, _mm512_set1_ps(dropout->scale));
+}
+#else
+INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
+    const vi keep = (vi)(vdropout_hash(key, f) >> 1) >= splat_i((int32_t)dropout->threshold);
+    return (vf)(keep & (vi)splat(dropout->scale));
+}
+INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
+    const vi keep = (vi)(vdropout_hash(key, f) >> 1) >= splat_i((int32_t)dropout->threshold);
+    return (vf)(keep & (vi)(x * dropout->scale));
+}
+#endif
 
 #endif
