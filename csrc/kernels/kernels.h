@@ -60,7 +60,7 @@ typedef struct tg_mix_tile {
    add_rows    sum(n) += sum over rows of x(rows,n)
    mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
    normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy; y may be x
-   stats_add   s += x - shift, q += (x - shift)^2
+   stats_add   s(n) += x - shift, q(n) += (x - shift)^2 for every row of x(rows,n)
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
@@ -92,7 +92,8 @@ typedef struct tg_mix_tile {
        float *y))                                                                                            \
     K(normalize, void,                                                                                       \
       (int rows, int F, const float *x, const float *mean, const float *rstd, float *y, int64_t ldy))        \
-    K(stats_add, void, (int64_t n, const float *x, const float *shift, float *s, float *q))                  \
+    K(stats_add, void,                                                                                       \
+      (int rows, int64_t n, const float *x, int64_t ldx, const float *shift, float *s, float *q))            \
     K(norm_back, void,                                                                                       \
       (int64_t n, const float *d, const float *x, const float *mean, const float *rstd, float *s1,           \
        float *s2, float *g, int add))                                                                        \

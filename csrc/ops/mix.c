@@ -183,6 +183,7 @@ const tg_op tg_op_mix = {
     .max_in = 2,
     .wants_table = -1,
     .fixes_dy = TG_FIXED_BY_OP,
+    .tile_rows = 256, /* statistics of several nodes at a time */
     .attrs = {{"norm", 0, NULL, 0},
               {"gate", 0, NULL, 0},
               {"cross", 0, NULL, 0},

@@ -8,24 +8,20 @@
 
 enum { BLOCK = 512 }; /* columns a thread finishes at a time */
 
-static void add_node(const tg_exec *e, float *partial, int64_t n, int64_t at, int64_t size, const float *y,
-                     int first) {
-    if (first) {
-        memcpy(partial + at, y, (size_t)size * sizeof *y);
-        memset(partial + n + at, 0, (size_t)size * sizeof *y);
-        memset(partial + 2 * n + at, 0, (size_t)size * sizeof *y);
-    } else {
-        e->k->stats_add(size, y, partial + at, partial + n + at, partial + 2 * n + at);
-    }
-}
-
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y) {
     if (e->y_stats == NULL) return;
     const int cols = e->out.cols, C = e->slate->C;
-    for (int at = 0; at < t->rows; at += C)
-        add_node(e, tg_partial(e, t), (int64_t)C * cols, (int64_t)t->from * cols,
-                 (int64_t)(t->rows - at < C ? t->rows - at : C) * cols, y + (int64_t)at * cols,
-                 t->item + at / C == t->chunk_begin);
+    const int64_t n = (int64_t)C * cols, size = (int64_t)(t->rows < C ? t->rows : C) * cols;
+    float *shift = tg_partial(e, t) + (int64_t)t->from * cols, *s = shift + n, *q = s + n;
+    int nodes = t->rows < C ? 1 : t->rows / C;
+    if (t->item == t->chunk_begin) {
+        memcpy(shift, y, (size_t)size * sizeof *y);
+        memset(s, 0, (size_t)size * sizeof *y);
+        memset(q, 0, (size_t)size * sizeof *y);
+        y += n;
+        nodes--;
+    }
+    e->k->stats_add(nodes, size, y, n, shift, s, q);
 }
 
 typedef struct merge_context {

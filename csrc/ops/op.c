@@ -23,7 +23,7 @@ const tg_op *tg_find_op(const char *name) {
 
 enum {
     TILE = 64,   /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
-    GRAIN = 512, /* rows of a chunk: enough to amortise its partial sums ... */
+    GRAIN = 640, /* rows of a chunk: enough to amortise its partial sums ... */
     FEW = 4, /* ... but so many chunks even of small work, and a multiple of it: threads wait for odd ones */
 };
 
@@ -38,13 +38,13 @@ tg_loop tg_loop_of(const tg_exec *e) {
 }
 
 /* Several nodes, one node, or equal parts of the configs of one node. */
-static int tile_rows(tg_loop loop, int whole_nodes) {
-    if (loop.per >= TILE) {
-        const int parts = whole_nodes ? 1 : (loop.per + TILE - 1) / TILE;
+static int tile_rows(tg_loop loop, int whole_nodes, int most) {
+    if (loop.per >= most) {
+        const int parts = whole_nodes ? 1 : (loop.per + most - 1) / most;
         return (loop.per + parts - 1) / parts;
     }
-    const int64_t most = TILE / loop.per, longest = (loop.items + loop.chunks - 1) / loop.chunks;
-    return (int)(most < longest ? most : longest) * loop.per;
+    const int64_t items = most / loop.per, longest = (loop.items + loop.chunks - 1) / loop.chunks;
+    return (int)(items < longest ? items : longest) * loop.per;
 }
 
 static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
@@ -149,7 +149,7 @@ static int64_t place(tg_exec *e, int back, int inner, float *base) {
 }
 
 int64_t tg_place_call(tg_exec *e, int back, float *base) {
-    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e)));
+    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e), e->op->tile_rows > 0 ? e->op->tile_rows : TILE));
     return place(e, back, 0, base);
 }
 

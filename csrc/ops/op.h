@@ -140,6 +140,7 @@ typedef struct tg_op {
     int wants_table; /* index of the parameter that must be shared with an embedding, or -1 */
     int reduces;     /* the loop runs over the rows of input 0, not of the output */
     tg_fixes fixes_dy;
+    int tile_rows; /* about so many rows in a tile; 0: as most */
     tg_attr_spec attrs[TG_MAX_ATTRS];
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
     /* e->tile_rows, shapes and slate are set; of pointers only whether they are NULL counts */
