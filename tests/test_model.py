@@ -569,3 +569,21 @@ def test_precisions_are_named():
         model.scores([one], precision="half")
     with pytest.raises(ValueError, match="expected 'f32' or 'bf16', got 'int8'"):
         model.gradients([one], [runtimes], loss=HINGE, precision="int8")
+
+
+# ---- memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_is_made_again_has_the_same_bits(spec):
+    """Small batches keep what larger ones, and a lean model always, make again for backward."""
+    _, one, runtimes = slate(use=range(9))
+    grads, memory = [], []
+    for lean in (False, True):
+        model = _core.Model(SPECS[spec](COLUMNS), 3, COLUMNS, lean=lean)
+        model.gradients([one], [runtimes], loss=HINGE)
+        grads.append(model.grads.copy())
+        memory.append([event[0] for event in model.profile].count("recompute"))
+    assert np.array_equal(*grads)
+    assert memory[0] == 0
+    assert memory[1] > 0

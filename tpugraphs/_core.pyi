@@ -62,7 +62,9 @@ class Model:
     moment2: NDArray[np.float32]
     layout: list[tuple[str, int, tuple[int, ...]]]
     num_parameters: int
-    def __new__(cls, steps: list[dict[str, Any]], seed: int = 0, node_features: int = 134) -> Model: ...
+    def __new__(
+        cls, steps: list[dict[str, Any]], seed: int = 0, node_features: int = 134, lean: bool = False
+    ) -> Model: ...
     def step(
         self,
         slates: Sequence[tuple[Graph, NDArray[np.int64]]],

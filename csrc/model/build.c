@@ -206,7 +206,6 @@ tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
     m->moment1 = m->grads + stride;
     m->moment2 = m->moment1 + stride;
     initialise(m, seed);
-    tg_plan_make(&m->training, m, 1);
-    tg_plan_make(&m->inference, m, 0);
+    for (int i = 0; i < TG_PLANS; i++) tg_plan_make(&m->plans[i], m, (tg_plan_kind)i);
     return TG_OK;
 }

@@ -50,7 +50,8 @@ typedef struct tg_model {
     int scores; /* slot */
     int64_t P;
     float *weights, *grads, *moment1, *moment2; /* (P) each */
-    tg_plan training, inference;
+    tg_plan plans[TG_PLANS];
+    int lean; /* never TG_PLAN_KEEPING */
     tg_arena arena;
     const tg_plan *last;           /* of the last complete pass, NULL before */
     double seconds[TG_MAX_EVENTS]; /* that each of its events took */

@@ -16,6 +16,7 @@ typedef struct maker {
     int readers[SLOTS]; /* inputs it is given to */
     int tiles[SLOTS];   /* it exists only as tiles */
     int param_seen[TG_MAX_STEPS * TG_MAX_PARAMS];
+    int keep_all;  /* nothing is made again */
     int kept_step; /* the one recomputable step whose output is kept all the same */
 } maker;
 
@@ -93,7 +94,7 @@ static void add_forward(maker *m, int i) {
  */
 static int value_for_backward(maker *m, int slot) {
     const int producer = m->model->slots[slot].producer;
-    if (producer < 0 || !m->model->steps[producer].info.recompute || producer == m->kept_step)
+    if (producer < 0 || m->keep_all || !m->model->steps[producer].info.recompute || producer == m->kept_step)
         return m->kept[slot];
     if (m->recomputed[slot] != TG_BUFFER_NONE) return m->recomputed[slot];
     tg_event e = blank(TG_EVENT_RECOMPUTE, producer);
@@ -177,12 +178,13 @@ static void choose(maker *m) {
         }
 }
 
-void tg_plan_make(tg_plan *plan, const tg_model *model, int training) {
+void tg_plan_make(tg_plan *plan, const tg_model *model, tg_plan_kind kind) {
     maker m;
     memset(&m, 0, sizeof m);
     memset(plan, 0, sizeof *plan);
     m.plan = plan;
     m.model = model;
+    m.keep_all = kind == TG_PLAN_KEEPING;
     for (int s = 0; s < model->n_slots; s++) {
         m.kept[s] = s < TG_EXTERNAL_SLOTS ? TG_BUFFER_INPUT : TG_BUFFER_NONE;
         m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;
@@ -193,7 +195,7 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, int training) {
     plan->scores = m.kept[model->scores];
     plan->dscores = TG_BUFFER_NONE;
     plan->buffers[plan->scores].last = plan->n_events;
-    if (!training) return;
+    if (kind == TG_PLAN_SCORES) return;
     m.grads[model->scores] = plan->dscores =
         new_buffer(&m, model->slots[model->scores].shape, plan->n_events);
     for (int i = model->n_steps - 1; i >= 0; i--) add_backward(&m, i);

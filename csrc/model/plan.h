@@ -42,7 +42,10 @@ typedef struct tg_plan {
     tg_buffer buffers[TG_MAX_BUFFERS];
 } tg_plan;
 
-void tg_plan_make(tg_plan *plan, const struct tg_model *model, int training);
+/* What a plan is for. Training either makes cheap outputs again for backward or, where memory is no matter, keeps
+   them. */
+typedef enum { TG_PLAN_SCORES, TG_PLAN_TRAINING, TG_PLAN_KEEPING, TG_PLANS } tg_plan_kind;
+void tg_plan_make(tg_plan *plan, const struct tg_model *model, tg_plan_kind kind);
 
 /* Places of all buffers for given sizes (floats, n_buffers + n_events: buffers, then the workspace of each
    event). Fills offsets (floats), returns the floats needed in all. First fit, largest first, over lifetimes.

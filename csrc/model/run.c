@@ -105,26 +105,42 @@ static int64_t measure(binding *bind) {
     return tg_plan_place(plan, bind->sizes, bind->offsets);
 }
 
-/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). */
-static tg_status check_size(const tg_model *model, const tg_pass *pass, tg_error *err) {
+/* Floats of all slots of the batch. */
+static double slot_sizes(const tg_model *model, const tg_pass *pass) {
     double cols = 0, floats = 0;
     for (int s = 0; s < model->n_slots; s++) cols += model->slots[s].shape.cols;
     for (int b = 0; b < pass->n_entries; b++) {
         const tg_entry *entry = &pass->entries[b];
         floats += (double)entry->C * ((double)entry->graph->N * cols + entry->graph->K * (double)TG_DIGITS);
-        if (floats > 0x1p44)
-            return tg_fail(err, TG_E_CONFIG,
-                           "%d configs of a graph of %d nodes in one pass: give fewer at a time", entry->C,
-                           entry->graph->N);
     }
-    return TG_OK;
+    return floats;
+}
+
+/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). */
+static tg_status check_size(const tg_model *model, const tg_pass *pass, tg_error *err) {
+    if (slot_sizes(model, pass) <= 0x1p44) return TG_OK;
+    const tg_entry *entry = pass->entries;
+    for (int b = 1; b < pass->n_entries; b++)
+        if ((double)pass->entries[b].C * pass->entries[b].graph->N > (double)entry->C * entry->graph->N)
+            entry = &pass->entries[b];
+    return tg_fail(err, TG_E_CONFIG, "%d configs of a graph of %d nodes in one pass: give fewer at a time",
+                   entry->C, entry->graph->N);
+}
+
+/* Below this many floats of slots, outputs are kept that would otherwise be made again. */
+static const double KEEP_FLOATS = 16 << 20;
+
+static const tg_plan *choose_plan(const tg_model *model, const tg_pass *pass, int training) {
+    if (!training) return &model->plans[TG_PLAN_SCORES];
+    const int keep = !model->lean && slot_sizes(model, pass) <= KEEP_FLOATS;
+    return &model->plans[keep ? TG_PLAN_KEEPING : TG_PLAN_TRAINING];
 }
 
 static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pass, int training,
                          tg_error *err) {
     *bind = (binding){.model = model,
                       .pass = pass,
-                      .plan = training ? &model->training : &model->inference,
+                      .plan = choose_plan(model, pass, training),
                       .k = tg_kernel_table_for(pass->precision),
                       .threads = tg_max_threads()};
     if (bind->threads > TG_MAX_CHUNKS) bind->threads = TG_MAX_CHUNKS;

@@ -89,11 +89,12 @@ static int parse_step(PyObject *dict, tg_step_spec *spec) {
 }
 
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"steps", "seed", "node_features", NULL};
+    static char *names[] = {"steps", "seed", "node_features", "lean", NULL};
     PyObject *steps;
     unsigned long long seed = 0;
-    int features = 134;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Ki", names, &PyList_Type, &steps, &seed, &features))
+    int features = 134, lean = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kip", names, &PyList_Type, &steps, &seed, &features,
+                                     &lean))
         return NULL;
     if (features < 1 || features > 65536) {
         PyErr_Format(PyExc_ValueError, "node_features: expected 1..65536, got %d", features);
@@ -109,6 +110,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
+    self->model->lean = lean;
     for (Py_ssize_t i = 0; status == TG_OK && i < PyList_Size(steps); i++) {
         if (parse_step(PyList_GetItem(steps, i), &spec) < 0) {
             Py_DECREF(self);
