@@ -16,6 +16,11 @@ from benchmarks import figures, report, sections, timing  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
+# What it runs is sanitized in other tests already, and takes long there; the compiler it calls need not be.
+smoke_test = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="times nothing under AddressSanitizer"
+)
+
 
 def run(*arguments):
     path = os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])
@@ -39,6 +44,7 @@ def smoke(tmp_path_factory):
 # ---- the smoke run ----------------------------------------------------------------------------------------
 
 
+@smoke_test
 def test_smoke_runs_every_section_without_peers(smoke):
     folder, _ = smoke
     results = Results.read(folder / "results.json")
@@ -49,6 +55,7 @@ def test_smoke_runs_every_section_without_peers(smoke):
     assert results.runs[0]["machine"]["packages"]["numpy"] == np.__version__
 
 
+@smoke_test
 def test_smoke_writes_markdown_and_pictures(smoke):
     folder, printed = smoke
     text = (folder / "results.md").read_text()
@@ -64,6 +71,7 @@ def test_smoke_writes_markdown_and_pictures(smoke):
     assert {line.replace(r"\|", "").count("|") for line in rows} == {report.HEAD.count("|")}
 
 
+@smoke_test
 def test_one_section_is_merged_into_what_is_there(smoke, tmp_path):
     folder, _ = smoke
     (tmp_path / "results.json").write_text((folder / "results.json").read_text())

@@ -23,7 +23,7 @@ SIZES = ("1x2", "5x4", "20x16", "20x64", "73x16", "73x64", "200x64", "500x64")
 
 
 def tiny(threads: int, rounds: int, peers: bool) -> timing.Times:
-    """A step of one node and two configs, and one on the tiny workload beside the peer's."""
+    """A step on the tiny workload beside the peer's."""
     from tpugraphs import _core
 
     _core.set_num_threads(threads)
@@ -32,8 +32,15 @@ def tiny(threads: int, rounds: int, peers: bool) -> timing.Times:
     if peers:
         layout.setup_torch(threads)
         sides["peer"] = layout.Peer(ours.arrays, ours.runtimes, True, ours.model()).step
-    times = timing.race(sides, rounds)
-    return times | {"least": timing.race({"least": layout.Ours("1x2").stepper()}, rounds)["least"]}
+    return timing.race(sides, rounds)
+
+
+def least(threads: int, rounds: int) -> timing.Times:
+    """A step of one node and two configs."""
+    from tpugraphs import _core
+
+    _core.set_num_threads(threads)
+    return timing.race({"ours": layout.Ours("1x2").stepper()}, rounds)
 
 
 def threads_race(name: str, threads: int, rounds: int) -> dict[str, timing.Times]:
@@ -66,18 +73,18 @@ def threads_races(names: list[str], threads: int, rounds: int) -> dict[str, dict
 
 
 def run(context: Context) -> Iterator[Record]:
-    times = context.call(
-        "sections.small:tiny", threads=context.threads, rounds=context.rounds, peers=context.peers
-    ).value
+    shared = {"threads": context.threads, "rounds": context.rounds}
+    alone = context.call("sections.small:least", settings="own", **shared).value
     yield Record(
         "small",
         "step of 1 node, 2 configs",
-        timing.scaled(timing.median(times, "least"), 1e6),
+        timing.scaled(timing.median(alone, "ours"), 1e6),
         LIMIT_US,
         "limit",
         "us",
         required=1.0,
     )
+    times = context.call("sections.small:tiny", peers=context.peers, **shared).value
     yield Record(
         "small",
         "step of 20 nodes, 16 configs",
