@@ -40,6 +40,7 @@ typedef struct tg_mix_tile {
     float *strips;                  /* scratch (2,C,V), backward (4,C,V) */
     float *xh, *u, *h;              /* scratch (C,D) x2, (C,R) */
     float *out;                     /* (C,F), forward */
+    int out_follows, dout_follows;  /* the next node's out, dout lie behind this one's */
     const float *w1t, *w2t;         /* backward: packed (R->D), (D->R) */
     const float *dout;              /* (C,F) */
     const float *fix;               /* a(C,F), b, c `fix_stride` apart or NULL: the gradient is

@@ -140,6 +140,7 @@ static void forward(const tg_exec *e, const tg_tile *tile, float *y) {
         aim(e, tile, &t, at, next_rows(e, tile, at));
         t.z = z + (int64_t)at * t.D;
         t.out = y + (int64_t)at * e->out.cols;
+        t.out_follows = e->y != NULL;
         e->k->mix_forward(&t);
     }
     tg_stats_tile(e, tile, y);
@@ -154,6 +155,7 @@ static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
         aim(e, tile, &t, at, next_rows(e, tile, at));
         t.z = z + (int64_t)at * t.D;
         t.dout = dy + (int64_t)at * e->out.cols;
+        t.dout_follows = e->dy != NULL && e->dy != e->dx[1];
         const float *dz = e->k->mix_backward(&t); /* in scratch */
         if (dx == NULL) continue;
         float *to = dx + (int64_t)at * t.D;
