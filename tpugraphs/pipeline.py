@@ -35,6 +35,8 @@ class Prepared:
         Memory it takes, roughly.
     nodes : tuple of ndarray
         Arguments of `_core.Graph` but the configs.
+    kept : (C,) int64, optional
+        Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
     """
 
     graph: Any
@@ -45,6 +47,11 @@ class Prepared:
     nodes: tuple[
         NDArray[np.float32], NDArray[np.uint8], NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]
     ]
+    kept: NDArray[np.int64] | None = None
+
+    def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+        """Return some of the C configs as the core takes them."""
+        return self.graph, rows if self.kept is None else self.kept[rows]
 
     @property
     def num_configs(self) -> int:
@@ -55,7 +62,7 @@ class Prepared:
         """Make the same graph with other configs, digits (n, K, 18), that were not measured."""
         core = _core.Graph(*self.nodes, digits)
         runtimes = np.zeros(len(digits), np.int64)
-        return replace(self, graph=core, runtimes=runtimes)
+        return replace(self, graph=core, runtimes=runtimes, kept=None)
 
 
 def check_layout(graph: Any) -> None:
@@ -88,10 +95,15 @@ def check_measured(graph: Any) -> None:
             "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
             file=name, field=field, found=str(int(graph.config_runtime[bad[0]])), expected="nanoseconds > 0",
         )  # fmt: skip
-    if int(graph.config_runtime.min()) == int(graph.config_runtime.max()):
+    check_order(name, graph.config_runtime)
+
+
+def check_order(name: str, runtimes: NDArray[np.int64]) -> None:
+    """Raise DataError if all runtimes are equal."""
+    if int(runtimes.min()) == int(runtimes.max()):
         raise DataError(
-            f"{field}: all {graph.num_configs} runtimes are equal, so nothing can be learnt: leave it out",
-            file=name, field=field, found="one value", expected="at least two",
+            f"config_runtime: all {len(runtimes)} runtimes are equal, so nothing can be learnt: leave it out",
+            file=name, field="config_runtime", found="one value", expected="at least two",
         )  # fmt: skip
 
 
@@ -137,16 +149,17 @@ class Pipeline:
         """
         assert self.scaler is not None
         check_layout(graph)
+        kept, runtimes = None, graph.config_runtime
         if training:
             check_measured(graph)
             if self.keep != "none":
-                graph = preprocess.dedup(graph, self.keep)
-            if graph.num_configs < 2:
+                kept, runtimes, _ = preprocess.distinct(graph, self.keep)
+            if len(runtimes) < 2:
                 raise DataError(
                     "node_config_feat: all configs are the same, so nothing can be learnt: leave it out",
                     file=str(graph.name), field="node_config_feat", found="1 distinct", expected="at least 2",
                 )  # fmt: skip
-            check_measured(graph)
+            check_order(str(graph.name), runtimes)
         pruned = self._pruned(graph)
         nodes = (
             self.scaler.transform(self._features(pruned)),
@@ -161,7 +174,7 @@ class Pipeline:
             return Prepared(None, np.zeros(0, np.int64), name, count, int(size), nodes)
         digits = graph.config_digits
         core = _core.Graph(*nodes, digits)
-        return Prepared(core, graph.config_runtime, name, count, int(size + digits.nbytes), nodes)
+        return Prepared(core, runtimes, name, count, int(size + digits.nbytes), nodes, kept)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Fitted constants, by the names they have in a file."""

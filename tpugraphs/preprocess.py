@@ -133,15 +133,20 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     _need_graph("dedup", graph)
     if keep not in ("first", "min", "mean"):
         raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
-    norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
-    first, inverse = graph.distinct_configs()
-    rows, runtimes, norms = kernels.merge_configs(first, inverse, graph.config_runtime, norm, keep)
+    rows, runtimes, norms = distinct(graph, keep)
     kept = graph.select(rows)
     if keep != "mean":
         return kept
     if norms is None:
         return kept.replace(config_runtime=runtimes)
     return kept.replace(config_runtime=runtimes, config_runtime_normalizers=norms)
+
+
+def distinct(graph: Any, keep: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
+    """Find rows (n,) of the configs that `dedup` keeps, their runtimes (n,) and normalizers (n,), if any."""
+    norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
+    first, inverse = graph.distinct_configs()
+    return kernels.merge_configs(first, inverse, graph.config_runtime, norm, keep)
 
 
 def fix_padding(graph: GraphT) -> GraphT:

@@ -290,7 +290,7 @@ class Ranker:
         self._last.measured = True
         f = self.fields
         loss = self.model.step(
-            [(prepared.graph, rows)],
+            [prepared.slate(rows)],
             [prepared.runtimes[rows]],
             loss=self.loss,
             lr=float(f.learning_rate),

@@ -82,7 +82,7 @@ def score(
     for i in range(chunks):
         # As numpy.array_split: the first rows.size % chunks parts have one more.
         end = begin + rows.size // chunks + (i < rows.size % chunks)
-        (part,) = model.scores([(prepared.graph, rows[begin:end])], precision=precision)
+        (part,) = model.scores([prepared.slate(rows[begin:end])], precision=precision)
         bad = np.flatnonzero(~np.isfinite(part))
         if bad.size:
             raise Error(

@@ -433,7 +433,7 @@ class Fit:
         began = time.monotonic()
         try:
             interrupts.armed = True
-            history.loss.extend(map(call, [[(prepared.graph, rows)]], [[prepared.runtimes[rows]]]))
+            history.loss.extend(map(call, [[prepared.slate(rows)]], [[prepared.runtimes[rows]]]))
         except KeyboardInterrupt:
             interrupts.pressed = True
             if len(history.loss) < number:
