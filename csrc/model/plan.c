@@ -17,6 +17,7 @@ typedef struct maker {
     int tiles[SLOTS];   /* it exists only as tiles */
     int param_seen[TG_MAX_STEPS * TG_MAX_PARAMS];
     int keep_all;  /* nothing is made again */
+    int forget;    /* nothing is kept: no backward will ask */
     int kept_step; /* the one recomputable step whose output is kept all the same */
 } maker;
 
@@ -164,8 +165,9 @@ static void choose(maker *m) {
         for (int k = 0; k < model->steps[i].n_in; k++) m->readers[model->steps[i].in[k]]++;
     for (int i = 0; i < model->n_steps; i++) {
         const int slot = model->steps[i].in[0], producer = model->slots[slot].producer;
-        m->tiles[slot] = producer >= 0 && model->steps[i].info.pulls && m->readers[slot] == 1 &&
-                         model->steps[producer].info.recompute && !model->slots[slot].has_stats;
+        if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
+        m->tiles[slot] = model->steps[i].info.pulls && !model->steps[producer].op->reduces &&
+                         (m->forget || model->steps[producer].info.recompute);
     }
     /* The recomputable output that backward asks for first would be made again at once: keep that one. */
     m->kept_step = -1;
@@ -185,6 +187,7 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, tg_plan_kind kind) {
     m.plan = plan;
     m.model = model;
     m.keep_all = kind == TG_PLAN_KEEPING;
+    m.forget = kind == TG_PLAN_SCORES;
     for (int s = 0; s < model->n_slots; s++) {
         m.kept[s] = s < TG_EXTERNAL_SLOTS ? TG_BUFFER_INPUT : TG_BUFFER_NONE;
         m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;

@@ -149,7 +149,8 @@ static int64_t place(tg_exec *e, int back, int inner, float *base) {
 }
 
 int64_t tg_place_call(tg_exec *e, int back, float *base) {
-    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e), e->op->tile_rows > 0 ? e->op->tile_rows : TILE));
+    const int own = e->from == NULL && e->op->tile_rows > 0; /* several ops' rows must fit L2 together */
+    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e), own ? e->op->tile_rows : TILE));
     return place(e, back, 0, base);
 }
 
