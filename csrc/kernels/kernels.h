@@ -59,7 +59,8 @@ typedef struct tg_mix_tile {
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)
-   mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count)
+   mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count), then
+               (y - mean) * rstd unless mean is NULL; 0 without neighbours
    normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy; y may be x
    stats_add   s(n) += x - shift, q(n) += (x - shift)^2 for every row of x(rows,n)
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
@@ -90,7 +91,7 @@ typedef struct tg_mix_tile {
     K(add_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *sum))                        \
     K(mean_of, void,                                                                                         \
       (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
-       float *y))                                                                                            \
+       const float *mean, const float *rstd, float *y))                                                      \
     K(normalize, void,                                                                                       \
       (int rows, int F, const float *x, const float *mean, const float *rstd, float *y, int64_t ldy))        \
     K(stats_add, void,                                                                                       \

@@ -28,7 +28,7 @@ void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, flo
     const tg_kernels *k = tg_kernel_table();
     const float fix1 = (float)(1 / (1 - pow(o->beta1, (double)o->step)));
     const float fix2 = (float)(1 / sqrt(1 - pow(o->beta2, (double)o->step)));
-#pragma omp parallel for schedule(static) num_threads(tg_threads(12.0 * (double)n))
+#pragma omp parallel for schedule(static) num_threads(tg_threads(4.0 * (double)n))
     for (int64_t i = 0; i < n; i += BLOCK)
         k->adamw(n - i < BLOCK ? n - i : BLOCK, w + i, g + i, m1 + i, m2 + i, (float)scale, (float)o->lr,
                  (float)(1 - o->beta1), (float)(1 - o->beta2), (float)o->eps, (float)o->weight_decay, fix1,

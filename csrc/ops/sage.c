@@ -45,28 +45,21 @@ static void begin(const tg_exec *e, int back) {
 }
 
 /* to(rows, cols) = for every row of the tile the mean of x over the node's neighbours in `csr`, each weighted by
-   `weight` (NULL: equally), and whether any node has neighbours. Calls `after` on each node's rows. */
-typedef void neighbour_fn(const tg_exec *e, const tg_tile *t, int at, int rows, float *to);
-
+   `weight` (NULL: equally), normalised by `stats` unless that is NULL; 0 without neighbours. Whether there are any. */
 static int gather(const tg_exec *e, const tg_tile *t, const tg_csr *csr, const float *weight, const float *x,
-                  int cols, float *to, neighbour_fn *after) {
+                  int cols, const float *stats, float *to) {
     const int per = tg_per_item(e->slate, e->out.space);
-    const int64_t n = (int64_t)per * cols;
+    const int64_t n = (int64_t)per * cols, from = (int64_t)t->from * cols;
+    const float *mean = stats == NULL ? NULL : stats + from, *rstd = stats == NULL ? NULL : mean + n;
     int any = 0;
     for (int at = 0; at < t->rows; at += per, to += n) {
         const int64_t v = t->item + at / per;
         const int degree = csr->ptr[v + 1] - csr->ptr[v], rows = t->rows - at < per ? t->rows - at : per;
-        e->k->mean_of(degree, csr->idx + csr->ptr[v], weight, x + (int64_t)t->from * cols, n,
-                      (int64_t)rows * cols, to);
-        if (degree > 0 && after != NULL) after(e, t, at, rows, to);
+        e->k->mean_of(degree, csr->idx + csr->ptr[v], weight, x + from, n, (int64_t)rows * cols, mean, rstd,
+                      to);
         any |= degree > 0;
     }
     return any;
-}
-
-/* Nodes without senders are left out: their mean is 0, also of normalised rows. */
-static void normalize_mean(const tg_exec *e, const tg_tile *t, int at, int rows, float *to) {
-    tg_normalize(e, t, at, rows, to, to, e->in[0].cols);
 }
 
 /* The tile's own rows, normalised into `to` if the op does that. */
@@ -82,8 +75,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     float *mean = tg_scratch(e, t);
     const float *own = own_rows(e, t, mean + (int64_t)t->rows * F);
     e->k->gemm(t->rows, O, F, own, F, e->shared + tg_packed(e->k, O, F), y, O, e->w[1], 0);
-    if (gather(e, t, e->slate->senders[(int)e->attr[DIRECTION]], NULL, e->x[0], F, mean,
-               e->x_stats == NULL ? NULL : normalize_mean))
+    if (gather(e, t, e->slate->senders[(int)e->attr[DIRECTION]], NULL, e->x[0], F, e->x_stats, mean))
         e->k->gemm(t->rows, O, F, mean, F, e->shared, y, O, NULL, 1);
     tg_stats_tile(e, t, y);
 }
@@ -99,7 +91,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     if (t->first) memset(dw, 0, (size_t)e->partial_stride * sizeof *dw);
     const float *xh = own_rows(e, t, dxh + (int64_t)t->rows * F);
     const int any =
-        gather(e, t, e->slate->receivers[direction], e->slate->inv_degree[direction], e->dy, O, m, NULL);
+        gather(e, t, e->slate->receivers[direction], e->slate->inv_degree[direction], e->dy, O, NULL, m);
     if (any) e->k->gemm_tn(t->rows, O, F, m, O, xh, F, dw, F);
     e->k->gemm_tn(t->rows, O, F, dy, O, xh, F, dw + size, F);
     e->k->add_rows(t->rows, O, dy, O, db);
