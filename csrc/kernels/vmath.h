@@ -51,7 +51,8 @@ INLINE vf half_plus_signed(vf p, vf x) {
 INLINE vf vexp_negative(vf x) {
     x = vmax(splat(-87.3f), x);
     vf shifted = x * 1.44269504f + 393216.0f; /* 1.5 * 2^18: rounds to multiples of 1/32 */
-    vf r = x - (shifted - 393216.0f) * 0.693147181f;
+    /* an FMA also where the compiler does not contract: the product must not be rounded */
+    vf r = (vf)_mm512_fnmadd_ps((__m512)(shifted - 393216.0f), _mm512_set1_ps(0.693147181f), (__m512)x);
     vi step = (vi)_mm512_permutex2var_epi32(_mm512_load_si512(exp_steps), (__m512i)shifted,
                                             _mm512_load_si512(exp_steps + 16));
     vf power = (vf)(step + ((vi)shifted << 18));
