@@ -37,8 +37,9 @@ typedef struct tg_mix_tile {
     const float *z, *mean, *rstd;   /* (C,D) each; mean, rstd with norm */
     const float *residual;          /* (C,F) or NULL */
     const float *w1, *b1, *w2, *b2; /* packed (D->R), (R), packed (R->D), (D) */
-    float *strips;                  /* scratch (2,C,V), backward (4,C,V) */
+    float *strips;                  /* scratch (3,C,V), backward (4,C,V) */
     float *xh, *u, *h;              /* scratch (C,D) x2, (C,R) */
+    float *h_rows, *h_columns;      /* scratch (C,R), backward also (C+1,R) */
     float *out;                     /* (C,F), forward */
     int out_follows, dout_follows;  /* the next node's out, dout lie behind this one's */
     const float *w1t, *w2t;         /* backward: packed (R->D), (D->R) */
@@ -49,7 +50,7 @@ typedef struct tg_mix_tile {
     float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
     float *da, *dh;                      /* scratch (C,D), (C,R) */
-    float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (D,R), (D), (1) */
+    float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed */
 } tg_mix_tile;
 
 /* name, return type, arguments. Contracts:

@@ -48,16 +48,17 @@ static int block_rows(const tg_exec *e) {
     return (int)e->attr[CROSS] || C < BLOCK ? C : BLOCK;
 }
 
-/* Shared: gate weights packed, in backward both ways. Partial of backward: dw1 db1 dw2 db2 dtau, sums of the norm.
+/* Shared: gate weights packed, in backward both ways. Partial of backward: dw1 db1 dw2^T db2 dtau, sums of the norm.
    Scratch: see make_tile. */
 static tg_sizes sizes(const tg_exec *e, int back) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     const int64_t down = tg_packed(e->k, R, D), up = tg_packed(e->k, D, R), rows = block_rows(e);
     const double work = (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG) * (4.0 * D * R + 60.0 * e->out.cols);
     const int64_t strips = rows * e->k->vector;
-    if (!back) return (tg_sizes){down + up, tg_stats_floats(e), rows * (2 * D + R + 2) + 2 * strips, work};
+    if (!back)
+        return (tg_sizes){down + up, tg_stats_floats(e), rows * (2 * D + 2 * R + 2) + 3 * strips, work};
     return (tg_sizes){2 * (down + up), gate_floats(D, R) + 1 + tg_norm_floats(e),
-                      rows * (3 * D + 2 * R + 2) + 4 * strips, 2 * work};
+                      rows * (3 * D + 4 * R + 2) + R + 4 * strips, 2 * work};
 }
 
 /* The parts of a tile that do not depend on the node. */
@@ -77,12 +78,14 @@ static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
     t.w1 = e->shared, t.w2 = t.w1 + down, t.w1t = t.w2 + up, t.w2t = t.w1t + up;
     if (t.gate) t.b1 = e->w[1], t.b2 = e->w[3];
     t.strips = tg_scratch(e, tile);
-    t.xh = t.strips + (back ? 4 : 2) * rows * e->k->vector;
+    t.xh = t.strips + (back ? 4 : 3) * rows * e->k->vector;
     t.u = t.xh + rows * D;
     t.h = t.u + rows * D;
-    t.keys = (uint32_t *)(t.h + rows * R);
-    t.da = t.h + rows * (R + 2);
+    t.h_rows = t.h + rows * R;
+    t.keys = (uint32_t *)(t.h_rows + rows * R);
+    t.da = t.h_rows + rows * (R + 2);
     t.dh = t.da + rows * D;
+    t.h_columns = t.dh + rows * R;
     if (!back) return t;
     t.dw1 = tg_partial(e, tile), t.db1 = t.dw1 + (int64_t)R * D, t.dw2 = t.db1 + R,
     t.db2 = t.dw2 + (int64_t)R * D;
@@ -166,6 +169,15 @@ static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
     if (dx != NULL) tg_push(e, tile, dx);
 }
 
+/* to(rows,cols) = [to +] from(cols,rows)^T */
+static void transpose(int rows, int cols, const float *from, float *to, int add) {
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) {
+            float *at = &to[(int64_t)i * cols + j];
+            *at = (add ? *at : 0) + from[(int64_t)j * rows + i];
+        }
+}
+
 static void end(const tg_exec *e, int back) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     if (!back) {
@@ -175,7 +187,12 @@ static void end(const tg_exec *e, int back) {
     const int64_t sizes_[5] = {(int64_t)R * D, R, (int64_t)R * D, D, 1};
     int64_t from = 0;
     for (int p = R > 0 ? 0 : 4, slot = 0; p < 5; from += sizes_[p], p++, slot++)
-        if (e->dw[slot] != NULL) tg_sum_partials(e, from, sizes_[p], e->dw[slot], e->dw_add[slot]);
+        if (p == 2) {
+            tg_sum_partials(e, from, sizes_[p], e->shared, 0); /* packed weights are not needed any more */
+            transpose(D, R, e->shared, e->dw[slot], e->dw_add[slot]);
+        } else if (e->dw[slot] != NULL) {
+            tg_sum_partials(e, from, sizes_[p], e->dw[slot], e->dw_add[slot]);
+        }
     tg_norm_end(e, gate_floats(D, R) + 1);
 }
 
