@@ -246,6 +246,8 @@ def _cases() -> list[Case]:
     add("mix", "norm", _mix(9, 3, 17), norm=True)
     add("mix", "gate", _mix(5, 7, 24, 3))
     add("mix", "gate-odd", _mix(6, 17, 17, 5), act="relu")
+    add("mix", "gate-16", _mix(4, 6, 48, 16, True))  # these two widths have products of their own
+    add("mix", "gate-32", _mix(3, 7, 32, 32, residual=True), norm=True)
     add("mix", "cross", _mix(4, 13, 17, cross=True))
     # one config: the softmax is 1 whatever the temperature, its gradient is a sum of zeros
     add("mix", "cross-one-config", _mix(4, 1, 17, 2, True), 1e-2, act="gelu")
