@@ -19,6 +19,7 @@ def once(call: Callable[[], Any]) -> float:
 
 
 SETTLE = 0.02  # libgomp's threads spin for about 5 ms after the last call of the side before
+WARM = 0.5  # shorter calls are measured as in a loop: after one that is not timed
 
 
 def race(
@@ -26,14 +27,17 @@ def race(
 ) -> Times:
     """Time every side once per round, after a warm-up, beginning each round with another side.
 
-    Before a turn the machine is left alone until the threads of the side before sleep. Short calls are
-    repeated for `least` seconds per turn, after one that is not timed, which wakes the side's own threads.
+    Before a turn the machine is left alone until the threads of the side before sleep. Calls shorter than WARM
+    are timed after one that is not, which wakes the side's own threads and brings its data back into the caches,
+    as in a loop; short ones are repeated for `least` seconds per turn.
     After `budget` seconds no further round begins, but three are made.
     """
-    counts = {}
+    counts, warm = {}, {}
     for name, call in sides.items():
         call()
-        counts[name] = max(1, math.ceil(least / max(once(call), 1e-7)))
+        took = once(call)
+        counts[name] = max(1, math.ceil(least / max(took, 1e-7)))
+        warm[name] = took < WARM
     times: Times = {name: [] for name in sides}
     names, start = list(sides), time.perf_counter()
     for turn in range(rounds):
@@ -43,7 +47,7 @@ def race(
         for name in names[first:] + names[:first]:
             call, count = sides[name], counts[name]
             time.sleep(SETTLE if least > 0.01 else 0.0)
-            if count > 1:
+            if warm[name]:
                 call()
             begin = time.perf_counter()
             for _ in range(count):
