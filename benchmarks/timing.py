@@ -27,9 +27,9 @@ def race(
 ) -> Times:
     """Time every side once per round, after a warm-up, beginning each round with another side.
 
-    Before a turn the machine is left alone until the threads of the side before sleep. Calls shorter than WARM
-    are timed after one that is not, which wakes the side's own threads and brings its data back into the caches,
-    as in a loop; short ones are repeated for `least` seconds per turn.
+    Before a turn the machine is left alone until the threads of the side before sleep. Calls shorter than
+    WARM are timed after one that is not, which wakes the side's own threads and brings its data back into
+    the caches, as in a loop; short ones are repeated for `least` seconds per turn.
     After `budget` seconds no further round begins, but three are made.
     """
     counts, warm = {}, {}

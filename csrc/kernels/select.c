@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) || defined(_M_X64)
+/* TG_BASELINE_ONLY: for programs that are built without the other levels (csrc/fuzz) */
+#if (defined(__x86_64__) || defined(_M_X64)) && !defined(TG_BASELINE_ONLY)
 #define TG_X86 1
 #else
 #define TG_X86 0
