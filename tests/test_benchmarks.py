@@ -162,7 +162,9 @@ def test_sides_take_turns_and_each_begins_a_round():
     sides = {name: lambda name=name: order.append(name) for name in "ab"}
     times = timing.race(sides, rounds=4, least=0.0)
     assert [len(times[name]) for name in "ab"] == [4, 4]
-    assert "".join(order) == "aabb" + "aabb" + "bbaa" + "aabb" + "bbaa"  # each turn: one to warm up, one timed
+    assert (
+        "".join(order) == "aabb" + "aabb" + "bbaa" + "aabb" + "bbaa"
+    )  # each turn: one to warm up, one timed
 
 
 def test_after_the_budget_three_rounds_are_enough():
