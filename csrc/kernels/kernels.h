@@ -62,7 +62,7 @@ typedef struct tg_mix_tile {
    add_rows    sum(n) += sum over rows of x(rows,n)
    mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count), then
                (y - mean) * rstd unless mean is NULL; 0 without neighbours
-   normalize   y = (x - mean) * rstd for rows of F, those of y `ldy` apart; mean NULL: a plain copy; y may be x
+   normalize   y = (x - mean) * rstd; y may be x
    stats_add   s(n) += x - shift, q(n) += (x - shift)^2 for every row of x(rows,n)
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh
@@ -93,8 +93,7 @@ typedef struct tg_mix_tile {
     K(mean_of, void,                                                                                         \
       (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
        const float *mean, const float *rstd, float *y))                                                      \
-    K(normalize, void,                                                                                       \
-      (int rows, int F, const float *x, const float *mean, const float *rstd, float *y, int64_t ldy))        \
+    K(normalize, void, (int64_t n, const float *x, const float *mean, const float *rstd, float *y))          \
     K(stats_add, void,                                                                                       \
       (int rows, int64_t n, const float *x, int64_t ldx, const float *shift, float *s, float *q))            \
     K(norm_back, void,                                                                                       \

@@ -159,27 +159,17 @@ INLINE vu vdropout_hash(const uint32_t *key, int f) {
     return (channel * 0x9e3779b1u + key[0]) * ((mixed ^ key[1]) | 1u);
 }
 
-/* The factor, 0 or scale, of channels f .. f+TG_VF of the row with this key; and x times it, where what is
-   dropped is 0 even if it was NaN. */
+/* The factor, 0 or scale, of channels f .. f+TG_VF of the row with this key. */
 #if TG_VF == 16 && defined(__AVX512F__)
-INLINE __mmask16 vdropout_keep(const tg_dropout *dropout, const uint32_t *key, int f) {
-    const __m512i h = (__m512i)vdropout_hash(key, f);
-    return _mm512_cmpge_epu32_mask(h, _mm512_set1_epi32((int)(dropout->threshold * 2)));
-}
 INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
-    return (vf)_mm512_maskz_mov_ps(vdropout_keep(dropout, key, f), _mm512_set1_ps(dropout->scale));
-}
-INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
-    return (vf)_mm512_maskz_mul_ps(vdropout_keep(dropout, key, f), (__m512)x, _mm512_set1_ps(dropout->scale));
+    const __m512i least = _mm512_set1_epi32((int)(dropout->threshold * 2));
+    const __mmask16 keep = _mm512_cmpge_epu32_mask((__m512i)vdropout_hash(key, f), least);
+    return (vf)_mm512_maskz_mov_ps(keep, _mm512_set1_ps(dropout->scale));
 }
 #else
 INLINE vf vdropout(const tg_dropout *dropout, const uint32_t *key, int f) {
     const vi keep = (vi)(vdropout_hash(key, f) >> 1) >= splat_i((int32_t)dropout->threshold);
     return (vf)(keep & (vi)splat(dropout->scale));
-}
-INLINE vf vdrop(const tg_dropout *dropout, const uint32_t *key, int f, vf x) {
-    const vi keep = (vi)(vdropout_hash(key, f) >> 1) >= splat_i((int32_t)dropout->threshold);
-    return (vf)(keep & (vi)(x * dropout->scale));
 }
 #endif
 

@@ -91,13 +91,14 @@ static int one_node(const tg_exec *e, const tg_tile *t, int at, int rows, int *c
     return rows < C - *config ? rows : C - *config;
 }
 
-void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y,
-                  int64_t ldy) {
+void tg_normalize(const tg_exec *e, const tg_tile *t, const float *x, float *y) {
     const int F = e->in[0].cols;
-    for (int config, here; rows > 0; at += here, rows -= here, x += (int64_t)here * F, y += here * ldy) {
-        here = one_node(e, t, at, rows, &config);
-        const float *mean = e->x_stats == NULL ? NULL : e->x_stats + (int64_t)config * F;
-        e->k->normalize(here, F, x, mean, mean == NULL ? NULL : mean + (int64_t)e->slate->C * F, y, ldy);
+    const int64_t n = (int64_t)e->slate->C * F;
+    for (int config, at = 0, here; at < t->rows; at += here) {
+        here = one_node(e, t, at, t->rows - at, &config);
+        const int64_t row = (int64_t)at * F;
+        const float *mean = e->x_stats + (int64_t)config * F;
+        e->k->normalize((int64_t)here * F, x + row, mean, mean + n, y + row);
     }
 }
 

@@ -116,8 +116,8 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
 
 static void set_tile_rows(tg_exec *e, int rows) {
     e->tile_rows = rows;
-    if (e->from != NULL) set_tile_rows((tg_exec *)e->from, rows);
-    if (e->into != NULL) set_tile_rows((tg_exec *)e->into, rows);
+    if (e->from != NULL) set_tile_rows(e->from, rows);
+    if (e->into != NULL) set_tile_rows(e->into, rows);
 }
 
 static int any_whole(const tg_exec *e) {
@@ -143,8 +143,8 @@ static int64_t place(tg_exec *e, int back, int inner, float *base) {
                          : 0;
     e->tiles = base == NULL ? NULL : base + at;
     at += e->tile_stride * e->threads;
-    if (e->from != NULL) at += place((tg_exec *)e->from, 0, 1, base == NULL ? NULL : base + at);
-    if (back && e->into != NULL) at += place((tg_exec *)e->into, 1, 1, base == NULL ? NULL : base + at);
+    if (e->from != NULL) at += place(e->from, 0, 1, base == NULL ? NULL : base + at);
+    if (back && e->into != NULL) at += place(e->into, 1, 1, base == NULL ? NULL : base + at);
     return at;
 }
 

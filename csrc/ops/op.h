@@ -97,13 +97,12 @@ typedef struct tg_exec {
     const double *attr;
     tg_shape in[TG_MAX_IN], out;
     const float *x[TG_MAX_IN]; /* NULL: input not given, or made by `from` */
-    const struct tg_exec *from;
+    struct tg_exec *from;
     const float *x_stats; /* (2, C, cols of in[0]): mean, 1/std over nodes */
     float *y, *y_stats; /* y_stats NULL: not wanted. Backward: y is given with dy_fix unless TG_FIXED_BY_OP */
     float *dy;
-    const float
-        *dy_fix; /* (3, C, cols of out): the gradient is dy - fix[0] - fix[1] * (y - fix[2]); or NULL */
-    const struct tg_exec *into;
+    const float *dy_fix; /* (3, C, cols of out) or NULL: subtract fix[0] + fix[1] * (y - fix[2]) from dy */
+    struct tg_exec *into;
     float *dx[TG_MAX_IN]; /* NULL: not wanted, or handed to `into` */
     int dx_add[TG_MAX_IN];
     float *dx_fix; /* where norm leaves the fix of dx[0]; NULL: it is applied at the end */
@@ -140,7 +139,7 @@ typedef struct tg_op {
     int wants_table; /* index of the parameter that must be shared with an embedding, or -1 */
     int reduces;     /* the loop runs over the rows of input 0, not of the output */
     tg_fixes fixes_dy;
-    int tile_rows; /* about so many rows in a tile; 0: as most */
+    int tile_rows; /* about so many rows in a tile; 0: TILE of op.c */
     tg_attr_spec attrs[TG_MAX_ATTRS];
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
     /* e->tile_rows, shapes and slate are set; of pointers only whether they are NULL counts */
@@ -227,9 +226,8 @@ void tg_stats_end(const tg_exec *e);
 /* The statistics of x (N,C,cols), for callers without a producer. */
 void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats);
 
-/* Rows [at, at + rows) of the tile, given as x, normalised into rows of y `ldy` apart; copied if there is no norm. */
-void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y,
-                  int64_t ldy);
+/* The tile's rows of input 0, given as x, normalised into y. */
+void tg_normalize(const tg_exec *e, const tg_tile *t, const float *x, float *y);
 
 /* Gradient through the norm of input 0. Per chunk: sums over its nodes of d and of d * xh, where d is the
    gradient of the normalised value xh (2 n floats at `sums` of its partial sums, n = C * cols of the input; the

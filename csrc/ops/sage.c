@@ -66,7 +66,7 @@ static int gather(const tg_exec *e, const tg_tile *t, const tg_csr *csr, const f
 static const float *own_rows(const tg_exec *e, const tg_tile *t, float *to) {
     const float *x = e->x[0] + t->row * e->in[0].cols;
     if (e->x_stats == NULL) return x;
-    tg_normalize(e, t, 0, t->rows, x, to, e->in[0].cols);
+    tg_normalize(e, t, x, to);
     return to;
 }
 
