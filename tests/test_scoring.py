@@ -72,7 +72,7 @@ def test_digits_are_refused_by_place(graph, ranker):
 
 
 def test_bad_digits_of_a_strided_array_are_found_beyond_the_first_block(graph, ranker, monkeypatch):
-    monkeypatch.setattr("tpugraphs.graphs._BLOCK", 1)
+    monkeypatch.setattr("tpugraphs.digits._BLOCK", 1)
     digits = np.asfortranarray(graph.config_digits.astype(np.float32))
     assert (ranker.predict(graph, digits) == ranker.predict(graph)).all()
     digits[60, 1, 2] = 0.5
@@ -105,7 +105,7 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
             seen.append(arguments[-1])
             return _core.Graph(*arguments)
 
-    monkeypatch.setattr("tpugraphs.graphs._core.npz_digits", lambda *a: reads.append(a) or core(*a))
+    monkeypatch.setattr("tpugraphs.digits._core.npz_digits", lambda *a: reads.append(a) or core(*a))
     monkeypatch.setattr("tpugraphs.pipeline._core", Core())
     ranker.predict(lazy)
     ranker.predict(lazy, [1, 2])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rankers import Lazy, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import training
+from tpugraphs import training, trainset
 from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs
 
 # Schedule
@@ -160,19 +160,19 @@ def test_length_in_steps_or_epochs():
 
 def test_collections_are_read_lazily_and_visited_once_per_epoch(monkeypatch):
     visited = []
-    real = training._Store.get
+    real = trainset.Store.get
 
     def get(self, index):
         visited.append(index)
         return real(self, index)
 
-    monkeypatch.setattr(training._Store, "get", get)
+    monkeypatch.setattr(trainset.Store, "get", get)
     split = Lazy(0, 1, 2, 3)
     small_ranker(steps=12).fit(split, verbose=False)
     epochs = [visited[i : i + 4] for i in (0, 4, 8)]
     assert all(sorted(epoch) == [0, 1, 2, 3] for epoch in epochs) and len({tuple(e) for e in epochs}) > 1
     assert split.reads == 8  # once for the scaler, once to prepare
-    monkeypatch.setattr(training, "CACHE_BYTES", 1)
+    monkeypatch.setattr(trainset, "CACHE_BYTES", 1)
     again = Lazy(0, 1, 2, 3)
     small_ranker(steps=12).fit(again, verbose=False)
     assert 8 < again.reads <= 16
@@ -181,7 +181,7 @@ def test_collections_are_read_lazily_and_visited_once_per_epoch(monkeypatch):
 def test_memory_does_not_change_the_result(monkeypatch):
     a, b = small_ranker(steps=10), small_ranker(steps=10)
     a.fit(Lazy(0, 1, 2), verbose=False)
-    monkeypatch.setattr(training, "CACHE_BYTES", 1)
+    monkeypatch.setattr(trainset, "CACHE_BYTES", 1)
     b.fit(Lazy(0, 1, 2), verbose=False)
     assert (a.model.params == b.model.params).all()
 

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from tpugraphs import _core
 from tpugraphs.arrays import with_file
+from tpugraphs.digits import DIGITS, Digits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute
-from tpugraphs.graphs import DIGITS, LayoutGraph, TileGraph, _Digits
+from tpugraphs.graphs import LayoutGraph, TileGraph
 
 __all__ = [
     "COLLECTIONS",
@@ -150,7 +151,7 @@ def _array(member: _Member) -> npt.NDArray[Any]:
     return array
 
 
-def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> _Digits:
+def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> Digits:
     _, _, shape, fortran = member
     if len(shape) != 3 or shape[2] != DIGITS:
         raise _structure("node_config_feat", f"shape (C, K, {DIGITS})", f"shape {shape}")
@@ -159,7 +160,7 @@ def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> _Di
             "node_config_feat: expected C order, found Fortran order; save it again in C order",
             field="node_config_feat", expected="C order", found="Fortran order",
         )  # fmt: skip
-    return _Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp)
+    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp)
 
 
 # --- embedded samples ---------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, metrics
+from tpugraphs.digits import DIGITS, ConfigFeatures, packed_digits
 from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.graphs import DIGITS, ConfigFeatures, packed_digits
 from tpugraphs.pipeline import Prepared
 
 if TYPE_CHECKING:

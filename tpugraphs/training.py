@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import files, kernels, metrics, progress, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, not_a_graph
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
-from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
+from tpugraphs.pipeline import Pipeline, Prepared, check_measured
 from tpugraphs.recipes import plain
+from tpugraphs.trainset import Graphs, Store, as_graphs, fingerprint, not_layout, split_configs
 
 if TYPE_CHECKING:
     from tpugraphs.ranker import Ranker
@@ -35,144 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
 
 CHECKPOINT = "checkpoint.safetensors"
-CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
-# Keys of the random streams of a fit.
-_ORDER, _ROWS, _VALID, _SPLIT = range(1, 5)
-
-
-def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
-    """Split the configs of a graph at random; equal configs stay together.
-
-    Parameters
-    ----------
-    graph : LayoutGraph or TileGraph
-    fractions : sequence of float
-        Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
-    seed : int
-
-    Returns
-    -------
-    list of (n,) int64
-        Rows of each part, ascending, for ``graph.select(rows)``.
-
-    Raises
-    ------
-    ConfigError
-        Fractions that are not such shares.
-    DataError
-        Too few distinct configs to give each part one.
-    """
-    if not hasattr(graph, "distinct_configs"):
-        raise not_a_graph("graph", graph)
-    shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
-    if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
-        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
-    first, inverse = graph.distinct_configs()
-    distinct = len(first)
-    ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
-    if min(np.diff([0, *ends])) < 1:
-        raise DataError(
-            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
-            file=str(graph.name), found=f"{distinct} distinct configs",
-        )  # fmt: skip
-    order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
-    place = np.empty(distinct, np.int64)
-    place[order] = np.arange(distinct)
-    part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
-    return [np.flatnonzero(part == i) for i in range(len(shares))]
-
-
-class _Graphs(Protocol):
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-def as_graphs(what: str, graphs: Any) -> _Graphs:
-    """One graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
-    if hasattr(graphs, "config_runtime"):
-        return [graphs]
-    wrong = isinstance(graphs, (str, bytes, Mapping))
-    if wrong or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
-        if isinstance(graphs, Iterable) and not wrong:
-            graphs = list(graphs)
-        else:
-            raise ConfigError(
-                f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-                f"{type(graphs).__name__}; "
-                + (
-                    "use list(graphs.values())"
-                    if hasattr(graphs, "values")
-                    else "use tg.load(path) to read a file"
-                )
-            )
-    if len(graphs) == 0:
-        raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
-    sequence: _Graphs = graphs
-    return sequence
-
-
-def _is_layout(what: str, graph: Any) -> DataError | None:
-    """Why a graph is none to rank layouts of, None if it is one; what is no graph at all raises."""
-    try:
-        check_layout(graph)
-    except DataError as error:
-        if not hasattr(graph, "kind"):
-            raise ConfigError(
-                f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
-            ) from None
-        return error
-    return None
-
-
-def fingerprint(graph: Any, digits: bool) -> str:
-    """Hash of the content of a graph; with `digits` also of all configs, which must then be read.
-
-    Of a graph that is left out for its kind only the name.
-    """
-    if _is_layout("graphs", graph) is not None:
-        return f"without {graph.name}"
-    h = hashlib.blake2b(digest_size=16)
-    for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"):
-        array = np.ascontiguousarray(getattr(graph, name))
-        h.update(f"{name}{array.shape}{array.dtype.str}".encode())
-        h.update(array.data)
-    if digits:
-        h.update(np.ascontiguousarray(graph.config_digits).data)
-    return h.hexdigest()
-
-
-class _Store:
-    """Prepared training graphs, made when first used; the least recently used go when memory is short."""
-
-    def __init__(self, graphs: _Graphs, pipeline: Pipeline, skipped: dict[str, str]) -> None:
-        self.graphs, self.pipeline, self.skipped = graphs, pipeline, skipped
-        self.made: OrderedDict[int, Prepared | None] = OrderedDict()
-        self.useless: set[int] = set()
-        self.bytes = 0
-
-    def get(self, index: int) -> Prepared | None:
-        """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
-        if index not in self.made:
-            try:
-                prepared: Prepared | None = self.pipeline.apply(self.graphs[index], training=True)
-            except DataError as error:
-                if len(self.graphs) == 1:
-                    raise
-                self.skipped[error.file or f"graph {index}"] = str(error)
-                self.useless.add(index)
-                if len(self.useless) == len(self.graphs):
-                    raise DataError(
-                        f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
-                    ) from error
-                prepared = None
-            self.made[index] = prepared
-            self.bytes += prepared.nbytes if prepared else 0
-            while self.bytes > CACHE_BYTES and len(self.made) > 1:
-                _, old = self.made.popitem(last=False)
-                self.bytes -= old.nbytes if old else 0
-        self.made.move_to_end(index)
-        return self.made[index]
+# Keys of the random streams of a fit; trainset.SPLIT is the next.
+_ORDER, _ROWS, _VALID = range(1, 4)
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -245,11 +109,11 @@ class Fit:
         hashes = self._fit_pipeline()
         self.valid = self._prepare_valid(held)
         self.identity = self._identity(hashes, held)
-        self.store = _Store(self.graphs, ranker.pipeline, self.history.skipped)
+        self.store = Store(self.graphs, ranker.pipeline, self.history.skipped)
 
     # Set-up
 
-    def _hold_out(self, share: float) -> tuple[_Graphs, _Graphs]:
+    def _hold_out(self, share: float) -> tuple[Graphs, Graphs]:
         if not 0 < share < 1:
             raise ConfigError(
                 f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}"
@@ -262,7 +126,7 @@ class Fit:
         valid: list[Any] = []
         for i in range(len(self.graphs)):
             graph = self.graphs[i]
-            _is_layout("train", graph)
+            not_layout("train", graph)
             try:
                 check_measured(graph)
                 held, rest = split_configs(graph, (share, 1 - share), self.seed)
@@ -289,7 +153,7 @@ class Fit:
             left_out = 0
             for i in range(len(self.graphs)):
                 graph = self.graphs[i]
-                why = _is_layout("train", graph)
+                why = not_layout("train", graph)
                 if self.path is not None:
                     hashes.append(fingerprint(graph, self._whole()))
                 if why is None:
@@ -305,13 +169,13 @@ class Fit:
         self.ranker.pipeline.fit(usable())
         return hashes
 
-    def _prepare_valid(self, graphs: _Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
+    def _prepare_valid(self, graphs: Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
         result: list[tuple[Prepared, NDArray[np.int64]]] = []
         for i in range(len(graphs) if graphs is not None else 0):
             assert graphs is not None
             graph = graphs[i]
-            _is_layout("valid", graph)
+            not_layout("valid", graph)
             try:
                 check_measured(graph)
             except DataError as error:
@@ -325,7 +189,7 @@ class Fit:
             result.append((self.ranker.pipeline.apply(small), np.arange(n)))
         return result
 
-    def _identity(self, hashes: list[str], held: _Graphs | None) -> dict[str, Any]:
+    def _identity(self, hashes: list[str], held: Graphs | None) -> dict[str, Any]:
         """Say what a checkpoint must agree with to be gone on from."""
         if self.path is None:
             return {}
