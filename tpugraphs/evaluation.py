@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import metrics
+from tpugraphs import metrics, tables
 from tpugraphs.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.errors import ConfigError, DataError, ShapeError, not_a_graph
 from tpugraphs.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
@@ -47,7 +47,6 @@ _HEADS = {
     "slowdown@100": "slow@100",
     "ndcg@10": "nDCG@10",
 }
-_WORDS = ("collection", "graph", "scorer")  # columns of words, set to the left
 _SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
 
 
@@ -322,7 +321,7 @@ class Report:
                     + [(_HEADS[name], _number(name, row.values[name])) for name in shown]
                     for row in rows
                 ]
-                yield _section("", lines)
+                yield tables.section("", lines)
             lines = []
             for group in groups:
                 line = [("collection", group.collection), ("scorer", group.scorer)]
@@ -339,7 +338,7 @@ class Report:
                         text = " … ".join(_number(name, end) for end in ends)
                         line.append((f"{self.level:.0%} interval", text))
                 lines.append(line)
-            yield _section("mean, " if len(rows) > len(groups) else "", lines)
+            yield tables.section("mean, " if len(rows) > len(groups) else "", lines)
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
@@ -369,19 +368,12 @@ class Report:
         metrics : sequence of str, optional
             Only these, for example ``("tau", "slowdown@5")``; all if not given.
         """
-        blocks = []
-        for title, heads, cells in self._sections(per_graph, metrics):
-            lines = _aligned(heads, cells)
-            blocks.append("\n".join(([title] if title else []) + lines))
+        blocks = [tables.text(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
 
     def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
         """Tables in Markdown, for a README or an issue; parameters as of `table`."""
-        blocks = []
-        for title, heads, cells in self._sections(per_graph, metrics):
-            align = ["---" if head in _WORDS else "---:" for head in heads]
-            lines = ["| " + " | ".join(line) + " |" for line in [heads, align, *_escaped(cells)]]
-            blocks.append("\n".join(([f"**{title}**", ""] if title else []) + lines))
+        blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
@@ -447,20 +439,7 @@ class Report:
             )
 
     def _repr_html_(self) -> str:
-        blocks = []
-        for title, heads, cells in self._sections(True, None):
-            head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-            body = "".join(
-                "<tr>"
-                + "".join(
-                    f'<td style="text-align:{"left" if name in _WORDS else "right"}">{escape(cell)}</td>'
-                    for cell, name in zip(line, heads, strict=True)
-                )
-                + "</tr>"
-                for line in cells
-            )
-            caption = f"<caption>{escape(title)}</caption>" if title else ""
-            blocks.append(f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        blocks = [tables.html(*table) for table in self._sections(True, None)]
         return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
     def plot(self, *, history: Any = None) -> Figure:
@@ -483,45 +462,6 @@ class Report:
 
 def _number(metric: str, value: float) -> str:
     return f"{value:.2%}" if metric.startswith("slowdown@") else f"{value:.4f}"
-
-
-def _section(
-    title: str, lines: Sequence[Sequence[tuple[str, str]]]
-) -> tuple[str, list[str], list[list[str]]]:
-    """Table of lines of (head, cell). Columns of words and counts that never change go to the title."""
-    heads = list(dict.fromkeys(head for line in lines for head, _ in line))
-    cells = [[dict(line).get(head, "-") for head in heads] for line in lines]
-    constant = {
-        head: column[0]
-        for head, column in zip(heads, zip(*cells, strict=True), strict=True)
-        if head in (*_WORDS, "graphs", "configs") and len(set(column)) == 1
-    }
-    parts = [constant[head] for head in ("collection", "graph", "scorer") if head in constant]
-    parts += [
-        f"{constant[head]} {head[:-1] if constant[head] == '1' else head}"
-        for head in ("graphs", "configs")
-        if head in constant
-    ]
-    left = [place for place, head in enumerate(heads) if head not in constant]
-    return title + ", ".join(parts), [heads[i] for i in left], [[line[i] for i in left] for line in cells]
-
-
-def _escaped(cells: Iterable[Iterable[str]]) -> list[list[str]]:
-    return [[cell.replace("|", "\\|") for cell in line] for line in cells]
-
-
-def _aligned(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a text table: words to the left, numbers to the right, a rule under the heads."""
-    width = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-
-    def line(parts: Sequence[str]) -> str:
-        padded = (
-            part.ljust(w) if head in _WORDS else part.rjust(w)
-            for part, w, head in zip(parts, width, heads, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    return [line(heads), "  ".join("-" * w for w in width), *(line(parts) for parts in cells)]
 
 
 def evaluate(
