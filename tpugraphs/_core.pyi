@@ -105,7 +105,8 @@ def op_forward(
     configs: int,
     key: int,
     training: bool,
-    dy: NDArray[np.float32] | None = None,
+    unused: None = None,
+    out: NDArray[np.float32] | None = None,
     /,
 ) -> NDArray[np.float32]: ...
 def op_backward(
@@ -118,6 +119,7 @@ def op_backward(
     key: int,
     training: bool,
     dy: NDArray[np.float32],
+    outs: tuple[NDArray[np.float32] | None, ...] | None = None,
     /,
 ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.float32] | None]: ...
 def op_names() -> list[str]: ...
@@ -131,10 +133,16 @@ def product(
     bias: NDArray[np.float32] | None = None,
     add: NDArray[np.float32] | None = None,
     nn: bool = False,
+    out: NDArray[np.float32] | None = None,
     /,
 ) -> NDArray[np.float32]: ...
 def product_tn(
-    a: NDArray[np.float32], b: NDArray[np.float32], precision: str, add: NDArray[np.float32] | None, /
+    a: NDArray[np.float32],
+    b: NDArray[np.float32],
+    precision: str,
+    add: NDArray[np.float32] | None,
+    out: NDArray[np.float32] | None = None,
+    /,
 ) -> NDArray[np.float32]: ...
 def adamw_step(
     w: NDArray[np.float32],

@@ -17,9 +17,9 @@ TITLE = "Kernels"
 ABOUT = (
     "Single functions beside those a user would take instead, on the same inputs and threads; with "
     "several peers the fastest counts. `M x F -> O`: M rows, F columns in, O out. *forward*, *dx*, "
-    "*dw*: products alone, every side on one thread; ours allocates its result and packs the weights, "
-    "NumPy and PyTorch write into an array that is there. *linear*: the op as models run it, on all "
-    "threads, with the bias (and its gradient), which the peers do not have to add."
+    "*dw*: products alone, every side on one thread. *linear*: the op as models run it, on all "
+    "threads, with the bias (and its gradient), which the peers do not have to add. Of products every side "
+    "writes into an array that is there."
 )
 
 Call = Callable[[], Any]
@@ -59,7 +59,6 @@ class Setting:
 # (F, O) of the recipes, in published sizes and in those for a CPU. Their rows are nodes (the part of the
 # first layer that depends on the graph alone) or nodes times configs.
 NODE_SHAPES = ((174, 256), (174, 128), (174, 64))
-BLOCK = 512  # rows of a product for dw: models make it tile by tile too, while the rows are in cache
 ROW_SHAPES = (
     (256, 256),
     (256, 128),
@@ -88,19 +87,17 @@ def products(s: Setting) -> Iterator[Case]:
     for rows, columns, out in shapes(s):
         x, w, dy = s.array(rows, columns), s.array(out, columns), s.array(rows, out)
         theirs = _library_products(s, x, w, dy)
+        results = np.empty_like(dy), np.empty_like(x), np.empty_like(w)
         flops, shape = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}, 1 thread"
 
-        def forward(precision: str, x: Any = x, w: Any = w) -> Any:
-            return _core.product(x, w, precision)
+        def forward(precision: str, x: Any = x, w: Any = w, r: Any = results) -> Any:
+            return _core.product(x, w, precision, None, None, False, r[0])
 
-        def dx(dy: Any = dy, w: Any = w) -> Any:
-            return _core.product(dy, w, "f32", None, None, True)
+        def dx(dy: Any = dy, w: Any = w, r: Any = results) -> Any:
+            return _core.product(dy, w, "f32", None, None, True, r[1])
 
-        def dw(dy: Any = dy, x: Any = x) -> Any:
-            total = None
-            for i in range(0, len(x), BLOCK):
-                total = _core.product_tn(dy[i : i + BLOCK], x[i : i + BLOCK], "f32", total)
-            return total
+        def dw(dy: Any = dy, x: Any = x, r: Any = results) -> Any:
+            return _core.product_tn(dy, x, "f32", None, r[2])
 
         yield Case(f"forward {shape}", partial(forward, "f32"), theirs["forward"], 0.95, flops)
         yield Case(f"dx {shape}", dx, theirs["dx"], 0.95, flops)
@@ -125,13 +122,14 @@ def layers(s: Setting) -> Iterator[Case]:
         x, w, bias, dy = s.array(rows, columns), s.array(out, columns), s.array(out), s.array(rows, out)
         theirs = _library_products(s, x, w, dy)
         both = {name: _in_turn(theirs["dx"][name], theirs["dw"][name]) for name in theirs["dx"]}
+        y, grads = np.empty_like(dy), {"x": np.empty_like(x), "weight": np.empty_like(w)}
         flops, shape = 2.0 * rows * columns * out, f"{rows} x {columns} -> {out}"
 
-        def forward(x: Any = x, w: Any = w, bias: Any = bias) -> Any:
-            return kernels.linear(x, w, bias)
+        def forward(x: Any = x, w: Any = w, bias: Any = bias, y: Any = y) -> Any:
+            return kernels.linear(x, w, bias, out=y)
 
-        def backward(dy: Any = dy, x: Any = x, w: Any = w, bias: Any = bias) -> Any:
-            return kernels.linear_backward(dy, x, w, bias)
+        def backward(dy: Any = dy, x: Any = x, w: Any = w, bias: Any = bias, grads: Any = grads) -> Any:
+            return kernels.linear_backward(dy, x, w, bias, out=grads)
 
         yield Case(f"linear {shape}", forward, theirs["forward"], 0.95, flops)
         yield Case(f"linear backward {shape}", backward, both, 0.95, 2 * flops)

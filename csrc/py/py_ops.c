@@ -15,6 +15,8 @@ typedef struct call {
     tg_op_plan plan;
     tg_slate slate;
     tg_exec e;
+    PyArrayObject *read[TG_MAX_IN + TG_MAX_PARAMS + 1]; /* arrays given: results must not lie in them */
+    int n_read;
     int8_t *digits; /* gathered */
     float *block;   /* statistics, then memory of the call */
 } call;
@@ -36,6 +38,7 @@ static PyArrayObject *take_input(call *c, PyObject *item, int i) {
     }
     c->plan.in[i] = (tg_shape){ndim == 2 ? TG_SPACE_NODE : TG_SPACE_NODE_CONFIG, (int)dims[ndim - 1]};
     c->e.x[i] = TG_F32(a);
+    c->read[c->n_read++] = a;
     return a;
 }
 
@@ -54,6 +57,7 @@ static int take_params(call *c, PyObject *params) {
             tg_array(PyTuple_GetItem(params, i), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
         if (a == NULL) return -1;
         c->e.w[i] = TG_F32(a);
+        c->read[c->n_read++] = a;
     }
     return 0;
 }
@@ -76,15 +80,17 @@ static int take_digits(call *c, const tg_graph *g, int configs) {
     return -1;
 }
 
-/* (op, attrs, inputs, params, graph, configs, key, training) -> a call ready but for its memory */
+/* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
+   memory */
 static int call_init(call *c, PyObject *args, PyObject **rest) {
     const char *name;
     PyObject *attrs, *inputs, *params, *object;
     int configs, training, n_attrs;
     unsigned long long key;
     memset(c, 0, sizeof *c);
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|O", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
-                          &PyTuple_Type, &params, tg_graph_type(), &object, &configs, &key, &training, rest))
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|OO", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
+                          &PyTuple_Type, &params, tg_graph_type(), &object, &configs, &key, &training,
+                          &rest[0], &rest[1]))
         return -1;
     tg_attr_value values[TG_MAX_ATTRS];
     tg_error err;
@@ -149,21 +155,25 @@ static int call_reserve(call *c, int back) {
     return 0;
 }
 
-static PyArrayObject *new_like(const call *c, tg_shape shape) {
+/* An array of a slot's shape, see tg_out_array. */
+static PyArrayObject *result_like(const call *c, tg_shape shape, PyObject *out, const char *name) {
     npy_intp dims[3] = {c->slate.N, c->slate.C, shape.cols};
-    if (shape.space == TG_SPACE_NODE_CONFIG) return tg_new_array(NPY_FLOAT32, 3, dims);
-    dims[0] = shape.space == TG_SPACE_NODE ? c->slate.N : c->slate.C;
-    dims[1] = shape.cols;
-    return tg_new_array(NPY_FLOAT32, 2, dims);
+    const int ndim = shape.space == TG_SPACE_NODE_CONFIG ? 3 : 2;
+    if (ndim == 2) {
+        dims[0] = shape.space == TG_SPACE_NODE ? c->slate.N : c->slate.C;
+        dims[1] = shape.cols;
+    }
+    return tg_out_array(out, name, NPY_FLOAT32, ndim, dims, c->n_read, c->read);
 }
 
+/* (op, attrs, inputs, params, graph, configs, key, training, None, out=None) */
 static PyObject *op_forward(PyObject *self, PyObject *args) {
     call c;
-    PyObject *unused = NULL;
+    PyObject *rest[2] = {NULL, NULL};
     PyArrayObject *y = NULL;
     (void)self;
-    if (call_init(&c, args, &unused) == 0 && call_reserve(&c, 0) == 0 &&
-        (y = new_like(&c, c.e.out)) != NULL) {
+    if (call_init(&c, args, rest) == 0 && call_reserve(&c, 0) == 0 &&
+        (y = result_like(&c, c.e.out, rest[1], "out")) != NULL) {
         c.e.y = TG_F32(y);
         Py_BEGIN_ALLOW_THREADS
         tg_run(&c.e, 0);
@@ -173,22 +183,39 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     return (PyObject *)y;
 }
 
-/* Arrays for all gradients, filled in by backward: ([dx...], [dw...], ddigits or None) */
-static PyObject *gradient_arrays(call *c, int with_digits) {
+/* Whether `outs` is None or a tuple of n, else an exception. */
+static int check_outs(PyObject *outs, Py_ssize_t n) {
+    if (outs == NULL || outs == Py_None || (PyTuple_Check(outs) && PyTuple_Size(outs) == n)) return 1;
+    PyErr_Format(PyExc_TypeError, "op_backward: outs must be None or a tuple of %zd arrays or None", n);
+    return 0;
+}
+
+/* Item i of a checked `outs`, NULL without one. Borrowed. */
+static PyObject *given_out(PyObject *outs, Py_ssize_t i) {
+    return outs == NULL || outs == Py_None ? NULL : PyTuple_GetItem(outs, i);
+}
+
+/* Arrays for all gradients, filled in by backward: ([dx...], [dw...], ddigits or None). `outs`: for each of them,
+   in that order, an array or None. */
+static PyObject *gradient_arrays(call *c, PyObject *outs, int with_digits) {
+    if (!check_outs(outs, c->plan.n_in + c->plan.n_params + with_digits)) return NULL;
     PyObject *dx = PyList_New(c->plan.n_in), *dw = PyList_New(c->plan.n_params), *dd = Py_None;
     int fine = dx != NULL && dw != NULL;
+    PyArrayObject *made[TG_MAX_IN + TG_MAX_PARAMS + 1];
+    int n = 0;
     for (int i = 0; fine && i < c->plan.n_in; i++) {
-        PyArrayObject *a = new_like(c, c->e.in[i]);
+        PyArrayObject *a = result_like(c, c->e.in[i], given_out(outs, n), "out");
         if ((fine = a != NULL)) {
-            c->e.dx[i] = TG_F32(a);
+            c->e.dx[i] = TG_F32(made[n++] = a);
             PyList_SetItem(dx, i, (PyObject *)a);
         }
     }
     for (int i = 0; fine && i < c->plan.n_params; i++) {
         npy_intp dims[2] = {c->plan.params[i].rows, c->plan.params[i].cols};
-        PyArrayObject *a = tg_new_array(NPY_FLOAT32, dims[1] == 0 ? 1 : 2, dims);
+        PyArrayObject *a = tg_out_array(given_out(outs, n), c->plan.params[i].name, NPY_FLOAT32,
+                                        dims[1] == 0 ? 1 : 2, dims, c->n_read, c->read);
         if ((fine = a != NULL)) {
-            c->e.dw[i] = TG_F32(a);
+            c->e.dw[i] = TG_F32(made[n++] = a);
             PyList_SetItem(dw, i, (PyObject *)a);
         }
     }
@@ -196,9 +223,17 @@ static PyObject *gradient_arrays(call *c, int with_digits) {
     if (fine && with_digits) {
         npy_intp dims[4] = {c->slate.C, c->slate.K, TG_DIGITS, TG_DIGIT_ROWS};
         Py_DECREF(Py_None);
-        dd = (PyObject *)tg_new_array(NPY_FLOAT32, 4, dims);
-        if ((fine = dd != NULL)) c->e.ddigits = TG_F32((PyArrayObject *)dd);
+        PyArrayObject *a =
+            tg_out_array(given_out(outs, n), "digits", NPY_FLOAT32, 4, dims, c->n_read, c->read);
+        dd = (PyObject *)a;
+        if ((fine = a != NULL)) c->e.ddigits = TG_F32(made[n++] = a);
     }
+    for (int i = 0; fine && i < n; i++)
+        for (int j = 0; fine && j < i; j++)
+            if (tg_overlap(made[i], made[j])) {
+                PyErr_SetString(PyExc_ValueError, "out: two of its arrays share memory");
+                fine = 0;
+            }
     if (fine) return Py_BuildValue("NNN", dx, dw, dd);
     Py_XDECREF(dx);
     Py_XDECREF(dw);
@@ -206,21 +241,22 @@ static PyObject *gradient_arrays(call *c, int with_digits) {
     return NULL;
 }
 
-/* (..., dy) after the arguments of op_forward */
+/* (..., dy, outs=None) after the arguments of op_forward */
 static PyObject *op_backward(PyObject *self, PyObject *args) {
     call c;
-    PyObject *dy = NULL, *result = NULL;
+    PyObject *rest[2] = {NULL, NULL}, *result = NULL;
     (void)self;
-    if (call_init(&c, args, &dy) == 0 && call_reserve(&c, 1) == 0) {
+    if (call_init(&c, args, rest) == 0 && call_reserve(&c, 1) == 0) {
         const int three = c.e.out.space == TG_SPACE_NODE_CONFIG;
         npy_intp dims[3] = {c.e.out.space == TG_SPACE_CONFIG ? c.slate.C : c.slate.N,
                             three ? c.slate.C : c.e.out.cols, c.e.out.cols};
-        PyArrayObject *given = dy == NULL ? NULL
-                                          : tg_array(dy, "dy", NPY_FLOAT32, three ? 3 : 2, dims,
-                                                     three ? "(N, C, F)" : "(rows, F)");
-        if (dy == NULL) PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
+        PyArrayObject *given = rest[0] == NULL ? NULL
+                                               : tg_array(rest[0], "dy", NPY_FLOAT32, three ? 3 : 2, dims,
+                                                          three ? "(N, C, F)" : "(rows, F)");
+        if (rest[0] == NULL) PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
+        c.read[c.n_read++] = given;
         if (given != NULL &&
-            (result = gradient_arrays(&c, strcmp(c.op->name, "config_linear") == 0)) != NULL) {
+            (result = gradient_arrays(&c, rest[1], strcmp(c.op->name, "config_linear") == 0)) != NULL) {
             c.e.dy = TG_F32(given);
             Py_BEGIN_ALLOW_THREADS
             tg_run(&c.e, 1);
@@ -280,13 +316,11 @@ int tg_py_check_adamw(const tg_adamw *o) {
     return !PyErr_Occurred();
 }
 
-/* Whether two of n arrays of equal size share memory. */
-static int overlap(PyArrayObject *const *arrays, int n, npy_intp bytes) {
+/* Whether two of n arrays share memory. */
+static int overlap(PyArrayObject *const *arrays, int n) {
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++) {
-            const char *a = PyArray_DATA(arrays[i]), *b = PyArray_DATA(arrays[j]);
-            if (a < b + bytes && b < a + bytes) return 1;
-        }
+        for (int j = 0; j < i; j++)
+            if (tg_overlap(arrays[i], arrays[j])) return 1;
     return 0;
 }
 
@@ -311,7 +345,7 @@ static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
             return PyErr_Format(PyExc_ValueError, "%s: is updated in place and must be writable", names[i]);
     }
     if (!tg_py_check_adamw(&o)) return NULL;
-    if (overlap(a, 4, dims[0] * (npy_intp)sizeof(float))) {
+    if (overlap(a, 4)) {
         PyErr_SetString(PyExc_ValueError, "adamw_step: w, g, m1 and m2 must not share memory");
         return NULL;
     }
@@ -327,10 +361,12 @@ static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 PyMethodDef tg_model_methods[] = {
     {"op_forward", op_forward, METH_VARARGS,
-     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training) -> output of one op.")},
+     PyDoc_STR(
+         "(op, attrs, inputs, params, graph, configs, key, training, None, out=None) -> output of one op.")},
     {"op_backward", op_backward, METH_VARARGS,
-     PyDoc_STR("(op, attrs, inputs, params, graph, configs, key, training, dy) -> (dx list, dw list, ddigits "
-               "or None).")},
+     PyDoc_STR(
+         "(op, attrs, inputs, params, graph, configs, key, training, dy, outs=None) -> (dx list, dw list, "
+         "ddigits or None). outs: a tuple with an array to write to, or None, for each of them.")},
     {"op_names", op_names, METH_NOARGS, PyDoc_STR("Names of all ops.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},

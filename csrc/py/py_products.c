@@ -24,15 +24,17 @@ static int check_size(const char *what, npy_intp found, int least) {
     return 0;
 }
 
-/* A new (rows, cols) array with the values of `add`, or if that is None not initialised. */
-static PyArrayObject *result_array(PyObject *add, npy_intp rows, npy_intp cols) {
+/* The (rows, cols) array of a result, holding the values of `add` or, if that is None, anything. `out`: see
+   tg_out_array; it may be `add` itself, which is then added to. */
+static PyArrayObject *result_array(PyObject *add, PyObject *out, npy_intp rows, npy_intp cols,
+                                   PyArrayObject *const *read) {
     npy_intp dims[2] = {rows, cols};
     PyArrayObject *from = NULL;
     if (add != Py_None && (from = tg_array(add, "add", NPY_FLOAT32, 2, dims, "that of the result")) == NULL)
         return NULL;
-    PyArrayObject *to = tg_new_array(NPY_FLOAT32, 2, dims);
-    if (to != NULL && from != NULL)
-        memcpy(TG_F32(to), TG_F32(from), (size_t)rows * (size_t)cols * sizeof(float));
+    PyArrayObject *to = tg_out_array(out, "out", NPY_FLOAT32, 2, dims, 3, read);
+    if (to != NULL && from != NULL && to != from)
+        memmove(TG_F32(to), TG_F32(from), (size_t)rows * (size_t)cols * sizeof(float));
     return to;
 }
 
@@ -60,14 +62,14 @@ static void multiply(const operands *o) {
 }
 
 static PyObject *product(PyObject *self, PyObject *args) {
-    PyObject *a_, *w_, *bias_ = Py_None, *add_ = Py_None;
+    PyObject *a_, *w_, *bias_ = Py_None, *add_ = Py_None, *out = Py_None;
     const char *precision;
     operands o = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOs|OOp", &a_, &w_, &precision, &bias_, &add_, &o.rows_are_depth))
+    if (!PyArg_ParseTuple(args, "OOs|OOpO", &a_, &w_, &precision, &bias_, &add_, &o.rows_are_depth, &out))
         return NULL;
     npy_intp a_dims[2] = {-1, -1}, w_dims[2] = {-1, -1};
-    PyArrayObject *a = tg_array(a_, "a", NPY_FLOAT32, 2, a_dims, "(M, K or more)"), *w, *bias;
+    PyArrayObject *a = tg_array(a_, "a", NPY_FLOAT32, 2, a_dims, "(M, K or more)"), *w, *bias = NULL;
     if (a == NULL) return NULL;
     w = tg_array(w_, "w", NPY_FLOAT32, 2, w_dims, o.rows_are_depth ? "(K, N)" : "(N, K)");
     if (w == NULL) return NULL;
@@ -81,7 +83,7 @@ static PyObject *product(PyObject *self, PyObject *args) {
         o.bias = TG_F32(bias);
     }
     if ((o.k = table_named(precision)) == NULL) return NULL;
-    PyArrayObject *c = result_array(add_, a_dims[0], n);
+    PyArrayObject *c = result_array(add_, out, a_dims[0], n, (PyArrayObject *[]){a, w, bias});
     if (c == NULL) return NULL;
     o.m = a_dims[0], o.lda = a_dims[1], o.n = (int)n, o.depth = (int)depth, o.add = add_ != Py_None;
     o.a = TG_F32(a), o.w = TG_F32(w), o.c = TG_F32(c);
@@ -98,10 +100,10 @@ static PyObject *product(PyObject *self, PyObject *args) {
 }
 
 static PyObject *product_tn(PyObject *self, PyObject *args) {
-    PyObject *a_, *b_, *add_;
+    PyObject *a_, *b_, *add_, *out = Py_None;
     const char *precision;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOsO", &a_, &b_, &precision, &add_)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOsO|O", &a_, &b_, &precision, &add_, &out)) return NULL;
     npy_intp a_dims[2] = {-1, -1}, b_dims[2] = {-1, -1};
     PyArrayObject *a = tg_array(a_, "a", NPY_FLOAT32, 2, a_dims, "(R, M)"), *b;
     if (a == NULL) return NULL;
@@ -110,7 +112,8 @@ static PyObject *product_tn(PyObject *self, PyObject *args) {
     if (!check_size("R", a_dims[0], 1) || !check_size("M", a_dims[1], 1) || !check_size("N", b_dims[1], 1))
         return NULL;
     const tg_kernels *k = table_named(precision);
-    PyArrayObject *c = k == NULL ? NULL : result_array(add_, a_dims[1], b_dims[1]);
+    PyArrayObject *c = NULL;
+    if (k != NULL) c = result_array(add_, out, a_dims[1], b_dims[1], (PyArrayObject *[]){a, b, NULL});
     if (c == NULL) return NULL;
     if (add_ == Py_None) memset(TG_F32(c), 0, (size_t)a_dims[1] * (size_t)b_dims[1] * sizeof(float));
     Py_BEGIN_ALLOW_THREADS
@@ -122,9 +125,11 @@ static PyObject *product_tn(PyObject *self, PyObject *args) {
 
 PyMethodDef tg_product_methods[] = {
     {"product", product, METH_VARARGS,
-     PyDoc_STR("(a (M, L), w (N, K) or with nn (K, N), precision, bias=None, add=None, nn=False) -> (M, N): "
-               "add + a[:, :K] w^T + bias.")},
+     PyDoc_STR(
+         "(a (M, L), w (N, K) or with nn (K, N), precision, bias=None, add=None, nn=False, out=None) -> "
+         "(M, N): add + a[:, :K] w^T + bias.")},
     {"product_tn", product_tn, METH_VARARGS,
-     PyDoc_STR("(a (R, M), b (R, N), precision, add or None) -> (M, N): add + a^T b, on one thread.")},
+     PyDoc_STR(
+         "(a (R, M), b (R, N), precision, add or None, out=None) -> (M, N): add + a^T b, on one thread.")},
     {NULL, NULL, 0, NULL},
 };

@@ -93,6 +93,38 @@ PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims) {
     return (PyArrayObject *)PyArray_SimpleNew(ndim, (npy_intp *)dims, typenum);
 }
 
+int tg_overlap(PyArrayObject *a, PyArrayObject *b) {
+    const char *x = PyArray_DATA(a), *y = PyArray_DATA(b);
+    return x < y + PyArray_NBYTES(b) && y < x + PyArray_NBYTES(a);
+}
+
+PyArrayObject *tg_out_array(PyObject *out, const char *name, int typenum, int ndim, const npy_intp *dims,
+                            int n, PyArrayObject *const *read) {
+    if (out == NULL || out == Py_None) return tg_new_array(typenum, ndim, dims);
+    char shape[128] = "(";
+    npy_intp wanted[4];
+    size_t used = 1;
+    for (int i = 0; i < ndim; i++) {
+        wanted[i] = dims[i];
+        used += (size_t)snprintf(shape + used, sizeof shape - used, i == 0 ? "%lld" : ", %lld",
+                                 (long long)dims[i]);
+    }
+    snprintf(shape + used, sizeof shape - used, ndim == 1 ? ",)" : ")");
+    PyArrayObject *array = tg_array(out, name, typenum, ndim, wanted, shape);
+    if (array == NULL) return NULL;
+    if (!PyArray_ISWRITEABLE(array)) {
+        PyErr_Format(PyExc_ValueError, "%s: is written to, and this array is read-only", name);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++)
+        if (read[i] != NULL && tg_overlap(array, read[i])) {
+            PyErr_Format(PyExc_ValueError, "%s: must not share memory with the arguments", name);
+            return NULL;
+        }
+    Py_INCREF(out);
+    return array;
+}
+
 PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
                        int writable) {
     PyArrayObject *array = (PyArrayObject *)PyArray_SimpleNewFromData(ndim, (npy_intp *)dims, typenum, data);

@@ -34,6 +34,15 @@ PyArrayObject *tg_private_copy(PyArrayObject *array);
 /* A new C-contiguous array, uninitialised. */
 PyArrayObject *tg_new_array(int typenum, int ndim, const npy_intp *dims);
 
+/* Where a result of shape `dims` goes: a new array if `out` is NULL or None, else `out` itself, which must be a
+   writable array as tg_array demands it and share no memory with the `n` arrays `read` (NULL among them counts
+   for nothing) that are still read while it is written. At most 4 dimensions. A new reference, or NULL with an exception set. */
+PyArrayObject *tg_out_array(PyObject *out, const char *name, int typenum, int ndim, const npy_intp *dims,
+                            int n, PyArrayObject *const *read);
+
+/* Whether two C-contiguous arrays share memory. */
+int tg_overlap(PyArrayObject *a, PyArrayObject *b);
+
 /* A new array over memory owned by `owner` (a new reference is taken); writable if asked. */
 PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
                        int writable);

@@ -3,12 +3,17 @@
 Every function takes float32 C-contiguous arrays and returns new ones; nothing is cast silently
 (``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output, then the arguments of
 ``<op>``, and returns a dict of gradients keyed by argument name.
+
+With ``out`` results go to arrays that are there, which saves the operating system the work of finding zeroed
+memory for them in every call. Forward: one array of the shape of the result, which is returned. Backward: a
+dict of them under the keys of the result; what it does not name is allocated. They must be writable and share
+no memory with the arguments nor with each other (``ValueError``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,6 +26,7 @@ Array = NDArray[np.float32]
 Activation = Literal["none", "relu", "gelu"]
 Direction = Literal["forward", "reverse", "both"]
 Precision = Literal["f32", "bf16", "int8"]
+Outs = Mapping[str, Array]
 
 _NO_EDGES = np.zeros((0, 2), np.int64)
 _NO_NODES = np.zeros(0, np.int64)
@@ -71,21 +77,36 @@ def _require_configs(call: _Call) -> None:
         raise ShapeError(f"{call[0]}: expected at least one config (C >= 1), got C = 0 with input {shapes}")
 
 
-def _forward(call: _Call) -> Array:
+def _forward(call: _Call, out: Array | None = None) -> Array:
     _require_configs(call)
-    return _core.op_forward(*call)
+    return _core.op_forward(*call, None, out)
 
 
-def _backward(dy: Array, call: _Call, inputs: list[str], params: list[str]) -> dict[str, Array]:
+def _backward(
+    dy: Array, call: _Call, inputs: list[str], params: list[str], out: Outs | None = None
+) -> dict[str, Array]:
     _require_configs(call)
-    dx, dw, digits = _core.op_backward(*call, dy)
-    result = dict(zip(inputs + params, dx + dw, strict=True))
-    if digits is not None:
-        result["digits"] = digits
-    return result
+    names = [*inputs, *params] + (["digits"] if call[0] == "config_linear" else [])
+    if out is None:
+        dx, dw, digits = _core.op_backward(*call, dy)
+    else:
+        if unknown := sorted(set(out) - set(names)):
+            raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
+        for name, array in zip(names, (*call[2], *call[3]), strict=False):
+            if name in out:
+                _require(out[name], f"out[{name!r}]", array.shape)
+        dx, dw, digits = _core.op_backward(*call, dy, tuple(out.get(name) for name in names))
+    gradients = dx + dw + ([] if digits is None else [digits])
+    return dict(zip(names, gradients, strict=True))
 
 
-def matmul(x: Array, w: Array, bias: Array | None = None, precision: Precision = "f32") -> Array:
+def matmul(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    precision: Precision = "f32",
+    out: Array | None = None,
+) -> Array:
     """Matrix product with rows of weights, ``x @ w.T + bias``.
 
     Parameters
@@ -98,6 +119,8 @@ def matmul(x: Array, w: Array, bias: Array | None = None, precision: Precision =
         ``"bf16"``: bfloat16, to nearest even. ``"int8"``: rows of `w` and, by slices of 1024 columns, rows of
         `x` are scaled by their largest absolute value to the integers -127..127, whose products are summed
         exactly; a row with a NaN or an infinity gives NaN.
+    out : (M, N) float32, optional
+        Where the result goes; shares no memory with the arguments.
 
     Returns
     -------
@@ -108,13 +131,14 @@ def matmul(x: Array, w: Array, bias: Array | None = None, precision: Precision =
     ShapeError
         If an array is not float32, C-contiguous and of the shape above.
     ValueError
-        For another precision, and unless N is in 1..65536 and K at most 65536.
+        For another precision, unless N is in 1..65536 and K at most 65536, and for an `out` that is read-only
+        or overlaps an argument.
     """
     _require(x, "x", ("M", "K"))
     _require(w, "w", ("N", x.shape[1]))
     if bias is not None:
         _require(bias, "bias", (len(w),))
-    return _core.product(x, w, precision, bias)
+    return _core.product(x, w, precision, bias, None, False, out)
 
 
 def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call:
@@ -126,7 +150,7 @@ def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call
     return "linear", attrs, (rows,), (weight, bias), _graph(len(rows)), 1, 0, False
 
 
-def linear(x: Array, weight: Array, bias: Array, act: Activation = "none") -> Array:
+def linear(x: Array, weight: Array, bias: Array, act: Activation = "none", out: Array | None = None) -> Array:
     """``act(x @ weight.T + bias)``.
 
     Parameters
@@ -136,22 +160,32 @@ def linear(x: Array, weight: Array, bias: Array, act: Activation = "none") -> Ar
     bias : (O,) float32
     act : {"none", "relu", "gelu"}
         GELU is the exact one (erf).
+    out : (..., O) float32, optional
 
     Returns
     -------
     (..., O) float32
     """
-    return _forward(_linear_call(x, weight, bias, act)).reshape(*x.shape[:-1], weight.shape[0])
+    call = _linear_call(x, weight, bias, act)
+    if out is None:
+        return _forward(call).reshape(*x.shape[:-1], len(weight))
+    _require(out, "out", (*x.shape[:-1], len(weight)))
+    _forward(call, out.reshape(-1, len(weight)))
+    return out
 
 
 def linear_backward(
-    dy: Array, x: Array, weight: Array, bias: Array, act: Activation = "none"
+    dy: Array, x: Array, weight: Array, bias: Array, act: Activation = "none", out: Outs | None = None
 ) -> dict[str, Array]:
     """Gradients of `linear`: keys ``x``, ``weight``, ``bias``."""
     call = _linear_call(x, weight, bias, act)
     _require(dy, "dy", (*x.shape[:-1], len(weight)))
-    grads = _backward(dy.reshape(-1, len(weight)), call, ["x"], ["weight", "bias"])
-    grads["x"] = grads["x"].reshape(x.shape)
+    given = {} if out is None else dict(out)
+    if "x" in given:
+        _require(given["x"], "out['x']", x.shape)
+        given["x"] = given["x"].reshape(-1, x.shape[-1])
+    grads = _backward(dy.reshape(-1, len(weight)), call, ["x"], ["weight", "bias"], given)
+    grads["x"] = out["x"] if out is not None and "x" in out else grads["x"].reshape(x.shape)
     return grads
 
 
@@ -175,6 +209,7 @@ def embedding(
     index: NDArray[np.int8] | NDArray[np.uint8],
     weight: Array,
     source: Literal["opcode", "layout"] = "opcode",
+    out: Array | None = None,
 ) -> Array:
     """``x`` with the looked-up rows of a table appended.
 
@@ -186,12 +221,13 @@ def embedding(
     weight : (V, D) float32
         The table; V >= 8 for layouts.
     source : {"opcode", "layout"}
+    out : (N, F + D) or (N, F + 6 D) float32, optional
 
     Returns
     -------
     (N, F + D) or (N, F + 6 D) float32
     """
-    return _forward(_embedding_call(x, index, weight, source))
+    return _forward(_embedding_call(x, index, weight, source), out)
 
 
 def embedding_backward(
@@ -200,9 +236,10 @@ def embedding_backward(
     index: NDArray[np.int8] | NDArray[np.uint8],
     weight: Array,
     source: Literal["opcode", "layout"] = "opcode",
+    out: Outs | None = None,
 ) -> dict[str, Array]:
     """Gradients of `embedding`: keys ``x``, ``weight``."""
-    return _backward(dy, _embedding_call(x, index, weight, source), ["x"], ["weight"])
+    return _backward(dy, _embedding_call(x, index, weight, source), ["x"], ["weight"], out)
 
 
 def _config_linear_call(
@@ -237,6 +274,7 @@ def config_linear(
     bias: Array,
     table: Array,
     column: int | None = None,
+    out: Array | None = None,
 ) -> Array:
     """Linear layer over ``[h[:column], 18 embedded digits, h[column:]]`` of every node and config.
 
@@ -254,12 +292,13 @@ def config_linear(
     table : (8, D) float32
         Row ``digit + 2``; row 0 is "not configurable".
     column : int, default F
+    out : (N, C, O) float32, optional
 
     Returns
     -------
     (N, C, O) float32
     """
-    return _forward(_config_linear_call(h, digits, config_nodes, weight, bias, table, column))
+    return _forward(_config_linear_call(h, digits, config_nodes, weight, bias, table, column), out)
 
 
 def config_linear_backward(
@@ -271,6 +310,7 @@ def config_linear_backward(
     bias: Array,
     table: Array,
     column: int | None = None,
+    out: Outs | None = None,
 ) -> dict[str, Array]:
     """Gradients of `config_linear`: keys ``h``, ``weight``, ``bias``, ``table``, ``digits``.
 
@@ -278,7 +318,7 @@ def config_linear_backward(
     ``digit + 2`` (the relaxation that gradient-based search over configs uses).
     """
     call = _config_linear_call(h, digits, config_nodes, weight, bias, table, column)
-    return _backward(dy, call, ["h"], ["weight", "bias", "table"])
+    return _backward(dy, call, ["h"], ["weight", "bias", "table"], out)
 
 
 def _sage_call(
@@ -301,6 +341,7 @@ def sage_conv(
     b_l: Array,
     w_r: Array,
     direction: Direction = "forward",
+    out: Array | None = None,
 ) -> Array:
     """GraphSAGE convolution with mean aggregation (Hamilton et al. 2017), PyG's ``SAGEConv`` defaults.
 
@@ -314,6 +355,7 @@ def sage_conv(
     edge_index : (E, 2) int64
     w_l, w_r : (O, F) float32
     b_l : (O,) float32
+    out : (N, O) or (N, C, O) float32, optional
 
     Returns
     -------
@@ -326,7 +368,7 @@ def sage_conv(
     DataError
         An edge that names a node outside 0..N-1.
     """
-    return _forward(_sage_call(x, edge_index, w_l, b_l, w_r, direction))
+    return _forward(_sage_call(x, edge_index, w_l, b_l, w_r, direction), out)
 
 
 def sage_conv_backward(
@@ -337,12 +379,21 @@ def sage_conv_backward(
     b_l: Array,
     w_r: Array,
     direction: Direction = "forward",
+    out: Outs | None = None,
 ) -> dict[str, Array]:
     """Gradients of `sage_conv`: keys ``x``, ``w_l``, ``b_l``, ``w_r``."""
-    return _backward(dy, _sage_call(x, edge_index, w_l, b_l, w_r, direction), ["x"], ["w_l", "b_l", "w_r"])
+    return _backward(
+        dy, _sage_call(x, edge_index, w_l, b_l, w_r, direction), ["x"], ["w_l", "b_l", "w_r"], out
+    )
 
 
-def mlp(x: Array, weights: Sequence[Array], biases: Sequence[Array], act: Activation = "gelu") -> Array:
+def mlp(
+    x: Array,
+    weights: Sequence[Array],
+    biases: Sequence[Array],
+    act: Activation = "gelu",
+    out: Array | None = None,
+) -> Array:
     """Feed-forward head: `linear` layers with `act` after each but the last.
 
     Parameters
@@ -356,7 +407,8 @@ def mlp(x: Array, weights: Sequence[Array], biases: Sequence[Array], act: Activa
     (..., O_last) float32
     """
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        x = linear(x, weight, bias, act if i + 1 < len(weights) else "none")
+        last = i + 1 == len(weights)
+        x = linear(x, weight, bias, "none" if last else act, out if last else None)
     return x
 
 
@@ -382,7 +434,7 @@ def _norm_call(x: Array) -> _Call:
     return "instance_norm", {}, (x,), (), _graph(len(x)), x.shape[1], 0, False
 
 
-def instance_norm(x: Array) -> Array:
+def instance_norm(x: Array, out: Array | None = None) -> Array:
     """Instance norm over the nodes, per config and channel.
 
     ``(x - mean) / sqrt(var + 1e-5)`` with the biased variance, no affine.
@@ -395,12 +447,12 @@ def instance_norm(x: Array) -> Array:
     -------
     (N, C, F) float32
     """
-    return _forward(_norm_call(x))
+    return _forward(_norm_call(x), out)
 
 
-def instance_norm_backward(dy: Array, x: Array) -> dict[str, Array]:
+def instance_norm_backward(dy: Array, x: Array, out: Outs | None = None) -> dict[str, Array]:
     """Gradient of `instance_norm`: key ``x``."""
-    return _backward(dy, _norm_call(x), ["x"], [])
+    return _backward(dy, _norm_call(x), ["x"], [], out)
 
 
 def _mix_call(
@@ -459,6 +511,7 @@ def mix(
     dropout: float = 0.0,
     key: int = 0,
     step: int = 0,
+    out: Array | None = None,
 ) -> Array:
     """Everything that stands between two matrix products of the first place's blocks, in one pass.
 
@@ -477,12 +530,15 @@ def mix(
     act : {"none", "relu", "gelu"}
     dropout : float in [0, 1)
         The mask is a function of `key`, `step`, node, config and channel alone.
+    out : (N, C, F) float32, optional
 
     Returns
     -------
     (N, C, F) float32
     """
-    return _forward(_mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0])
+    return _forward(
+        _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0], out
+    )
 
 
 def mix_backward(
@@ -499,10 +555,11 @@ def mix_backward(
     dropout: float = 0.0,
     key: int = 0,
     step: int = 0,
+    out: Outs | None = None,
 ) -> dict[str, Array]:
     """Gradients of `mix` for every array argument that was given."""
     call, inputs, names = _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)
-    return _backward(dy, call, inputs, names)
+    return _backward(dy, call, inputs, names, out)
 
 
 def _pool_call(x: Array, kind: str) -> _Call:
@@ -510,7 +567,7 @@ def _pool_call(x: Array, kind: str) -> _Call:
     return "pool", {"kind": kind}, (x,), (), _graph(len(x)), x.shape[1], 0, False
 
 
-def pool(x: Array, kind: str = "mean") -> Array:
+def pool(x: Array, kind: str = "mean", out: Array | None = None) -> Array:
     """Pool over the nodes.
 
     Parameters
@@ -522,12 +579,12 @@ def pool(x: Array, kind: str = "mean") -> Array:
     -------
     (C, F * number of kinds) float32
     """
-    return _forward(_pool_call(x, kind))
+    return _forward(_pool_call(x, kind), out)
 
 
-def pool_backward(dy: Array, x: Array, kind: str = "mean") -> dict[str, Array]:
+def pool_backward(dy: Array, x: Array, kind: str = "mean", out: Outs | None = None) -> dict[str, Array]:
     """Gradient of `pool`: key ``x``; a maximum's share goes to the first node that attains it."""
-    return _backward(dy, _pool_call(x, kind), ["x"], [])
+    return _backward(dy, _pool_call(x, kind), ["x"], [], out)
 
 
 def adamw_step(
