@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from reference import losses as ref
 
 import tpugraphs as tg
+from tpugraphs import _core
 
 MARGIN = float(np.float32(0.1))
 REDUCTIONS = ["mean-all", "sum", "mean-pairs"]
@@ -44,6 +45,43 @@ def test_list_mle_equals_reference(length, ties, reduction):
     scores, runtimes = lists(length, length, ties)
     got = tg.kernels.list_mle(scores, runtimes, reduction, seed=7)
     close(got, ref.list_mle(scores, runtimes, reduction, seed=7))
+
+
+@pytest.mark.parametrize("level", _core.isa_levels())
+@pytest.mark.parametrize("length", [2, 7, 8, 31, 32, 33, 40, 63, 65, 97, 1000, 1531])
+def test_list_mle_equals_reference_on_every_isa(level, length):
+    """Lengths around the strands and vectors of the kernel; 1531 has more factors than one double holds."""
+    before = _core.get_isa()
+    scores, runtimes = lists(length, length)
+    _core.set_isa(level)
+    try:
+        got = tg.kernels.list_mle(scores * np.float32(30), runtimes, "mean-all")
+    finally:
+        _core.set_isa(before)
+    close(got, ref.list_mle(scores * np.float32(30), runtimes, "mean-all"))
+
+
+@pytest.mark.parametrize("spread", [599.0, 600.0, 601.0, 800.0])
+@pytest.mark.parametrize("length", [5, 64, 300])
+def test_list_mle_at_the_limit_between_its_two_ways(spread, length):
+    scores, runtimes = lists(length, length)
+    scores = ((scores - scores.min()) / np.ptp(scores) * np.float32(spread)).astype(np.float32)
+    close(tg.kernels.list_mle(scores, runtimes), ref.list_mle(scores, runtimes))
+
+
+@pytest.mark.parametrize("bits", [1, 8, 10, 11, 12, 23, 31, 32, 33, 44, 62])
+@pytest.mark.parametrize("length", [50, 1000, 5000])
+def test_orders_of_runtimes_of_any_width(length, bits):
+    """Digits and passes of the sort depend on both; ranks have the same order and are at most 13 bits wide."""
+    rng = np.random.default_rng(bits)
+    runtimes = rng.integers(0, 1 << bits, length)
+    scores = rng.normal(size=length).astype(np.float32)
+    ranks = np.unique(runtimes, return_inverse=True)[1]
+    assert np.array_equal(np.argsort(ranks, kind="stable"), np.argsort(runtimes, kind="stable"))
+    value, grad = tg.kernels.list_mle(scores, runtimes, seed=3)
+    again = tg.kernels.list_mle(scores, ranks, seed=3)
+    assert value == again[0]
+    np.testing.assert_array_equal(grad, again[1])
 
 
 @pytest.mark.parametrize(

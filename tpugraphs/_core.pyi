@@ -18,7 +18,7 @@ def loss_lists(
     key: int,
     scores: NDArray[np.float32],
     runtimes: NDArray[Any],
-    offsets: NDArray[np.int64],
+    offsets: NDArray[np.int64] | None,
     /,
 ) -> tuple[float, NDArray[np.float32]]: ...
 def kendall_tau(scores: NDArray[Any], runtimes: NDArray[Any], k: int, /) -> float: ...

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 enum { TG_ACT_NONE, TG_ACT_RELU, TG_ACT_GELU };
+#define TG_NEAR 600.0 /* e^-TG_NEAR is a normal double */
 
 /* What the operands of a matrix product are rounded to; sums are float32 (int32 within a slice of int8), and
    so is everything else. Each precision is a table of its own, which differs from the others of its
@@ -76,6 +77,8 @@ typedef struct tg_mix_tile {
                scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2
+   list_mle    ListMLE, scores(n) whose order is numbers(n): *loss, and `scale` times its gradient in dscores(n);
+               work(2n+14). 0, and nothing is written, if some scores are further apart than TG_NEAR
    base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none
    pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is no digit */
 #define TG_PRODUCT_LIST(K)                                                                                   \
@@ -115,6 +118,9 @@ typedef struct tg_mix_tile {
       (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
        float take2, float eps, float decay, float fix1, float fix2))                                         \
     K(sum_squares, double, (int64_t n, const float *x))                                                      \
+    K(list_mle, int,                                                                                         \
+      (int64_t n, const uint32_t *numbers, const float *scores, double scale, float *dscores, double *work,  \
+       double *loss))                                                                                        \
     K(base7_encode, int, (int64_t n, const int8_t *digits, int32_t *codes))                                  \
     K(base7_decode, int, (int64_t n, const int32_t *codes, int8_t *digits))                                  \
     K(pack_digits, int, (int64_t n, const void *from, int8_t *to))

@@ -82,6 +82,20 @@ static int offsets_fit(PyArrayObject *offsets, npy_intp lists, npy_intp length) 
     return 0;
 }
 
+/* 0 with ShapeError set if `runtimes` is a list of another length; anything else is checked later. */
+static int as_many_runtimes(PyObject *runtimes, npy_intp scores) {
+    if (!PyArray_Check(runtimes) || PyArray_NDIM((PyArrayObject *)runtimes) != 1) return 1;
+    const npy_intp length = PyArray_DIM((PyArrayObject *)runtimes, 0);
+    if (length == scores) return 1;
+    tg_error err;
+    tg_fail(&err, TG_E_SHAPE,
+            "scores and runtimes: expected one runtime per score, got %lld scores and %lld runtimes",
+            (long long)scores, (long long)length);
+    tg_raise(&err, NULL);
+    return 0;
+}
+
+/* loss_lists(kind, reduction, margin, key, scores, runtimes, offsets or None) -> loss, dscores */
 static PyObject *loss_lists(PyObject *self, PyObject *args) {
     (void)self;
     const char *kind, *reduction;
@@ -98,20 +112,26 @@ static PyObject *loss_lists(PyObject *self, PyObject *args) {
     spec.key = seed;
     npy_intp length = -1, ends = -1;
     PyArrayObject *scores = tg_array(scores_in, "scores", NPY_FLOAT32, 1, &length, "(L,)");
-    if (scores == NULL) return NULL;
+    if (scores == NULL || !as_many_runtimes(runtimes_in, length)) return NULL;
     PyArrayObject *runtimes = numbers(runtimes_in, "runtimes", &length, 1);
     if (runtimes == NULL) return NULL;
-    PyArrayObject *offsets = tg_array(offsets_in, "offsets", NPY_INT64, 1, &ends, "(B+1,)");
-    if (offsets == NULL || !offsets_fit(offsets, ends - 1, length)) return NULL;
+    const int64_t one_list[2] = {0, (int64_t)length};
+    PyArrayObject *offsets = NULL;
+    if (offsets_in != Py_None) {
+        offsets = tg_array(offsets_in, "offsets", NPY_INT64, 1, &ends, "(B+1,)");
+        if (offsets == NULL || !offsets_fit(offsets, ends - 1, length)) return NULL;
+    }
     int64_t *owned;
     const int64_t *y = integer_runtimes(runtimes, &owned);
     if (y == NULL) return NULL;
-    PyArrayObject *dscores = tg_new_array(NPY_FLOAT32, 1, &length), *ends_of = tg_private_copy(offsets);
+    PyArrayObject *dscores = tg_new_array(NPY_FLOAT32, 1, &length);
+    PyArrayObject *ends_of = offsets == NULL ? NULL : tg_private_copy(offsets);
     tg_status status = TG_E_MEMORY;
-    if (dscores != NULL && ends_of != NULL) {
+    if (dscores != NULL && (offsets == NULL || ends_of != NULL)) {
+        const int64_t *list_ends = offsets == NULL ? one_list : TG_I64(ends_of);
+        const int64_t lists = offsets == NULL ? 1 : ends - 1;
         Py_BEGIN_ALLOW_THREADS
-        status =
-            tg_loss_lists(&spec, ends - 1, TG_I64(ends_of), TG_F32(scores), y, TG_F32(dscores), &loss, &err);
+        status = tg_loss_lists(&spec, lists, list_ends, TG_F32(scores), y, TG_F32(dscores), &loss, &err);
         Py_END_ALLOW_THREADS
         if (status != TG_OK) tg_raise(&err, NULL);
     }

@@ -23,8 +23,8 @@ tg_hinge_counts tg_hinge_list(int64_t length, const float *scores, const int64_t
                               int direct, int64_t *counts, void *scratch);
 
 /* Negative log likelihood of the order slowest first under Plackett-Luce: sum_k [log sum_{l>=k} exp s_l -
-   s_k]. Ties in runtimes are ordered at random by `key`. Fills gradient (L,). */
-double tg_mle_list(int64_t length, const float *scores, const int64_t *runtimes, uint64_t key,
-                   double *gradient, void *scratch);
+   s_k]. Ties in runtimes are ordered at random by `key`. Fills gradient (L,) with `scale` times the gradient. */
+double tg_mle_list(int64_t length, const float *scores, const int64_t *runtimes, uint64_t key, double scale,
+                   float *gradient, void *scratch);
 
 #endif

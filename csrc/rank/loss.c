@@ -37,6 +37,10 @@ static tg_status check_offsets(int64_t lists, const int64_t *offsets, int64_t *l
 }
 
 static tg_status check_scores(int64_t lists, const int64_t *offsets, const float *scores, tg_error *err) {
+    const int64_t all = lists > 0 ? offsets[lists] : 0;
+    int broken = 0;
+    for (int64_t i = lists > 0 ? offsets[0] : 0; i < all; i++) broken |= !isfinite(scores[i]);
+    if (!broken) return TG_OK;
     for (int64_t list = 0; list < lists; list++)
         for (int64_t i = offsets[list]; i < offsets[list + 1]; i++)
             if (!isfinite(scores[i]))
@@ -65,16 +69,6 @@ static double hinge(const tg_loss_spec *spec, int64_t length, const float *score
     return ((double)spec->margin * (double)found.active + sum) * scale;
 }
 
-static double list_mle(const tg_loss_spec *spec, int64_t length, int64_t list, const float *scores,
-                       const int64_t *runtimes, double share, float *dscores, char *work) {
-    double *gradient = (double *)work;
-    double value =
-        tg_mle_list(length, scores, runtimes, tg_key(spec->key, (uint64_t)list), gradient, gradient + length);
-    double scale = spec->reduction == TG_REDUCE_MEAN_ALL ? 1 / (double)length : 1;
-    for (int64_t i = 0; i < length; i++) dscores[i] = (float)(gradient[i] * scale * share);
-    return value * scale;
-}
-
 static double list_value(const tg_loss_spec *spec, int64_t list, const int64_t *offsets, const float *scores,
                          const int64_t *runtimes, double share, float *dscores, char *work) {
     int64_t start = offsets[list], length = offsets[list + 1] - start;
@@ -82,8 +76,11 @@ static double list_value(const tg_loss_spec *spec, int64_t list, const int64_t *
         if (length == 1) dscores[start] = 0;
         return 0;
     }
-    if (spec->kind == TG_LOSS_LIST_MLE)
-        return list_mle(spec, length, list, scores + start, runtimes + start, share, dscores + start, work);
+    if (spec->kind == TG_LOSS_LIST_MLE) {
+        const double scale = spec->reduction == TG_REDUCE_MEAN_ALL ? 1 / (double)length : 1;
+        return scale * tg_mle_list(length, scores + start, runtimes + start,
+                                   tg_key(spec->key, (uint64_t)list), scale * share, dscores + start, work);
+    }
     return hinge(spec, length, scores + start, runtimes + start, share, dscores + start, work);
 }
 

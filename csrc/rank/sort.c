@@ -26,17 +26,39 @@ static int digit_bits(int64_t n) { return n < LONG ? 8 : MOST_BITS; }
 
 enum { MOST_PASSES = 4 };
 
+/* Passes over n offsets of `width` bits that cost the least: each moves all of them and walks through its table. */
+static int cheapest_passes(int64_t n, int width) {
+    int best = 0;
+    int64_t least = INT64_MAX;
+    for (int passes = (width + MOST_BITS - 1) / MOST_BITS; passes <= MOST_PASSES; passes++) {
+        const int64_t cost = passes * (3 * n + ((int64_t)1 << (width + passes - 1) / passes));
+        if (cost < least) least = cost, best = passes;
+    }
+    return best;
+}
+
+/* places (passes,) of 2^bits = how many of packed (n,) have each digit. `passes` is a constant at every call. */
+static inline __attribute__((always_inline)) void
+count_digits(const uint64_t *packed, int64_t n, int bits, int passes, uint32_t (*places)[1 << MOST_BITS]) {
+    const uint64_t mask = (UINT64_C(1) << bits) - 1;
+    for (int64_t i = 0; i < n; i++)
+        for (int pass = 0; pass < passes; pass++) places[pass][packed[i] >> (32 + pass * bits) & mask]++;
+}
+
 /* Least-significant-digit radix sort of packed (n,) = offset << 32 | number by offset, in `to` and `from`. The
    offsets have `width` bits, 0..32. Returns whichever of the two arrays is sorted. */
 static uint64_t *sort_packed(uint64_t *from, uint64_t *to, int64_t n, int width) {
-    const int most = digit_bits(n), passes = (width + most - 1) / most;
-    if (passes == 0) return from;
-    const int bits = (width + passes - 1) / passes;
+    if (width == 0) return from;
+    const int passes = cheapest_passes(n, width), bits = (width + passes - 1) / passes;
     const uint64_t mask = (UINT64_C(1) << bits) - 1;
     uint32_t places[MOST_PASSES][1 << MOST_BITS];
     for (int pass = 0; pass < passes; pass++) memset(places[pass], 0, sizeof places[0][0] << bits);
-    for (int64_t i = 0; i < n; i++)
-        for (int pass = 0; pass < passes; pass++) places[pass][from[i] >> (32 + pass * bits) & mask]++;
+    switch (passes) {
+    case 1: count_digits(from, n, bits, 1, places); break;
+    case 2: count_digits(from, n, bits, 2, places); break;
+    case 3: count_digits(from, n, bits, 3, places); break;
+    default: count_digits(from, n, bits, 4, places);
+    }
     for (int pass = 0; pass < passes; pass++) {
         uint32_t *place = places[pass], sum = 0;
         for (int value = 0; value < 1 << bits; value++) {

@@ -11,21 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import ShapeError
 
 __all__ = ["list_mle", "pairwise_hinge"]
-
-
-def _offsets(
-    scores: NDArray[Any], runtimes: NDArray[Any], offsets: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
-    """Offsets of one list of all scores unless given; ShapeError if scores and runtimes differ in length."""
-    if np.ndim(scores) == np.ndim(runtimes) == 1 and len(scores) != len(runtimes):
-        raise ShapeError(
-            f"scores and runtimes: expected one runtime per score, got {len(scores)} scores and "
-            f"{len(runtimes)} runtimes"
-        )
-    return np.array([0, np.size(scores)], dtype=np.int64) if offsets is None else offsets
 
 
 def pairwise_hinge(
@@ -71,9 +58,7 @@ def pairwise_hinge(
     ConfigError
         Unknown reduction, negative margin.
     """
-    return _core.loss_lists(
-        "pairwise_hinge", reduction, margin, 0, scores, runtimes, _offsets(scores, runtimes, offsets)
-    )
+    return _core.loss_lists("pairwise_hinge", reduction, margin, 0, scores, runtimes, offsets)
 
 
 def list_mle(
@@ -107,6 +92,4 @@ def list_mle(
     ShapeError, DataError, ConfigError
         As `pairwise_hinge`; ``"mean-pairs"`` is a ConfigError, there are no pairs here.
     """
-    return _core.loss_lists(
-        "list_mle", reduction, 0.0, seed, scores, runtimes, _offsets(scores, runtimes, offsets)
-    )
+    return _core.loss_lists("list_mle", reduction, 0.0, seed, scores, runtimes, offsets)
