@@ -61,6 +61,7 @@ typedef struct tg_mix_tile {
    pack_nt     B from w(n,k): B[k][n] = w[n][k];   pack_nn  B from w(k,n)
    gemm_tn     c(m,n) += a(rows,m)^T b(rows,n)
    add_rows    sum(n) += sum over rows of x(rows,n)
+   turn        to(n,m) = [to +] from(m,n)^T
    mean_of     y(n) = sum over `count` neighbours of base[index*stride ..] * (weight[index] or 1/count), then
                (y - mean) * rstd unless mean is NULL; 0 without neighbours
    normalize   y = (x - mean) * rstd; y may be x
@@ -93,6 +94,7 @@ typedef struct tg_mix_tile {
        int64_t ldc))
 #define TG_KERNEL_LIST(K)                                                                                    \
     K(add_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *sum))                        \
+    K(turn, void, (int m, int n, const float *from, int64_t ldf, float *to, int64_t ldt, int add))           \
     K(mean_of, void,                                                                                         \
       (int count, const int32_t *index, const float *weight, const float *base, int64_t stride, int64_t n,   \
        const float *mean, const float *rstd, float *y))                                                      \

@@ -196,8 +196,11 @@ tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
         if (!m->slots[i].used != (i == m->scores))
             return tg_fail(err, TG_E_RECIPE, "'%s' is %s", m->slots[i].name,
                            i == m->scores ? "used as an input" : "never used");
-    /* Four vectors of P floats, each starting on a cache line. */
-    const int64_t stride = (int64_t)(tg_align((size_t)m->P * sizeof(float)) / sizeof(float));
+    /* Four vectors of P floats, each starting on a cache line, and not a multiple of a page apart: the optimizer
+       goes through all of them at once, and a load that agrees with an earlier store in its low bits waits. */
+    enum { PAGE = 4096 };
+    const int64_t stride =
+        (((m->P * (int64_t)sizeof(float) + PAGE - 1) & -(int64_t)PAGE) + PAGE / 4) / (int64_t)sizeof(float);
     m->weights = tg_aligned_alloc(4 * (size_t)stride * sizeof(float));
     if (m->weights == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);

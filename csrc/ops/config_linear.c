@@ -38,7 +38,6 @@ typedef struct room {
     float *base;         /* (N,O); backward: sum of dy over configs */
     float *first, *last; /* packed: forward B(F -> O), backward B(O -> F) */
     float *dtable;       /* backward: (18,8,O) and (O) of the nodes that are not configurable */
-    float *dnode;        /* backward: (O,F) gradient of the node weights, then (O) of the bias */
     float *dwt;          /* backward: (18 D,O) gradient of wt */
     int64_t shared;      /* floats */
 } room;
@@ -55,38 +54,19 @@ static room rooms(const tg_exec *e, int back) {
                              back ? tg_packed(e->k, r.column, r.O) : tg_packed(e->k, r.O, r.column),
                              back ? tg_packed(e->k, r.rest, r.O) : tg_packed(e->k, r.O, r.rest),
                              back ? (int64_t)(ENTRIES + 1) * r.O : 0,
-                             back ? (int64_t)r.O * r.F + r.O : 0,
                              back ? columns : 0};
-    float **parts[] = {&r.wt, &r.table, &r.fixed, &r.base, &r.first, &r.last, &r.dtable, &r.dnode, &r.dwt};
-    for (int i = 0; i < 9; r.shared += sizes[i++])
+    float **parts[] = {&r.wt, &r.table, &r.fixed, &r.base, &r.first, &r.last, &r.dtable, &r.dwt};
+    for (int i = 0; i < 8; r.shared += sizes[i++])
         *parts[i] = e->shared == NULL ? NULL : e->shared + r.shared;
     return r;
 }
 
-/* Partial of backward: dtable as above, then dnode. */
+/* Partial of backward: dtable as above, then the weight's gradient but for the config columns, and the bias's. */
 static tg_sizes sizes(const tg_exec *e, int back) {
     const room r = rooms(e, back);
     const double rows = (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG);
-    return (tg_sizes){r.shared, back ? (int64_t)(ENTRIES + 1 + r.F + 1) * r.O : tg_stats_floats(e), r.O,
+    return (tg_sizes){r.shared, back ? (int64_t)(ENTRIES + 1 + r.wide + 1) * r.O : tg_stats_floats(e), r.O,
                       20 * rows * r.O};
-}
-
-/* The weight's config columns as rows (18 D, O), there and back. */
-static void transpose_out(const tg_exec *e, const room *r) {
-    const int n = TG_DIGITS * r->D;
-    for (int o = 0; o < r->O; o++)
-        for (int j = 0; j < n; j++)
-            r->wt[(int64_t)j * r->O + o] = e->w[0][(int64_t)o * r->wide + r->column + j];
-}
-
-static void transpose_back(const tg_exec *e, const room *r) {
-    const int n = TG_DIGITS * r->D;
-    for (int o = 0; o < r->O; o++) {
-        float *to = e->dw[0] + (int64_t)o * r->wide + r->column;
-        const float *from = r->dwt + o;
-        for (int j = 0; j < n; j++)
-            to[j] = e->dw_add[0] ? to[j] + from[(int64_t)j * r->O] : from[(int64_t)j * r->O];
-    }
 }
 
 /* The tables and the sum of their rows 0 */
@@ -98,7 +78,7 @@ static void build_table(const tg_exec *e, const room *r) {
 
 static void begin(const tg_exec *e, int back) {
     const room r = rooms(e, back);
-    transpose_out(e, &r);
+    e->k->turn(r.O, TG_DIGITS * r.D, e->w[0] + r.column, r.wide, r.wt, r.O, 0);
     if (!back || e->ddigits != NULL) build_table(e, &r);
     if (back) return;
     const float *x = e->x[0], *late = e->w[0] + r.wide - r.rest;
@@ -147,8 +127,10 @@ static void digit_gradient(const tg_exec *e, const room *r, int32_t k, int from,
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room r = rooms(e, 1);
     const int C = e->slate->C, O = r.O;
-    float *dtable = tg_partial(e, t), *dfixed = dtable + (int64_t)ENTRIES * O, *dnode = dfixed + O;
-    if (t->first) memset(dtable, 0, (size_t)e->partial_stride * sizeof *dtable);
+    const int64_t tables = (int64_t)(ENTRIES + 1) * O, weights = (int64_t)O * r.wide;
+    float *dtable = tg_share(e, t, 0, tables, r.dtable, 0), *dfixed = dtable + (int64_t)ENTRIES * O;
+    float *dw = tg_share(e, t, tables, weights, e->dw[0], e->dw_add[0]);
+    float *db = tg_share(e, t, tables + weights, O, e->dw[1], e->dw_add[1]);
     dy = tg_dy(e, t, dy);
     for (int at = 0; at < t->rows; at += C) {
         const int64_t node = t->item + at / C;
@@ -168,21 +150,9 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     if (!t->last) return;
     const int nodes = (int)(t->chunk_end - t->chunk_begin);
     const float *dbase = r.base + t->chunk_begin * O, *x = e->x[0] + t->chunk_begin * r.F;
-    e->k->gemm_tn(nodes, O, r.column, dbase, O, x, r.F, dnode, r.F);
-    e->k->gemm_tn(nodes, O, r.rest, dbase, O, x + r.column, r.F, dnode + r.column, r.F);
-    e->k->add_rows(nodes, O, dbase, O, dnode + (int64_t)O * r.F);
-}
-
-static void node_gradients(const tg_exec *e, const room *r) {
-    for (int o = 0; o < r->O; o++) {
-        const float *from = r->dnode + (int64_t)o * r->F;
-        float *to = e->dw[0] + (int64_t)o * r->wide;
-        for (int part = 0; part < 2; part++) {
-            const int n = part == 0 ? r->column : r->rest;
-            for (int f = 0; f < n; f++) to[f] = e->dw_add[0] ? to[f] + from[f] : from[f];
-            from += r->column, to += r->wide - r->rest;
-        }
-    }
+    e->k->gemm_tn(nodes, O, r.column, dbase, O, x, r.F, dw, r.wide);
+    e->k->gemm_tn(nodes, O, r.rest, dbase, O, x + r.column, r.F, dw + r.wide - r.rest, r.wide);
+    e->k->add_rows(nodes, O, dbase, O, db);
 }
 
 static void input_gradient(const tg_exec *e, const room *r) {
@@ -202,15 +172,15 @@ static void end(const tg_exec *e, int back) {
     }
     const room r = rooms(e, 1);
     const int O = r.O;
-    tg_sum_partials(e, 0, (int64_t)(ENTRIES + 1 + r.F + 1) * O, r.dtable, 0); /* and dnode, behind it */
+    const int64_t tables = (int64_t)(ENTRIES + 1) * O, weights = (int64_t)O * r.wide;
+    tg_sum_shares(e, 0, tables, r.dtable);
+    tg_sum_shares(e, tables, weights, e->dw[0]);
+    tg_sum_shares(e, tables + weights, O, e->dw[1]);
     for (int p = 0; p < TG_DIGITS; p++) /* nodes that are not configurable use row 0 of every table */
         e->k->add_rows(1, O, r.dtable + (int64_t)ENTRIES * O, O, r.dtable + (int64_t)p * TG_DIGIT_ROWS * O);
     if (!e->dw_add[2]) memset(e->dw[2], 0, (size_t)TG_DIGIT_ROWS * (size_t)r.D * sizeof(float));
     e->k->digit_table_grad(O, r.D, r.dtable, r.wt, e->w[2], r.dwt, e->dw[2]);
-    transpose_back(e, &r);
-    node_gradients(e, &r);
-    if (!e->dw_add[1]) memset(e->dw[1], 0, (size_t)O * sizeof(float));
-    e->k->add_rows(1, O, r.dnode + (int64_t)O * r.F, O, e->dw[1]);
+    e->k->turn(TG_DIGITS * r.D, O, r.dwt, O, e->dw[0] + r.column, r.wide, 1); /* to what was there before */
     if (e->dx[0] != NULL) input_gradient(e, &r);
 }
 

@@ -42,8 +42,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 /* dx = dy[:, :F]; dtable[row] += dy[:, F + i D ...] */
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int F = e->in[0].cols, D = (int)e->attr[COLS], n = (e->out.cols - F) / D;
-    float *table = tg_partial(e, t);
-    if (t->first) memset(table, 0, (size_t)e->partial_stride * sizeof *table);
+    float *table = tg_share(e, t, 0, (int64_t)e->attr[ROWS] * (int64_t)e->attr[COLS], e->dw[0], e->dw_add[0]);
     for (int64_t v = t->row; v < t->row + t->rows; v++, dy += e->out.cols) {
         for (int j = 0; e->dx[0] != NULL && j < F; j++)
             e->dx[0][v * F + j] = e->dx_add[0] ? e->dx[0][v * F + j] + dy[j] : dy[j];
@@ -53,7 +52,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 }
 
 static void end(const tg_exec *e, int back) {
-    if (back) tg_sum_partials(e, 0, (int64_t)e->attr[ROWS] * (int64_t)e->attr[COLS], e->dw[0], e->dw_add[0]);
+    if (back) tg_sum_shares(e, 0, (int64_t)e->attr[ROWS] * (int64_t)e->attr[COLS], e->dw[0]);
 }
 
 const tg_op tg_op_embedding = {

@@ -1,8 +1,6 @@
 /* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)) */
 #include "ops/op.h"
 
-#include <string.h>
-
 enum { OUT, ACT, STATS, INIT };
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
@@ -46,8 +44,9 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int F = e->in[0].cols, O = e->out.cols, act = (int)e->attr[ACT];
     const float *x = tg_pull(e, t), *dz = tg_dy(e, t, dy);
-    float *dw = tg_partial(e, t), *db = dw + (int64_t)O * F, *dx = tg_dx(e, t);
-    if (t->first) memset(dw, 0, ((size_t)O * (size_t)F + (size_t)O) * sizeof *dw);
+    const int64_t size = (int64_t)O * F;
+    float *dw = tg_share(e, t, 0, size, e->dw[0], e->dw_add[0]);
+    float *db = tg_share(e, t, size, O, e->dw[1], e->dw_add[1]), *dx = tg_dx(e, t);
     if (act != TG_ACT_NONE) {
         float *d = tg_scratch(e, t), *z = d + (int64_t)t->rows * O;
         e->k->gemm(t->rows, O, F, x, F, e->shared, z, O, e->w[1], 0);
@@ -67,8 +66,8 @@ static void end(const tg_exec *e, int back) {
         tg_stats_end(e);
         return;
     }
-    tg_sum_partials(e, 0, size, e->dw[0], e->dw_add[0]);
-    tg_sum_partials(e, size, e->out.cols, e->dw[1], e->dw_add[1]);
+    tg_sum_shares(e, 0, size, e->dw[0]);
+    tg_sum_shares(e, size, e->out.cols, e->dw[1]);
 }
 
 const tg_op tg_op_linear = {

@@ -101,15 +101,24 @@ void tg_run(tg_exec *e, int back) {
         tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
         e->dy_fix = NULL;
     }
-    const double work = begin(e, back);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(e, work, loop.chunks))
-    for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, omp_get_thread_num());
+    const int threads = threads_for(e, begin(e, back), loop.chunks);
+    if (threads == 1) { /* a region of one thread would make a team all the same */
+        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, 0);
+    } else {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, omp_get_thread_num());
+    }
     end(e, back);
 }
 
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context) {
-#pragma omp parallel for schedule(static) num_threads(threads_for(e, work, n))
-    for (int64_t i = 0; i < n; i++) fn(e, context, i);
+    const int threads = threads_for(e, work, n);
+    if (threads == 1) {
+        for (int64_t i = 0; i < n; i++) fn(e, context, i);
+    } else {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t i = 0; i < n; i++) fn(e, context, i);
+    }
 }
 
 /* ---- memory ---- */
@@ -193,7 +202,7 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
 enum { COLUMNS = 4096 }; /* elements a thread reduces at a time */
 
 typedef struct sum_context {
-    int64_t at, n, chunks;
+    int64_t at, n, first, chunks;
     float *dst;
     int add;
 } sum_context;
@@ -203,12 +212,28 @@ static void sum_part(const tg_exec *e, void *context, int64_t i) {
     const int64_t begin_ = i * COLUMNS, size = s->n - begin_ < COLUMNS ? s->n - begin_ : COLUMNS;
     float *dst = s->dst + begin_;
     if (!s->add) memset(dst, 0, (size_t)size * sizeof *dst);
-    e->k->add_rows((int)s->chunks, size, e->partials + s->at + begin_, e->partial_stride, dst);
+    e->k->add_rows((int)(s->chunks - s->first), size,
+                   e->partials + s->first * e->partial_stride + s->at + begin_, e->partial_stride, dst);
+}
+
+static void sum_chunks(const tg_exec *e, sum_context s) {
+    s.chunks = tg_loop_of(e).chunks;
+    if (s.first == s.chunks) return;
+    tg_parts(e, (s.n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)s.n, sum_part, &s);
 }
 
 void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add) {
-    sum_context s = {at, n, tg_loop_of(e).chunks, dst, add};
-    tg_parts(e, (n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)n, sum_part, &s);
+    sum_chunks(e, (sum_context){.at = at, .n = n, .dst = dst, .add = add});
+}
+
+float *tg_share(const tg_exec *e, const tg_tile *t, int64_t at, int64_t n, float *dst, int add) {
+    float *share = t->chunk == 0 ? dst : tg_partial(e, t) + at;
+    if (t->first && !(t->chunk == 0 && add)) memset(share, 0, (size_t)n * sizeof *share);
+    return share;
+}
+
+void tg_sum_shares(const tg_exec *e, int64_t at, int64_t n, float *dst) {
+    sum_chunks(e, (sum_context){.at = at, .n = n, .first = 1, .dst = dst, .add = 1});
 }
 
 typedef struct pack_context {

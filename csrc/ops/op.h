@@ -204,6 +204,10 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy);
 typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context);
 
+/* A sum over all tiles into dst(n) [+=]. The first chunk adds to dst itself, the others to partial[at .. at + n).
+   tg_share: where the tile adds its share, once per tile; tg_sum_shares: after the tiles. */
+float *tg_share(const tg_exec *e, const tg_tile *t, int64_t at, int64_t n, float *dst, int add);
+void tg_sum_shares(const tg_exec *e, int64_t at, int64_t n, float *dst);
 /* dst(n) = [dst +] sum over the chunks of partial[at .. at + n) */
 void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add);
 
