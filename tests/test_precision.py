@@ -132,7 +132,9 @@ def test_depth_zero_is_the_bias(level, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("size", [*SIZES, (300, 140, 150)], ids=str)
+@pytest.mark.parametrize(
+    "size", [*SIZES, (300, 140, 150), (30, 48, 300), (600, 5, 200), (35, 3, 129)], ids=str
+)
 def test_product_tn_equals_numpy(level, precision, size):
     m, n, rows = size
     a, b = (x.T.copy() for x in operands(m, n, rows))
@@ -141,6 +143,9 @@ def test_product_tn_equals_numpy(level, precision, size):
     expected = reference(a.T.copy(), b.T.copy(), used)
     assert error(_core.product_tn(a, b, precision, None), expected) <= ACCURACY
     assert error(_core.product_tn(a, b, precision, add), expected + add) <= ACCURACY
+    guarded = np.full(m * n + 64, 7, np.float32)  # nothing is written beside the result
+    _core.product_tn(a, b, precision, add, guarded[32:-32].reshape(m, n))
+    assert (guarded[:32] == 7).all() and (guarded[-32:] == 7).all()
 
 
 def test_levels_agree():

@@ -51,18 +51,8 @@ INLINE void store_n(float *p, vf v, int n) {
 #endif
 }
 
-/* Lanes [begin, end) of v, or those of p + v with add; neither limit need be inside the vector. */
-INLINE void store_range(float *p, vf v, int begin, int end, int add) {
-    begin = begin < 0 ? 0 : begin < TG_VF ? begin : TG_VF;
-    end = end < 0 ? 0 : end < TG_VF ? end : TG_VF;
-#if TG_VF == 16 && defined(__AVX512F__)
-    const __mmask16 mask = (__mmask16)((1u << end) - 1) & (__mmask16) ~((1u << begin) - 1);
-    if (add) v += (vf)_mm512_maskz_loadu_ps(mask, p);
-    _mm512_mask_storeu_ps(p, mask, (__m512)v);
-#else
-    for (int i = begin; i < end; i++) p[i] = add ? p[i] + v[i] : v[i];
-#endif
-}
+/* The first n <= TG_VF lanes of v, or of p + v with add. */
+INLINE void store_some(float *p, vf v, int n, int add) { store_n(p, add ? load_n(p, n) + v : v, n); }
 
 /* mask lanes are 0 or -1, as comparisons give them */
 INLINE vf blend(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
