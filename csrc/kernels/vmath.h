@@ -1,7 +1,9 @@
 /* Elementary functions over vectors. Bounds, swept by tests: exp 2 ulp on [-87, 88]; sigmoid 3e-7 absolute;
    gelu 4e-7 absolute per unit of |x|; its derivative 1e-6 absolute. NaN stays NaN; infinities give the limits.
    AVX-512 looks up the coefficients of piecewise polynomials by permutes, which run beside the FMAs; elsewhere
-   one polynomial of higher degree serves the whole range. */
+   one polynomial of higher degree serves the whole range.
+   `rough`, for passes whose products round their operands to eight bits, cuts the polynomials of AVX-512 short:
+   exp 6e-5 relative, sigmoid 2e-5, gelu 6e-5 |x|, its derivative 2.2e-4; bfloat16 rounds by up to 2e-3. */
 #ifndef TG_VMATH_H
 #define TG_VMATH_H
 
@@ -48,7 +50,7 @@ INLINE vf half_plus_signed(vf p, vf x) {
 
 /* e^x for x <= 0, never below e^-87.3: x = (32 k + j)/32 ln2 + r, |r| <= ln2/64; a quadratic in r is exact to
    6e-8. The float nearest ln2 is so close to it that one step of reduction suffices. */
-INLINE vf vexp_negative(vf x) {
+INLINE vf vexp_negative(const int rough, vf x) {
     x = vmax(splat(-87.3f), x);
     vf shifted = x * 1.44269504f + 393216.0f; /* 1.5 * 2^18: rounds to multiples of 1/32 */
     /* an FMA also where the compiler does not contract: the product must not be rounded */
@@ -56,22 +58,28 @@ INLINE vf vexp_negative(vf x) {
     vi step = (vi)_mm512_permutex2var_epi32(_mm512_load_si512(exp_steps), (__m512i)shifted,
                                             _mm512_load_si512(exp_steps + 16));
     vf power = (vf)(step + ((vi)shifted << 18));
-    return power * (r * (r * 0.50000053f + 1.00001465f)) + power;
+    return power * (rough ? r : r * (r * 0.50000053f + 1.00001465f)) + power;
 }
-INLINE vf vexp(vf x) { return vexp_negative(vmin(splat(88.0f), x)); }
+INLINE vf vexp(vf x) { return vexp_negative(0, vmin(splat(88.0f), x)); }
 
-INLINE vf vsigmoid(vf x) { return half_plus_signed(piecewise(sigmoid_half, 4, locate_sigmoid(x)), x); }
+INLINE vf vsigmoid(const int rough, vf x) {
+    return half_plus_signed(piecewise(sigmoid_half, rough ? 3 : 4, locate_sigmoid(x)), x);
+}
 
 /* x Phi(x) = max(x, 0) - |x| (1 - Phi(|x|)), Phi the normal distribution function: the exact (erf) GELU. */
-INLINE vf gelu_at(vf x, segment s) { return vmax(splat(0.0f), x) - s.v * piecewise(gelu_tail, 3, s); }
+INLINE vf gelu_at(const int rough, vf x, segment s) {
+    return vmax(splat(0.0f), x) - s.v * piecewise(gelu_tail, rough ? 2 : 3, s);
+}
 /* d gelu / dx = Phi(x) + x phi(x) */
-INLINE vf gelu_slope_at(vf x, segment s) { return half_plus_signed(piecewise(gelu_slope, 4, s), x); }
+INLINE vf gelu_slope_at(const int rough, vf x, segment s) {
+    return half_plus_signed(piecewise(gelu_slope, rough ? 2 : 4, s), x);
+}
 
-INLINE vf vgelu(vf x) { return gelu_at(x, locate_gelu(x)); }
-INLINE vf vgelu_grad(vf x) { return gelu_slope_at(x, locate_gelu(x)); }
-INLINE value_slope vgelu_both(vf x) {
+INLINE vf vgelu(const int rough, vf x) { return gelu_at(rough, x, locate_gelu(x)); }
+INLINE vf vgelu_grad(vf x) { return gelu_slope_at(0, x, locate_gelu(x)); }
+INLINE value_slope vgelu_both(const int rough, vf x) {
     const segment s = locate_gelu(x);
-    return (value_slope){gelu_at(x, s), gelu_slope_at(x, s)};
+    return (value_slope){gelu_at(rough, x, s), gelu_slope_at(rough, x, s)};
 }
 
 #else
@@ -92,7 +100,10 @@ INLINE vf vexp(vf x) {
     return (vf)((vi)p + ((vi)shifted << 23)); /* only the integer's low bits survive the shift */
 }
 
-INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
+INLINE vf vsigmoid(const int rough, vf x) {
+    (void)rough;
+    return 1.0f / (1.0f + vexp(-x));
+}
 
 /* 0.5 + x q(u) with u = 2 (x / range)^2 - 1 in [-1, 1]: near-minimax fits of odd functions plus a half. No
    division and no exponential; |x| is clamped to the range, where the function has reached 0 or 1. */
@@ -106,7 +117,8 @@ INLINE vf half_plus_odd(vf x, float range, const float *q, int degree) {
 }
 
 /* x Phi(x), Phi the normal distribution function: the exact (erf) GELU. */
-INLINE vf vgelu(vf x) {
+INLINE vf vgelu(const int rough, vf x) {
+    (void)rough;
     static const float q[] = {-9.702182729e-05f, 2.791399140e-04f, -3.123928198e-04f, 5.373919753e-04f,
                               -1.526361870e-03f, 3.053946262e-03f, -5.099139469e-03f, 8.316909180e-03f,
                               -1.290897448e-02f, 1.857076107e-02f, -2.501578335e-02f, 3.202662541e-02f,
@@ -125,13 +137,16 @@ INLINE vf vgelu_grad(vf x) {
     return half_plus_odd(x, 5.5f, q, 17);
 }
 
-INLINE vf vexp_negative(vf x) { return vexp(x); }
-INLINE value_slope vgelu_both(vf x) { return (value_slope){vgelu(x), vgelu_grad(x)}; }
+INLINE vf vexp_negative(const int rough, vf x) {
+    (void)rough;
+    return vexp(x);
+}
+INLINE value_slope vgelu_both(const int rough, vf x) { return (value_slope){vgelu(rough, x), vgelu_grad(x)}; }
 
 #endif
 
-INLINE vf vact(int kind, vf x) {
-    if (kind == TG_ACT_GELU) return vgelu(x);
+INLINE vf vact(const int rough, int kind, vf x) {
+    if (kind == TG_ACT_GELU) return vgelu(rough, x);
     if (kind == TG_ACT_RELU) return blend(x < 0.0f, splat(0.0f), x); /* keeps NaN */
     return x;
 }
@@ -141,9 +156,9 @@ INLINE vf vact_grad(int kind, vf g, vf x) {
     return g;
 }
 
-INLINE value_slope vact_both(int kind, vf x) {
-    if (kind == TG_ACT_GELU) return vgelu_both(x);
-    return (value_slope){vact(kind, x), vact_grad(kind, splat(1.0f), x)};
+INLINE value_slope vact_both(const int rough, int kind, vf x) {
+    if (kind == TG_ACT_GELU) return vgelu_both(rough, x);
+    return (value_slope){vact(rough, kind, x), vact_grad(kind, splat(1.0f), x)};
 }
 
 /* Inverted dropout. Row keys are 64 well-mixed bits, so one product of a row's half-keys with numbers of the
