@@ -66,6 +66,8 @@ typedef struct tg_mix_tile {
                (y - mean) * rstd unless mean is NULL; 0 without neighbours
    normalize   y = (x - mean) * rstd; y may be x
    stats_add   s(n) += x - shift, q(n) += (x - shift)^2 for every row of x(rows,n)
+   merge_stats one step of Chan, Golub and LeVeque: into mean(n) and m2(n), squared deviations, of `count` rows those
+               of `here` more rows, given as shift(n), s(n), q(n) of stats_add
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
@@ -101,6 +103,9 @@ typedef struct tg_mix_tile {
     K(normalize, void, (int64_t n, const float *x, const float *mean, const float *rstd, float *y))          \
     K(stats_add, void,                                                                                       \
       (int rows, int64_t n, const float *x, int64_t ldx, const float *shift, float *s, float *q))            \
+    K(merge_stats, void,                                                                                     \
+      (int64_t n, double here, double count, const float *shift, const float *s, const float *q,             \
+       double *mean, double *m2))                                                                            \
     K(norm_back, void,                                                                                       \
       (int64_t n, const float *d, const float *x, const float *mean, const float *rstd, float *s1,           \
        float *s2, float *g, int add))                                                                        \

@@ -36,17 +36,11 @@ static void merge(const tg_exec *e, void *context, int64_t part) {
     const merge_context *m = context;
     const int64_t begin = part * BLOCK, n = m->n, width = n - begin < BLOCK ? n - begin : BLOCK;
     double mean[BLOCK] = {0}, m2[BLOCK] = {0}, count = 0;
-    (void)e;
     for (int64_t c = 0; c < m->loop.chunks; c++) {
         const float *shift = m->partials + c * m->stride + begin, *s = shift + n, *q = s + n;
         const double here = (double)(tg_chunk_start(m->loop.items, m->loop.chunks, c + 1) -
                                      tg_chunk_start(m->loop.items, m->loop.chunks, c));
-        const double share = here / (count + here), cross = count * share, inverse = 1 / here;
-        for (int64_t i = 0; i < width; i++) {
-            const double delta = shift[i] + s[i] * inverse - mean[i];
-            m2[i] += q[i] - (double)s[i] * s[i] * inverse + delta * delta * cross;
-            mean[i] += delta * share;
-        }
+        e->k->merge_stats(width, here, count, shift, s, q, mean, m2);
         count += here;
     }
     for (int64_t i = 0; i < width; i++) {
