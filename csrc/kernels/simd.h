@@ -81,6 +81,17 @@ INLINE int32_t vtop_i(vi v) {
 }
 #endif
 
+/* the sum of the lanes, halves on halves */
+INLINE float vsum(vf v) {
+    float x[TG_VF];
+    store(x, v);
+#pragma GCC unroll 4
+    for (int half = TG_VF / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+
 /* to the nearest integer, halves to even; INT32_MIN for what does not fit */
 INLINE vi vround(vf x) {
 #if TG_VF == 16 && defined(__AVX512F__)
