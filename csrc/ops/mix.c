@@ -169,15 +169,6 @@ static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
     if (dx != NULL) tg_push(e, tile, dx);
 }
 
-/* to(rows,cols) = [to +] from(cols,rows)^T */
-static void transpose(int rows, int cols, const float *from, float *to, int add) {
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < cols; j++) {
-            float *at = &to[(int64_t)i * cols + j];
-            *at = (add ? *at : 0) + from[(int64_t)j * rows + i];
-        }
-}
-
 static void end(const tg_exec *e, int back) {
     const int D = e->in[0].cols, R = (int)e->attr[GATE];
     if (!back) {
@@ -189,7 +180,7 @@ static void end(const tg_exec *e, int back) {
     for (int p = R > 0 ? 0 : 4, slot = 0; p < 5; from += sizes_[p], p++, slot++)
         if (p == 2) {
             tg_sum_partials(e, from, sizes_[p], e->shared, 0); /* packed weights are not needed any more */
-            transpose(D, R, e->shared, e->dw[slot], e->dw_add[slot]);
+            e->k->turn(R, D, e->shared, D, e->dw[slot], R, e->dw_add[slot]);
         } else if (e->dw[slot] != NULL) {
             tg_sum_partials(e, from, sizes_[p], e->dw[slot], e->dw_add[slot]);
         }
