@@ -153,6 +153,22 @@ def test_base7_ends_of_the_range():
     assert digits.tolist() == [[[-1] * 6 + [5] * 6 + [0] + [-1] * 5]]
 
 
+def test_base7_into_arrays_that_are_there():
+    digits = np.random.default_rng(1).integers(-1, 6, (40, 3, 18)).astype(np.int8)
+    codes, again = np.full((40, 3, 3), -5, np.int32), np.full_like(digits, 9)
+    assert kernels.encode_base7(digits, out=codes) is codes
+    np.testing.assert_array_equal(codes, kernels.encode_base7(digits))
+    assert kernels.decode_base7(codes, out=again) is again
+    np.testing.assert_array_equal(again, digits)
+    shared = np.zeros(40 * 3 * 18, np.int8)
+    overlapping = shared[: 40 * 3 * 12].view(np.int32).reshape(40, 3, 3)
+    for out in (again[:39], again.astype(np.int16), shared.reshape(40, 3, 18)[:, ::-1]):
+        with pytest.raises(ShapeError, match="out"):
+            kernels.decode_base7(codes, out=out)
+    with pytest.raises(ValueError, match="out"):
+        kernels.decode_base7(overlapping, out=shared.reshape(40, 3, 18))
+
+
 @pytest.fixture(params=_core.isa_levels())
 def level(request):
     before = _core.get_isa()

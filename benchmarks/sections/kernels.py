@@ -387,14 +387,23 @@ def packing(s: Setting) -> Iterator[Case]:
 
     note = "beside a copy that moves as many bytes (NumPy, one thread)"
     shape = f"{configs:,} x 26 x 18"
+    new_digits, new_codes = np.ones_like(digits), np.ones_like(codes)
     yield Case(
         f"float32 to int8 {shape}", lambda: _core.pack_digits(floats), copy(floats, digits), 1.0, notes=note
     )
     yield Case(
-        f"int8 to base 7 {shape}", lambda: kernels.encode_base7(digits), copy(digits, codes), 1.0, notes=note
+        f"int8 to base 7 {shape}",
+        lambda: kernels.encode_base7(digits, out=new_codes),
+        copy(digits, codes),
+        1.0,
+        notes=note,
     )
     yield Case(
-        f"base 7 to int8 {shape}", lambda: kernels.decode_base7(codes), copy(digits, codes), 1.0, notes=note
+        f"base 7 to int8 {shape}",
+        lambda: kernels.decode_base7(codes, out=new_digits),
+        copy(digits, codes),
+        1.0,
+        notes=note,
     )
 
 

@@ -154,13 +154,16 @@ failed:
     return NULL;
 }
 
-static PyObject *encode_base7(PyObject *self, PyObject *arg) {
+/* encode_base7(digits, out=None) -> codes */
+static PyObject *encode_base7(PyObject *self, PyObject *args) {
     (void)self;
+    PyObject *given, *out = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:encode_base7", &given, &out)) return NULL;
     npy_intp dims[3] = {-1, -1, TG_DIGITS};
-    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
+    PyArrayObject *digits = tg_array(given, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
     if (digits == NULL) return NULL;
     dims[2] = 3;
-    PyArrayObject *codes = tg_new_array(NPY_INT32, 3, dims);
+    PyArrayObject *codes = tg_out_array(out, "out", NPY_INT32, 3, dims, 1, &digits);
     if (codes == NULL) return NULL;
     tg_error err;
     tg_status status;
@@ -170,13 +173,16 @@ static PyObject *encode_base7(PyObject *self, PyObject *arg) {
     return status == TG_OK ? (PyObject *)codes : fail(&err, codes, NULL);
 }
 
-static PyObject *decode_base7(PyObject *self, PyObject *arg) {
+/* decode_base7(codes, out=None) -> digits */
+static PyObject *decode_base7(PyObject *self, PyObject *args) {
     (void)self;
+    PyObject *given, *out = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:decode_base7", &given, &out)) return NULL;
     npy_intp dims[3] = {-1, -1, 3};
-    PyArrayObject *codes = tg_array(arg, "codes", NPY_INT32, 3, dims, "(C, K, 3)");
+    PyArrayObject *codes = tg_array(given, "codes", NPY_INT32, 3, dims, "(C, K, 3)");
     if (codes == NULL) return NULL;
     dims[2] = TG_DIGITS;
-    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
+    PyArrayObject *digits = tg_out_array(out, "out", NPY_INT8, 3, dims, 1, &codes);
     if (digits == NULL) return NULL;
     tg_error err;
     tg_status status;
@@ -309,8 +315,8 @@ PyMethodDef tg_graph_methods[] = {
      PyDoc_STR("dedup_rows(rows) -> first, inverse; rows compared as bytes")},
     {"merge_configs", merge_configs, METH_VARARGS,
      PyDoc_STR("merge_configs(first, inverse, runtime, normalizers, keep) -> rows, runtimes, normalizers")},
-    {"encode_base7", encode_base7, METH_O, PyDoc_STR("encode_base7(digits) -> codes")},
-    {"decode_base7", decode_base7, METH_O, PyDoc_STR("decode_base7(codes) -> digits")},
+    {"encode_base7", encode_base7, METH_VARARGS, PyDoc_STR("encode_base7(digits, out=None) -> codes")},
+    {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
     {"layout_digits", layout_digits, METH_O, PyDoc_STR("layout_digits(node_feat) -> digits")},
     {"scaler_merge", scaler_merge, METH_VARARGS, PyDoc_STR("scaler_merge(count, mean, m2, x) -> count")},
     {"scaler_scale", scaler_scale, METH_VARARGS, PyDoc_STR("scaler_scale(count, m2) -> scale")},

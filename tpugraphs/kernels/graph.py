@@ -142,28 +142,31 @@ def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
     return _core.pack_digits(x.reshape((1,) * (3 - x.ndim) + x.shape)).reshape(x.shape)
 
 
-def encode_base7(digits: NDArray[np.int8]) -> NDArray[np.int32]:
+def encode_base7(digits: NDArray[np.int8], *, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
     """Codes (C, K, 3) int32 of digits (C, K, 18) int8: per tensor the sum of (d_i + 1) 7^i, i = 0..5.
 
     The packing of the first place of the Kaggle competition. All -1 gives 0; the largest code is 117,648.
+    The codes are written to `out` (C, K, 3) int32 if it is given; after an error it may hold anything.
 
     Raises
     ------
     DataError
         A digit outside -1..5, with its row, node and column.
     """
-    return _core.encode_base7(digits)
+    return _core.encode_base7(digits, out)
 
 
-def decode_base7(codes: NDArray[np.int32]) -> NDArray[np.int8]:
+def decode_base7(codes: NDArray[np.int32], *, out: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
     """Digits (C, K, 18) int8 of codes (C, K, 3) int32: the inverse of `encode_base7`.
+
+    They are written to `out` (C, K, 18) int8 if it is given; after an error it may hold anything.
 
     Raises
     ------
     DataError
         A code outside 0..117648, with its row, node and column.
     """
-    return _core.decode_base7(codes)
+    return _core.decode_base7(codes, out)
 
 
 def layout_digits(node_feat: NDArray[np.float32]) -> NDArray[np.int8]:
