@@ -40,6 +40,26 @@ def test_k_hop_is_the_reference(graph, hops):
     check(kernels.prune(edges, N, configs, "k-hop", hops=hops), reference.prune_k_hop(*graph, hops))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize(("N", "E"), [(1, 3), (64, 1023), (65, 1024), (700, 1025), (3000, 2600), (129, 4099)])
+def test_larger_graphs_are_the_reference(N, E, share):
+    """Sizes around the words and blocks the nodes and edges are worked on in, few and many configs."""
+    rng = np.random.default_rng(N + E)
+    edges = rng.integers(0, N, (E, 2))
+    configs = rng.permutation(N)[: round(share * N)]
+    check(kernels.prune(edges, N, configs), reference.prune_1hop(N, edges, configs))
+    for hops in (1, 2, 3, 9):
+        expected = reference.prune_k_hop(N, edges, configs, hops)
+        check(kernels.prune(edges, N, configs, "k-hop", hops=hops), expected)
+    for row in (0, E // 2, E - 1):
+        for bad in (N, -1, 2**31, 2**31 + N, 2**32, -(2**63), 2**63 - 1):
+            broken = edges.copy()
+            broken[row, row % 2] = bad
+            for method in ("config-1hop", "config-only", "k-hop"):
+                with pytest.raises(DataError, match=f"{bad} in row {row} "):
+                    kernels.prune(broken, N, configs, method)
+
+
 @settings(max_examples=50, deadline=None)
 @given(graphs())
 def test_config_only_keeps_their_order(graph):

@@ -5,34 +5,33 @@
 
 #include "graph/csr.h"
 
-/* Marks of a node. */
-enum { KEPT = 1, CONFIG = 2 };
+/* Edges that are read, checked and looked at while they are in the first cache. */
+enum { BLOCK = 1024 };
+
+/* What a method works with. */
+typedef struct work {
+    uint8_t *mark;  /* (N), 1: the node stays. First the configurable ones; 7 bytes more, 0 */
+    int32_t *rank;  /* (N): new id of each node that stays, never written for the others */
+    int32_t *edges; /* (E + 1, 2): those that may stay */
+} work;
 
 static tg_status no_memory(const tg_prune_input *in, tg_error *err) {
     return tg_fail(err, TG_E_MEMORY, "no memory to prune a graph of %lld nodes and %lld edges",
                    (long long)in->N, (long long)in->E);
 }
 
-/* edges (n,) from node ids (n,) read once, so that nobody can change them after the check; 0 if one of them is
-   not in 0..N-1. */
-static int narrow(int32_t *restrict edges, const int64_t *restrict ids, int64_t n, int32_t N) {
-    uint64_t wide = 0;
-    int32_t over = 0;
-    for (int64_t i = 0; i < n; i++) {
-        wide |= (uint64_t)ids[i] >> 31;
-        edges[i] = (int32_t)ids[i];
+static tg_status bad_edge(const tg_prune_input *in, tg_error *err) {
+    for (int64_t i = 0; i < 2 * in->E; i++) {
+        const int64_t id = in->edge_index[i];
+        if ((uint64_t)id >= (uint64_t)in->N)
+            return tg_fail_field(err, "edge_index", "node ids in 0..N-1",
+                                 "%lld in row %lld of a graph with N = %lld", (long long)id,
+                                 (long long)(i / 2), (long long)in->N);
     }
-    for (int64_t i = 0; i < n; i++) over |= (edges[i] >= N) | (edges[i] < 0);
-    return wide == 0 && !over;
+    return tg_fail(err, TG_E_DATA, "edge_index: changed while it was read");
 }
 
-static tg_status check(const tg_prune_input *in, int32_t *edges, uint8_t *mark, tg_error *err) {
-    if (!narrow(edges, in->edge_index, 2 * in->E, (int32_t)in->N))
-        for (int64_t i = 0; i < 2 * in->E; i++)
-            if ((uint64_t)in->edge_index[i] >= (uint64_t)in->N)
-                return tg_fail_field(err, "edge_index", "node ids in 0..N-1",
-                                     "%lld in row %lld of a graph with N = %lld",
-                                     (long long)in->edge_index[i], (long long)(i / 2), (long long)in->N);
+static tg_status mark_configs(const tg_prune_input *in, uint8_t *mark, tg_error *err) {
     for (int64_t k = 0; k < in->K; k++) {
         int64_t node = in->config_nodes[k];
         if ((uint64_t)node >= (uint64_t)in->N)
@@ -42,7 +41,7 @@ static tg_status check(const tg_prune_input *in, int32_t *edges, uint8_t *mark, 
         if (mark[node])
             return tg_fail_field(err, "node_config_ids", "distinct node ids", "node %lld again at %lld",
                                  (long long)node, (long long)k);
-        mark[node] = KEPT | CONFIG;
+        mark[node] = 1;
     }
     return TG_OK;
 }
@@ -55,46 +54,118 @@ static tg_status reserve(tg_pruned *out, int64_t N, int64_t E, const tg_prune_in
     return TG_OK;
 }
 
-/* Moves the edges (E,2) that stay to the front, in their order, and returns their number. An edge stays if an
-   end has `either`, and both have `both`. Which do is anybody's guess: no branch. */
-static int64_t keep_edges(int32_t *edges, int64_t E, const uint8_t *mark, int either, int both) {
-    int64_t kept = 0;
-    for (int64_t e = 0; e < E; e++) {
-        int32_t from = edges[2 * e], to = edges[2 * e + 1];
-        uint8_t u = mark[from], v = mark[to];
-        edges[2 * kept] = from;
-        edges[2 * kept + 1] = to;
-        kept += ((u | v) & either) == either && (u & v & both) == both;
+/* to (n,) from node ids (n,) read once, so that nobody can change them after the check; 0 if one of them is not in
+   0..N-1. */
+static int narrow(int32_t *restrict to, const int64_t *restrict ids, int64_t n, int32_t N) {
+    uint64_t wide = 0;
+    uint32_t over = 0, last = (uint32_t)N - 1;
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t id = (uint64_t)ids[i];
+        const uint32_t low = (uint32_t)id;
+        wide |= id;
+        over |= low | (last - low); /* the sign: negative, or more than N - 1 */
+        to[i] = (int32_t)low;
     }
-    return kept;
+    return wide >> 31 == 0 && over >> 31 == 0;
 }
 
-/* The marked nodes in ascending order, and edges (E,2) between them, renumbered. mark (N,). */
-static tg_status collect(tg_pruned *out, const tg_prune_input *in, const int32_t *edges, int64_t E,
-                         const uint8_t *mark, tg_error *err) {
-    int32_t *rank = malloc((size_t)(in->N + 1) * sizeof *rank);
-    if (rank == NULL) return no_memory(in, err);
-    int64_t N = 0;
-    for (int64_t n = 0; n < in->N; n++) {
-        rank[n] = (int32_t)N;
-        N += mark[n] & KEPT;
+/* Those of edges (n,2) with both ends marked, or with one at least, to `kept` (which may be `edges`), in their order;
+   returns their number. Which they are is anybody's guess: no branch, and so one edge more than are kept is
+   written. */
+static inline __attribute__((always_inline)) int64_t keep(const int32_t *edges, int64_t n,
+                                                          const uint8_t *mark, int both, int32_t *kept) {
+    int64_t count = 0;
+#pragma GCC unroll 4
+    for (int64_t e = 0; e < n; e++) {
+        uint64_t edge; /* both ends; which is in which half does not matter */
+        memcpy(&edge, edges + 2 * e, sizeof edge);
+        const int64_t u = mark[(uint32_t)edge], v = mark[edge >> 32];
+        memcpy(kept + 2 * count, &edge, sizeof edge);
+        count += both ? u & v : u | v;
     }
+    return count;
+}
+static int64_t keep_touching(const int32_t *edges, int64_t n, const uint8_t *mark, int32_t *kept) {
+    return keep(edges, n, mark, 0, kept);
+}
+static int64_t keep_inside(const int32_t *edges, int64_t n, const uint8_t *mark, int32_t *kept) {
+    return keep(edges, n, mark, 1, kept);
+}
+
+/* The same as keep_touching, faster where few edges are kept: four at a time are passed over. */
+static int64_t keep_few(const int32_t *edges, int64_t n, const uint8_t *mark, int32_t *kept) {
+    int64_t count = 0, e = 0;
+    for (; e + 4 <= n; e += 4) {
+        unsigned touching = 0;
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            const int32_t *edge = edges + 2 * (e + i);
+            touching |= (unsigned)(mark[edge[0]] | mark[edge[1]]) << i;
+        }
+        for (; touching != 0; touching &= touching - 1, count++)
+            memcpy(kept + 2 * count, edges + 2 * (e + __builtin_ctz(touching)), 2 * sizeof *kept);
+    }
+    return count + keep_touching(edges + 2 * e, n - e, mark, kept + 2 * count);
+}
+
+/* Reads all edges, to `all` (E,2) if it is not NULL, and those with a marked end to touching (E + 1, 2). */
+static tg_status read_edges(const tg_prune_input *in, const uint8_t *mark, int32_t *all, int32_t *touching,
+                            int64_t *count, tg_error *err) {
+    int32_t block[2 * BLOCK] __attribute__((aligned(64)));
+    *count = 0;
+    for (int64_t e = 0; e < in->E; e += BLOCK) {
+        const int64_t n = in->E - e < BLOCK ? in->E - e : BLOCK;
+        int32_t *edges = all == NULL ? block : all + 2 * e;
+        if (!narrow(edges, in->edge_index + 2 * e, 2 * n, (int32_t)in->N)) return bad_edge(in, err);
+        *count += keep_few(edges, n, mark, touching + 2 * *count);
+    }
+    return TG_OK;
+}
+
+/* Marks the ends of edges (n,2); returns how many nodes were not yet. */
+static int64_t mark_ends(const int32_t *edges, int64_t n, uint8_t *mark) {
+    int64_t before = 0;
+    for (int64_t i = 0; i < 2 * n; i++) {
+        before += mark[edges[i]];
+        mark[edges[i]] = 1;
+    }
+    return 2 * n - before;
+}
+
+/* Marks as bits: bit j of the result is mark[j], 0 or 1, of eight. */
+static uint64_t eight_marks(const uint8_t *mark) {
+    uint64_t eight;
+    memcpy(&eight, mark, sizeof eight);
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) eight = __builtin_bswap64(eight);
+    return eight * UINT64_C(0x0102040810204080) >> 56;
+}
+
+/* The N marked nodes in ascending order, and the first E edges of the work, all of them between marked nodes,
+   renumbered. */
+static tg_status collect(tg_pruned *out, const tg_prune_input *in, const work *w, int64_t N, int64_t E,
+                         tg_error *err) {
     tg_status status = reserve(out, N, E, in, err);
-    if (status == TG_OK) {
-        for (int64_t n = 0; n < in->N; n++)
-            if (mark[n] & KEPT) out->nodes[rank[n]] = n;
-        for (int64_t i = 0; i < 2 * E; i++) out->edge_index[i] = rank[edges[i]];
-        for (int64_t k = 0; k < in->K; k++) out->config_nodes[k] = rank[in->config_nodes[k]];
+    if (status != TG_OK) return status;
+    int32_t rank = 0;
+    for (int64_t first = 0; first < in->N; first += 64) {
+        uint64_t bits = 0;
+        for (int64_t n = 0; n < 64 && first + n < in->N; n += 8)
+            bits |= eight_marks(w->mark + first + n) << n;
+        for (; bits != 0; bits &= bits - 1) {
+            const int64_t node = first + __builtin_ctzll(bits);
+            out->nodes[rank] = node;
+            w->rank[node] = rank++;
+        }
     }
-    free(rank);
-    return status;
+    for (int64_t i = 0; i < 2 * E; i++) out->edge_index[i] = w->rank[w->edges[i]];
+    for (int64_t k = 0; k < in->K; k++) out->config_nodes[k] = w->rank[in->config_nodes[k]];
+    return TG_OK;
 }
 
-static tg_status config_only(tg_pruned *out, const tg_prune_input *in, int32_t *edges, uint8_t *mark,
-                             tg_error *err) {
-    (void)edges;
-    (void)mark;
-    tg_status status = reserve(out, in->K, 0, in, err);
+static tg_status config_only(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
+    int64_t unused;
+    tg_status status = read_edges(in, w->mark, NULL, w->edges, &unused, err);
+    if (status == TG_OK) status = reserve(out, in->K, 0, in, err);
     if (status != TG_OK) return status;
     for (int64_t k = 0; k < in->K; k++) {
         out->nodes[k] = in->config_nodes[k];
@@ -103,38 +174,21 @@ static tg_status config_only(tg_pruned *out, const tg_prune_input *in, int32_t *
     return TG_OK;
 }
 
-static tg_status config_1hop(tg_pruned *out, const tg_prune_input *in, int32_t *edges, uint8_t *mark,
-                             tg_error *err) {
-    int64_t E = keep_edges(edges, in->E, mark, CONFIG, 0);
-    for (int64_t i = 0; i < 2 * E; i++) mark[edges[i]] |= KEPT;
-    return collect(out, in, edges, E, mark, err);
+static tg_status config_1hop(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
+    int64_t E;
+    tg_status status = read_edges(in, w->mark, NULL, w->edges, &E, err);
+    if (status != TG_OK) return status;
+    const int64_t N = in->K + mark_ends(w->edges, E, w->mark);
+    return collect(out, in, w, N, E, err);
 }
 
-/* Up to this many hops are counted by walking through all edges once per hop, without sorting them by node. */
+/* Up to this many hops are walked through all edges once per hop, without sorting them by node. */
 enum { SWEEPS = 8 };
 
-/* Marks nodes within `hops` <= SWEEPS hops of a configurable one, edges taken as undirected. After h walks
-   (Bellman, Ford) distances up to h are right, and all others are more than h. */
-static void near_by_sweeps(const tg_prune_input *in, const int32_t *edges, uint8_t *mark) {
-    uint8_t *far = mark; /* the distance, in the place of the marks; hops + 1 stands for all beyond */
-    for (int64_t n = 0; n < in->N; n++) far[n] = mark[n] ? 0 : (uint8_t)(in->hops + 1);
-    int changed = 1;
-    for (int64_t hop = 0; hop < in->hops && changed; hop++) {
-        changed = 0;
-        for (int64_t e = 0; e < in->E; e++) {
-            int32_t a = edges[2 * e], b = edges[2 * e + 1];
-            int u = far[a], v = far[b];
-            if ((unsigned)(u - v + 1) <= 2) continue; /* nearly always */
-            if (u < v) far[b] = (uint8_t)(u + 1);
-            else far[a] = (uint8_t)(v + 1);
-            changed = 1;
-        }
-    }
-    for (int64_t n = 0; n < in->N; n++) mark[n] = far[n] <= in->hops ? KEPT : 0;
-}
-
-/* The same for any number of hops, breadth first: O(N + E). */
-static tg_status near_by_queue(const tg_prune_input *in, const int32_t *edges, uint8_t *mark, tg_error *err) {
+/* Marks nodes within any number of hops of a configurable one, edges taken as undirected, breadth first: O(N + E).
+   *count of them are marked then. */
+static tg_status mark_near(const tg_prune_input *in, const int32_t *edges, uint8_t *mark, int64_t *count,
+                           tg_error *err) {
     tg_csr csr[2] = {{0}};
     int32_t *queue = malloc((size_t)(in->N + 1) * sizeof *queue);
     int64_t *wide = malloc((size_t)(2 * in->E + 1) * sizeof *wide);
@@ -151,10 +205,11 @@ static tg_status near_by_queue(const tg_prune_input *in, const int32_t *edges, u
                     for (int32_t i = csr[key].ptr[queue[head]]; i < csr[key].ptr[queue[head] + 1]; i++) {
                         int32_t node = csr[key].idx[i];
                         if (mark[node]) continue;
-                        mark[node] = KEPT;
+                        mark[node] = 1;
                         queue[tail++] = node;
                     }
         }
+        *count = tail;
     }
     tg_csr_free(&csr[0]);
     tg_csr_free(&csr[1]);
@@ -163,18 +218,26 @@ static tg_status near_by_queue(const tg_prune_input *in, const int32_t *edges, u
     return status;
 }
 
-static tg_status k_hop(tg_pruned *out, const tg_prune_input *in, int32_t *edges, uint8_t *mark,
-                       tg_error *err) {
-    tg_status status = TG_OK;
-    if (in->hops <= SWEEPS) near_by_sweeps(in, edges, mark);
-    else status = near_by_queue(in, edges, mark, err);
+static tg_status k_hop(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
+    int32_t *touching = malloc((size_t)(2 * in->E + 2) * sizeof *touching);
+    if (touching == NULL) return no_memory(in, err);
+    int64_t count, N = in->K;
+    tg_status status = read_edges(in, w->mark, w->edges, touching, &count, err);
+    if (status == TG_OK && in->hops > SWEEPS) status = mark_near(in, w->edges, w->mark, &N, err);
+    else if (status == TG_OK)
+        for (int64_t hop = 1, more; (more = mark_ends(touching, count, w->mark)) > 0; hop++) {
+            N += more;
+            if (hop == in->hops) break;
+            count = keep_touching(w->edges, in->E, w->mark, touching);
+        }
+    free(touching);
     if (status != TG_OK) return status;
-    return collect(out, in, edges, keep_edges(edges, in->E, mark, 0, KEPT), mark, err);
+    return collect(out, in, w, N, keep_inside(w->edges, in->E, w->mark, w->edges), err);
 }
 
 static const struct method {
     const char *name;
-    tg_status (*run)(tg_pruned *out, const tg_prune_input *in, int32_t *edges, uint8_t *mark, tg_error *err);
+    tg_status (*run)(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err);
 } methods[] = {
     {"config-1hop", config_1hop},
     {"config-only", config_only},
@@ -195,12 +258,15 @@ tg_status tg_prune(tg_pruned *out, const char *method, const tg_prune_input *in,
                        (long long)in->N, (long long)in->E, (long long)in->K);
     if (in->hops < 1)
         return tg_fail(err, TG_E_CONFIG, "hops: expected at least 1, got %lld", (long long)in->hops);
-    uint8_t *mark = calloc((size_t)in->N + 1, 1);
-    int32_t *edges = malloc((size_t)(2 * in->E + 2) * sizeof *edges);
-    tg_status status = mark == NULL || edges == NULL ? no_memory(in, err) : check(in, edges, mark, err);
-    if (status == TG_OK) status = chosen->run(out, in, edges, mark, err);
-    free(edges);
-    free(mark);
+    work w = {calloc((size_t)in->N + 8, 1), malloc((size_t)(in->N + 1) * sizeof *w.rank),
+              malloc((size_t)(2 * in->E + 2) * sizeof *w.edges)};
+    tg_status status = TG_OK;
+    if (w.mark == NULL || w.rank == NULL || w.edges == NULL) status = no_memory(in, err);
+    if (status == TG_OK) status = mark_configs(in, w.mark, err);
+    if (status == TG_OK) status = chosen->run(out, in, &w, err);
+    free(w.edges);
+    free(w.rank);
+    free(w.mark);
     return status;
 }
 
