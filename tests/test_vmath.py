@@ -52,11 +52,12 @@ def test_slope_of_gelu():
     assert np.abs(slope - exact).max() <= 1e-6
 
 
-def gate_of(x: np.ndarray) -> np.ndarray:
+def gate_of(x: np.ndarray, precision: str = "f32") -> np.ndarray:
     """sigmoid(x) for x (n,), as the gate of a row of ones."""
     zeros = np.zeros((1, x.size), np.float32)
     z = np.ones((1, 1, x.size), np.float32)
-    return tg.kernels.mix(z, w1=zeros, b1=ZERO, w2=np.ascontiguousarray(zeros.T), b2=x).ravel()
+    w2 = np.ascontiguousarray(zeros.T)
+    return tg.kernels.mix(z, w1=zeros, b1=ZERO, w2=w2, b2=x, precision=precision).ravel()
 
 
 def test_sigmoid():
@@ -64,6 +65,28 @@ def test_sigmoid():
     b2 = np.concatenate([x[::4], borders()])
     y = gate_of(b2)
     assert np.abs(y - expit(b2.astype(np.float64))).max() <= 3e-7
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_rough_functions(precision):
+    """Beside products of rounded operands: ten times finer than a bfloat16, and still saturating."""
+    x = sweep().ravel()
+    x = x[: len(x) // 64 * 64]
+    wide = np.clip(x.astype(np.float64), -40, 40)
+    z = x.reshape(-1, 1, 64)
+    gelu = tg.kernels.mix(z, act="gelu", precision=precision).ravel()
+    assert (np.abs(gelu - x * normal(x.astype(np.float64))) <= 7e-5 * np.abs(x)).all()
+    assert (gelu[x > 5.75] == x[x > 5.75]).all() and np.abs(gelu[x < -5.75]).max() <= 1e-6
+    slope = tg.kernels.mix_backward(np.ones_like(z), z, act="gelu", precision=precision)["z"].ravel()
+    exact = normal(wide) + wide * np.exp(-wide * wide / 2) / np.sqrt(2 * np.pi)
+    assert np.abs(slope - exact).max() <= 2.5e-4
+    b2 = np.concatenate([x[::4], borders()])
+    assert np.abs(gate_of(b2, precision) - expit(b2.astype(np.float64))).max() <= 3e-5
+    pair = np.float32(np.linspace(-80, 80, 8001))
+    both = np.stack([pair, np.zeros_like(pair)])[None]
+    y = tg.kernels.mix(both, temperature=np.ones(1, np.float32), precision=precision)[0, 0, pair.size :]
+    exact = pair.astype(np.float64) * expit(pair.astype(np.float64))
+    assert (np.abs(y - exact) <= 1.3e-4 * np.abs(exact) + 1e-30).all()
 
 
 def test_softmax_over_two_configs():

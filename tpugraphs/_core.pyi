@@ -107,6 +107,7 @@ def op_forward(
     training: bool,
     unused: None = None,
     out: NDArray[np.float32] | None = None,
+    precision: str = "f32",
     /,
 ) -> NDArray[np.float32]: ...
 def op_backward(
@@ -120,6 +121,7 @@ def op_backward(
     training: bool,
     dy: NDArray[np.float32],
     outs: tuple[NDArray[np.float32] | None, ...] | None = None,
+    precision: str = "f32",
     /,
 ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.float32] | None]: ...
 def op_names() -> list[str]: ...

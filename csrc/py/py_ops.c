@@ -83,15 +83,16 @@ static int take_digits(call *c, const tg_graph *g, int configs) {
 /* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
    memory */
 static int call_init(call *c, PyObject *args, PyObject **rest) {
-    const char *name;
+    const char *name, *precision = "f32";
     PyObject *attrs, *inputs, *params, *object;
     int configs, training, n_attrs;
     unsigned long long key;
     memset(c, 0, sizeof *c);
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|OO", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|OOs", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
                           &PyTuple_Type, &params, tg_graph_type(), &object, &configs, &key, &training,
-                          &rest[0], &rest[1]))
+                          &rest[0], &rest[1], &precision))
         return -1;
+    if ((c->e.k = tg_kernels_named(precision)) == NULL) return -1;
     tg_attr_value values[TG_MAX_ATTRS];
     tg_error err;
     if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
@@ -118,7 +119,6 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
     if (take_params(c, params) < 0) return -1;
     c->e.op = c->op;
     c->e.whole_nodes = c->plan.whole_nodes;
-    c->e.k = tg_kernel_table();
     c->e.slate = &c->slate;
     c->e.attr = c->attr;
     memcpy(c->e.in, c->plan.in, sizeof c->e.in);

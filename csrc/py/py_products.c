@@ -10,14 +10,6 @@
 
 enum { MOST_COLUMNS = 65536, ROWS = 240 /* of a chunk of the parallel loop */ };
 
-/* The table of the precision called `name`, or NULL with an exception. */
-static const tg_kernels *table_named(const char *name) {
-    const int precision = tg_find_precision(name);
-    if (precision >= 0) return tg_kernel_table_for((tg_precision)precision);
-    PyErr_Format(PyExc_ValueError, "precision: expected 'f32', 'bf16' or 'int8', got '%s'", name);
-    return NULL;
-}
-
 static int check_size(const char *what, npy_intp found, int least) {
     if (found >= least && found <= MOST_COLUMNS) return 1;
     PyErr_Format(PyExc_ValueError, "%s: expected %d..%d, got %zd", what, least, MOST_COLUMNS, found);
@@ -82,7 +74,7 @@ static PyObject *product(PyObject *self, PyObject *args) {
         if ((bias = tg_array(bias_, "bias", NPY_FLOAT32, 1, &n, "(N,)")) == NULL) return NULL;
         o.bias = TG_F32(bias);
     }
-    if ((o.k = table_named(precision)) == NULL) return NULL;
+    if ((o.k = tg_kernels_named(precision)) == NULL) return NULL;
     PyArrayObject *c = result_array(add_, out, a_dims[0], n, (PyArrayObject *[]){a, w, bias});
     if (c == NULL) return NULL;
     o.m = a_dims[0], o.lda = a_dims[1], o.n = (int)n, o.depth = (int)depth, o.add = add_ != Py_None;
@@ -111,7 +103,7 @@ static PyObject *product_tn(PyObject *self, PyObject *args) {
     if ((b = tg_array(b_, "b", NPY_FLOAT32, 2, b_dims, "(R, N)")) == NULL) return NULL;
     if (!check_size("R", a_dims[0], 1) || !check_size("M", a_dims[1], 1) || !check_size("N", b_dims[1], 1))
         return NULL;
-    const tg_kernels *k = table_named(precision);
+    const tg_kernels *k = tg_kernels_named(precision);
     PyArrayObject *c = NULL;
     if (k != NULL) c = result_array(add_, out, a_dims[1], b_dims[1], (PyArrayObject *[]){a, b, NULL});
     if (c == NULL) return NULL;

@@ -147,3 +147,10 @@ static int poll_signals(void *context) {
 }
 
 tg_cancel tg_python_cancel(void) { return (tg_cancel){poll_signals, NULL, 0}; }
+
+const tg_kernels *tg_kernels_named(const char *precision) {
+    const int found = tg_find_precision(precision);
+    if (found >= 0) return tg_kernel_table_for((tg_precision)found);
+    PyErr_Format(PyExc_ValueError, "precision: expected 'f32', 'bf16' or 'int8', got '%s'", precision);
+    return NULL;
+}

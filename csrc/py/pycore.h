@@ -15,6 +15,7 @@
 
 #include "base/cancel.h"
 #include "base/status.h"
+#include "kernels/kernels.h"
 
 /* Raise the tpugraphs exception for `err`; `file` (may be NULL) names the file it is about. Returns NULL.
    For TG_E_CANCELLED the pending Python exception (KeyboardInterrupt) is kept. */
@@ -46,6 +47,9 @@ int tg_overlap(PyArrayObject *a, PyArrayObject *b);
 /* A new array over memory owned by `owner` (a new reference is taken); writable if asked. */
 PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
                        int writable);
+
+/* The kernels of the precision called so, or NULL with an exception set. */
+const tg_kernels *tg_kernels_named(const char *precision);
 
 /* A cancel record whose poll runs pending Python signal handlers (takes the GIL). */
 tg_cancel tg_python_cancel(void);

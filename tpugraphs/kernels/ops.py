@@ -77,25 +77,30 @@ def _require_configs(call: _Call) -> None:
         raise ShapeError(f"{call[0]}: expected at least one config (C >= 1), got C = 0 with input {shapes}")
 
 
-def _forward(call: _Call, out: Array | None = None) -> Array:
+def _forward(call: _Call, out: Array | None = None, precision: Precision = "f32") -> Array:
     _require_configs(call)
-    return _core.op_forward(*call, None, out)
+    return _core.op_forward(*call, None, out, precision)
 
 
 def _backward(
-    dy: Array, call: _Call, inputs: list[str], params: list[str], out: Outs | None = None
+    dy: Array,
+    call: _Call,
+    inputs: list[str],
+    params: list[str],
+    out: Outs | None = None,
+    precision: Precision = "f32",
 ) -> dict[str, Array]:
     _require_configs(call)
     names = [*inputs, *params] + (["digits"] if call[0] == "config_linear" else [])
     if out is None:
-        dx, dw, digits = _core.op_backward(*call, dy)
+        dx, dw, digits = _core.op_backward(*call, dy, None, precision)
     else:
         if unknown := sorted(set(out) - set(names)):
             raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
         for name, array in zip(names, (*call[2], *call[3]), strict=False):
             if name in out:
                 _require(out[name], f"out[{name!r}]", array.shape)
-        dx, dw, digits = _core.op_backward(*call, dy, tuple(out.get(name) for name in names))
+        dx, dw, digits = _core.op_backward(*call, dy, tuple(out.get(name) for name in names), precision)
     gradients = dx + dw + ([] if digits is None else [digits])
     return dict(zip(names, gradients, strict=True))
 
@@ -512,6 +517,7 @@ def mix(
     key: int = 0,
     step: int = 0,
     out: Array | None = None,
+    precision: Precision = "f32",
 ) -> Array:
     """Everything that stands between two matrix products of the first place's blocks, in one pass.
 
@@ -531,13 +537,18 @@ def mix(
     dropout : float in [0, 1)
         The mask is a function of `key`, `step`, node, config and channel alone.
     out : (N, C, F) float32, optional
+    precision : {"f32", "bf16", "int8"}
+        Of the operands of the gate's products. For the last two the elementary functions are approximated
+        as well as such operands warrant, to about 2e-4.
 
     Returns
     -------
     (N, C, F) float32
     """
     return _forward(
-        _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0], out
+        _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0],
+        out,
+        precision,
     )
 
 
@@ -556,10 +567,11 @@ def mix_backward(
     key: int = 0,
     step: int = 0,
     out: Outs | None = None,
+    precision: Precision = "f32",
 ) -> dict[str, Array]:
     """Gradients of `mix` for every array argument that was given."""
     call, inputs, names = _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)
-    return _backward(dy, call, inputs, names, out)
+    return _backward(dy, call, inputs, names, out, precision)
 
 
 def _pool_call(x: Array, kind: str) -> _Call:
