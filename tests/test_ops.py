@@ -539,6 +539,27 @@ def test_adamw_equals_the_reference(clip, weight_decay):
         assert distance(got, want, 0) <= 2e-6
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_adamw_bounds_over_magnitudes(level):
+    """Gradients from where squares vanish in float32 to where they overflow: within 1e-6 of each update."""
+    _core.set_isa(level)
+    g = (
+        np.float32(10.0) ** np.linspace(-18, 18, 10_007, dtype=np.float32)
+        * np.float32([1, -1, 0])[np.arange(10_007) % 3]
+    )
+    w, m1, m2 = (np.zeros_like(g) for _ in range(3))
+    expected = tuple(v.astype(float) for v in (w, m1, m2))
+    for step in range(1, 4):
+        expected = ref.adamw(expected[0], g.astype(float), *expected[1:], step, 1.0, 0.0)
+        tg.kernels.adamw_step(w, g, m1, m2, step=step, lr=1.0, weight_decay=0.0)
+    np.testing.assert_allclose(w, expected[0], rtol=1e-6, atol=1e-12)
+    with np.errstate(over="ignore"):
+        assert tg.kernels.adamw_step(w, g * np.float32(1e6), m1, m2, step=4, lr=0.0) == pytest.approx(
+            np.linalg.norm(g.astype(float)) * 1e6, rel=1e-6
+        )
+    assert np.all(np.isfinite(w))
+
+
 def test_mlp_head_and_its_gradient():
     rng = np.random.default_rng(5)
     sizes = (17, 9, 5, 1)
