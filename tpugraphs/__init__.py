@@ -28,10 +28,12 @@ _LAZY = {
 _SUBMODULES = (
     "errors",
     "data",
+    "corrupt",
     "graphs",
     "preprocess",
     "baselines",
     "evaluation",
+    "official",
     "kernels",
     "metrics",
     "recipes",

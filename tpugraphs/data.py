@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy.typing as npt
 
-from tpugraphs import _core
+from tpugraphs import _core, corrupt
 from tpugraphs.arrays import with_file
 from tpugraphs.digits import DIGITS, Digits
 from tpugraphs.errors import ConfigError, DataError
@@ -131,7 +131,7 @@ def _graph(
     arrays: dict[str, Any] = {
         name: _array(member) for name, member in members.items() if name != "node_config_feat"
     }
-    arrays.update(name=Path(file).stem, collection=_collection_of(file), path=file)
+    arrays.update(name=Path(file).stem, collection=collection_of(file), path=file)
     if tile:
         return TileGraph(**arrays)
     if layout:
@@ -261,13 +261,28 @@ class Split(Sequence[LayoutGraph | TileGraph]):
         return (self[i] for i in range(len(self)))
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
-        """Make a split without the graphs whose names match a pattern (``*``, ``?`` as in a shell)."""
+        """Make a split without some graphs.
+
+        Parameters
+        ----------
+        patterns : str or list of str
+            Names, with ``*`` and ``?`` as in a shell. ``"known-corrupt"`` stands for the graphs of this
+            collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
+        """
         patterns = _patterns(patterns)
-        kept = [p for p in self.paths if not any(fnmatchcase(Path(p).stem, pattern) for pattern in patterns)]
+        kept = [p for p in self.paths if not excluded(Path(p).stem, self.collection, patterns)]
         return Split(self.collection, kept, self._max_bytes)
 
     def __repr__(self) -> str:
         return f"Split({self.collection!r}, {len(self)} graphs)"
+
+
+def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool:
+    """Whether the name of a graph matches one of the patterns; see :meth:`Split.exclude`."""
+    return any(
+        bool(corrupt.reason(name, collection)) if pattern == corrupt.KEYWORD else fnmatchcase(name, pattern)
+        for pattern in patterns
+    )
 
 
 def _patterns(patterns: Any) -> list[str]:
@@ -328,7 +343,7 @@ def _how_to_get(name: str) -> str:
     )
 
 
-def _collection_of(file: str) -> str | None:
+def collection_of(file: str) -> str | None:
     """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
     parts = Path(file).parts[:-1]
     for name, folder in COLLECTIONS.items():
@@ -355,7 +370,9 @@ def open_collection(
         Folder that holds ``npz`` (the published archives), ``npz_all/npz`` (Kaggle's), or is the npz folder
         itself.
     exclude : str or list of str, optional
-        Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell: ``["*unet*"]``.
+        Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell. ``"known-corrupt"``
+        stands for those of this collection whose published measurements are known to be corrupt
+        (:mod:`tpugraphs.corrupt`); it goes with others, as in ``["known-corrupt", "*unet*"]``.
     max_bytes : int, optional
         As for :func:`load`.
 

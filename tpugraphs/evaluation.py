@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics, tables
+from tpugraphs import official as published
 from tpugraphs.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.errors import ConfigError, DataError, ShapeError, not_a_graph
 from tpugraphs.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
@@ -139,8 +140,16 @@ class Row:
     runtimes: NDArray[Any] = field(repr=False, compare=False)
 
     @classmethod
-    def judge(cls, graph: str, collection: str, scorer: str, scores: ArrayLike, runtimes: ArrayLike) -> Row:
-        """Compute all metrics of scores (n,) against runtimes (n,)."""
+    def judge(
+        cls,
+        graph: str,
+        collection: str,
+        scorer: str,
+        scores: ArrayLike,
+        runtimes: ArrayLike,
+        names: Sequence[str] | None = None,
+    ) -> Row:
+        """Compute metrics of scores (n,) against runtimes (n,): those of the kind of graph, or `names`."""
         s, y = np.asarray(scores), np.asarray(runtimes)
         if s.shape != y.shape or s.ndim != 1:
             raise ShapeError(
@@ -156,21 +165,25 @@ class Row:
                 found="NaN",
                 expected="numbers",
             )
-        tile = collection.startswith("tile")
-        values: dict[str, float] = {}
-        if not tile:
-            order = np.empty(s.size, np.int64)
-            order[np.argsort(s, kind="stable")] = np.arange(s.size)
-            values["tau"] = metrics.kendall_tau(s, y)
-            values["tau_order"] = metrics.kendall_tau(order, y)
-            values["opa"] = metrics.opa(s, y)
-            values["spearman"] = metrics.spearman(s, y)
-        for name in TILE_METRICS if tile else LAYOUT_METRICS:
-            if name.startswith("slowdown@"):
-                values[name] = metrics.top_k_slowdown(s, y, int(name.partition("@")[2]))
-        if not tile:
-            values["ndcg@10"] = metrics.ndcg(s, y, 10)
+        if names is None:
+            names = TILE_METRICS if collection.startswith("tile") else LAYOUT_METRICS
+        values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
+
+
+def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
+    """One metric by its name."""
+    kind, _, k = name.partition("@")
+    if kind == "slowdown":
+        return metrics.top_k_slowdown(scores, runtimes, int(k))
+    if kind == "ndcg":
+        return metrics.ndcg(scores, runtimes, int(k))
+    if kind == "tau_order":
+        order = np.empty(scores.size, np.int64)
+        order[np.argsort(scores, kind="stable")] = np.arange(scores.size)
+        return metrics.kendall_tau(order, runtimes)
+    by_name = {"tau": metrics.kendall_tau, "opa": metrics.opa, "spearman": metrics.spearman}
+    return by_name[kind](scores, runtimes)
 
 
 @dataclass(frozen=True)
@@ -211,18 +224,33 @@ class Report:
         Coverage of the intervals.
     seed : int
         Seed of the bootstrap.
+    coverage : Coverage, optional
+        Of a report in the published way; see `evaluate`.
     """
 
-    def __init__(self, rows: Iterable[Row], *, draws: int = 1000, level: float = 0.95, seed: int = 0) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        *,
+        draws: int = 1000,
+        level: float = 0.95,
+        seed: int = 0,
+        coverage: published.Coverage | None = None,
+    ) -> None:
         self.rows: tuple[Row, ...] = tuple(rows)
         self.draws, self.level, self.seed = draws, level, seed
+        self.coverage = coverage
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
             return NotImplemented
-        return Report(self.rows + other.rows, draws=self.draws, level=self.level, seed=self.seed)
+        rows, coverage = self.rows + other.rows, None
+        if self.coverage and other.coverage:
+            judged = ((row.collection, row.graph) for row in rows)
+            coverage = published.Coverage.of(judged, self.coverage.not_listed + other.coverage.not_listed)
+        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=coverage)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -239,7 +267,7 @@ class Report:
         return tuple(self._group(*key, rows) for key, rows in members.items())
 
     def _group(self, collection: str, scorer: str, rows: Sequence[Row]) -> Group:
-        names = list(rows[0].values)
+        names = [name for name in rows[0].values if all(name in row.values for row in rows)]
         columns = {name: np.array([row.values[name] for row in rows]) for name in names}
         intervals: dict[str, tuple[float, float]] = {}
         if len(rows) == 1:
@@ -299,7 +327,7 @@ class Report:
         differ = any(
             abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
             for row in rows
-            if "tau" in row.values
+            if "tau_order" in row.values
         )
         return [name for name in names if name != "tau_order" or differ]
 
@@ -307,10 +335,11 @@ class Report:
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
         """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
-        for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
+        for tile, names in ((False, LAYOUT_METRICS), (True, published.TILE_METRICS)):
             rows = [row for row in self.rows if row.collection.startswith("tile") == tile]
             groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
-            chosen = names if only is None else [name for name in names if name in only]
+            there = {name for row in rows for name in row.values}
+            chosen = [name for name in names if name in there and (only is None or name in only)]
             if not rows or not chosen:
                 continue
             shown = chosen if only is not None else self._columns(chosen, rows)
@@ -318,7 +347,11 @@ class Report:
                 lines = [
                     [("collection", row.collection), ("graph", row.graph), ("scorer", row.scorer)]
                     + [("configs", f"{row.configs:,}")]
-                    + [(_HEADS[name], _number(name, row.values[name])) for name in shown]
+                    + [
+                        (_HEADS[name], _number(name, row.values[name]))
+                        for name in shown
+                        if name in row.values
+                    ]
                     for row in rows
                 ]
                 yield tables.section("", lines)
@@ -332,6 +365,8 @@ class Report:
                     line.append(("graph", name))
                 line.append(("configs", f"{group.configs:,}"))
                 for place, name in enumerate(shown):
+                    if name not in group.values:
+                        continue
                     line.append((_HEADS[name], _number(name, group.values[name])))
                     ends = group.intervals.get(name)
                     if place == 0 and ends:
@@ -344,11 +379,13 @@ class Report:
         """Say what the columns mean, one sentence each."""
         names = {name for row in self.rows for name in self._columns(row.values, self.rows)}
         names &= set(names if only is None else only)
-        notes = []
+        notes = [] if self.coverage is None else self.coverage.notes()
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
             if any(row.configs < 2 for row in self.rows if "tau" in row.values):
                 notes.append("A graph with one config has no pairs to order: its tau is 0.")
+        if "opa" in names and "tau" not in names:
+            notes.append("OPA: share of pairs of configs that are in the right order; 0.5 is chance.")
         if "tau_order" in names:
             notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
         if any(name.startswith("slowdown@") for name in names):
@@ -379,6 +416,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the scores, as plain Python values."""
         return {
+            **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
             "level": self.level,
             "draws": self.draws,
             "seed": self.seed,
@@ -469,6 +507,7 @@ def evaluate(
     graphs: Any,
     *,
     configs: ArrayLike | None = None,
+    official: bool = False,
     name: str = "ranker",
     draws: int = 1000,
     level: float = 0.95,
@@ -486,6 +525,11 @@ def evaluate(
         For example the ``valid`` split of a collection.
     configs : (n,) int, optional
         Judge only these rows; for one graph only.
+    official : bool
+        Judge in the published way (:mod:`tpugraphs.official`), so that numbers compare with published ones:
+        1,000 fixed configs of every valid graph of a layout collection, all configs of tile graphs, and only
+        the published metrics. Configs that a list repeats are scored once. Graphs that no list names are left
+        out, and the report says so.
     name : str
         What to call a single scorer in the report.
     draws, level, seed
@@ -500,9 +544,10 @@ def evaluate(
     Raises
     ------
     DataError
-        Placeholder runtimes, no configurations, or NaN scores.
+        Placeholder runtimes, no configurations, or NaN scores. With `official`: a graph of unknown
+        collection, a list that names configs a graph does not have, or no graph that is in a list.
     ConfigError
-        `configs` together with several graphs, or no graphs.
+        `configs` together with several graphs or with `official`, or no graphs.
     """
     single = hasattr(graphs, "config_runtime")
     if not single and (
@@ -515,6 +560,8 @@ def evaluate(
         )
     if configs is not None and not single:
         raise ConfigError("configs= names rows of one graph; give a single graph, not a list of graphs")
+    if official and configs is not None:
+        raise ConfigError("give configs= or official=True, not both: the published lists say which configs")
     scorers = dict(scorer) if isinstance(scorer, Mapping) else {name: scorer}
     for who, score in scorers.items():
         if not callable(score):
@@ -527,15 +574,50 @@ def evaluate(
         from tqdm import tqdm
 
         sequence = tqdm(sequence, desc="evaluate", unit="graph", leave=False)
-    rows = []
+    rows: list[Row] = []
+    not_listed: list[str] = []
     for graph in sequence:
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)
-        runtimes = measured_runtimes(graph, configs)
         tile = getattr(graph, "config_runtime_normalizers", None) is not None
         collection = getattr(graph, "collection", None) or ("tile" if tile else "layout")
         title = getattr(graph, "name", None) or "graph"
+        chosen = published.rows_of(graph) if official else configs
+        if official and chosen is None:
+            not_listed.append(f"{collection}:{title}")
+            continue
+        runtimes = measured_runtimes(graph, chosen)
+        names = (published.TILE_METRICS if tile else published.LAYOUT_METRICS) if official else None
         for who, score in scorers.items():
-            scores = score(graph) if configs is None else score(graph, configs)
-            rows.append(Row.judge(title, collection, who, scores, runtimes))
-    return Report(rows, draws=draws, level=level, seed=seed)
+            scores = _scores(score, graph, chosen, once=official)
+            rows.append(Row.judge(title, collection, who, scores, runtimes, names))
+    coverage = None
+    if official:
+        coverage = published.Coverage.of(((row.collection, row.graph) for row in rows), not_listed)
+        if not_listed and not rows:
+            raise DataError(
+                f"none of these graphs is in the published lists of validation configs: {_some(not_listed)}; "
+                "give the valid split of a collection, for example layout:xla:random/valid",
+                field="name", expected="a published valid graph", found=not_listed[0],
+            )  # fmt: skip
+    return Report(rows, draws=draws, level=level, seed=seed, coverage=coverage)
+
+
+def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: bool) -> ArrayLike:
+    """Scores of these configs; those that come several times are asked for once, if told so."""
+    if configs is None:
+        return score(graph)
+    if not once:
+        return score(graph, configs)
+    if graph.kind == "tile":
+        return score(graph)
+    distinct, inverse = np.unique(configs, return_inverse=True)
+    given = np.asarray(score(graph, distinct))
+    if given.shape != distinct.shape:
+        return given  # refused by the row, which tells the shapes
+    return given[inverse]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name the first few."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

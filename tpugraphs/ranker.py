@@ -398,11 +398,14 @@ class Ranker:
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
+        *,
+        official: bool = False,
         **options: Any,
     ) -> Report:
         """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
 
-        `tta` and `precision` as of `predict`.
+        `tta` and `precision` as of `predict`; with `official`, on the published validation configs and by the
+        published metrics only.
         """
         from tpugraphs import evaluation
 
@@ -414,7 +417,9 @@ class Ranker:
         def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
             return self.predict(graph, rows, tta, precision, verbose)
 
-        return evaluation.evaluate(score, graphs, configs=configs, name=self.recipe, **options)
+        return evaluation.evaluate(
+            score, graphs, configs=configs, official=official, name=self.recipe, **options
+        )
 
     def _require_fit(self, what: str) -> None:
         if not self._fitted:

@@ -39,7 +39,8 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="leave out graphs of that name, as *unet*",
+        help="leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
+        "are known to be corrupt; repeatable",
     )
 
 
@@ -94,32 +95,34 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     DataError
         A directory without .npz files, or everything excluded.
     """
-    from fnmatch import fnmatchcase
+    from tpugraphs.data import excluded
 
     readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
-    kept = [
-        (name, read)
-        for name, read in readers
-        if not any(fnmatchcase(name, pattern) for pattern in args.exclude)
-    ]
+    kept = [(name, read) for name, of, read in readers if not excluded(name, of, args.exclude)]
     if not kept:
         raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
     return Graphs(kept)
 
 
-def _readers(spec: str, root: str, split: str) -> list[tuple[str, Callable[[], LayoutGraph | TileGraph]]]:
+def _readers(
+    spec: str, root: str, split: str
+) -> list[tuple[str, str | None, Callable[[], LayoutGraph | TileGraph]]]:
+    """Name, collection if it is known, and reader of every graph that `spec` names."""
     from tpugraphs import data
 
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
         data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
-        return [(name, lambda: data.sample(name))]
+        return [(name, None, lambda: data.sample(name))]
     collection, _, part = spec.partition("/")
     if collection in data.COLLECTIONS:
         if part not in ("", *SPLITS):
             raise ConfigError(f"{spec}: no split {part!r}; splits are {', '.join(SPLITS)}")
         graphs = getattr(data.open_collection(collection, root=root), part or split)
-        return [(name, lambda i=i: graphs[i]) for i, name in enumerate(graphs.names)]  # type: ignore[misc]
+        return [
+            (name, collection, lambda i=i: graphs[i])  # type: ignore[misc]
+            for i, name in enumerate(graphs.names)
+        ]
     path = Path(spec).expanduser()
     if path.is_dir():
         files = sorted(path.glob("*.npz"))
@@ -130,7 +133,8 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, Callable[[], L
                 expected=".npz files",
                 found="none",
             )
-        return [(file.stem, lambda file=file: data.load(file)) for file in files]  # type: ignore[misc]
+        of = data.collection_of(str(files[0].absolute()))
+        return [(file.stem, of, lambda file=file: data.load(file)) for file in files]  # type: ignore[misc]
     if not path.exists() and ":" in spec and os.sep not in spec:
         raise ConfigError(
             f"{spec}: no such file, and no collection or sample of that name; "
@@ -139,7 +143,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, Callable[[], L
         )
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), spec)
-    return [(path.stem, lambda: data.load(path))]
+    return [(path.stem, data.collection_of(str(path.absolute())), lambda: data.load(path))]
 
 
 def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:

@@ -23,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
     parser.add_argument("--random", action="store_true", help="show a random order beside it")
+    parser.add_argument(
+        "--official",
+        action="store_true",
+        help="judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
+        "graphs), by the published metrics only",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
     common.add_precision(parser)
     common.add_data_options(parser)
@@ -46,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     scorers: dict[str, Any] = {"ranker": predict}
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
-    report = evaluation.evaluate(scorers, graphs, seed=args.seed, progress=progress)
+    report = evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)
     if args.out is not None:
         report.save(args.out)
     common.emit(args, report.to_dict())

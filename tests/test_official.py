@@ -1,0 +1,169 @@
+"""The published validation protocol: lists of configs, and reports on them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rankers import small_graph, small_ranker
+from scipy.stats import kendalltau
+
+import tpugraphs as tg
+from tpugraphs import cli, data, evaluation
+
+LAYOUT = [name for name in data.COLLECTIONS if name.startswith("layout")]
+UNET = "unet_3d.4x4.bf16"
+
+
+def graph_of(name=UNET, collection="layout:xla:random", configs=481, **changes):
+    return small_graph(3, configs=configs, name=name, collection=collection, **changes)
+
+
+def test_lists():
+    counts = {}
+    for collection in LAYOUT:
+        lists = tg.official.indices(collection)
+        counts[collection] = len(lists)
+        for name, rows in lists.items():
+            assert rows.shape == (1000,) and rows.dtype == np.int64 and rows.min() >= 0
+            assert not rows.flags.writeable
+            distinct = 481 if (collection, name) == ("layout:xla:random", UNET) else 1000
+            assert len(np.unique(rows)) == distinct
+    assert list(counts.values()) == [7, 7, 20, 20]
+    # names and largest rows as the published files have them
+    xla = tg.official.indices("layout:xla:random")
+    assert xla["resnet50.4x4.fp16"].max() == 5700 and xla["inception_v3_batch_128_train"].max() == 4671
+    assert set(xla) == set(tg.official.indices("layout:xla:default"))
+    assert "albert_en_xlarge_batch_size_16_test" in tg.official.indices("layout:nlp:default")
+    xla.clear()
+    assert len(tg.official.indices("layout:xla:random")) == 7
+
+
+def test_the_lists_take_little_room():
+    file = Path(data.__file__).parent / "samples" / "official_indices.npz"
+    assert file.stat().st_size < 200_000
+    assert all(name.endswith(".npy") for name in zipfile.ZipFile(file).namelist())
+    notice = file.with_name("NOTICE").read_text()
+    assert "official_indices.npz" in notice and "eval_indices" in notice
+
+
+@pytest.mark.parametrize(
+    "name, tells", [("tile:xla", "all configs of tile graphs"), ("xla", "lists are there"), (3, "no list")]
+)
+def test_no_list(name, tells):
+    with pytest.raises(tg.ConfigError, match=tells):
+        tg.official.indices(name)
+
+
+def test_only_the_listed_configs_count():
+    graph = graph_of()
+    rows = tg.official.indices("layout:xla:random")[UNET]
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=graph.num_configs).astype(np.float32)
+    asked = []
+
+    def scorer(g, configs):
+        asked.append(np.array(configs))
+        return scores[configs]
+
+    report = evaluation.evaluate(scorer, [graph], official=True)
+    (row,) = report.rows
+    assert list(row.values) == ["tau", "slowdown@1", "slowdown@10", "slowdown@100"]
+    assert row.configs == 1000  # repeats are kept ...
+    assert len(asked) == 1 and np.array_equal(asked[0], np.arange(481))  # ... but scored once
+    y = graph.config_runtime[rows]
+    assert row.values["tau"] == pytest.approx(kendalltau(scores[rows], y).statistic, abs=1e-12)
+    for k in (1, 10, 100):
+        best = y[np.argsort(scores[rows], kind="stable")[:k]].min() / y.min() - 1
+        assert row.values[f"slowdown@{k}"] == pytest.approx(best, abs=1e-12)
+
+
+def test_configs_outside_the_list_do_not_count():
+    name, collection = "inception_v3_batch_128_train", "layout:xla:random"
+    rows = tg.official.indices(collection)[name]
+    graph = graph_of(name, collection, configs=4688)
+    runtime = np.ones(4688, np.int64)
+    runtime[rows] = np.arange(1000) + 10
+    graph = graph.replace(config_runtime=runtime)
+    report = evaluation.evaluate(lambda g, r: g.config_runtime[r], graph, official=True)
+    assert report.rows[0].values == {"tau": 1.0, "slowdown@1": 0, "slowdown@10": 0, "slowdown@100": 0}
+    assert report.rows[0].configs == 1000
+
+
+def test_names_that_are_not_listed_or_not_given():
+    graphs = [graph_of(), graph_of("mine"), graph_of("yours", "layout:nlp:random")]
+    report = evaluation.evaluate(lambda g, rows: -np.asarray(rows), graphs, official=True)
+    assert [row.graph for row in report.rows] == [UNET]
+    assert report.coverage.not_listed == ("layout:xla:random:mine", "layout:nlp:random:yours")
+    assert len(report.coverage.not_given) == 6
+    assert "layout:xla:random:resnet50.4x4.fp16" in report.coverage.not_given
+    for text in (report.table(), report.to_markdown(), report._repr_html_()):
+        assert "Left out, as not in the published lists: layout:xla:random:mine" in text
+        assert "not given: layout:xla:random:bert_pretraining.4x4.fp16" in text
+    assert json.loads(report.to_json())["official"]["not_listed"][0] == "layout:xla:random:mine"
+    with pytest.raises(tg.DataError, match="none of these graphs is in the published lists.*valid split"):
+        evaluation.evaluate(lambda g, rows: rows, graphs[1:], official=True)
+
+
+def test_reports_add_up():
+    def scorer(g, rows):
+        return -np.asarray(rows)
+
+    first = evaluation.evaluate(scorer, [graph_of(), graph_of("mine")], official=True)
+    other = graph_of("mlperf_bert_batch_24_2x2", configs=5288)
+    both = first + evaluation.evaluate(scorer, other, official=True)
+    assert len(both.rows) == 2 and both.coverage.not_listed == ("layout:xla:random:mine",)
+    assert len(both.coverage.not_given) == 5
+    usual = evaluation.evaluate(lambda g: g.config_runtime, graph_of())
+    mixed = first + usual
+    assert mixed.coverage is None and "tau" in mixed.table() and "nDCG" in mixed.table()
+
+
+def test_errors():
+    with pytest.raises(
+        tg.DataError, match="at least 481 configs.*config 480.*found 480.*not the published"
+    ) as caught:
+        evaluation.evaluate(lambda g, r: r, graph_of(configs=480), official=True)
+    assert caught.value.field == "config_runtime" and caught.value.file == UNET
+    with pytest.raises(tg.DataError, match="collection: expected one of layout:xla:random"):
+        evaluation.evaluate(lambda g, r: r, graph_of(collection=None), official=True)
+    with pytest.raises(tg.ConfigError, match="not both"):
+        evaluation.evaluate(lambda g, r: r, graph_of(), configs=[1, 2], official=True)
+    with pytest.raises(tg.ShapeError, match=r"expected shape \(1000,\)"):
+        evaluation.evaluate(lambda g, r: [1.0, 2.0], graph_of(), official=True)
+
+
+def test_tile_graphs_count_whole():
+    graph = tg.sample("tile_00")
+    report = evaluation.evaluate(lambda g: -evaluation.measured_runtimes(g), [graph], official=True)
+    values = report.rows[0].values
+    assert list(values) == ["slowdown@1", "slowdown@5", "slowdown@10", "opa"]
+    assert report.rows[0].configs == 61 and values["opa"] == 0.0 and values["slowdown@1"] > 1
+    assert "OPA" in report.table() and "0.5 is chance" in report.table()
+
+
+def test_ranker_and_command(tmp_path, capsys):
+    graph = graph_of()
+    ranker = small_ranker("first-layout")
+    ranker.fit(graph, steps=1)
+    report = ranker.evaluate([graph], official=True)
+    rows = tg.official.indices("layout:xla:random")[UNET]
+    tau = tg.metrics.kendall_tau(ranker.predict(graph)[rows], graph.config_runtime[rows])
+    assert report.mean() == pytest.approx(tau, abs=1e-6)
+
+    folder = tmp_path / "npz" / "layout" / "xla" / "random" / "valid"
+    folder.mkdir(parents=True)
+    for name in (UNET, "mine"):
+        graph.save(folder / f"{name}.npz")
+    ranker.save(tmp_path / "r.safetensors")
+    argv = ["evaluate", tmp_path / "r.safetensors", "layout:xla:random", "--root", tmp_path, "--official"]
+    assert cli.main([str(arg) for arg in [*argv, "--json", "--random"]]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["official"]["not_listed"] == ["layout:xla:random:mine"]
+    assert [g["configs"] for g in told["graphs"]] == [1000, 1000]
+    assert told["graphs"][0]["tau"] == pytest.approx(tau, abs=1e-6)
+    assert cli.main([str(arg) for arg in [*argv, "--exclude", UNET]]) == 1
+    assert "none of these graphs is in the published lists" in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""Graphs of the published collections whose measurements are known to be corrupt, and why.
+
+The one table of them: ``exclude="known-corrupt"`` leaves them out, ``tpugraphs audit`` names them. A graph is
+here if somebody looked at its published runtimes and found that they cannot be right; files that merely teach
+little (one config, constant runtimes) are found by their content.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+__all__ = ["KEYWORD", "KNOWN_CORRUPT", "reason"]
+
+KEYWORD = "known-corrupt"
+"""Stands for the graphs of the table among the patterns of ``exclude=``."""
+
+_SECOND = "found by the second place of the Kaggle competition"
+
+# (collection, name of the graph, why). Found in train and valid files: test files hold placeholders.
+KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = (
+    (
+        "layout:xla:random",
+        "unet_3d.4x4.bf16",
+        f"badly corrupted runtimes, {_SECOND}, who left all unet graphs of layout:xla out for that (valid)",
+    ),
+    (
+        "layout:xla:default",
+        "unet_3d.4x4.bf16",
+        f"badly corrupted runtimes, {_SECOND}, who left all unet graphs of layout:xla out for that (valid)",
+    ),
+    (
+        "layout:xla:default",
+        "mlperf_bert_batch_24_2x2",
+        f"corrupted runtimes that make validation unstable, {_SECOND} (valid)",
+    ),
+    (
+        "layout:xla:random",
+        "magenta_dynamic",
+        f"runtimes over the file cannot be of one graph, {_SECOND} (train)",
+    ),
+    (
+        "layout:xla:default",
+        "magenta_dynamic",
+        f"runtimes over the file cannot be of one graph, {_SECOND} (train)",
+    ),
+)
+
+
+def reason(name: str, collection: str | None) -> str | None:
+    """Why the measurements of this graph are known to be corrupt, or None.
+
+    Parameters
+    ----------
+    name : str
+        Of the graph: its file's name without suffix.
+    collection : str or None
+        None where it is not known: then a graph of that name in any collection counts.
+    """
+    for where, graph, why in KNOWN_CORRUPT:
+        if collection in (where, None) and fnmatchcase(name, graph):
+            return why
+    return None

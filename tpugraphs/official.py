@@ -1,0 +1,140 @@
+"""The published validation protocol of TpuGraphs: which configs of which valid graphs are judged, and how.
+
+Layout collections are judged on 1,000 fixed configs of every valid graph (Kendall tau, slowdown of the best
+of the first 1, 10 and 100), the tile collection on all configs of all valid graphs (error of the best of the
+first 1, 5 and 10, ordered pairs). The lists are those of the tpu_graphs repository; see samples/NOTICE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+
+__all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
+
+LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
+
+_FILE = Path(__file__).parent / "samples" / "official_indices.npz"
+_COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default")
+
+
+@cache
+def _lists(collection: str) -> dict[str, NDArray[np.int64]]:
+    key = collection.removeprefix("layout:")
+    with np.load(_FILE, allow_pickle=False) as file:
+        names, rows = file[f"{key}:names"], file[f"{key}:rows"].astype(np.int64)
+    rows.flags.writeable = False
+    return {str(name): row for name, row in zip(names, rows, strict=True)}
+
+
+def indices(collection: str) -> dict[str, NDArray[np.int64]]:
+    """Configs that the published evaluation judges, for every valid graph of a layout collection.
+
+    Parameters
+    ----------
+    collection : str
+        ``layout:xla:random``, ``layout:xla:default``, ``layout:nlp:random`` or ``layout:nlp:default``.
+
+    Returns
+    -------
+    dict of str to (1000,) int64
+        Row numbers in the published valid file, read-only, in the published order. The list of
+        ``unet_3d.4x4.bf16`` in ``layout:xla:random`` is kept as it is: the file has 481 configs, so they come
+        several times.
+
+    Raises
+    ------
+    ConfigError
+        No layout collection. All configs of ``tile:xla`` are judged, so it has no list.
+    """
+    if collection not in _COLLECTIONS:
+        why = "all configs of tile graphs are judged, " if str(collection).startswith("tile") else ""
+        raise ConfigError(
+            f"no list of configs for {collection!r}: {why}lists are there for {', '.join(_COLLECTIONS)}"
+        )
+    return dict(_lists(collection))
+
+
+def rows_of(graph: Any) -> NDArray[np.int64] | None:
+    """Configs (n,) of a graph that the published evaluation judges; None where the graph is not in it.
+
+    Raises
+    ------
+    DataError
+        It is not known which collection the graph is of, or the list names a config that it does not have.
+    """
+    if not hasattr(graph, "num_configs"):
+        raise not_a_graph("graph", graph)
+    count = int(graph.num_configs)
+    if graph.kind == "tile":
+        return np.arange(count)
+    name, collection = str(graph.name), graph.collection
+    if collection not in _COLLECTIONS:
+        raise DataError(
+            f"collection: expected one of {', '.join(_COLLECTIONS)}, found {collection}, so it is not known "
+            "which configs the published evaluation judges; open the graph with tg.open_collection, or use "
+            "g.replace(collection=...)",
+            file=graph.path or name,
+            field="collection",
+            expected="a layout collection",
+            found=str(collection),
+        )
+    rows = _lists(collection).get(name)
+    if rows is not None and int(rows.max()) >= count:
+        needed = int(rows.max()) + 1
+        raise DataError(
+            f"config_runtime: expected at least {needed} configs, as the published evaluation of "
+            f"{collection} judges config {needed - 1} of this graph, found {count}; this is not the "
+            "published valid file: download it again, or evaluate without the published lists",
+            file=graph.path or name,
+            field="config_runtime",
+            expected=f"{needed} configs or more",
+            found=str(count),
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a published evaluation and the given graphs do not share.
+
+    Attributes
+    ----------
+    not_listed : tuple of str
+        Given layout graphs that the published evaluation does not judge, as ``collection:name``.
+    not_given : tuple of str
+        Graphs it judges that were not given, of the collections of those that were.
+    """
+
+    not_listed: tuple[str, ...]
+    not_given: tuple[str, ...]
+
+    @classmethod
+    def of(cls, judged: Iterable[tuple[str, str]], not_listed: Iterable[str]) -> Coverage:
+        """Compare with the published lists, given (collection, graph) of what was judged."""
+        there = set(judged)
+        seen = sorted({collection for collection, _ in there if collection in _COLLECTIONS})
+        missing = [f"{c}:{name}" for c in seen for name in _lists(c) if (c, name) not in there]
+        return cls(tuple(dict.fromkeys(not_listed)), tuple(missing))
+
+    def notes(self) -> list[str]:
+        """Say what was judged, one sentence each."""
+        notes = ["Judged as published: 1,000 fixed configs per layout graph, all configs of tile graphs."]
+        if self.not_listed:
+            notes.append(f"Left out, as not in the published lists: {', '.join(self.not_listed)}.")
+        if self.not_given:
+            notes.append(f"In the published lists, but not given: {', '.join(self.not_given)}.")
+        return notes
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Plain values, for JSON."""
+        return {"not_listed": list(self.not_listed), "not_given": list(self.not_given)}
