@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tpugraphs import corrupt
 from tpugraphs.opcodes import opcode_name
 
 if TYPE_CHECKING:
     from tpugraphs.graphs import Graph
 
 __all__ = ["counts", "describe", "format_description", "html_table"]
-
-# Measured graphs that people who worked with the data found to be broken, by name.
-_SUSPECT = ("unet_3d.4x4.bf16", "mlperf_bert_batch_24_2x2", "magenta_dynamic")
 
 
 def counts(graph: Graph) -> dict[str, Any]:
@@ -76,8 +74,9 @@ def _warnings(graph: Graph, distinct: int) -> list[str]:
         found.append("all configs are the same")
     elif graph.num_configs and distinct < 0.5 * graph.num_configs:
         found.append(f"only {distinct} of {graph.num_configs} configs are different: consider tg.dedup")
-    if graph.name in _SUSPECT:
-        found.append("measurements of this graph are known to be corrupt")
+    why = corrupt.reason(graph.name, graph.collection)
+    if why:
+        found.append(f"measurements of this graph are known to be corrupt: {why}")
     known = np.array([opcode_name(number) != "unknown" for number in range(256)])
     unknown = int((~known[graph.node_opcode]).sum())
     if unknown:
