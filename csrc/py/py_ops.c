@@ -80,6 +80,33 @@ static int take_digits(call *c, const tg_graph *g, int configs) {
     return -1;
 }
 
+/* The slate of a graph and `configs` of its configs or, for ops that do not ask how nodes are connected nor what
+   they are, of a number of nodes. */
+static int take_slate(call *c, PyObject *object, int configs) {
+    const int whole = PyObject_IsInstance(object, (PyObject *)tg_graph_type());
+    if (whole < 0) return -1;
+    if (whole) {
+        const tg_entry entry = {&((tg_py_graph *)object)->graph, NULL, configs};
+        c->slate = tg_make_slate(&entry, NULL);
+        return 0;
+    }
+    const char *const needy[] = {"embedding", "config_linear", "sage"};
+    for (size_t i = 0; i < sizeof needy / sizeof *needy; i++)
+        if (strcmp(c->op->name, needy[i]) == 0 || !PyLong_Check(object)) {
+            PyErr_Format(PyExc_TypeError, "%s: expected a Graph", c->op->name);
+            return -1;
+        }
+    const long nodes = PyLong_AsLong(object);
+    if (nodes == -1 && PyErr_Occurred()) return -1;
+    if (nodes < 1 || nodes > INT32_MAX / 2) {
+        PyErr_Format(PyExc_ValueError, "%s: expected 1..%d nodes, got %ld", c->op->name, INT32_MAX / 2,
+                     nodes);
+        return -1;
+    }
+    c->slate = (tg_slate){.N = (int32_t)nodes, .C = configs};
+    return 0;
+}
+
 /* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
    memory */
 static int call_init(call *c, PyObject *args, PyObject **rest) {
@@ -88,23 +115,21 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
     int configs, training, n_attrs;
     unsigned long long key;
     memset(c, 0, sizeof *c);
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!iKp|OOs", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
-                          &PyTuple_Type, &params, tg_graph_type(), &object, &configs, &key, &training,
-                          &rest[0], &rest[1], &precision))
+    if (!PyArg_ParseTuple(args, "sO!O!O!OiKp|OOs", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
+                          &PyTuple_Type, &params, &object, &configs, &key, &training, &rest[0], &rest[1],
+                          &precision))
         return -1;
     if ((c->e.k = tg_kernels_named(precision)) == NULL) return -1;
     tg_attr_value values[TG_MAX_ATTRS];
     tg_error err;
     if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
-    const tg_graph *g = &((tg_py_graph *)object)->graph;
     c->op = tg_find_op(name);
     const Py_ssize_t n_in = PyTuple_Size(inputs);
     if (c->op == NULL || configs < 1 || n_in < c->op->min_in || n_in > c->op->max_in) {
         PyErr_Format(PyExc_ValueError, "no op '%s' with %zd inputs and %d configs", name, n_in, configs);
         return -1;
     }
-    const tg_entry entry = {g, NULL, configs};
-    c->slate = tg_make_slate(&entry, NULL);
+    if (take_slate(c, object, configs) < 0) return -1;
     c->plan.attr = c->attr;
     c->plan.inplace_in = -1;
     c->plan.n_in = (int)n_in;
@@ -126,12 +151,12 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
     c->e.training = training;
     c->e.key = key;
     if (c->op->wants_table >= 0) c->e.table_cols = c->plan.params[c->op->wants_table].cols;
-    if (g->layout == NULL && strcmp(name, "embedding") == 0 && (int)c->attr[0] == 1) {
+    if (c->slate.layout == NULL && strcmp(name, "embedding") == 0 && (int)c->attr[0] == 1) {
         PyErr_SetString(PyExc_ValueError, "embedding: the graph has no layout digits");
         return -1;
     }
     if (strcmp(name, "config_linear") != 0) return 0;
-    return take_digits(c, g, configs);
+    return take_digits(c, &((tg_py_graph *)object)->graph, configs);
 }
 
 /* Memory of the call; statistics of the input are computed where the op wants them. */
@@ -362,7 +387,8 @@ static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
 PyMethodDef tg_model_methods[] = {
     {"op_forward", op_forward, METH_VARARGS,
      PyDoc_STR(
-         "(op, attrs, inputs, params, graph, configs, key, training, None, out=None) -> output of one op.")},
+         "(op, attrs, inputs, params, graph or number of nodes, configs, key, training, None, out=None) -> "
+         "output of one op.")},
     {"op_backward", op_backward, METH_VARARGS,
      PyDoc_STR(
          "(op, attrs, inputs, params, graph, configs, key, training, dy, outs=None) -> (dx list, dw list, "

@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "kernels/kernels.h"
 
-enum { MOST_COLUMNS = 65536, ROWS = 240 /* of a chunk of the parallel loop */ };
+enum { MOST_COLUMNS = 65536, ROWS = 240 /* at most, of a chunk of the parallel loop */ };
 
 static int check_size(const char *what, npy_intp found, int least) {
     if (found >= least && found <= MOST_COLUMNS) return 1;
@@ -42,12 +42,14 @@ typedef struct operands {
 static void multiply(const operands *o) {
     if (o->rows_are_depth) o->k->pack_nn(o->n, o->depth, o->w, o->n, o->packed);
     else o->k->pack_nt(o->n, o->depth, o->w, o->depth, o->packed);
-    const int64_t chunks = (o->m + ROWS - 1) / ROWS;
     const int threads = tg_threads(2.0 * (double)o->m * o->n * o->depth);
-    (void)threads;
+    int64_t step =
+        (o->m / (4 * threads) + 23) / 24 * 24; /* some for every thread, and whole register tiles */
+    step = step < 24 ? 24 : step > ROWS ? ROWS : step;
+    const int64_t chunks = (o->m + step - 1) / step;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < chunks; i++) {
-        const int64_t first = i * ROWS, rows = o->m - first < ROWS ? o->m - first : ROWS;
+        const int64_t first = i * step, rows = o->m - first < step ? o->m - first : step;
         o->k->gemm((int)rows, o->n, o->depth, o->a + first * o->lda, o->lda, o->packed, o->c + first * o->n,
                    o->n, o->bias, o->add);
     }

@@ -68,7 +68,9 @@ def _graph(
     return _core.Graph(np.zeros((nodes, 1), np.float32), opcode, layout, edge_index, config_nodes, digits)
 
 
-_Call = tuple[str, dict[str, float | str], tuple[Array, ...], tuple[Array, ...], _core.Graph, int, int, bool]
+_Call = tuple[
+    str, dict[str, float | str], tuple[Array, ...], tuple[Array, ...], _core.Graph | int, int, int, bool
+]
 
 
 def _require_configs(call: _Call) -> None:
@@ -152,7 +154,7 @@ def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call
     _require(bias, "bias", (len(weight),))
     rows = x.reshape(-1, x.shape[-1])
     attrs: dict[str, float | str] = {"out": len(weight), "act": act}
-    return "linear", attrs, (rows,), (weight, bias), _graph(len(rows)), 1, 0, False
+    return "linear", attrs, (rows,), (weight, bias), len(rows), 1, 0, False
 
 
 def linear(x: Array, weight: Array, bias: Array, act: Activation = "none", out: Array | None = None) -> Array:
@@ -436,7 +438,7 @@ def mlp_backward(
 
 def _norm_call(x: Array) -> _Call:
     _require(x, "x", ("N", "C", "F"))
-    return "instance_norm", {}, (x,), (), _graph(len(x)), x.shape[1], 0, False
+    return "instance_norm", {}, (x,), (), len(x), x.shape[1], 0, False
 
 
 def instance_norm(x: Array, out: Array | None = None) -> Array:
@@ -499,7 +501,7 @@ def _mix_call(
     params = [*given] if temperature is None else [*given, temperature]
     names = (["w1", "b1", "w2", "b2"] if given else []) + ([] if temperature is None else ["temperature"])
     draw = (key * 0x9E3779B97F4A7C15 + step) & (2**64 - 1)
-    call: _Call = ("mix", attrs, inputs, tuple(params), _graph(len(z)), z.shape[1], draw, dropout > 0)
+    call: _Call = ("mix", attrs, inputs, tuple(params), len(z), z.shape[1], draw, dropout > 0)
     return call, ["z", "residual"][: len(inputs)], names
 
 
@@ -576,7 +578,7 @@ def mix_backward(
 
 def _pool_call(x: Array, kind: str) -> _Call:
     _require(x, "x", ("N", "C", "F"))
-    return "pool", {"kind": kind}, (x,), (), _graph(len(x)), x.shape[1], 0, False
+    return "pool", {"kind": kind}, (x,), (), len(x), x.shape[1], 0, False
 
 
 def pool(x: Array, kind: str = "mean", out: Array | None = None) -> Array:
