@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ Direction = Literal["forward", "reverse", "both"]
 Precision = Literal["f32", "bf16", "int8"]
 Outs = Mapping[str, Array]
 
+_DTYPES: dict[type, np.dtype[Any]] = {
+    kind: np.dtype(kind) for kind in (np.float32, np.int64, np.int8, np.uint8)
+}
 _NO_EDGES = np.zeros((0, 2), np.int64)
 _NO_NODES = np.zeros(0, np.int64)
 
@@ -36,8 +39,12 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
     if wanted[0] == "...":  # any number of dimensions in front
         wanted = wanted[1:]
         shape = shape[max(0, len(shape) - len(wanted)) :]
-    pairs = zip(shape, wanted, strict=False)
-    return len(shape) == len(wanted) and all(isinstance(want, str) or want == size for size, want in pairs)
+    if len(shape) != len(wanted):
+        return False
+    for want, size in zip(wanted, shape, strict=True):  # a loop: small products notice a generator
+        if want != size and not isinstance(want, str):
+            return False
+    return True
 
 
 def _require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
@@ -45,6 +52,10 @@ def _require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: ty
 
     The core checks again, but under its own names of the arguments.
     """
+    if type(array) is np.ndarray and array.dtype is _DTYPES[dtype] and array.flags.c_contiguous:
+        for shape in shapes:
+            if _fits(array.shape, shape):
+                return
     found = type(array).__name__
     if isinstance(array, np.ndarray):
         contiguous = array.flags.c_contiguous
