@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 # base
 def set_num_threads(threads: int, /) -> None: ...
+def limit_threads(threads: int, /) -> None: ...
 def get_num_threads() -> int: ...
 
 # rank
@@ -79,6 +80,7 @@ class Model:
         beta2: float = 0.999,
         eps: float = 1e-8,
         precision: str = "f32",
+        part: tuple[int, int] = (0, 1),
     ) -> float: ...
     def gradients(
         self,
@@ -88,6 +90,7 @@ class Model:
         step: int = 1,
         seed: int = 0,
         precision: str = "f32",
+        part: tuple[int, int] = (0, 1),
     ) -> tuple[float, list[NDArray[np.float32]]]: ...
     def scores(
         self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], precision: str = "f32"
@@ -95,6 +98,10 @@ class Model:
     @property
     def profile(self) -> list[tuple[str, str, float]]: ...
     def bytes(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], training: bool = True) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    def cancel(self) -> None: ...
+    def take_memory(self, other: Model, /) -> None: ...
 
 def op_forward(
     op: str,

@@ -86,6 +86,11 @@ void tg_set_threads(int threads) {
     threads_set = threads < 1 ? 1 : threads;
 }
 
+void tg_limit_threads(int threads) {
+    tg_parallel_init();
+    omp_set_num_threads(threads < 1 || threads > unlimited ? unlimited : threads);
+}
+
 int tg_threads(double flops) {
     if (forked || flops < grain_flops || omp_in_parallel()) return 1;
     return tg_max_threads();

@@ -86,7 +86,9 @@ typedef struct tg_adamw {
 
 /* One pass over a batch. Scores of all entries one after the other. With `loss` also gradients (into
    model->grads); with `optimizer` also an update. A cancelled or failed run leaves weights and moments as
-   they were. */
+   they were.
+   A batch too large for one pass is run in `parts` passes of equally many entries, part 0 to parts - 1: the
+   gradients, each 1/parts of the whole, add up in model->grads, and the last pass has the optimizer. */
 typedef struct tg_pass {
     int n_entries;
     const tg_entry *entries;
@@ -95,6 +97,7 @@ typedef struct tg_pass {
     const int64_t *runtimes;   /* (sum of C) */
     double loss_value;         /* out */
     const tg_adamw *optimizer; /* NULL: no update */
+    int part, parts;           /* used with loss; parts >= 1 there */
     uint64_t key;              /* dropout, from seed and step; used with loss */
     tg_precision precision;    /* of matrix products; TG_INT8 for scores only */
     tg_cancel *cancel;

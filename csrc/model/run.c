@@ -41,21 +41,25 @@ static float *part(const binding *bind, int buffer, int b) {
     return bind->base + bind->offsets[buffer] + bind->starts[(int64_t)buffer * bind->pass->n_entries + b];
 }
 
+/* Number that the first entry has in the whole batch: random numbers are the same however it is cut. */
+static int64_t first_entry(const tg_pass *pass) { return (int64_t)pass->part * pass->n_entries; }
+
 /* The call behind an event, and those within it. */
 static tg_exec *make_exec(const binding *bind, int event, int b) {
     const tg_event *ev = &bind->plan->events[event];
     const tg_step *step = &bind->model->steps[ev->step];
     tg_exec *e = &bind->execs[event];
-    *e = (tg_exec){.op = step->op,
-                   .k = bind->k,
-                   .threads = bind->threads,
-                   .slate = &bind->slates[b],
-                   .attr = step->attr,
-                   .out = step->info.out,
-                   .whole_nodes = step->info.whole_nodes,
-                   .table_cols = step->info.table_cols,
-                   .training = bind->pass->loss != NULL,
-                   .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)b)};
+    *e = (tg_exec){
+        .op = step->op,
+        .k = bind->k,
+        .threads = bind->threads,
+        .slate = &bind->slates[b],
+        .attr = step->attr,
+        .out = step->info.out,
+        .whole_nodes = step->info.whole_nodes,
+        .table_cols = step->info.table_cols,
+        .training = bind->pass->loss != NULL,
+        .key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)(first_entry(bind->pass) + b))};
     for (int i = 0; i < TG_MAX_IN; i++) e->in[i] = step->info.in[i];
     if (e->table_cols == 0 && step->op->wants_table >= 0)
         e->table_cols = step->info.params[step->op->wants_table].cols;
@@ -75,7 +79,7 @@ static tg_exec *make_exec(const binding *bind, int event, int b) {
         const int64_t offset = bind->model->params[step->param[p]].offset;
         e->w[p] = bind->model->weights + offset;
         e->dw[p] = bind->model->grads + offset;
-        e->dw_add[p] = ev->dw_add[p] || b > 0;
+        e->dw_add[p] = ev->dw_add[p] || b > 0 || bind->pass->part > 0;
     }
     if (ev->from >= 0) e->from = make_exec(bind, ev->from, b);
     if (ev->into >= 0) e->into = make_exec(bind, ev->into, b);
@@ -218,10 +222,14 @@ static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %zu scores", L);
     int64_t *offsets = block;
     float *dscores = (float *)(offsets + B + 1);
+    tg_loss_spec spec = *pass->loss;
+    spec.first = first_entry(pass);
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
     tg_status status =
-        tg_loss_lists(pass->loss, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
+        tg_loss_lists(&spec, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
+    if (pass->parts > 1)
+        for (size_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     for (int b = 0; status == TG_OK && b < B; b++)
         memcpy(part(bind, bind->plan->dscores, b), dscores + offsets[b],
                (size_t)pass->entries[b].C * sizeof(float));

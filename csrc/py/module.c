@@ -15,6 +15,18 @@ static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     Py_RETURN_NONE;
 }
 
+static PyObject *limit_threads(PyObject *self, PyObject *arg) {
+    (void)self;
+    long threads = PyLong_AsLong(arg);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    if (threads < 0 || threads > 4096) {
+        PyErr_Format(PyExc_ValueError, "limit_threads: expected 0..4096, got %ld", threads);
+        return NULL;
+    }
+    tg_limit_threads((int)threads);
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_num_threads(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return PyLong_FromLong(tg_max_threads());
@@ -22,6 +34,8 @@ static PyObject *get_num_threads(PyObject *self, PyObject *unused) {
 
 PyMethodDef tg_base_methods[] = {
     {"set_num_threads", set_num_threads, METH_O, PyDoc_STR("Set the number of threads of all kernels.")},
+    {"limit_threads", limit_threads, METH_O,
+     PyDoc_STR("Limit the threads of kernels called from this thread; 0: no limit.")},
     {"get_num_threads", get_num_threads, METH_NOARGS, PyDoc_STR("Number of threads that kernels use.")},
     {NULL, NULL, 0, NULL},
 };

@@ -15,6 +15,7 @@ typedef struct py_model {
     PyObject_HEAD tg_model *model;
     pid_t busy; /* process in which a pass is running without the GIL, 0: none. A child made by fork meanwhile
                    may use the model; its weights may then be half updated. */
+    int cancelled; /* another thread wants the running pass to end; guarded by the GIL */
 } py_model;
 
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
@@ -188,12 +189,27 @@ fail:
     return NULL;
 }
 
+/* 0 if no pass is running, or -1 with an exception. */
+static int check_idle(const py_model *self) {
+    if (self->busy != getpid()) return 0;
+    PyErr_SetString(PyExc_RuntimeError, "this model is in use by another thread");
+    return -1;
+}
+
+static int poll_model(void *context) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int stop = PyErr_CheckSignals() != 0;
+    if (!stop && ((py_model *)context)->cancelled) {
+        PyErr_SetNone(PyExc_KeyboardInterrupt);
+        stop = 1;
+    }
+    PyGILState_Release(gil);
+    return stop;
+}
+
 /* Run without the GIL; 0, or -1 with an exception. One pass at a time per model. */
 static int run(py_model *self, tg_pass *pass) {
-    if (self->busy == getpid()) {
-        PyErr_SetString(PyExc_RuntimeError, "this model is in use by another thread");
-        return -1;
-    }
+    if (check_idle(self) < 0) return -1;
     for (int i = 0; i < pass->n_entries; i++) {
         const tg_graph *g = pass->entries[i].graph;
         const int features = self->model->slots[TG_SLOT_NODE_FEAT].shape.cols;
@@ -208,8 +224,9 @@ static int run(py_model *self, tg_pass *pass) {
     }
     tg_error err;
     tg_status status;
-    tg_cancel cancel = tg_python_cancel();
+    tg_cancel cancel = {poll_model, self, 0};
     pass->cancel = &cancel;
+    self->cancelled = 0;
     self->busy = getpid();
     Py_BEGIN_ALLOW_THREADS
     status = tg_model_run(self->model, pass, &err);
@@ -258,10 +275,27 @@ static PyObject *model_scores(PyObject *object, PyObject *args, PyObject *kwargs
     return result;
 }
 
+/* A part (number, parts) of a batch; parts 0 if there is an exception. */
+typedef struct batch_part {
+    int part, parts;
+} batch_part;
+
+/* `tuple` may be NULL: the whole batch. */
+static batch_part parse_part(PyObject *tuple) {
+    batch_part p = {0, 1};
+    if (tuple != NULL && !PyArg_ParseTuple(tuple, "ii;part must be (number, parts)", &p.part, &p.parts))
+        return (batch_part){0, 0};
+    if (p.parts >= 1 && p.part >= 0 && p.part < p.parts && p.parts <= 1 << 16) return p;
+    PyErr_Format(PyExc_ValueError,
+                 "part: expected (number, parts) with 0 <= number < parts <= 65536, got (%d, %d)", p.part,
+                 p.parts);
+    return (batch_part){0, 0};
+}
+
 /* Shared by step and gradients: returns loss and scores (caller frees), or NULL. */
 static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss,
                          const char *precision_name, uint64_t seed, const tg_adamw *optimizer, int64_t step,
-                         tg_py_batch *batch, double *value) {
+                         batch_part part, tg_py_batch *batch, double *value) {
     tg_loss_spec spec;
     const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
     const int precision = parse_precision(precision_name, 1);
@@ -275,6 +309,8 @@ static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes,
                     .loss = &spec,
                     .runtimes = times,
                     .optimizer = optimizer,
+                    .part = part.part,
+                    .parts = part.parts,
                     .key = key,
                     .precision = (tg_precision)precision};
     if (scores == NULL || run((py_model *)object, &pass) < 0) {
@@ -289,21 +325,29 @@ static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes,
 
 static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"slates", "runtimes", "loss",  "lr",  "weight_decay", "clip", "step",
-                            "seed",   "beta1",    "beta2", "eps", "precision",    NULL};
+                            "seed",   "beta1",    "beta2", "eps", "precision",    "part", NULL};
     const char *precision = "f32";
-    PyObject *slates, *runtimes, *loss;
+    PyObject *slates, *runtimes, *loss, *tuple = NULL;
     long long step;
     unsigned long long seed = 0;
     tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|Kddds", names, &slates, &runtimes, &PyTuple_Type,
-                                     &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed, &o.beta1, &o.beta2,
-                                     &o.eps, &precision))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|KdddsO!", names, &slates, &runtimes,
+                                     &PyTuple_Type, &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed,
+                                     &o.beta1, &o.beta2, &o.eps, &precision, &PyTuple_Type, &tuple))
         return NULL;
     o.step = step;
-    if (!tg_py_check_adamw(&o)) return NULL;
+    const batch_part part = parse_part(tuple);
+    if (part.parts == 0 || !tg_py_check_adamw(&o)) return NULL;
+    if (part.part != part.parts - 1) {
+        PyErr_Format(PyExc_ValueError,
+                     "part: a step takes the last of %d parts, got %d; give the others to gradients",
+                     part.parts, part.part);
+        return NULL;
+    }
     tg_py_batch batch;
     double value;
-    float *scores = train_pass(object, slates, runtimes, loss, precision, seed, &o, step, &batch, &value);
+    float *scores =
+        train_pass(object, slates, runtimes, loss, precision, seed, &o, step, part, &batch, &value);
     if (scores == NULL) return NULL;
     free(scores);
     tg_py_batch_free(&batch);
@@ -311,17 +355,20 @@ static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) 
 }
 
 static PyObject *model_gradients(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"slates", "runtimes", "loss", "step", "seed", "precision", NULL};
+    static char *names[] = {"slates", "runtimes", "loss", "step", "seed", "precision", "part", NULL};
     const char *precision = "f32";
-    PyObject *slates, *runtimes, *loss;
+    PyObject *slates, *runtimes, *loss, *tuple = NULL;
     long long step = 1;
     unsigned long long seed = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LKs", names, &slates, &runtimes, &PyTuple_Type,
-                                     &loss, &step, &seed, &precision))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!|LKsO!", names, &slates, &runtimes, &PyTuple_Type,
+                                     &loss, &step, &seed, &precision, &PyTuple_Type, &tuple))
         return NULL;
+    const batch_part part = parse_part(tuple);
+    if (part.parts == 0) return NULL;
     tg_py_batch batch;
     double value;
-    float *scores = train_pass(object, slates, runtimes, loss, precision, seed, NULL, step, &batch, &value);
+    float *scores =
+        train_pass(object, slates, runtimes, loss, precision, seed, NULL, step, part, &batch, &value);
     if (scores == NULL) return NULL;
     PyObject *list = split_scores(&batch, scores);
     free(scores);
@@ -340,6 +387,27 @@ static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs)
     int64_t bytes = tg_model_bytes(((py_model *)object)->model, batch.n, batch.entries, training, &err);
     tg_py_batch_free(&batch);
     return bytes < 0 ? tg_raise(&err, NULL) : PyLong_FromLongLong(bytes);
+}
+
+static PyObject *model_cancel(PyObject *object, PyObject *unused) {
+    (void)unused;
+    ((py_model *)object)->cancelled = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *model_take_memory(PyObject *object, PyObject *args) {
+    PyObject *from;
+    if (!PyArg_ParseTuple(args, "O!", Py_TYPE(object), &from)) return NULL;
+    if (check_idle((py_model *)object) < 0 || check_idle((py_model *)from) < 0) return NULL;
+    tg_arena *mine = &((py_model *)object)->model->arena, *theirs = &((py_model *)from)->model->arena;
+    const tg_arena swap = *mine;
+    if (mine->size < theirs->size) *mine = *theirs, *theirs = swap;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_memory(PyObject *object, void *unused) {
+    (void)unused;
+    return PyLong_FromSize_t(((py_model *)object)->model->arena.size);
 }
 
 /* ---- parameters ---- */
@@ -393,6 +461,7 @@ static PyGetSetDef model_getset[] = {
     {"moment2", get_vector, NULL, PyDoc_STR("(P,) float32 view of Adam's second moments"), (void *)3},
     {"layout", get_layout, NULL, PyDoc_STR("list of (name, offset, shape) of every parameter"), NULL},
     {"num_parameters", get_num_parameters, NULL, PyDoc_STR("P"), NULL},
+    {"memory", get_memory, NULL, PyDoc_STR("Bytes of working memory held now"), NULL},
     {"profile", get_profile, NULL, PyDoc_STR("(phase, step, seconds) of every event of the last pass"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -406,6 +475,10 @@ static PyMethodDef model_methods[] = {
      PyDoc_STR("List of (C,) float32 scores, one per slate.")},
     {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
+    {"cancel", model_cancel, METH_NOARGS,
+     PyDoc_STR("End the pass that another thread is running with KeyboardInterrupt there.")},
+    {"take_memory", model_take_memory, METH_VARARGS,
+     PyDoc_STR("Exchange working memory with a model that has more; both must be idle.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -79,7 +79,8 @@ static double list_value(const tg_loss_spec *spec, int64_t list, const int64_t *
     if (spec->kind == TG_LOSS_LIST_MLE) {
         const double scale = spec->reduction == TG_REDUCE_MEAN_ALL ? 1 / (double)length : 1;
         return scale * tg_mle_list(length, scores + start, runtimes + start,
-                                   tg_key(spec->key, (uint64_t)list), scale * share, dscores + start, work);
+                                   tg_key(spec->key, (uint64_t)(spec->first + list)), scale * share,
+                                   dscores + start, work);
     }
     return hinge(spec, length, scores + start, runtimes + start, share, dscores + start, work);
 }

@@ -14,6 +14,7 @@ typedef struct tg_loss_spec {
     tg_reduction reduction; /* within a list; the value is the mean over lists */
     float margin;           /* pairwise hinge */
     uint64_t key;           /* breaks ties at random (ListMLE) */
+    int64_t first;          /* number of the first list, where these are a part of many */
 } tg_loss_spec;
 
 /* scores (L,), runtimes (L,) of all lists together; list i is [offsets[i], offsets[i+1]). Lists shorter than
