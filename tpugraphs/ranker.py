@@ -18,7 +18,7 @@ from tpugraphs.scoring import SCORING, TRAINING, Last, as_digits, check_precisio
 
 if TYPE_CHECKING:
     from tpugraphs.evaluation import Report
-    from tpugraphs.training import Callback, History
+    from tpugraphs.training import Callback, Fit, History
 
 __all__ = ["Ranker", "list_recipes"]
 
@@ -198,9 +198,10 @@ class Ranker:
 
         If it fails before the first step is done, the ranker stays as it was.
 
-        Every step takes one graph and some of its configs; graphs come in random order, each once per epoch,
-        and its configs evenly. Graphs that cannot be learnt from (no runtimes, one distinct config) are left
-        out and listed in ``history.skipped``, unless it is the only one.
+        Every step takes one graph and some of its configs, or several such slates (fields `slates` and
+        `accumulate`); graphs come in random order, each once per epoch, and its configs evenly. Graphs that
+        cannot be learnt from (no runtimes, one distinct config) are left out and listed in
+        ``history.skipped``, unless it is the only one.
 
         Parameters
         ----------
@@ -212,7 +213,7 @@ class Ranker:
             parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
             `train`.
         epochs, steps : int, optional
-            Length, instead of the recipe's. An epoch is one step per graph.
+            Length, instead of the recipe's. An epoch is one visit per graph.
         callbacks : list of Callback
             See :class:`tpugraphs.training.Callback` and :class:`tpugraphs.training.EarlyStopping`.
         checkpoint_dir : path, optional
@@ -237,6 +238,7 @@ class Ranker:
             A value out of range, or another fit is using `checkpoint_dir`.
         """
         from tpugraphs.training import Fit, held
+        from tpugraphs.trainset import Material
 
         if epochs is not None and steps is not None:
             raise ConfigError("give epochs or steps, not both")
@@ -252,15 +254,22 @@ class Ranker:
         self._reset()
         try:
             with held(checkpoint_dir) as folder:
-                fit = Fit(self, train, valid, steps, epochs, callbacks, folder, checkpoint_every, verbose)
+                material = Material(
+                    self.pipeline, train, valid, self.fields.valid_configs, int(self.seed), folder is not None
+                )
+                fit = Fit(self, material, steps, epochs, callbacks, folder, checkpoint_every, verbose)
                 self.history = fit.run()
         finally:
             if fit is not None and fit.step > 0:
-                self._fitted, self._step = True, fit.step
-                self._last.clear()
+                self._learnt(fit)
             else:  # refused before anything was learnt
                 vars(self).update(before)
         return self.history
+
+    def _learnt(self, fit: Fit) -> None:
+        """Take over the result of a fit."""
+        self._fitted, self._step, self.history = True, fit.step, fit.history
+        self._last.clear()
 
     def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.

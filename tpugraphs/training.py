@@ -8,12 +8,10 @@ ends with the same bits as one that was never stopped.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +22,10 @@ from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.interrupts import Interrupts
 from tpugraphs.kernels import warmup_cosine as learning_rate
-from tpugraphs.pipeline import Pipeline, Prepared, check_measured
+from tpugraphs.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
-from tpugraphs.trainset import Graphs, Store, as_graphs, fingerprint, not_layout, split_configs
+from tpugraphs.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
+from tpugraphs.trainset import Material, split_configs
 
 if TYPE_CHECKING:
     from tpugraphs.ranker import Ranker
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
 
 CHECKPOINT = "checkpoint.safetensors"
-_VALID_LEAST = 50  # configs of a validation graph: fewer tell little
-# Keys of the random streams of a fit; trainset.SPLIT is the next.
-_ORDER, _ROWS, _VALID = range(1, 4)
+_ORDER, _ROWS, _CLOSE = 1, 2, 6  # keys of random streams of a fit; others are in trainset.py and ranker.py
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -77,8 +74,7 @@ class Fit:
     def __init__(
         self,
         ranker: Ranker,
-        train: Any,
-        valid: Any,
+        material: Material,
         total: int | None,
         epochs: int | None,
         callbacks: Sequence[Callback],
@@ -88,118 +84,30 @@ class Fit:
     ) -> None:
         _check_callbacks(callbacks)
         self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
+        self.material, ranker.pipeline = material, material.pipeline
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
         self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
-        self.graphs = as_graphs("train", train)
-        held = None
-        if isinstance(valid, Real):
-            self.graphs, held = self._hold_out(float(valid))
-        elif valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
-            held = as_graphs("valid", valid)
-        self.total = total if total is not None else int(epochs or 1) * len(self.graphs)
-        self.history = History(total_steps=self.total)
+        self.valid, self.store = material.valid, material.store
+        self.visits = self._visits()
+        each = self.fields.slates * self.fields.accumulate  # visits per step
+        self.total = total if total is not None else -(-int(epochs or 1) * len(material.graphs) // each)
+        self.history = History(total_steps=self.total, skipped=material.skipped)
         self.step = self.visit = 0
         self.finished = False
         self.best: NDArray[np.float32] | None = None
-
         self.path = None
         if checkpoint_dir is not None:
             self.path = os.path.join(checkpoint_dir, CHECKPOINT)
             files.remove_unfinished(self.path)
-        hashes = self._fit_pipeline()
-        self.valid = self._prepare_valid(held)
-        self.identity = self._identity(hashes, held)
-        self.store = Store(self.graphs, ranker.pipeline, self.history.skipped)
+        self.identity = self._identity()
 
-    # Set-up
+    def _visits(self) -> Visits:
+        if self.fields.graph_sampling == "sqrt-configs":
+            return WeightedVisits(np.sqrt(self.material.counts), (self.seed, _ORDER))
+        return EvenVisits(len(self.material.graphs), (self.seed, _ORDER))
 
-    def _hold_out(self, share: float) -> tuple[Graphs, Graphs]:
-        if not 0 < share < 1:
-            raise ConfigError(
-                f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}"
-            )
-        if not self._whole():
-            raise ConfigError(
-                "valid: a share of the configs can be held out of graphs in memory only; give graphs"
-            )
-        train: list[Any] = []
-        valid: list[Any] = []
-        for i in range(len(self.graphs)):
-            graph = self.graphs[i]
-            not_layout("train", graph)
-            try:
-                check_measured(graph)
-                held, rest = split_configs(graph, (share, 1 - share), self.seed)
-            except DataError:
-                if not valid and i + 1 == len(self.graphs):
-                    raise
-                train.append(graph)  # if nothing can be learnt from it, it is left out there
-                continue
-            train.append(graph.select(rest))
-            valid.append(graph.select(held))
-        return train, valid
-
-    def _whole(self) -> bool:
-        """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
-        return isinstance(self.graphs, (list, tuple))
-
-    def _fit_pipeline(self) -> list[str]:
-        """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
-        hashes = []
-        if len(self.graphs) == 1:
-            check_measured(self.graphs[0])
-
-        def usable() -> Iterable[Any]:
-            left_out = 0
-            for i in range(len(self.graphs)):
-                graph = self.graphs[i]
-                why = not_layout("train", graph)
-                if self.path is not None:
-                    hashes.append(fingerprint(graph, self._whole()))
-                if why is None:
-                    yield graph
-                    continue
-                left_out += 1
-                self.history.skipped[str(graph.name)] = str(why)
-                if left_out == len(self.graphs):
-                    raise DataError(
-                        f"none of the {left_out} graphs can be trained on; the last: {why}"
-                    ) from why
-
-        self.ranker.pipeline.fit(usable())
-        return hashes
-
-    def _prepare_valid(self, graphs: Graphs | None) -> list[tuple[Prepared, NDArray[np.int64]]]:
-        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
-        result: list[tuple[Prepared, NDArray[np.int64]]] = []
-        for i in range(len(graphs) if graphs is not None else 0):
-            assert graphs is not None
-            graph = graphs[i]
-            not_layout("valid", graph)
-            try:
-                check_measured(graph)
-            except DataError as error:
-                self.history.skipped[error.file or f"valid graph {i}"] = str(error)
-                if not result and i + 1 == len(graphs):
-                    raise
-                continue
-            n = min(graph.num_configs, max(_VALID_LEAST, self.fields.valid_configs // len(graphs)))
-            rows = kernels.sample_without_replacement(graph.num_configs, n, (_VALID, i), order="sorted")
-            small = graph if n == graph.num_configs else graph.select(rows)
-            result.append((self.ranker.pipeline.apply(small), np.arange(n)))
-        return result
-
-    def _identity(self, hashes: list[str], held: Graphs | None) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Say what a checkpoint must agree with to be gone on from."""
-        if self.path is None:
-            return {}
-        valid = [fingerprint(held[i], self._whole()) for i in range(len(held))] if held is not None else []
-
-        def digest(parts: list[str]) -> str:
-            return (
-                f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
-            )
-
         return {
             "recipe": self.ranker.recipe,
             "seed": self.seed,
@@ -210,8 +118,7 @@ class Fit:
                 if name not in ("steps", "epochs")
             },
             "total steps": self.total,
-            "train": digest(hashes),
-            "valid": digest(valid),
+            **self.material.hashes,
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
 
@@ -219,101 +126,148 @@ class Fit:
 
     def run(self) -> History:
         """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
-        began = time.monotonic()
-        if self.path is not None and os.path.exists(self.path):
-            self._resume(self.path)
-        before = self.history.seconds
         with Interrupts() as interrupts:
             bar = self._bar()
-            self._tell("on_fit_begin")
             try:
-                self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
-                while self._going(interrupts):
-                    self._train_step(interrupts)
-                    self._tell("on_step")
-                    self._evaluate_if_due(interrupts)
-                    self.history.seconds = before + time.monotonic() - began
+                self.begin(interrupts)
+                while self.advance(interrupts):
                     self._update(bar)
-                    if self.path is not None and self.step % self.checkpoint_every == 0:
-                        self._save(self.path)
-                if self.finished and self.path is not None:
-                    self._save(self.path)
             except KeyboardInterrupt:
                 interrupts.pressed = True
                 if self.step == 0:
                     raise
             finally:
-                self.history.seconds = before + time.monotonic() - began
                 if bar is not None:
                     bar.close()
-            if interrupts.pressed and not self.finished:
-                self._interrupted()
-            self._restore_best()
-            self._tell("on_fit_end")
+            self.end(interrupts.pressed)
+        if self.history.interrupted:
+            self._warn()
         return self.history
+
+    def begin(self, interrupts: Interrupts) -> None:
+        """Go on from a checkpoint if there is one."""
+        with self._timed():
+            if self.path is not None and os.path.exists(self.path):
+                self._resume(self.path)
+            self._tell("on_fit_begin")
+            self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
+
+    def advance(self, interrupts: Interrupts) -> bool:
+        """Take one step and what is due after it; False, with no step taken, at the end."""
+        self.finished = self.step == self.total or self.history.stopped is not None
+        going = not self.finished and not interrupts.pressed
+        if going:
+            with self._timed():
+                self._train_step(interrupts)
+                self._tell("on_step")
+                self._evaluate_if_due(interrupts)
+        if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
+            with self._timed():
+                self._save(self.path)
+        return going
+
+    def end(self, interrupted: bool) -> None:
+        """Give the ranker the best parameters; of an interrupted fit keep the state first."""
+        if interrupted and not self.finished:
+            self.history.interrupted = True
+            if self.path is not None:
+                self._save(self.path)
+        self._restore_best()
+        self._tell("on_fit_end")
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.history.seconds += time.monotonic() - began
 
     def stop(self, why: str = "a callback asked for it") -> None:
         """End the fit after this step."""
         self.history.stopped = why
-
-    def _going(self, interrupts: Interrupts) -> bool:
-        self.finished = self.step == self.total or self.history.stopped is not None
-        return not self.finished and not interrupts.pressed
 
     def _tell(self, event: str, *args: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, event)(self, *args)
 
     def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
-        """Graph and rows of the next step. One visit per graph and epoch, in random order."""
-        count = len(self.graphs)
+        """Graph and rows of the next visit that finds a graph to learn from."""
         while True:
-            epoch = self.visit // count
-            index = int(kernels.sample_epoch(count, 1, (self.seed, _ORDER), self.visit)[0])
+            index, before = self.visits.at(self.visit)
             self.visit += 1
             prepared = self.store.get(index)
             if prepared is not None:
                 break
-        rows = min(self.fields.configs, prepared.num_configs)
-        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), epoch)
+        rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, _CLOSE, self.visit)
+        if happens(self.fields.close, (*key, 0)):
+            return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
+        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), before)
+
+    def _next_slates(self) -> tuple[list[Any], list[NDArray[np.int64]], str]:
+        """Slates and runtimes of the next pass, and names of their graphs."""
+        chosen = [self._next_slate() for _ in range(self.fields.slates)]
+        return (
+            [prepared.slate(rows) for prepared, rows in chosen],
+            [prepared.runtimes[rows] for prepared, rows in chosen],
+            ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen)),
+        )
 
     def _train_step(self, interrupts: Interrupts) -> None:
-        visit = self.visit
-        prepared, rows = self._next_slate()
-        f, history, number = self.fields, self.history, self.step + 1
+        f, history, number, visit = self.fields, self.history, self.step + 1, self.visit
         rate = learning_rate(number, self.total, f.learning_rate, f.warmup)
-        call = functools.partial(
-            self.model.step,
-            loss=self.ranker.loss,
-            lr=rate,
-            weight_decay=float(f.weight_decay),
-            clip=float(f.clip),
-            step=number,
-            seed=self.seed,
-            precision=self.ranker.precision,
-        )
-        # Appending happens in C right after the step, with no place in between where Ctrl-C could come up: so
-        # the length of the list tells whether the step was taken.
-        began = time.monotonic()
+        common: dict[str, Any] = {
+            "loss": self.ranker.loss,
+            "step": number,
+            "seed": self.seed,
+            "precision": self.ranker.precision,
+        }
+        parts, earlier = int(f.accumulate), 0.0
         try:
-            interrupts.armed = True
-            history.loss.extend(map(call, [[prepared.slate(rows)]], [[prepared.runtimes[rows]]]))
+            for part in range(parts - 1):
+                slates, runtimes, names = self._next_slates()
+                add = functools.partial(self.model.gradients, slates, runtimes, **common, part=(part, parts))
+                earlier += self._in_core(interrupts, names, add)[0]
+                if interrupts.pressed:
+                    raise KeyboardInterrupt
+            slates, runtimes, names = self._next_slates()
+            call = functools.partial(
+                self.model.step,
+                lr=rate,
+                weight_decay=float(f.weight_decay),
+                clip=float(f.clip),
+                part=(parts - 1, parts),
+                **common,
+            )
+            # Appending happens in C right after the step, with no place in between where Ctrl-C could come
+            # up: so the length of the list tells whether the step was taken.
+            take = functools.partial(history.loss.extend, map(call, [slates], [runtimes]))
+            self._in_core(interrupts, names, take)
         except KeyboardInterrupt:
             interrupts.pressed = True
             if len(history.loss) < number:
                 self.visit = visit
                 raise
+        if parts > 1:
+            history.loss[-1] = (earlier + history.loss[-1]) / parts
+        self.step = number
+        history.learning_rate.append(rate)
+
+    def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
+        """Do work in which Ctrl-C may come up at once, because the core then leaves everything as it was."""
+        began = time.monotonic()
+        try:
+            interrupts.armed = True
+            return work()
         except DataError as error:  # the digits were checked, so it is the scores that are not finite
             self._restore_best()
             raise Error(
-                f"training diverged at step {number} on {prepared.name} ({error}); "
-                f"use a learning_rate below {f.learning_rate} or a clip below {f.clip}"
+                f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
+                f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
             ) from error
         finally:
             interrupts.armed = False
-            history.step_seconds += time.monotonic() - began
-        self.step = number
-        history.learning_rate.append(rate)
+            self.history.step_seconds += time.monotonic() - began
 
     def _evaluate_if_due(self, interrupts: Interrupts) -> None:
         due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
@@ -322,10 +276,7 @@ class Fit:
         began = time.monotonic()
         try:
             interrupts.armed = True
-            taus = [
-                metrics.kendall_tau(self.ranker.score_rows(prepared, rows), prepared.runtimes)
-                for prepared, rows in self.valid
-            ]
+            taus = [self.judge(scores, runtimes) for _, scores, runtimes in self.valid_scores()]
         finally:
             interrupts.armed = False
             self.history.evaluation_seconds += time.monotonic() - began
@@ -337,21 +288,27 @@ class Fit:
         history.valid_metric.append(tau)
         self._tell("on_evaluate", tau)
 
+    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
+        """Name, scores and runtimes of every validation graph, with the parameters of now."""
+        for prepared, rows in self.valid:
+            yield prepared.name, self.ranker.score_rows(prepared, rows), prepared.runtimes
+
+    @staticmethod
+    def judge(scores: NDArray[Any], runtimes: NDArray[np.int64]) -> float:
+        """Return the validation metric of one graph: greater is better."""
+        return metrics.kendall_tau(scores, runtimes)
+
     def _restore_best(self) -> None:
         if self.best is not None:
             self.model.params[:] = self.best
 
-    def _interrupted(self) -> None:
+    def _warn(self) -> None:
         import warnings
 
-        self.history.interrupted = True
-        again = ""
-        if self.path is not None:
-            self._save(self.path)
-            again = "; call fit again with the same checkpoint_dir to go on"
         warnings.warn(
             f"interrupted after step {self.step} of {self.total}: the ranker has the "
-            f"{'best parameters so far' if self.best is not None else 'parameters of that step'}{again}",
+            f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
+            + ("; call fit again with the same checkpoint_dir to go on" if self.path is not None else ""),
             stacklevel=4,
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,10 +15,11 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
-from tpugraphs.pipeline import Pipeline, Prepared, check_layout
+from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
 
 CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
-SPLIT = 4  # key of the random stream of a split; the fit has 1 to 3
+VALID, SPLIT = 3, 4  # keys of random streams; others are in training.py and ranker.py
+_VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 
 
 def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
@@ -130,9 +133,14 @@ class Store:
         self.made: OrderedDict[int, Prepared | None] = OrderedDict()
         self.useless: set[int] = set()
         self.bytes = 0
+        self._lock = threading.Lock()
 
     def get(self, index: int) -> Prepared | None:
         """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
+        with self._lock:
+            return self._get(index)
+
+    def _get(self, index: int) -> Prepared | None:
         if index not in self.made:
             try:
                 prepared: Prepared | None = self.pipeline.apply(self.graphs[index], training=True)
@@ -153,3 +161,146 @@ class Store:
                 self.bytes -= old.nbytes if old else 0
         self.made.move_to_end(index)
         return self.made[index]
+
+
+def hold_out(train: Any, share: float, seed: int) -> tuple[list[Any], list[Any]]:
+    """Graphs with a share of their configs held out, and graphs of these; equal configs stay together.
+
+    Raises
+    ------
+    ConfigError
+        `share` is not between 0 and 1, or the graphs are not in memory.
+    DataError
+        No graph can be split.
+    """
+    graphs = as_graphs("train", train)
+    if not 0 < share < 1:
+        raise ConfigError(f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}")
+    if not _whole(graphs):
+        raise ConfigError(
+            "valid: a share of the configs can be held out of graphs in memory only; give graphs"
+        )
+    kept: list[Any] = []
+    held: list[Any] = []
+    for i in range(len(graphs)):
+        graph = graphs[i]
+        not_layout("train", graph)
+        try:
+            check_measured(graph)
+            part, rest = split_configs(graph, (share, 1 - share), seed)
+        except DataError:
+            if not held and i + 1 == len(graphs):
+                raise
+            kept.append(graph)  # if nothing can be learnt from it, it is left out there
+            continue
+        kept.append(graph.select(rest))
+        held.append(graph.select(part))
+    return kept, held
+
+
+def _whole(graphs: Graphs) -> bool:
+    """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
+    return isinstance(graphs, (list, tuple))
+
+
+class Material:
+    """Graphs and the preprocessing fitted to them; fits of one recipe with several seeds may share it.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Is fitted to the graphs.
+    train, valid
+        As of `Ranker.fit`.
+    valid_configs : int
+        Configs to validate on in all.
+    seed : int
+        Of the split, if `valid` is a share.
+    hashed : bool
+        Whether fingerprints are needed.
+
+    Attributes
+    ----------
+    graphs : sequence of graphs
+        To train on.
+    counts : list of int
+        Configs of each, 0 where it cannot be trained on.
+    valid : list of (Prepared, rows)
+    store : Store
+    skipped : dict
+    hashes : dict of str to str
+        Digests of the graphs to train and to validate on.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, train: Any, valid: Any, valid_configs: int, seed: int, hashed: bool
+    ) -> None:
+        self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
+        self.counts: list[int] = []
+        held: Graphs | None = None
+        if isinstance(valid, Real):
+            self.graphs: Graphs
+            self.graphs, held = hold_out(train, float(valid), seed)
+        else:
+            self.graphs = as_graphs("train", train)
+            if valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
+                held = as_graphs("valid", valid)
+        self.hashes = {"train": self._fit_pipeline()}
+        self.valid = self._prepare_valid(held, valid_configs)
+        self.hashes["valid"] = _digest(
+            [fingerprint(held[i], _whole(held)) for i in range(len(held))]
+            if hashed and held is not None
+            else []
+        )
+        self.store = Store(self.graphs, pipeline, self.skipped)
+
+    def _fit_pipeline(self) -> str:
+        """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
+        hashes: list[str] = []
+        if len(self.graphs) == 1:
+            check_measured(self.graphs[0])
+
+        def usable() -> Iterable[Any]:
+            left_out = 0
+            for i in range(len(self.graphs)):
+                graph = self.graphs[i]
+                why = not_layout("train", graph)
+                if self.hashed:
+                    hashes.append(fingerprint(graph, _whole(self.graphs)))
+                self.counts.append(int(graph.num_configs) if why is None else 0)
+                if why is None:
+                    yield graph
+                    continue
+                left_out += 1
+                self.skipped[str(graph.name)] = str(why)
+                if left_out == len(self.graphs):
+                    raise DataError(
+                        f"none of the {left_out} graphs can be trained on; the last: {why}"
+                    ) from why
+
+        self.pipeline.fit(usable())
+        return _digest(hashes)
+
+    def _prepare_valid(self, graphs: Graphs | None, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
+        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
+        result: list[tuple[Prepared, NDArray[np.int64]]] = []
+        for i in range(len(graphs) if graphs is not None else 0):
+            assert graphs is not None
+            graph = graphs[i]
+            not_layout("valid", graph)
+            try:
+                check_measured(graph)
+            except DataError as error:
+                self.skipped[error.file or f"valid graph {i}"] = str(error)
+                if not result and i + 1 == len(graphs):
+                    raise
+                continue
+            n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
+            rows = kernels.sample_without_replacement(graph.num_configs, n, (VALID, i), order="sorted")
+            small = graph if n == graph.num_configs else graph.select(rows)
+            result.append((self.pipeline.apply(small), np.arange(n)))
+        return result
+
+
+def _digest(parts: list[str]) -> str:
+    return f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"

@@ -17,7 +17,7 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError, RecipeError
 
-__all__ = ["Recipe", "get_recipe", "list_recipes", "option"]
+__all__ = ["Recipe", "Sampling", "get_recipe", "list_recipes", "option"]
 
 PRESETS = ("cpu", "full")
 
@@ -84,6 +84,22 @@ def option(
 ) -> Any:
     """Field of a recipe: its default, and the values allowed (`low` and `high` included)."""
     return dataclasses.field(default=default, metadata={"low": low, "high": high, "choices": tuple(choices)})
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Fields that every recipe has: what a step takes. The fields of a recipe derive from these.
+
+    `slates` of a pass, each of one graph, whose losses are averaged; `accumulate` so many passes into one
+    step: the same mean, in the memory of one pass. `close`: chance that a slate is drawn from configs whose
+    runtimes are close, see :func:`tpugraphs.sampling.close_rows`. `graph_sampling`: graphs are visited
+    equally often, or in proportion to the square root of their number of configs.
+    """
+
+    slates: int = option(1, 1, 1024)
+    accumulate: int = option(1, 1, 65536)
+    close: float = option(0.0, 0.0, 1.0)
+    graph_sampling: str = option("even", choices=("even", "sqrt-configs"))
 
 
 def _unknown(what: str, name: object, known: Iterable[str]) -> str:

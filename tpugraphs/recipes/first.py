@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes import Recipe, option
+from tpugraphs.recipes import Recipe, Sampling, option
 
 SCALED_COLUMNS = 134  # node features before the layout columns: scaled; the layout columns are embedded
 OPCODE_ROWS = 120
@@ -32,14 +32,15 @@ LAYOUT_ROWS = 8  # digits -2 (not configurable) .. 5
 
 
 @dataclass(frozen=True)
-class FirstLayout:
+class FirstLayout(Sampling):
     """Fields of both recipes.
 
     Model: `width` of every layer; `blocks` with message passing; `gate_reduction` of the gate; columns
     of the two embeddings; `dropout` in the blocks; `direction` of messages. Loss: hinge with `margin`.
-    Training: `configs` per step (of one graph), `steps` or else `epochs` (one step per graph each), AdamW
+    Training: `configs` per slate, `steps` or else `epochs` (one visit of every graph each), AdamW
     with `learning_rate`, `weight_decay`, gradient norm at most `clip`, linear `warmup` over that share of the
     steps, then cosine to 0. `evaluate_every` so many steps on `valid_configs` in all, evenly from the graphs.
+    `slates`, `accumulate`, `close` and `graph_sampling`: see :class:`tpugraphs.recipes.Sampling`.
     `chunk`: configs scored together in prediction. `prune` and `dedup` (training only): see
     :mod:`tpugraphs.preprocess`; ``"none"``: off.
     """

@@ -1,0 +1,316 @@
+"""What a step takes: graphs in proportion, close runtimes, several slates, steps of several passes."""
+
+import os
+import signal
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rankers import Lazy, small_graph, small_ranker
+from test_resume import Break, same
+
+import tpugraphs as tg
+from tpugraphs import trainset
+from tpugraphs.sampling import EvenVisits, WeightedVisits, close_rows, happens
+from tpugraphs.training import Callback
+
+# Visits
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=12), st.integers(0, 9))
+def test_weighted_visits_keep_their_shares(weights, seed):
+    weights[0] += 1
+    count, epochs = len(weights), 6
+    visits = WeightedVisits(weights, (seed, 1))
+    seen, total = [], sum(weights)
+    for visit in range(epochs * count):
+        index, before = visits.at(visit)
+        assert before == seen.count(index)
+        seen.append(index)
+    for epoch in range(epochs):
+        times = Counter(seen[epoch * count : (epoch + 1) * count])
+        for index, weight in enumerate(weights):
+            share = count * weight / total
+            assert np.floor(share) - 1e-9 <= times[index] <= np.ceil(share) + 1e-9
+    again = WeightedVisits(weights, (seed, 1))
+    for visit in (epochs * count - 1, 0, count // 2, epochs * count // 2):  # in any order
+        assert again.at(visit)[0] == seen[visit] and again.at(visit)[1] == seen[:visit].count(seen[visit])
+
+
+def test_small_shares_come_now_and_then():
+    visits = WeightedVisits([1, 1, 30], (3,))
+    seen = Counter(visits.at(visit)[0] for visit in range(3 * 400))
+    assert all(abs(seen[i] - 1200 / 32) < 20 for i in (0, 1)) and len(seen) == 3
+
+
+def test_even_visits_are_once_per_epoch():
+    visits = EvenVisits(5, (0, 1))
+    epochs = [[visits.at(5 * epoch + i) for i in range(5)] for epoch in range(4)]
+    for number, epoch in enumerate(epochs):
+        assert sorted(epoch) == [(i, number) for i in range(5)]
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+# Close runtimes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 10**6))
+def test_close_rows_lie_in_a_window(count, k, seed):
+    k = min(k, count)
+    order = np.random.default_rng(seed).permutation(count)
+    rows = close_rows(order, k, (seed, 7))
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    assert rows.dtype == np.int64 and len(set(rows.tolist())) == k
+    assert place[rows].max() - place[rows].min() < min(count, 4 * k)
+    assert (rows == close_rows(order, k, (seed, 7))).all()
+
+
+def test_windows_are_one_to_four_slates_anywhere():
+    spans, lows = [], []
+    for seed in range(800):
+        rows = close_rows(np.arange(1000), 10, (seed,))
+        spans.append(rows.max() - rows.min())
+        lows.append(rows.min())
+    assert min(spans) == 9 and 30 < max(spans) <= 39
+    assert 150 < sum(span == 9 for span in spans) < 250  # one in four is no longer than the slate
+    assert min(lows) < 20 and max(lows) > 940
+
+
+def test_chances():
+    assert not happens(0.0, (1,)) and all(happens(1.0, (i,)) for i in range(50))
+    assert 400 < sum(happens(0.5, (0, i)) for i in range(1000)) < 600
+
+
+def slates_of(fields, steps=30, graphs=None):
+    """Runtimes of every slate that a fit takes, sorted, and its ranker."""
+    taken = []
+
+    class Record(Callback):
+        def on_fit_begin(self, fit):
+            real = fit._next_slate
+
+            def note():
+                prepared, rows = real()
+                taken.append((prepared.name, np.sort(prepared.runtimes[rows]), prepared.num_configs))
+                return prepared, rows
+
+            fit._next_slate = note
+
+    r = small_ranker(steps=steps, **fields)
+    r.fit(graphs or small_graph(configs=400), verbose=False, callbacks=[Record()])
+    return taken, r
+
+
+def test_close_draws_from_neighbours_in_runtime_order():
+    g = small_graph(configs=400)
+    place = {int(runtime): i for i, runtime in enumerate(np.sort(g.config_runtime))}
+    for chance, low, high in ((0.0, 0, 0), (0.5, 0.25, 0.75), (1.0, 1, 1)):
+        taken, _ = slates_of({"close": chance}, graphs=g)
+        close = [place[int(t[-1])] - place[int(t[0])] < 4 * 16 for _, t, _ in taken]
+        assert low <= np.mean(close) <= high
+
+
+# Steps of several slates and passes
+
+
+@pytest.mark.parametrize(("slates", "accumulate"), [(4, 1), (1, 4), (2, 2)])
+def test_slates_and_passes_make_the_same_step(slates, accumulate):
+    fields = {"steps": 12, "dropout": 0.3, "seed": 3}
+    graphs = [small_graph(i, configs=40 + 20 * i) for i in range(3)]
+    one, cut = small_ranker(slates=4, **fields), small_ranker(slates=slates, accumulate=accumulate, **fields)
+    expected, got = one.fit(graphs, verbose=False), cut.fit(graphs, verbose=False)
+    assert got.loss == pytest.approx(expected.loss, rel=1e-4)
+    # Adam makes full steps of gradients that are zero but for rounding: of biases before a norm.
+    assert np.isclose(cut.model.params, one.model.params, rtol=1e-3, atol=1e-4).mean() > 0.9
+    alone = small_ranker(**fields)
+    assert alone.fit(graphs, verbose=False).loss[1] != pytest.approx(expected.loss[1], rel=1e-3)
+
+
+def test_the_loss_of_a_step_is_the_mean_over_its_slates():
+    g = [small_graph(i) for i in range(4)]
+    r = small_ranker(steps=1, slates=2, accumulate=2, dropout=0.0)
+    loss = r.fit(g, verbose=False).loss[0]
+    taken, _ = slates_of({"slates": 2, "accumulate": 2, "dropout": 0.0}, steps=1, graphs=g)
+    assert sorted(name for name, _, _ in taken) == ["small0", "small1", "small2", "small3"]
+    singles = []
+    for name, times, _ in taken:
+        graph = next(graph for graph in g if graph.name == name)
+        fresh = small_ranker(steps=1, dropout=0.0)
+        fresh.pipeline.fit(g)
+        prepared = fresh.pipeline.apply(graph)
+        rows = np.flatnonzero(np.isin(prepared.runtimes, times))
+        singles.append(
+            fresh.model.gradients([prepared.slate(rows)], [prepared.runtimes[rows]], loss=fresh.loss)[0]
+        )
+    assert loss == pytest.approx(np.mean(singles), rel=1e-4)
+
+
+def test_an_epoch_is_one_visit_of_every_graph():
+    graphs = [small_graph(i) for i in range(5)]
+    for fields, steps in (({}, 15), ({"slates": 5}, 3), ({"slates": 2, "accumulate": 2}, 4)):
+        taken, r = slates_of({"epochs": 3, **fields}, steps=None, graphs=graphs)
+        assert len(r.history.loss) == steps
+        assert Counter(name for name, _, _ in taken[:15]) == {f"small{i}": 3 for i in range(5)}
+
+
+def test_threads_do_not_change_a_bit():
+    graphs, threads, results = [small_graph(i, nodes=40) for i in range(3)], tg.get_num_threads(), set()
+    try:
+        for count in (1, 2, 3):
+            tg.set_num_threads(count)
+            r = small_ranker(
+                steps=6, slates=3, accumulate=2, close=0.5, graph_sampling="sqrt-configs", width=64
+            )
+            r.fit(graphs, verbose=False)
+            results.add(r.model.params.tobytes())
+    finally:
+        tg.set_num_threads(threads)
+    assert len(results) == 1
+
+
+FIELDS = {
+    "steps": 20,
+    "slates": 2,
+    "accumulate": 3,
+    "close": 0.5,
+    "graph_sampling": "sqrt-configs",
+    "seed": 5,
+}
+
+
+@pytest.mark.parametrize("at", [1, 7, 10])
+def test_everything_resumes_exactly(tmp_path, at):
+    graphs = [small_graph(i, configs=40 * 4**i) for i in range(3)]
+
+    def fit(folder, at=None):
+        r = small_ranker(**FIELDS)
+        options = {"checkpoint_dir": folder, "checkpoint_every": 2, "verbose": False}
+        return r, r.fit(graphs, [small_graph(3)], callbacks=[Break(at)], **options)
+
+    whole, h = fit(None)
+    with pytest.raises(OSError, match="broken"):
+        fit(tmp_path, at)
+    again, history = fit(tmp_path)
+    assert same(h, history)
+    for name in ("params", "moment1", "moment2"):
+        assert (getattr(whole.model, name) == getattr(again.model, name)).all()
+    with pytest.raises(tg.CheckpointError, match="field accumulate"):
+        small_ranker(**{**FIELDS, "accumulate": 2}).fit(
+            graphs, [small_graph(3)], callbacks=[Break()], checkpoint_dir=tmp_path, verbose=False
+        )
+
+
+class PressSoon(Callback):
+    """Ctrl-C from another thread some time after step 3."""
+
+    def __init__(self, delay=None):
+        self.delay = delay
+
+    def on_step(self, fit):
+        if fit.step == 3 and self.delay is not None:
+            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def test_an_interrupt_between_the_passes_of_a_step_is_exact(tmp_path):
+    g = [small_graph(i, configs=200, nodes=60) for i in range(2)]
+    fields = {"steps": 14, "accumulate": 5, "width": 64, "close": 0.3}
+    whole = small_ranker(**fields)
+    expected = whole.fit(g, verbose=False, callbacks=[PressSoon()])
+    for attempt in range(4):
+        r, folder = small_ranker(**fields), tmp_path / str(attempt)
+        with pytest.warns(UserWarning, match="interrupted"):
+            h = r.fit(g, verbose=False, callbacks=[PressSoon(0.004 * attempt)], checkpoint_dir=folder)
+        assert 3 <= len(h.loss) < 14 and h.loss == expected.loss[: len(h.loss)]
+        assert r.predict(g[0]).shape == (200,)
+        h = r.fit(g, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder)
+        assert h.loss == expected.loss and (r.model.params == whole.model.params).all()
+
+
+def test_divergence_in_any_pass_is_reported():
+    class Poison(Callback):
+        def on_step(self, fit):
+            fit.model.params[:] = np.inf
+
+    for fields in ({"accumulate": 3}, {"slates": 2}):
+        with pytest.raises(
+            tg.Error, match=r"diverged at step 2 on small0, small1|diverged at step 2 on small"
+        ):
+            small_ranker(**fields).fit([small_graph(0), small_graph(1)], verbose=False, callbacks=[Poison()])
+
+
+# Many graphs of different sizes
+
+
+def uneven():
+    """Graphs from 3 nodes and 8 configs to 400 nodes and 2,000 configs, and two that teach nothing."""
+    sizes = [(3, 1, 8), (9, 3, 40), (60, 20, 500), (400, 5, 100), (30, 6, 2000)]
+    graphs = [small_graph(i, nodes=n, config_nodes=k, configs=c) for i, (n, k, c) in enumerate(sizes)]
+    bare = small_graph(8).replace(config_runtime=np.zeros(96, np.int64), name="bare")
+    level = small_graph(9, configs=20)
+    return [*graphs, bare, level.replace(node_config_feat=np.zeros_like(level.config_digits), name="level")]
+
+
+def test_graphs_of_very_different_sizes_train_together(monkeypatch):
+    graphs, configs = uneven(), 16
+    kept = []
+
+    class Watch(Callback):
+        def on_step(self, fit):
+            kept.append((fit.store.bytes, len(fit.store.made)))
+
+    results = []
+    for limit in (trainset.CACHE_BYTES, 200_000):
+        monkeypatch.setattr(trainset, "CACHE_BYTES", limit)
+        kept.clear()
+        r = small_ranker(steps=40, slates=2, configs=configs, graph_sampling="sqrt-configs")
+        h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()])
+        assert set(h.skipped) == {"bare", "level"} and len(h.loss) == 40
+        assert all(size <= limit or count == 1 for size, count in kept)
+        report = r.evaluate(graphs[:5])
+        taus = [row.values["tau"] for row in report.rows]
+        assert report.mean("tau") == pytest.approx(np.mean(taus)) == pytest.approx(h.best_metric, abs=0.2)
+        results.append(r.model.params.tobytes())
+    assert results[0] == results[1]
+
+
+def test_sqrt_configs_visits_in_proportion():
+    graphs = uneven()
+    taken, _ = slates_of({"graph_sampling": "sqrt-configs", "evaluate_every": 1000}, steps=350, graphs=graphs)
+    seen = Counter(name for name, _, _ in taken)
+    counts = np.array([g.num_configs for g in graphs[:5]])
+    shares = np.sqrt(counts) / np.sqrt(counts).sum()
+    for i, share in enumerate(shares):
+        assert seen[f"small{i}"] == pytest.approx(350 * share, abs=8)
+    assert all(times.size == min(16, count) for _, times, count in taken)
+
+
+def test_graphs_of_another_kind_are_never_visited(tmp_path):
+    tile = tg.sample("tile_01")
+    r = small_ranker(steps=6, graph_sampling="sqrt-configs")
+    h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path)
+    assert set(h.skipped) == {tile.name} and len(h.loss) == 6
+    lazy = Lazy(0, 1, 2)
+    small_ranker(steps=6, graph_sampling="sqrt-configs").fit(lazy, verbose=False)
+    assert lazy.reads == 6  # the numbers of configs come from the pass that fits the scaler
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slates": 0},
+        {"slates": 1.5},
+        {"accumulate": 0},
+        {"close": 1.5},
+        {"close": -0.1},
+        {"graph_sampling": "log"},
+    ],
+)
+def test_values_out_of_range_are_refused(wrong):
+    with pytest.raises(tg.ConfigError, match=next(iter(wrong))):
+        small_ranker(**wrong)

@@ -1,0 +1,130 @@
+"""Which graph and which of its configs a visit of a fit takes: pure functions of keys and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels
+
+__all__ = ["EvenVisits", "Visits", "WeightedVisits", "close_rows", "happens"]
+
+Key = tuple[int, ...]
+_WINDOWS = 4  # windows of close runtimes are so many slates long at most
+_RESOLUTION = 1 << 53
+
+
+class Visits(Protocol):
+    """Order in which graphs are visited."""
+
+    def at(self, visit: int) -> tuple[int, int]:
+        """Graph of a visit, and how often it was visited before."""
+
+
+class EvenVisits:
+    """Every graph once per epoch, in random order.
+
+    Parameters
+    ----------
+    count : int
+        Graphs.
+    key : ints
+        Of the random stream.
+    """
+
+    def __init__(self, count: int, key: Key) -> None:
+        self.count, self.key = count, key
+
+    def at(self, visit: int) -> tuple[int, int]:
+        """Graph of a visit, and how often it was visited before."""
+        return int(kernels.sample_epoch(self.count, 1, self.key, visit)[0]), visit // self.count
+
+
+class WeightedVisits:
+    """Graphs in proportion to weights, in random order; an epoch is as many visits as there are graphs.
+
+    In every epoch a graph comes as often as its share says, rounded down or up (systematic sampling with a
+    random start; Madow 1949), so that over the epochs its share is exact but for one visit.
+
+    Parameters
+    ----------
+    weights : (n,) numbers
+        Not negative, at least one positive. A graph of weight 0 is never visited.
+    key : ints
+        Of the random stream.
+    """
+
+    def __init__(self, weights: Iterable[float], key: Key) -> None:
+        given = np.array(list(weights), np.float64)
+        self.count, self.key = given.size, key
+        ends = np.cumsum(given) / given.sum() * given.size
+        ends[np.flatnonzero(given)[-1] :] = given.size  # whatever was rounded
+        self._ends = np.concatenate([[0.0], ends])
+        self._epoch, self._before = -1, np.zeros(given.size, np.int64)
+        self._order = self._times = self._before[:0]
+
+    def _counts(self, epoch: int) -> NDArray[np.int64]:
+        start = _uniform((*self.key, epoch))
+        return np.diff(np.floor(self._ends + start)).astype(np.int64)
+
+    def _go_to(self, epoch: int) -> None:
+        if epoch < self._epoch:
+            self._epoch, self._before = -1, np.zeros(self.count, np.int64)
+        while self._epoch < epoch:
+            if self._epoch >= 0:
+                self._before = self._before + self._counts(self._epoch)
+            self._epoch += 1
+        counts = self._counts(epoch)
+        visits = np.repeat(np.arange(self.count), counts)
+        # Number of a visit among those of the same graph in this epoch.
+        times = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
+        shuffle = kernels.sample_without_replacement(self.count, self.count, (*self.key, epoch, 1))
+        order = visits[shuffle]
+        ranks = np.empty(self.count, np.int64)
+        ranks[np.argsort(order, kind="stable")] = times
+        self._order, self._times = order, self._before[order] + ranks
+
+    def at(self, visit: int) -> tuple[int, int]:
+        """Graph of a visit, and how often it was visited before."""
+        epoch, place = divmod(visit, self.count)
+        if epoch != self._epoch:
+            self._go_to(epoch)
+        return int(self._order[place]), int(self._times[place])
+
+
+def _below(bound: int, key: Key) -> int:
+    return int(kernels.sample_without_replacement(bound, 1, key)[0])
+
+
+def _uniform(key: Key) -> float:
+    return _below(_RESOLUTION, key) / _RESOLUTION
+
+
+def happens(chance: float, key: Key) -> bool:
+    """Whether something of that chance, 0 to 1, happens under this key."""
+    return chance > 0 and _uniform(key) < chance
+
+
+def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
+    """Draw k configs whose runtimes are close: out of a random window of consecutive ones.
+
+    The window is 1 to 4 times k configs long, and at most all of them. As an option of the first place.
+
+    Parameters
+    ----------
+    order : (C,) int64
+        Configs by runtime.
+    k : int
+        At most C.
+    key : ints
+
+    Returns
+    -------
+    (k,) int64
+    """
+    window = min(order.size, k * (1 + _below(_WINDOWS, (*key, 0))))
+    start = _below(order.size - window + 1, (*key, 1))
+    return order[start + kernels.sample_without_replacement(window, k, (*key, 2))]
