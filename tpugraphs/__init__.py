@@ -22,6 +22,7 @@ _LAZY = {
     **dict.fromkeys(("load", "sample", "list_samples", "open_collection"), "data"),
     **dict.fromkeys(("LayoutGraph", "TileGraph"), "graphs"),
     **dict.fromkeys(("prune", "dedup"), "preprocess"),
+    "audit": "auditing",
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
@@ -29,6 +30,7 @@ _SUBMODULES = (
     "errors",
     "data",
     "corrupt",
+    "auditing",
     "graphs",
     "preprocess",
     "baselines",

@@ -269,7 +269,7 @@ class Split(Sequence[LayoutGraph | TileGraph]):
             Names, with ``*`` and ``?`` as in a shell. ``"known-corrupt"`` stands for the graphs of this
             collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
         """
-        patterns = _patterns(patterns)
+        patterns = exclude_patterns(patterns)
         kept = [p for p in self.paths if not excluded(Path(p).stem, self.collection, patterns)]
         return Split(self.collection, kept, self._max_bytes)
 
@@ -285,7 +285,8 @@ def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool
     )
 
 
-def _patterns(patterns: Any) -> list[str]:
+def exclude_patterns(patterns: Any) -> list[str]:
+    """Patterns of ``exclude=`` as a list; ConfigError for what are none."""
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
     for pattern in listed:
         if not isinstance(pattern, str):
@@ -390,7 +391,7 @@ def open_collection(
     base = Path(absolute(root))
     _limit(max_bytes)
     places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
-    patterns = [] if exclude is None else _patterns(exclude)
+    patterns = [] if exclude is None else exclude_patterns(exclude)
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)

@@ -23,7 +23,7 @@ __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
 TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
-_FILE = Path(__file__).parent / "samples" / "official_indices.npz"
+_FILE = Path(__file__).parent / "official_indices.npz"
 _COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-WORDS = ("collection", "graph", "scorer")  # columns of words, set to the left; all others are numbers
+WORDS = ("collection", "graph", "scorer", "findings")  # words are set to the left, numbers to the right
 
 
 def section(title: str, lines: Sequence[Sequence[tuple[str, str]]]) -> tuple[str, list[str], list[list[str]]]:

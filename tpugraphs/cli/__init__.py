@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-COMMANDS = ("demo", "inspect", "recipes", "train", "evaluate", "predict", "submit", "doctor")
+COMMANDS = ("demo", "inspect", "audit", "recipes", "train", "evaluate", "predict", "submit", "doctor")
 
 
 class _Parser(argparse.ArgumentParser):

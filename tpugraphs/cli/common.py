@@ -40,7 +40,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
-        "are known to be corrupt; repeatable",
+        "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`; repeatable",
     )
 
 
@@ -98,7 +98,8 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     from tpugraphs.data import excluded
 
     readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
-    kept = [(name, read) for name, of, read in readers if not excluded(name, of, args.exclude)]
+    exclude = patterns(args.exclude)
+    kept = [(name, read) for name, of, read in readers if not excluded(name, of, exclude)]
     if not kept:
         raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
     return Graphs(kept)
@@ -144,6 +145,18 @@ def _readers(
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), spec)
     return [(path.stem, data.collection_of(str(path.absolute())), lambda: data.load(path))]
+
+
+def patterns(exclude: Sequence[str]) -> list[str]:
+    """Patterns of --exclude; ``@FILE`` stands for the lines of a file that are no comments."""
+    found = []
+    for pattern in exclude:
+        if not pattern.startswith("@"):
+            found.append(pattern)
+            continue
+        lines = Path(pattern[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+        found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return found
 
 
 def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
