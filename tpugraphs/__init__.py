@@ -24,6 +24,7 @@ _LAZY = {
     **dict.fromkeys(("prune", "dedup"), "preprocess"),
     "audit": "auditing",
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
+    "Ensemble": "ensemble",
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
 _SUBMODULES = (
@@ -40,6 +41,7 @@ _SUBMODULES = (
     "metrics",
     "recipes",
     "ranker",
+    "ensemble",
     "scoring",
     "training",
     "submission",

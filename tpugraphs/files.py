@@ -6,11 +6,19 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["PICTURE_SUFFIXES", "REPORT_SUFFIXES", "absolute", "atomic_write", "locked", "remove_unfinished"]
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "REPORT_SUFFIXES",
+    "absolute",
+    "atomic_write",
+    "file_name",
+    "locked",
+    "remove_unfinished",
+]
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what Report.save writes
@@ -25,6 +33,14 @@ def absolute(path: str | bytes | os.PathLike[str]) -> str:
     if "\0" in text:
         raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
     return os.path.abspath(os.path.expanduser(text))
+
+
+def file_name(path: Any) -> str:
+    """Return the name of a file as text, or raise ConfigError."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise ConfigError(f"path: expected the name of a file, got {type(path).__name__}") from None
 
 
 @contextmanager

@@ -133,6 +133,17 @@ class Pipeline:
         self.columns = int(steps[3]["columns"])
         self.scaler: preprocess.StandardScaler | None = None
 
+    kind = "layout"  # of the graphs
+
+    def same_as(self, other: Pipeline) -> bool:
+        """Whether both prepare every graph in the same way."""
+        mine, theirs = self.tensors(), other.tensors()
+        return (
+            self.steps == other.steps
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        )
+
     def _pruned(self, graph: Any) -> Any:
         return graph if self.prune == "none" else preprocess.prune(graph, self.prune)
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, kernels, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
+from tpugraphs.files import file_name
 from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_layout, check_measured
 from tpugraphs.progress import Progress
 from tpugraphs.recipes import get_recipe, list_recipes, plain
@@ -114,6 +115,16 @@ class Ranker:
     def num_parameters(self) -> int:
         """P, number of weights."""
         return int(self.model.num_parameters)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return self._fitted
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it ranks."""
+        return self.pipeline.kind
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -434,6 +445,10 @@ class Ranker:
         if not self._fitted:
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
+    def share_prepared(self, other: Ranker) -> None:
+        """Keep the graph that was prepared last together with a ranker of the same preprocessing."""
+        self._last = other._last
+
     def _prepare(self, graph: Any) -> Prepared:
         """Prepare a graph and its configs, which are read now if they were not before."""
         known = self._last.get(graph)
@@ -472,10 +487,9 @@ class Ranker:
 
     # Files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata and tensors of a ranker file: all that prediction needs."""
         self._require_fit("save")
-        path = _file_name(path)
         from tpugraphs import __version__
 
         history = self.history
@@ -493,7 +507,11 @@ class Ranker:
             "best_step": history.best_step if history else None,
             "best_metric": history.best_metric if history else None,
         }
-        rankerfile.write(path, "ranker", metadata, {**self.parameters, **self.pipeline.tensors()})
+        return metadata, {**self.parameters, **self.pipeline.tensors()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
+        rankerfile.write(file_name(path), "ranker", *self.to_file())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ranker:
@@ -504,8 +522,12 @@ class Ranker:
         CheckpointError
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
-        path = _file_name(path)
-        metadata, tensors = rankerfile.read(path, "ranker")
+        path = file_name(path)
+        return cls.from_file(path, *rankerfile.read(path, "ranker"))
+
+    @classmethod
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ranker:
+        """Make the ranker of what `to_file` gave, from the file `path`; CheckpointError as `load`."""
 
         def entry(name: str, *kinds: type) -> Any:
             return rankerfile.entry(path, metadata, name, kinds)
@@ -531,14 +553,6 @@ class Ranker:
             ranker.model.params[offset : offset + array.size] = array.ravel()
         ranker._fitted, ranker._step = True, 0
         return ranker
-
-
-def _file_name(path: Any) -> str:
-    """Return the name of a file as text, or raise ConfigError."""
-    try:
-        return os.fsdecode(path)
-    except TypeError:
-        raise ConfigError(f"path: expected the name of a file, got {type(path).__name__}") from None
 
 
 def _check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:

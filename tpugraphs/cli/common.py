@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from tpugraphs.ensemble import Ensemble
     from tpugraphs.graphs import LayoutGraph, TileGraph
     from tpugraphs.ranker import Ranker
     from tpugraphs.training import Callback, Fit, History
@@ -54,6 +55,62 @@ def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> No
         help="of the operands of matrix products (default: "
         + ("%(default)s)" if training else "what the ranker was trained with)"),
     )
+
+
+def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Add RANKER, and what belongs to several of them; see `open_rankers`."""
+    parser.add_argument(
+        "ranker",
+        metavar="RANKER",
+        nargs="?" if optional else None,
+        help="ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together",
+    )
+    group = parser.add_argument_group("several rankers, or an ensemble")
+    group.add_argument(
+        "--normalize",
+        choices=("none", "minmax", "rank"),
+        help="before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as "
+        "the ensemble was made)",
+    )
+    group.add_argument("--weights", metavar="W,W,...", help="of the mean, one each (default: equal)")
+    parser.add_argument(
+        "--tta",
+        type=int,
+        default=0,
+        metavar="K",
+        help="mean over K random orders of the configurations, for recipes with attention across them",
+    )
+
+
+def open_rankers(args: argparse.Namespace) -> Ranker | Ensemble:
+    """Read RANKER and the ranker files that follow it, which are taken from args.data.
+
+    Raises
+    ------
+    ConfigError
+        No graphs are left, or weights that are no numbers.
+    """
+    from tpugraphs.ensemble import open_rankers
+
+    check_tta(args)
+    paths = [args.ranker]
+    while args.data and args.data[0].endswith(".safetensors"):
+        paths.append(args.data.pop(0))
+    if not args.data:
+        raise ConfigError("give the graphs after the rankers, for example layout:xla:random")
+    weights = None
+    if args.weights is not None:
+        try:
+            weights = [float(weight) for weight in args.weights.split(",")]
+        except ValueError:
+            raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
+    return open_rankers(paths, weights, args.normalize)
+
+
+def check_tta(args: argparse.Namespace) -> None:
+    """Refuse a number of orders that is none, before the work."""
+    if not 0 <= args.tta <= 10_000:
+        raise ConfigError(f"--tta: expected 0 to 10000, got {args.tta}")
 
 
 class Graphs(Sequence["LayoutGraph | TileGraph"]):

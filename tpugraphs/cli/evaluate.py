@@ -17,7 +17,7 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("ranker", metavar="RANKER", help="ranker file, from `tpugraphs train`")
+    common.add_rankers(parser)
     parser.add_argument(
         "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its valid split"
     )
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
         "graphs), by the published metrics only",
     )
+    parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble beside it")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
     common.add_precision(parser)
     common.add_data_options(parser)
@@ -39,17 +40,19 @@ def run(args: argparse.Namespace) -> int:
     from functools import partial
 
     from tpugraphs import baselines, evaluation
+    from tpugraphs.ensemble import Ensemble
     from tpugraphs.errors import ConfigError
-    from tpugraphs.ranker import Ranker
 
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
     common.check_writable(args.out)
+    ranker, progress = common.open_rankers(args), common.show_progress(args)
     graphs = common.open_graphs(args.data, args, "valid")
-    ranker = Ranker.load(args.ranker)
-    progress = common.show_progress(args)
-    predict = partial(ranker.predict, precision=args.precision, verbose=progress)
-    scorers: dict[str, Any] = {"ranker": predict}
+    scorers: dict[str, Any] = {}
+    if isinstance(ranker, Ensemble):
+        scorers |= ranker.scorers(args.members, args.tta, args.precision, progress)
+    else:
+        scorers["ranker"] = partial(ranker.predict, tta=args.tta, precision=args.precision, verbose=progress)
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
     report = evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)

@@ -17,7 +17,7 @@ _SHOWN = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("ranker", metavar="RANKER", help="ranker file, from `tpugraphs train`")
+    common.add_rankers(parser)
     parser.add_argument(
         "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its test split"
     )
@@ -36,19 +36,20 @@ def run(args: argparse.Namespace) -> int:
 
     from tpugraphs.errors import ConfigError
     from tpugraphs.files import atomic_write
-    from tpugraphs.ranker import Ranker
 
     common.check_writable(args.out)
-    graphs = common.open_graphs(args.data, args, "test")
     suffix = Path(args.out).suffix if args.out else None
     if suffix not in (None, ".csv", ".npy"):
         raise ConfigError(f"--out {args.out}: use .csv or .npy")
+    ranker = common.open_rankers(args)
+    graphs = common.open_graphs(args.data, args, "test")
     if suffix == ".npy" and len(graphs) > 1:
         raise ConfigError(f"--out {args.out}: .npy holds one graph, here are {len(graphs)}; use .csv")
-    ranker = Ranker.load(args.ranker)
     results: list[tuple[str, Any, Any]] = []
     for graph in _progress(args, graphs):
-        scores = ranker.predict(graph, precision=args.precision, verbose=common.show_progress(args))
+        scores = ranker.predict(
+            graph, tta=args.tta, precision=args.precision, verbose=common.show_progress(args)
+        )
         results.append((graph.name, scores, np.argsort(scores, kind="stable")))
     if suffix == ".npy":
         with atomic_write(args.out) as file:

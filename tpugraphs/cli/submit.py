@@ -17,7 +17,7 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("ranker", nargs="?", metavar="RANKER", help="ranker file, from `tpugraphs train`")
+    common.add_rankers(parser, optional=True)
     parser.add_argument(
         "data", nargs="*", metavar="DATA", help=common.DATA_HELP + "; a collection means its test split"
     )
@@ -67,10 +67,9 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
     from tqdm import tqdm
 
     from tpugraphs.errors import DataError
-    from tpugraphs.ranker import Ranker
 
+    ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "test")
-    ranker = Ranker.load(args.ranker)
     rankings: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for graph in tqdm(graphs, desc="rank", unit="graph", leave=False, disable=not common.show_progress(args)):
@@ -90,7 +89,7 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
                 field="name",
             )
         rankings[graph.submission_id] = ranker.rank(
-            graph, precision=args.precision, verbose=common.show_progress(args)
+            graph, tta=args.tta, precision=args.precision, verbose=common.show_progress(args)
         )
         counts[graph.submission_id] = graph.num_configs
     return rankings, counts
