@@ -26,28 +26,30 @@ typedef struct tg_dropout {
 
 typedef struct tg_kernels tg_kernels;
 
-/* Rows of the `mix` op, C configs of one node. F = 2D with cross, else D. Weights come packed (pack_nt /
+/* Rows of the `mix` op: C configs of one node, or where configs do not matter (`alone`, no cross) any C rows.
+   F = 2D with cross, else D. Weights come packed (pack_nt /
    pack_nn). V: floats of a vector. */
 typedef struct tg_mix_tile {
     const tg_kernels *k; /* whose products are used */
     int C, D, R, act;
-    int gate, cross, norm;
+    int gate, cross;
+    int alone; /* every row is the only config of its node: its softmax is 1 */
     float inv_tau;
     tg_dropout dropout;
     uint32_t *keys;                 /* (C,2) dropout row keys */
-    const float *z, *mean, *rstd;   /* (C,D) each; mean, rstd with norm */
+    const float *z, *x;             /* (C,D) the input, and what it is after the norm */
     const float *residual;          /* (C,F) or NULL */
     const float *w1, *b1, *w2, *b2; /* packed (D->R), (R), packed (R->D), (D) */
     float *strips;                  /* scratch (3,C,V), backward (4,C,V) */
-    float *xh, *u, *h;              /* scratch (C,D) x2, (C,R) */
+    float *u, *h;                   /* scratch (C,D), (C,R) */
     float *h_rows, *h_columns;      /* scratch (C,R), backward also (C+1,R) */
     float *out;                     /* (C,F), forward */
     int out_follows, dout_follows;  /* the next node's out, dout lie behind this one's */
     const float *w1t, *w2t;         /* backward: packed (R->D), (D->R) */
     const float *dout;              /* (C,F) */
     const float *fix;               /* a(C,F), b, c `fix_stride` apart or NULL: the gradient is
-                                       dout - a - b * (out - c) */
-    int64_t fix_stride;
+                                       dout - a - b * (out - c); rows of a are `fix_row` apart */
+    int64_t fix_stride, fix_row;
     float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
     float *da, *dh;                      /* scratch (C,D), (C,R) */

@@ -9,13 +9,17 @@
 
 enum { MOST_PARAMETERS = 1 << 28, MOST_COLUMNS = 1 << 20 };
 
-tg_model *tg_model_new(int node_features) {
+static void add_input(tg_model *m, const char *name, tg_shape shape) {
+    tg_slot *slot = &m->slots[m->n_slots++];
+    *slot = (tg_slot){.shape = shape, .producer = -1};
+    snprintf(slot->name, sizeof slot->name, "%s", name);
+}
+
+tg_model *tg_model_new(int node_features, int config_features) {
     tg_model *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
-    tg_slot *slot = &m->slots[m->n_slots++];
-    snprintf(slot->name, sizeof slot->name, "node_feat");
-    slot->shape = (tg_shape){TG_SPACE_NODE, node_features};
-    slot->producer = -1;
+    add_input(m, "node_feat", (tg_shape){TG_SPACE_NODE, node_features});
+    add_input(m, "config_feat", (tg_shape){TG_SPACE_CONFIG, config_features});
     m->scores = -1;
     return m;
 }
@@ -94,6 +98,8 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
         return tg_fail(err, TG_E_RECIPE, "takes %d to %d inputs, got %d", op->min_in, op->max_in, spec->n_in);
     for (int i = 0; i < spec->n_in; i++) {
         step->in[i] = find_slot(m, spec->in[i]);
+        if (step->in[i] == TG_SLOT_CONFIG_FEAT && m->slots[step->in[i]].shape.cols == 0)
+            return tg_fail(err, TG_E_RECIPE, "the model has no config features: give config_features");
         if (step->in[i] < 0) return tg_fail(err, TG_E_RECIPE, "no earlier step makes '%.60s'", spec->in[i]);
         m->slots[step->in[i]].used = 1;
         step->info.in[i] = m->slots[step->in[i]].shape;

@@ -85,7 +85,7 @@ void tg_graph_free(tg_graph *g) {
     g->inv_degree[0] = NULL;
 }
 
-tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err) {
+tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err) {
     const tg_graph *g = entry->graph;
     const int64_t width = (int64_t)g->K * TG_DIGITS;
     for (int32_t c = 0; c < entry->C; c++) {
@@ -103,11 +103,17 @@ tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err)
                                      "%d in config %lld, node %lld, column %lld", to[i], (long long)row,
                                      (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
         }
+        for (int t = 0; config_feat != NULL && t < g->T; t++) {
+            const float value = config_feat[(int64_t)c * g->T + t] = g->config_feat[row * g->T + t];
+            if (!isfinite(value))
+                return tg_fail_field(err, "config_feat", "finite numbers", "%g in config %lld, column %d",
+                                     (double)value, (long long)row, t);
+        }
     }
     return TG_OK;
 }
 
-tg_slate tg_make_slate(const tg_entry *entry, const int8_t *digits) {
+tg_slate tg_make_slate(const tg_entry *entry) {
     const tg_graph *g = entry->graph;
     return (tg_slate){.N = g->N,
                       .C = entry->C,
@@ -115,7 +121,6 @@ tg_slate tg_make_slate(const tg_entry *entry, const int8_t *digits) {
                       .opcode = g->opcode,
                       .layout = g->layout,
                       .config_of = g->config_of,
-                      .digits = digits,
                       .senders = {&g->by_target, &g->by_source, &g->merged},
                       .receivers = {&g->by_source, &g->by_target, &g->merged},
                       .inv_degree = {g->inv_degree[0], g->inv_degree[1], g->inv_degree[2]}};

@@ -9,11 +9,13 @@
 typedef struct tg_graph {
     int32_t N, E, K, F;
     int64_t C;                           /* configs stored */
-    int has_configs;                     /* layout digits given (even if K is 0) */
+    int has_configs;                     /* layout digits given (even if K is 0), or features of configs */
+    int T;                               /* columns of config_feat, 0 without */
     const float *node_feat;              /* (N,F) */
     const uint8_t *opcode;               /* (N) */
     const int8_t *layout;                /* (N,6) or NULL */
     const int8_t *digits;                /* (C,K,18) */
+    const float *config_feat;            /* (C,T) or NULL */
     tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
     int32_t *config_of;                  /* (N) */
     float *inv_degree[TG_DIRECTIONS];    /* (N) each */
@@ -31,10 +33,11 @@ typedef struct tg_entry {
     int32_t C;
 } tg_entry;
 
-/* Check the rows and their digits and gather them: digits (C,K,18). */
-tg_status tg_gather_digits(const tg_entry *entry, int8_t *digits, tg_error *err);
+/* Check the rows and what they hold, and gather them: digits (C,K,18), config_feat (C,T) unless
+   it is NULL. */
+tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err);
 
-/* The slate of an entry whose digits have been gathered. */
-tg_slate tg_make_slate(const tg_entry *entry, const int8_t *digits);
+/* The slate of an entry, but for the configs. */
+tg_slate tg_make_slate(const tg_entry *entry);
 
 #endif

@@ -14,8 +14,8 @@
 
 enum { TG_MAX_STEPS = 128, TG_MAX_NAME = 64 };
 
-/* Step 0's inputs: slots without a producer. */
-enum { TG_SLOT_NODE_FEAT, TG_EXTERNAL_SLOTS };
+/* Step 0's inputs: slots without a producer. Features of configs have no columns in a model without. */
+enum { TG_SLOT_NODE_FEAT, TG_SLOT_CONFIG_FEAT, TG_EXTERNAL_SLOTS };
 
 typedef struct tg_slot {
     char name[TG_MAX_NAME];
@@ -70,7 +70,7 @@ typedef struct tg_step_spec {
     tg_attr_value attrs[TG_MAX_ATTRS];
 } tg_step_spec;
 
-tg_model *tg_model_new(int node_features); /* NULL without memory */
+tg_model *tg_model_new(int node_features, int config_features); /* NULL without memory */
 tg_status tg_model_add_step(tg_model *model, const tg_step_spec *spec, tg_error *err);
 tg_status tg_model_finish(tg_model *model, uint64_t seed, tg_error *err);
 void tg_model_free(tg_model *model);

@@ -26,9 +26,9 @@ static int new_buffer(maker *m, tg_shape shape, int event) {
     return m->plan->n_buffers++;
 }
 
-/* So many numbers per config and column: 2 for statistics, 3 for a fix. */
+/* So many numbers per config of a node, and column: 2 for statistics, 3 for a fix. */
 static tg_shape per_config(tg_shape shape, int numbers) {
-    return (tg_shape){TG_SPACE_CONFIG, numbers * shape.cols};
+    return (tg_shape){shape.space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG, numbers * shape.cols};
 }
 
 static tg_event blank(tg_event_kind kind, int step) {
@@ -189,9 +189,10 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, tg_plan_kind kind) {
     m.keep_all = kind == TG_PLAN_KEEPING;
     m.forget = kind == TG_PLAN_SCORES;
     for (int s = 0; s < model->n_slots; s++) {
-        m.kept[s] = s < TG_EXTERNAL_SLOTS ? TG_BUFFER_INPUT : TG_BUFFER_NONE;
-        m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;
+        m.kept[s] = m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;
     }
+    m.kept[TG_SLOT_NODE_FEAT] = TG_BUFFER_NODE_FEAT;
+    m.kept[TG_SLOT_CONFIG_FEAT] = TG_BUFFER_CONFIG_FEAT;
     choose(&m);
     for (int i = 0; i < model->n_steps; i++) add_forward(&m, i);
     plan->n_forward = plan->n_events;

@@ -15,8 +15,9 @@ struct tg_model;
 
 typedef enum { TG_EVENT_FORWARD, TG_EVENT_RECOMPUTE, TG_EVENT_BACKWARD } tg_event_kind;
 
-/* Buffers are numbers; -1 is none. TG_BUFFER_INPUT stands for the graph's own node features. */
-enum { TG_BUFFER_NONE = -1, TG_BUFFER_INPUT = -2 };
+/* Buffers are numbers; -1 is none. The others stand for the graph's own node features and the slate's features of
+   configs. */
+enum { TG_BUFFER_NONE = -1, TG_BUFFER_NODE_FEAT = -2, TG_BUFFER_CONFIG_FEAT = -3 };
 
 typedef struct tg_event {
     tg_event_kind kind;

@@ -35,9 +35,10 @@ static int64_t slot_floats(const tg_slate *slate, tg_shape shape) {
 /* The part of a buffer that belongs to slate b. */
 static float *part(const binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
-    if (buffer == TG_BUFFER_INPUT) return (float *)bind->pass->entries[b].graph->node_feat;
+    if (buffer == TG_BUFFER_NODE_FEAT) return (float *)bind->pass->entries[b].graph->node_feat;
     if (bind->base == NULL)
         return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
+    if (buffer == TG_BUFFER_CONFIG_FEAT) return (float *)bind->slates[b].config_feat;
     return bind->base + bind->offsets[buffer] + bind->starts[(int64_t)buffer * bind->pass->n_entries + b];
 }
 
@@ -86,7 +87,7 @@ static tg_exec *make_exec(const binding *bind, int event, int b) {
     return e;
 }
 
-/* Sizes of everything; returns the floats of the arena without the digits. */
+/* Sizes of everything; returns the floats of the arena without the configs. */
 static int64_t measure(binding *bind) {
     const tg_plan *plan = bind->plan;
     const int B = bind->pass->n_entries;
@@ -111,11 +112,12 @@ static int64_t measure(binding *bind) {
 
 /* Floats of all slots of the batch. */
 static double slot_sizes(const tg_model *model, const tg_pass *pass) {
-    double cols = 0, floats = 0;
-    for (int s = 0; s < model->n_slots; s++) cols += model->slots[s].shape.cols;
+    double cols[TG_SPACES] = {0}, floats = 0;
+    for (int s = 0; s < model->n_slots; s++) cols[model->slots[s].shape.space] += model->slots[s].shape.cols;
     for (int b = 0; b < pass->n_entries; b++) {
-        const tg_entry *entry = &pass->entries[b];
-        floats += (double)entry->C * ((double)entry->graph->N * cols + entry->graph->K * (double)TG_DIGITS);
+        const double C = pass->entries[b].C, N = pass->entries[b].graph->N, K = pass->entries[b].graph->K;
+        floats += N * (cols[TG_SPACE_NODE] + C * cols[TG_SPACE_NODE_CONFIG]) + cols[TG_SPACE_SLATE] +
+                  C * (cols[TG_SPACE_CONFIG] + K * TG_DIGITS);
     }
     return floats;
 }
@@ -161,7 +163,7 @@ static tg_status prepare(binding *bind, const tg_model *model, const tg_pass *pa
     bind->sizes = bind->offsets + n;
     bind->starts = bind->sizes + n;
     for (size_t b = 0; b < B; b++) {
-        bind->slates[b] = tg_make_slate(&pass->entries[b], NULL);
+        bind->slates[b] = tg_make_slate(&pass->entries[b]);
         bind->total_configs += pass->entries[b].C;
     }
     return TG_OK;
@@ -171,18 +173,25 @@ static int64_t digit_bytes(const tg_entry *entry) {
     return (int64_t)tg_align((size_t)entry->C * (size_t)entry->graph->K * TG_DIGITS);
 }
 
+static int64_t config_bytes(const tg_entry *entry) {
+    return digit_bytes(entry) + (int64_t)tg_align((size_t)entry->C * (size_t)entry->graph->T * sizeof(float));
+}
+
 static tg_status bind_arena(binding *bind, tg_model *model, tg_error *err) {
     int64_t bytes = measure(bind) * (int64_t)sizeof(float), at = bytes;
-    for (int b = 0; b < bind->pass->n_entries; b++) bytes += digit_bytes(&bind->pass->entries[b]);
+    for (int b = 0; b < bind->pass->n_entries; b++) bytes += config_bytes(&bind->pass->entries[b]);
     if (!tg_arena_reserve(&model->arena, (size_t)bytes))
         return tg_fail(err, TG_E_MEMORY, "no memory for a pass of %lld MB", (long long)(bytes >> 20));
     bind->base = model->arena.base;
     for (int b = 0; b < bind->pass->n_entries; b++) {
+        const tg_entry *entry = &bind->pass->entries[b];
         int8_t *digits = (int8_t *)model->arena.base + at;
-        tg_status status = tg_gather_digits(&bind->pass->entries[b], digits, err);
+        float *config_feat = (float *)(digits + digit_bytes(entry));
+        tg_status status = tg_gather_configs(entry, digits, config_feat, err);
         if (status != TG_OK) return status;
         bind->slates[b].digits = digits;
-        at += digit_bytes(&bind->pass->entries[b]);
+        bind->slates[b].config_feat = config_feat;
+        at += config_bytes(entry);
     }
     return TG_OK;
 }
@@ -276,7 +285,7 @@ int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *ent
     binding bind;
     if (prepare(&bind, model, &pass, training, err) != TG_OK) return -1;
     int64_t bytes = measure(&bind) * (int64_t)sizeof(float);
-    for (int b = 0; b < n_entries; b++) bytes += digit_bytes(&entries[b]);
+    for (int b = 0; b < n_entries; b++) bytes += config_bytes(&entries[b]);
     free(bind.block);
     return bytes;
 }

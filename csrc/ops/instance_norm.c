@@ -5,8 +5,7 @@
 #include <string.h>
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    if (p->in[0].space != TG_SPACE_NODE_CONFIG)
-        return tg_fail(err, TG_E_RECIPE, "the input must have one row per node and config");
+    if (!tg_has_nodes(p->in[0].space)) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
     p->out = p->in[0];
     p->needs_in = 1;
     p->needs_stats = 1;
@@ -15,11 +14,13 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 }
 
 static tg_sizes sizes(const tg_exec *e, int back) {
-    const double elements = (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG) * e->in[0].cols;
+    const double elements = (double)tg_rows(e->slate, e->out.space) * e->in[0].cols;
     return (tg_sizes){0, back ? tg_norm_floats(e) : 0, 0, (back ? 8 : 2) * elements};
 }
 
-static void forward(const tg_exec *e, const tg_tile *t, float *y) { tg_normalize(e, t, tg_pull(e, t), y); }
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
+    tg_normalize(e, t, 0, t->rows, tg_pull(e, t), y);
+}
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     float *sums = tg_partial(e, t);

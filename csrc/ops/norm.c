@@ -10,7 +10,7 @@ enum { BLOCK = 512 }; /* columns a thread finishes at a time */
 
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y) {
     if (e->y_stats == NULL) return;
-    const int cols = e->out.cols, C = e->slate->C;
+    const int cols = e->out.cols, C = tg_per_out(e);
     const int64_t n = (int64_t)C * cols, size = (int64_t)(t->rows < C ? t->rows : C) * cols;
     float *shift = tg_partial(e, t) + (int64_t)t->from * cols, *s = shift + n, *q = s + n;
     int nodes = t->rows < C ? 1 : t->rows / C;
@@ -51,13 +51,13 @@ static void merge(const tg_exec *e, void *context, int64_t part) {
 
 void tg_stats_end(const tg_exec *e) {
     if (e->y_stats == NULL) return;
-    merge_context m = {tg_loop_of(e), (int64_t)e->slate->C * e->out.cols, e->partial_stride, e->partials,
+    merge_context m = {tg_loop_of(e), (int64_t)tg_per_out(e) * e->out.cols, e->partial_stride, e->partials,
                        e->y_stats};
     tg_parts(e, (m.n + BLOCK - 1) / BLOCK, 8.0 * (double)m.loop.chunks * (double)m.n, merge, &m);
 }
 
 void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats) {
-    const int64_t n = (int64_t)e->slate->C * cols;
+    const int64_t n = (int64_t)tg_per_in(e) * cols;
     double mean[BLOCK], m2[BLOCK];
     for (int64_t begin = 0; begin < n; begin += BLOCK) {
         const int64_t width = n - begin < BLOCK ? n - begin : BLOCK;
@@ -80,26 +80,27 @@ void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats) {
 
 /* How many of `rows` rows from row `at` of the tile on belong to one node, and the first one's config. */
 static int one_node(const tg_exec *e, const tg_tile *t, int at, int rows, int *config) {
-    const int C = e->slate->C;
+    const int C = tg_per_in(e);
     *config = (t->from + at) % C;
     return rows < C - *config ? rows : C - *config;
 }
 
-void tg_normalize(const tg_exec *e, const tg_tile *t, const float *x, float *y) {
+void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y) {
     const int F = e->in[0].cols;
-    const int64_t n = (int64_t)e->slate->C * F;
-    for (int config, at = 0, here; at < t->rows; at += here) {
-        here = one_node(e, t, at, t->rows - at, &config);
-        const int64_t row = (int64_t)at * F;
+    const int64_t n = (int64_t)tg_per_in(e) * F;
+    for (int config, here; rows > 0; at += here, rows -= here) {
+        here = one_node(e, t, at, rows, &config);
+        const int64_t size = (int64_t)here * F;
         const float *mean = e->x_stats + (int64_t)config * F;
-        e->k->normalize((int64_t)here * F, x + row, mean, mean + n, y + row);
+        e->k->normalize(size, x, mean, mean + n, y);
+        x += size, y += size;
     }
 }
 
 void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,
                   float *sums) {
     const int F = e->in[0].cols;
-    const int64_t n = (int64_t)e->slate->C * F;
+    const int64_t n = (int64_t)tg_per_in(e) * F;
     float *dx = e->dx[0] + (t->row + at) * F;
     for (int config, here; rows > 0; at += here, rows -= here) {
         here = one_node(e, t, at, rows, &config);
@@ -123,7 +124,7 @@ static void fix_node(const tg_exec *e, void *context, int64_t node) {
 }
 
 void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g) {
-    fix_context f = {fix, x, (int64_t)e->slate->C * cols, g};
+    fix_context f = {fix, x, (int64_t)tg_per_out(e) * cols, g};
     tg_parts(e, e->slate->N, 4.0 * (double)e->slate->N * (double)f.n, fix_node, &f);
 }
 
@@ -148,7 +149,7 @@ static void finish_fix(const tg_exec *e, void *context, int64_t part) {
 
 void tg_norm_end(const tg_exec *e, int64_t at) {
     if (e->x_stats == NULL || e->dx[0] == NULL) return;
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols;
+    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols;
     float *sums = e->partials + at; /* of the first chunk: may be overwritten */
     fix_context f = {e->dx_fix == NULL ? sums : e->dx_fix, NULL, n, sums};
     tg_parts(e, (n + BLOCK - 1) / BLOCK, 2.0 * (double)tg_loop_of(e).chunks * (double)n, finish_fix, &f);

@@ -22,7 +22,7 @@ enum {
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
 
 /* What a row of a slot is. */
-typedef enum { TG_SPACE_NODE, TG_SPACE_NODE_CONFIG, TG_SPACE_CONFIG } tg_space;
+typedef enum { TG_SPACE_NODE, TG_SPACE_NODE_CONFIG, TG_SPACE_CONFIG, TG_SPACE_SLATE, TG_SPACES } tg_space;
 typedef struct tg_shape {
     tg_space space;
     int cols;
@@ -35,6 +35,7 @@ typedef struct tg_slate {
     const int8_t *layout;                   /* (N,6) in -2..5, or NULL */
     const int32_t *config_of;               /* (N): position in the config nodes, or -1 */
     const int8_t *digits;                   /* (C,K,18) in -1..5 */
+    const float *config_feat;               /* (C,T) or NULL */
     const tg_csr *senders[TG_DIRECTIONS];   /* per receiver, the nodes it takes the mean of */
     const tg_csr *receivers[TG_DIRECTIONS]; /* per sender, the nodes that receive from it */
     const float *inv_degree[TG_DIRECTIONS]; /* (N): 1 / number of senders, 0 without */
@@ -87,7 +88,8 @@ typedef struct tg_tile {
     int thread;
 } tg_tile;
 
-/* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major. A slot may exist only as
+/* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major; where these are written, those
+   of a node slot may stand, C being 1. A slot may exist only as
    tiles in cache: then the call that reads it holds the call that makes it (`from`), and hands its gradient
    on to that call's backward (`into`). */
 typedef struct tg_exec {
@@ -138,6 +140,7 @@ typedef struct tg_op {
     int min_in, max_in;
     int wants_table; /* index of the parameter that must be shared with an embedding, or -1 */
     int reduces;     /* the loop runs over the rows of input 0, not of the output */
+    int joins;       /* input 1 is one row per slate */
     tg_fixes fixes_dy;
     int tile_rows; /* about so many rows in a tile; 0: TILE of op.c */
     tg_attr_spec attrs[TG_MAX_ATTRS];
@@ -161,9 +164,9 @@ const tg_op *tg_find_op(const char *name);
 
 /* ---- shared by the op files (op.c) ---- */
 
-/* Rows per item of a slot: an item is a node (N, N*C) or a config row. */
+/* Rows per item of a slot: an item is a node (N, N*C), a config row, or the slate. */
 static inline int64_t tg_items(const tg_slate *s, tg_space space) {
-    return space == TG_SPACE_CONFIG ? s->C : s->N;
+    return space == TG_SPACE_CONFIG ? s->C : space == TG_SPACE_SLATE ? 1 : s->N;
 }
 static inline int tg_per_item(const tg_slate *s, tg_space space) {
     return space == TG_SPACE_NODE_CONFIG ? s->C : 1;
@@ -171,6 +174,12 @@ static inline int tg_per_item(const tg_slate *s, tg_space space) {
 static inline int64_t tg_rows(const tg_slate *s, tg_space space) {
     return tg_items(s, space) * tg_per_item(s, space);
 }
+static inline int tg_has_nodes(tg_space space) {
+    return space == TG_SPACE_NODE || space == TG_SPACE_NODE_CONFIG;
+}
+/* Rows per item of input 0, of the output: the configs of a node, or 1. */
+static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
+static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
 
 /* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. */
 typedef struct tg_loop {
@@ -223,21 +232,21 @@ void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int
 /* Statistics: every chunk holds shift, sum, sum of squares (3 n floats, n = C * cols of the output) of its
    nodes, from the start of its partial sums. */
 static inline int64_t tg_stats_floats(const tg_exec *e) {
-    return e->y_stats == NULL ? 0 : 3 * (int64_t)tg_per_item(e->slate, e->out.space) * e->out.cols;
+    return e->y_stats == NULL ? 0 : 3 * (int64_t)tg_per_out(e) * e->out.cols;
 }
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y);
 void tg_stats_end(const tg_exec *e);
 /* The statistics of x (N,C,cols), for callers without a producer. */
 void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats);
 
-/* The tile's rows of input 0, given as x, normalised into y. */
-void tg_normalize(const tg_exec *e, const tg_tile *t, const float *x, float *y);
+/* The tile's rows [at, at + rows) of input 0, given as x, normalised into y. */
+void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y);
 
 /* Gradient through the norm of input 0. Per chunk: sums over its nodes of d and of d * xh, where d is the
    gradient of the normalised value xh (2 n floats at `sums` of its partial sums, n = C * cols of the input; the
    third n are room for the fix). */
 static inline int64_t tg_norm_floats(const tg_exec *e) {
-    return e->x_stats == NULL ? 0 : 3 * (int64_t)e->slate->C * e->in[0].cols;
+    return e->x_stats == NULL ? 0 : 3 * (int64_t)tg_per_in(e) * e->in[0].cols;
 }
 /* dx[0] = [dx +] d / std for the tile's rows [at, at + rows), and the sums. d, x: those rows. */
 void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,

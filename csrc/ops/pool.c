@@ -1,4 +1,5 @@
-/* Pooling over nodes: x(N,C,F) -> y(C, F * kinds), the kinds (mean, max, sum) side by side. */
+/* Pooling over nodes: x(N,C,F) -> y(C, F * kinds), x(N,F) -> y(1, F * kinds), the kinds (mean, max, sum) side by
+   side. */
 #include "ops/op.h"
 
 #include <string.h>
@@ -13,9 +14,9 @@ static int kinds(const double *attr) { /* choices are listed from bit set 1 on *
 static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); }
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    if (p->in[0].space != TG_SPACE_NODE_CONFIG)
-        return tg_fail(err, TG_E_RECIPE, "the input must have one row per node and config");
-    p->out = (tg_shape){TG_SPACE_CONFIG, p->in[0].cols * count(kinds(p->attr))};
+    if (!tg_has_nodes(p->in[0].space)) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
+    p->out = (tg_shape){p->in[0].space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG,
+                        p->in[0].cols * count(kinds(p->attr))};
     p->needs_in = kinds(p->attr) & MAX ? 1 : 0;
     p->pulls = !p->needs_in; /* the gradient of a maximum needs all of x at once */
     return TG_OK;
@@ -24,7 +25,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 /* Partial of forward: sums (C,F), maxima (C,F). Shared for backward: the same gradient for every node, as many
    rows of it as a tile has; with maxima its share (C,F) and the node it goes to (C,F). */
 static tg_sizes sizes(const tg_exec *e, int back) {
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols, rows = e->tile_rows;
+    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = e->tile_rows;
     const double work = 2.0 * (double)e->slate->N * (double)n;
     if (!back) return (tg_sizes){0, kinds(e->attr) & MAX ? 2 * n : n, 0, work};
     const int64_t shares = rows * e->in[0].cols > n ? rows * e->in[0].cols : n;
@@ -32,7 +33,7 @@ static tg_sizes sizes(const tg_exec *e, int back) {
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
-    const int F = e->in[0].cols, C = e->slate->C;
+    const int F = e->in[0].cols, C = tg_per_in(e);
     const int64_t n = (int64_t)C * F, from = (int64_t)t->from * F;
     const float *x = tg_pull(e, t);
     float *sum = tg_partial(e, t) + from, *top = sum + n;
@@ -48,7 +49,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 }
 
 static void forward_end(const tg_exec *e) {
-    const int C = e->slate->C, F = e->in[0].cols, set = kinds(e->attr);
+    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attr);
     const int64_t n = (int64_t)C * F, chunks = tg_loop_of(e).chunks;
     float *sum = e->partials, *top = sum + n;
     for (int64_t c = 1; c < chunks; c++) {
@@ -69,14 +70,14 @@ static void forward_end(const tg_exec *e) {
 }
 
 static float *winners(const tg_exec *e) { /* (2,C,F): share of the maximum, its node */
-    const int64_t n = (int64_t)e->slate->C * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
+    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
     return e->shared + (rows > n ? rows : n);
 }
 
 /* Of config c: the first node that has the maximum. */
 static void find_winners(const tg_exec *e, void *context, int64_t c) {
     const int F = e->in[0].cols, set = kinds(e->attr);
-    const int64_t n = (int64_t)e->slate->C * F;
+    const int64_t n = (int64_t)tg_per_in(e) * F;
     float *share = winners(e) + c * F;
     int32_t *node = (int32_t *)(share + n);
     const float *x = e->x[0] + c * F;
@@ -89,7 +90,7 @@ static void find_winners(const tg_exec *e, void *context, int64_t c) {
 }
 
 static void backward_begin(const tg_exec *e) {
-    const int C = e->slate->C, F = e->in[0].cols, set = kinds(e->attr);
+    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attr);
     const int rows = e->tile_rows > C ? e->tile_rows : C;
     for (int r = 0; r < rows; r++) {
         const float *dy = e->dy + (int64_t)(r % C) * e->out.cols, *last = dy + (int64_t)(count(set) - 1) * F;
@@ -106,7 +107,7 @@ static void begin(const tg_exec *e, int back) {
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
-    const int F = e->in[0].cols, C = e->slate->C;
+    const int F = e->in[0].cols, C = tg_per_in(e);
     const int64_t n = (int64_t)C * F, size = (int64_t)t->rows * F;
     const float *same = e->shared + (int64_t)t->from * F;
     (void)dy;

@@ -10,13 +10,10 @@ enum { OUT, DIRECTION, NORM, STATS };
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     int O = (int)p->attr[OUT], F = p->in[0].cols;
     if (O < 1 || O > 65536) return tg_fail(err, TG_E_RECIPE, "out must be in 1..65536, got %d", O);
-    if (p->in[0].space == TG_SPACE_CONFIG)
-        return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
+    if (!tg_has_nodes(p->in[0].space)) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
     p->out = (tg_shape){p->in[0].space, O};
     p->needs_stats = (int)p->attr[NORM];
     p->makes_stats = (int)p->attr[STATS];
-    if ((p->needs_stats || p->makes_stats) && p->out.space != TG_SPACE_NODE_CONFIG)
-        return tg_fail(err, TG_E_RECIPE, "norm and stats need an input with one row per node and config");
     tg_add_linear(p, "weight_l", "bias_l", O, F, 0);
     p->params[p->n_params++] = tg_weight("weight_r", O, F, F);
     p->needs_in = 1;
@@ -50,7 +47,7 @@ static void begin(const tg_exec *e, int back) {
    Returns their number. */
 static int gather(const tg_exec *e, const tg_tile *t, const tg_csr *csr, const float *weight, const float *x,
                   int cols, const float *stats, float *to) {
-    const int per = tg_per_item(e->slate, e->out.space);
+    const int per = tg_per_out(e);
     const int64_t n = (int64_t)per * cols, from = (int64_t)t->from * cols;
     const float *mean = stats == NULL ? NULL : stats + from, *rstd = stats == NULL ? NULL : mean + n;
     int found = 0;
@@ -68,7 +65,7 @@ static int gather(const tg_exec *e, const tg_tile *t, const tg_csr *csr, const f
 /* x(found, cols) = those rows of x(rows, cols) that `gather` finds; all of them: x itself. */
 static const float *only_found(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int found, int cols,
                                const float *x, float *to) {
-    const int per = tg_per_item(e->slate, e->out.space);
+    const int per = tg_per_out(e);
     if (found == t->rows) return x;
     for (int at = 0, i = 0; i < found; at += per) {
         const int64_t v = t->item + at / per;
@@ -88,7 +85,7 @@ static void add_product(const tg_exec *e, const tg_tile *t, const tg_csr *csr, i
         e->k->gemm(found, n, k, a, k, b, y, n, NULL, 1);
         return;
     }
-    const int per = tg_per_item(e->slate, e->out.space);
+    const int per = tg_per_out(e);
     e->k->gemm(found, n, k, a, k, b, room, n, NULL, 0);
     for (int at = 0, i = 0; i < found; at += per) {
         const int64_t v = t->item + at / per;
@@ -103,7 +100,7 @@ static void add_product(const tg_exec *e, const tg_tile *t, const tg_csr *csr, i
 static const float *own_rows(const tg_exec *e, const tg_tile *t, float *to) {
     const float *x = e->x[0] + t->row * e->in[0].cols;
     if (e->x_stats == NULL) return x;
-    tg_normalize(e, t, x, to);
+    tg_normalize(e, t, 0, t->rows, x, to);
     return to;
 }
 

@@ -6,11 +6,37 @@
 static PyTypeObject *graph_type = NULL;
 PyTypeObject *tg_graph_type(void) { return graph_type; }
 
+/* The configs of a graph: layout digits, or features of whole configs. */
+static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
+    npy_intp wide[3] = {-1, g->K, TG_DIGITS}, flat[2] = {-1, -1};
+    PyArrayObject *a;
+    if (digits != Py_None) {
+        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, "(C, K, 18)")) == NULL) return -1;
+        g->digits = TG_I8(a);
+        g->C = wide[0];
+        g->has_configs = 1;
+    }
+    if (config_feat == Py_None) return 0;
+    if ((a = tg_array(config_feat, "config_feat", NPY_FLOAT32, 2, flat, "(C, T)")) == NULL) return -1;
+    if (g->has_configs || g->K > 0 || flat[1] < 1 || flat[1] > 65536) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "config_feat: expected 1..65536 columns and neither digits nor config nodes beside it, got "
+            "%zd columns, %s and %d config nodes",
+            flat[1], g->has_configs ? "digits" : "no digits", g->K);
+        return -1;
+    }
+    g->config_feat = TG_F32(a);
+    g->C = flat[0];
+    g->T = (int)flat[1];
+    g->has_configs = 1;
+    return 0;
+}
+
 /* Sizes and borrowed pointers from the arguments; arrays end up in self->keep. */
 static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edges, PyArrayObject **nodes) {
     tg_graph *g = &self->graph;
     npy_intp feat[2] = {-1, -1}, op[1], layout[2] = {0, 6}, edge[2] = {-1, 2}, node[1] = {-1};
-    npy_intp digits[3] = {-1, -1, TG_DIGITS};
     PyArrayObject *a = tg_array(args[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)");
     if (a == NULL) return -1;
     if (feat[0] < 1 || feat[0] > INT32_MAX / 2 || feat[1] < 1 || feat[1] > 65536) {
@@ -38,15 +64,9 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
     }
     g->E = (int32_t)edge[0];
     g->K = (int32_t)node[0];
-    if (args[5] != Py_None) {
-        digits[1] = node[0];
-        if ((a = tg_array(args[5], "digits", NPY_INT8, 3, digits, "(C, K, 18)")) == NULL) return -1;
-        g->digits = TG_I8(a);
-        g->C = digits[0];
-        g->has_configs = 1;
-    }
-    const int from[4] = {0, 1, 2, 5};
-    for (int i = 0; i < 4; i++) {
+    if (take_configs(g, args[5], args[6]) < 0) return -1;
+    const int from[5] = {0, 1, 2, 5, 6};
+    for (int i = 0; i < 5; i++) {
         Py_INCREF(args[from[i]]);
         self->keep[i] = args[from[i]];
     }
@@ -54,13 +74,14 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
 }
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes",
-                            "digits",    NULL};
+    static char *names[] = {"node_feat",    "node_opcode", "layout_digits", "edge_index",
+                            "config_nodes", "digits",      "config_feat",   NULL};
     PyObject *a[7] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|O", names, &a[0], &a[1], &a[2], &a[3], &a[4],
-                                     &a[5]))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|OO", names, &a[0], &a[1], &a[2], &a[3], &a[4],
+                                     &a[5], &a[6]))
         return NULL;
-    if (a[5] == NULL) a[5] = Py_None;
+    for (int i = 5; i < 7; i++)
+        if (a[i] == NULL) a[i] = Py_None;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
     if (self == NULL) return NULL;
@@ -91,7 +112,7 @@ static void graph_dealloc(PyObject *object) {
     tg_py_graph *self = (tg_py_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
     tg_graph_free(&self->graph);
-    for (int i = 0; i < 4; i++) Py_XDECREF(self->keep[i]);
+    for (int i = 0; i < 5; i++) Py_XDECREF(self->keep[i]);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -8,7 +8,7 @@
 
 typedef struct tg_py_graph {
     PyObject_HEAD tg_graph graph;
-    PyObject *keep[4]; /* node_feat, node_opcode, layout_digits, digits */
+    PyObject *keep[5]; /* node_feat, node_opcode, layout_digits, digits, config_feat */
 } tg_py_graph;
 
 PyTypeObject *tg_graph_type(void); /* borrowed; NULL before tg_add_graph_type */

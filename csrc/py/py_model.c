@@ -90,15 +90,17 @@ static int parse_step(PyObject *dict, tg_step_spec *spec) {
 }
 
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"steps", "seed", "node_features", "lean", NULL};
+    static char *names[] = {"steps", "seed", "node_features", "lean", "config_features", NULL};
     PyObject *steps;
     unsigned long long seed = 0;
-    int features = 134, lean = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kip", names, &PyList_Type, &steps, &seed, &features,
-                                     &lean))
+    int features = 134, lean = 0, configs = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kipi", names, &PyList_Type, &steps, &seed, &features,
+                                     &lean, &configs))
         return NULL;
-    if (features < 1 || features > 65536) {
-        PyErr_Format(PyExc_ValueError, "node_features: expected 1..65536, got %d", features);
+    if (features < 1 || features > 65536 || configs < 0 || configs > 65536) {
+        PyErr_Format(PyExc_ValueError,
+                     "node_features: expected 1..65536, config_features: 0..65536, got %d, %d", features,
+                     configs);
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -107,7 +109,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     tg_error err;
     tg_step_spec spec;
     tg_status status = TG_OK;
-    if ((self->model = tg_model_new(features)) == NULL) {
+    if ((self->model = tg_model_new(features, configs)) == NULL) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
@@ -207,21 +209,25 @@ static int poll_model(void *context) {
     return stop;
 }
 
+/* Whether the model takes this graph, else an exception. */
+static int takes(const tg_model *m, int slate, const tg_graph *g) {
+    const int features = m->slots[TG_SLOT_NODE_FEAT].shape.cols,
+              configs = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols;
+    if (g->F == features && g->layout != NULL && g->has_configs && g->T == configs) return 1;
+    PyErr_Format(
+        PyExc_ValueError,
+        "slate %d: the model wants graphs of %d features with layout digits and configs%s, got %d%s%s%s",
+        slate, features, configs > 0 ? " as features" : "", g->F,
+        g->layout == NULL ? ", no layout digits" : "", g->has_configs ? "" : ", no configs",
+        g->has_configs && g->T != configs ? ", configs of another kind" : "");
+    return 0;
+}
+
 /* Run without the GIL; 0, or -1 with an exception. One pass at a time per model. */
 static int run(py_model *self, tg_pass *pass) {
     if (check_idle(self) < 0) return -1;
-    for (int i = 0; i < pass->n_entries; i++) {
-        const tg_graph *g = pass->entries[i].graph;
-        const int features = self->model->slots[TG_SLOT_NODE_FEAT].shape.cols;
-        if (g->F != features || g->layout == NULL || !g->has_configs) {
-            PyErr_Format(
-                PyExc_ValueError,
-                "slate %d: the model wants graphs of %d features with layout digits and configs, got %d%s%s",
-                i, features, g->F, g->layout == NULL ? ", no layout digits" : "",
-                g->has_configs ? "" : ", no configs");
-            return -1;
-        }
-    }
+    for (int i = 0; i < pass->n_entries; i++)
+        if (!takes(self->model, i, pass->entries[i].graph)) return -1;
     tg_error err;
     tg_status status;
     tg_cancel cancel = {poll_model, self, 0};

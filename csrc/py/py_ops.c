@@ -27,16 +27,26 @@ static void call_free(call *c) {
 }
 
 static PyArrayObject *take_input(call *c, PyObject *item, int i) {
-    const int ndim = PyArray_Check(item) && PyArray_NDIM((PyArrayObject *)item) == 2 ? 2 : 3;
-    npy_intp dims[3] = {c->slate.N, ndim == 2 ? -1 : c->slate.C, -1};
-    PyArrayObject *a = tg_array(item, i == 0 ? "x" : "residual", NPY_FLOAT32, ndim, dims,
-                                ndim == 2 ? "(N, F)" : "(N, C, F)");
+    const int joined = i == 1 && c->op->joins;
+    const int ndim = joined || (PyArray_Check(item) && PyArray_NDIM((PyArrayObject *)item) == 2) ? 2 : 3;
+    npy_intp dims[3] = {joined ? 1 : c->slate.N, ndim == 2 ? -1 : c->slate.C, -1};
+    PyArrayObject *a = tg_array(item,
+                                i == 0   ? "x"
+                                : joined ? "row"
+                                         : "residual",
+                                NPY_FLOAT32, ndim, dims,
+                                joined      ? "(1, G)"
+                                : ndim == 2 ? "(N, F)"
+                                            : "(N, C, F)");
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
         PyErr_Format(PyExc_ValueError, "x: expected 1..65536 columns, got %zd", dims[ndim - 1]);
         return NULL;
     }
-    c->plan.in[i] = (tg_shape){ndim == 2 ? TG_SPACE_NODE : TG_SPACE_NODE_CONFIG, (int)dims[ndim - 1]};
+    c->plan.in[i] = (tg_shape){joined      ? TG_SPACE_SLATE
+                               : ndim == 2 ? TG_SPACE_NODE
+                                           : TG_SPACE_NODE_CONFIG,
+                               (int)dims[ndim - 1]};
     c->e.x[i] = TG_F32(a);
     c->read[c->n_read++] = a;
     return a;
@@ -72,7 +82,7 @@ static int take_digits(call *c, const tg_graph *g, int configs) {
                  ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
                  : TG_OK;
     for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
-    if (status == TG_OK) status = tg_gather_digits(&(tg_entry){g, rows, configs}, c->digits, &err);
+    if (status == TG_OK) status = tg_gather_configs(&(tg_entry){g, rows, configs}, c->digits, NULL, &err);
     free(rows);
     c->slate.digits = c->digits;
     if (status == TG_OK) return 0;
@@ -87,7 +97,7 @@ static int take_slate(call *c, PyObject *object, int configs) {
     if (whole < 0) return -1;
     if (whole) {
         const tg_entry entry = {&((tg_py_graph *)object)->graph, NULL, configs};
-        c->slate = tg_make_slate(&entry, NULL);
+        c->slate = tg_make_slate(&entry);
         return 0;
     }
     const char *const needy[] = {"embedding", "config_linear", "sage"};
@@ -162,7 +172,7 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
 /* Memory of the call; statistics of the input are computed where the op wants them. */
 static int call_reserve(call *c, int back) {
     tg_exec *e = &c->e;
-    const int64_t stats = c->plan.needs_stats ? 2 * (int64_t)c->slate.C * e->in[0].cols : 0;
+    const int64_t stats = c->plan.needs_stats ? 2 * (int64_t)tg_per_in(e) * e->in[0].cols : 0;
     if (stats > 0) e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
     e->threads = tg_max_threads() < TG_MAX_CHUNKS ? tg_max_threads() : TG_MAX_CHUNKS;
     const int64_t floats = (stats + 15) / 16 * 16 + tg_place_call(e, back, NULL);
@@ -185,7 +195,7 @@ static PyArrayObject *result_like(const call *c, tg_shape shape, PyObject *out, 
     npy_intp dims[3] = {c->slate.N, c->slate.C, shape.cols};
     const int ndim = shape.space == TG_SPACE_NODE_CONFIG ? 3 : 2;
     if (ndim == 2) {
-        dims[0] = shape.space == TG_SPACE_NODE ? c->slate.N : c->slate.C;
+        dims[0] = tg_rows(&c->slate, shape.space);
         dims[1] = shape.cols;
     }
     return tg_out_array(out, name, NPY_FLOAT32, ndim, dims, c->n_read, c->read);
@@ -273,7 +283,7 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
     (void)self;
     if (call_init(&c, args, rest) == 0 && call_reserve(&c, 1) == 0) {
         const int three = c.e.out.space == TG_SPACE_NODE_CONFIG;
-        npy_intp dims[3] = {c.e.out.space == TG_SPACE_CONFIG ? c.slate.C : c.slate.N,
+        npy_intp dims[3] = {three ? c.slate.N : tg_rows(&c.slate, c.e.out.space),
                             three ? c.slate.C : c.e.out.cols, c.e.out.cols};
         PyArrayObject *given = rest[0] == NULL ? NULL
                                                : tg_array(rest[0], "dy", NPY_FLOAT32, three ? 3 : 2, dims,
