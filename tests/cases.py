@@ -29,7 +29,7 @@ class Op:
 OPS = {
     "embedding": Op("embedding", ("x", "weight")),
     "config_linear": Op("config_linear", ("h", "weight", "bias", "table")),
-    "linear": Op("linear", ("x", "weight", "bias")),
+    "linear": Op("linear", ("x", "row", "weight", "bias")),
     "sage": Op("sage_conv", ("x", "w_l", "b_l", "w_r")),
     "instance_norm": Op("instance_norm", ("x",)),
     "mix": Op("mix", ("z", "residual", "w1", "b1", "w2", "b2", "temperature")),
@@ -120,13 +120,14 @@ def edges(kind: str, n: int, rng: Rng) -> Array:
 # ---- arguments per op -----------------------------------------------------------------------------------
 
 
-def _linear(rows: tuple[int, ...], f: int, o: int) -> Callable[[Rng], Arrays]:
+def _linear(rows: tuple[int, ...], f: int, o: int, joined: int = 0) -> Callable[[Rng], Arrays]:
     def make(rng: Rng) -> Arrays:
-        scale = 1.0 / np.sqrt(f)
+        scale = 1.0 / np.sqrt(joined + f)
         return {
             "x": rng.normal(size=(*rows, f)),
-            "weight": rng.normal(size=(o, f)) * scale,
+            "weight": rng.normal(size=(o, joined + f)) * scale,
             "bias": rng.normal(size=o),
+            "row": rng.normal(size=(1, joined)) if joined else None,
         }
 
     return make
@@ -173,17 +174,18 @@ def _sage(kind: str, n: int, c: int, f: int, o: int) -> Callable[[Rng], Arrays]:
 
 
 def _x(n: int, c: int, f: int, offset: float = 0.0) -> Callable[[Rng], Arrays]:
-    return lambda rng: {"x": rng.normal(size=(n, c, f)) * rng.uniform(0.5, 2.0, f) + offset}
+    shape = (n, f) if c == 0 else (n, c, f)
+    return lambda rng: {"x": rng.normal(size=shape) * rng.uniform(0.5, 2.0, f) + offset}
 
 
 def _mix(
     n: int, c: int, d: int, r: int = 0, cross: bool = False, residual: bool = False, spread: float = 1.0
 ) -> Callable[[Rng], Arrays]:
     def make(rng: Rng) -> Arrays:
-        width = 2 * d if cross else d
+        width, rows = 2 * d if cross else d, (n,) if c == 0 else (n, c)
         return {
-            "z": rng.normal(size=(n, c, d)) * spread,
-            "residual": rng.normal(size=(n, c, width)) if residual else None,
+            "z": rng.normal(size=(*rows, d)) * spread,
+            "residual": rng.normal(size=(*rows, width)) if residual else None,
             "w1": rng.normal(size=(r, d)) / np.sqrt(d) if r else None,
             "b1": rng.normal(size=r) if r else None,
             "w2": rng.normal(size=(d, r)) / np.sqrt(max(r, 1)) if r else None,
@@ -221,6 +223,8 @@ def _cases() -> list[Case]:
         name = f"{'x'.join(map(str, rows))}-{f}to{o}"
         for act in ("none", "relu", "gelu"):
             add("linear", f"{name}-{act}", _linear(rows, f, o), act=act)
+        add("linear", f"{name}-joined", _linear(rows, f, o, 1 + f % 5), act="gelu")
+    add("linear", "long-joined-700x64-512to40", _linear((700,), 64, 40, 512))
     add("linear", "long-2000x3-256to5", _linear((2000, 3), 256, 5))
 
     for direction in ("forward", "reverse", "both"):
@@ -238,6 +242,7 @@ def _cases() -> list[Case]:
     # One or two nodes: the gradient is a difference of terms of size 1/std, up to 316, that cancel.
     for n, c, f, floor in ((1, 3, 5, 10.0), (2, 1, 1, 10.0), (17, 13, 3, 1e-4), (50, 4, 140, 1e-4)):
         add("instance_norm", f"n{n}c{c}f{f}", _x(n, c, f), floor)
+    add("instance_norm", "no-configs", _x(130, 0, 19))
     add("instance_norm", "offset", _x(33, 3, 17, offset=20.0))
 
     add("mix", "nothing", _mix(3, 2, 5))
@@ -256,12 +261,17 @@ def _cases() -> list[Case]:
     add("mix", "residual-normed", _mix(5, 3, 19, residual=True), norm=True, act="gelu")
     add("mix", "many-configs", _mix(3, 150, 12, 2, residual=True), norm=True, act="gelu")
     add("mix", "many-configs-cross", _mix(3, 150, 12, 2, True), norm=True, act="gelu")
+    # rows of nodes alone; the softmax of a group of one is 1, and the temperature has no gradient
+    add("mix", "no-configs", _mix(150, 0, 17), act="gelu")
+    add("mix", "no-configs-normed", _mix(70, 0, 24, 3, residual=True), norm=True, act="gelu")
+    add("mix", "no-configs-cross", _mix(9, 0, 20, 4, True, True), norm=True, act="relu")
+    add("mix", "no-configs-first-place", _mix(90, 0, 128, 16, True, True), norm=True, act="gelu")
     for act in ("none", "relu", "gelu"):
         add("mix", f"all-{act}", _mix(11, 9, 20, 4, True, True), norm=True, act=act)
     add("mix", "first-place", _mix(30, 16, 128, 16, True, True), act="gelu")
 
     for kind in ("mean", "max", "sum", "mean+max", "mean+max+sum"):
-        for n, c, f in ((1, 1, 1), (17, 5, 3), (40, 3, 140)):
+        for n, c, f in ((1, 1, 1), (17, 5, 3), (40, 3, 140), (200, 0, 30)):
             add("pool", f"{kind}-n{n}c{c}f{f}", _x(n, c, f), kind=kind)
     return out
 

@@ -89,6 +89,11 @@ LARGE = [
     cases.Case("instance_norm", "large", cases._x(400, 24, 48)),
     cases.Case("mix", "large", cases._mix(150, 24, 64, 8, True, True), {"norm": True, "act": "gelu"}),
     cases.Case("pool", "large", cases._x(400, 24, 200), {"kind": "mean+max"}),
+    cases.Case("linear", "large-joined", cases._linear((3000,), 64, 96, 256), {"act": "gelu"}),
+    cases.Case(
+        "mix", "large-no-configs", cases._mix(3000, 0, 64, 8, True, True), {"norm": True, "act": "gelu"}
+    ),
+    cases.Case("pool", "large-no-configs", cases._x(3000, 0, 200), {"kind": "mean+max"}),
 ]
 
 

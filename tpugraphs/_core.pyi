@@ -53,6 +53,7 @@ class Graph:
         edge_index: NDArray[np.int64],
         config_nodes: NDArray[np.int64],
         digits: NDArray[np.int8] | None = None,
+        config_feat: NDArray[np.float32] | None = None,
     ) -> Graph: ...
 
 @final
@@ -64,7 +65,12 @@ class Model:
     layout: list[tuple[str, int, tuple[int, ...]]]
     num_parameters: int
     def __new__(
-        cls, steps: list[dict[str, Any]], seed: int = 0, node_features: int = 134, lean: bool = False
+        cls,
+        steps: list[dict[str, Any]],
+        seed: int = 0,
+        node_features: int = 134,
+        lean: bool = False,
+        config_features: int = 0,
     ) -> Model: ...
     def step(
         self,

@@ -45,8 +45,10 @@ def _call(
         targets = {"h": slots[0], "weight": f"{name}.weight", "bias": f"{name}.bias", "table": table}
         return "config_linear", arguments, {"column": a.get("column", 0)}, targets
     if op == "linear":
-        arguments = {"x": inputs[0], "weight": own("weight"), "bias": own("bias")}
-        targets = {"x": slots[0], "weight": f"{name}.weight", "bias": f"{name}.bias"}
+        arguments = dict(zip(("x", "row"), inputs, strict=False))
+        arguments |= {"weight": own("weight"), "bias": own("bias")}
+        targets = dict(zip(("x", "row"), slots, strict=False))
+        targets |= {"weight": f"{name}.weight", "bias": f"{name}.bias"}
         return "linear", arguments, {"act": a.get("act", "none")}, targets
     if op == "sage":
         names = {"w_l": "weight_l", "b_l": "bias_l", "w_r": "weight_r"}
@@ -80,6 +82,8 @@ def scores_and_gradients(
 ) -> tuple[Array, float, Named]:
     """Scores (C,) of the configs `rows`, the loss, and its gradient with respect to every parameter."""
     slots: Named = {"node_feat": graph["node_feat"].astype(np.float64)}
+    if "config_feat" in graph:
+        slots["config_feat"] = graph["config_feat"][rows].astype(np.float64)
     calls = []
     for step in steps:
         inputs = [slots[s] for s in step["in"]]

@@ -50,15 +50,29 @@ def _rows(x: Array) -> Array:
 # ---- linear ---------------------------------------------------------------------------------------------
 
 
-def linear(x: Array, weight: Array, bias: Array, act: str = "none") -> Array:
-    """y(...,O) = act(x(...,F) weight(O,F)^T + bias(O))."""
-    return activate(x @ weight.T + bias, act)
+def _joined(x: Array, row: Array | None) -> Array:
+    """Every row of x(...,F) with row(1,G) before it."""
+    if row is None:
+        return x
+    return np.concatenate([np.broadcast_to(row[0], (*x.shape[:-1], row.shape[1])), x], axis=-1)
 
 
-def linear_backward(dy: Array, x: Array, weight: Array, bias: Array, act: str = "none") -> dict[str, Array]:
-    """With g = dy act'(z): dx = g W, dW = g^T x, db = sum of g over rows."""
-    g = dy * activate_slope(x @ weight.T + bias, act)
-    return {"x": g @ weight, "weight": _rows(g).T @ _rows(x), "bias": _rows(g).sum(0)}
+def linear(x: Array, weight: Array, bias: Array, act: str = "none", row: Array | None = None) -> Array:
+    """y(...,O) = act(x(...,F) weight(O,F)^T + bias(O)); with row(1,G): of [row | x], weight(O,G+F)."""
+    return activate(_joined(x, row) @ weight.T + bias, act)
+
+
+def linear_backward(
+    dy: Array, x: Array, weight: Array, bias: Array, act: str = "none", row: Array | None = None
+) -> dict[str, Array]:
+    """With g = dy act'(z): d[row | x] = g W, of which row sums its part over rows, dW = g^T [row | x], db = sum g."""
+    wide = _joined(x, row)
+    g = dy * activate_slope(wide @ weight.T + bias, act)
+    grads = {"weight": _rows(g).T @ _rows(wide), "bias": _rows(g).sum(0)}
+    dx, split = g @ weight, wide.shape[-1] - x.shape[-1]
+    if row is not None:
+        grads["row"] = _rows(dx[..., :split]).sum(0, keepdims=True)
+    return {"x": dx[..., split:], **grads}
 
 
 # ---- embedding ------------------------------------------------------------------------------------------
@@ -250,7 +264,9 @@ def gate_backward(du: Array, x: Array, w1: Array, b1: Array, w2: Array, b2: Arra
 
 
 def cross_softmax(u: Array, temperature: Array) -> Array:
-    """softmax over configs (axis 1 of (N,C,D)) of u / temperature(1,)."""
+    """softmax over configs (axis 1 of (N,C,D)) of u / temperature(1,); without configs, (N,D), 1."""
+    if u.ndim == 2:
+        return np.ones_like(u)
     e = np.exp(
         (u - (u.max(1, keepdims=True) if temperature[0] > 0 else u.min(1, keepdims=True))) / temperature
     )
@@ -268,6 +284,8 @@ def cross_attention_backward(g: Array, u: Array, temperature: Array) -> dict[str
     du = g s + s / tau (m - sum m s); dtau = -1 / tau^2 sum m s (u - sum u s).
     """
     s = cross_softmax(u, temperature)
+    if u.ndim == 2:
+        return {"u": g, "temperature": np.zeros(1)}
     m = g * u
     du = g * s + s / temperature * (m - (m * s).sum(1, keepdims=True))
     dtau = -(m * s * (u - (u * s).sum(1, keepdims=True))).sum() / temperature**2
@@ -319,7 +337,7 @@ def _mix_parts(
     if w1 is not None:
         assert b1 is not None and w2 is not None and b2 is not None
         u = gate(x, w1, b1, w2, b2)
-    p = u if temperature is None else np.concatenate([u, cross_attention(u, temperature)], axis=2)
+    p = u if temperature is None else np.concatenate([u, cross_attention(u, temperature)], axis=-1)
     return x, u, p if residual is None else p + residual
 
 
@@ -343,7 +361,7 @@ def mix_backward(
     if residual is not None:
         grads["residual"] = g
     if temperature is not None:
-        width = z.shape[2]
+        width = z.shape[-1]
         cross = cross_attention_backward(g[..., width:], u, temperature)
         grads["temperature"] = cross["temperature"]
         g = g[..., :width] + cross["u"]
@@ -360,13 +378,20 @@ def mix_backward(
 
 
 def pool(x: Array, kind: str = "mean") -> Array:
-    """(N,C,F) -> (C, F * kinds): mean, max or sum over the nodes; kinds joined by "+" are concatenated."""
+    """(N,C,F) -> (C, F * kinds): mean, max or sum over the nodes; kinds joined by "+" are concatenated.
+
+    (N,F) is one config.
+    """
+    if x.ndim == 2:
+        x = x[:, None]
     how = {"mean": x.mean(0), "max": x.max(0), "sum": x.sum(0)}
     return np.concatenate([how[k] for k in kind.split("+")], axis=1)
 
 
 def pool_backward(dy: Array, x: Array, kind: str = "mean") -> dict[str, Array]:
     """mean: dy / N to all nodes; sum: dy to all; max: dy to the first node that has the maximum."""
+    if x.ndim == 2:
+        return {"x": pool_backward(dy, x[:, None], kind)["x"][:, 0]}
     dx = np.zeros(x.shape, np.float64)
     for k, g in zip(kind.split("+"), np.split(dy, len(kind.split("+")), axis=1), strict=True):
         if k == "max":

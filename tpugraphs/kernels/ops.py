@@ -159,32 +159,45 @@ def matmul(
     return _core.product(x, w, precision, bias, None, False, out)
 
 
-def _linear_call(x: Array, weight: Array, bias: Array, act: Activation) -> _Call:
+def _linear_call(x: Array, weight: Array, bias: Array, act: Activation, row: Array | None) -> _Call:
     _require(x, "x", ("...", "F"))
-    _require(weight, "weight", ("O", x.shape[-1]))
+    if row is not None:
+        _require(row, "row", (1, "G"))
+    joined = 0 if row is None else row.shape[1]
+    _require(weight, "weight", ("O", joined + x.shape[-1]))
     _require(bias, "bias", (len(weight),))
     rows = x.reshape(-1, x.shape[-1])
+    inputs = (rows,) if row is None else (rows, row)
     attrs: dict[str, float | str] = {"out": len(weight), "act": act}
-    return "linear", attrs, (rows,), (weight, bias), len(rows), 1, 0, False
+    return "linear", attrs, inputs, (weight, bias), len(rows), 1, 0, False
 
 
-def linear(x: Array, weight: Array, bias: Array, act: Activation = "none", out: Array | None = None) -> Array:
-    """``act(x @ weight.T + bias)``.
+def linear(
+    x: Array,
+    weight: Array,
+    bias: Array,
+    act: Activation = "none",
+    out: Array | None = None,
+    row: Array | None = None,
+) -> Array:
+    """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
 
     Parameters
     ----------
     x : (..., F) float32
-    weight : (O, F) float32
+    weight : (O, F) float32, with `row` (O, G + F)
     bias : (O,) float32
     act : {"none", "relu", "gelu"}
         GELU is the exact one (erf).
     out : (..., O) float32, optional
+    row : (1, G) float32, optional
+        What all rows have in common: its product with the weight is made once.
 
     Returns
     -------
     (..., O) float32
     """
-    call = _linear_call(x, weight, bias, act)
+    call = _linear_call(x, weight, bias, act, row)
     if out is None:
         return _forward(call).reshape(*x.shape[:-1], len(weight))
     _require(out, "out", (*x.shape[:-1], len(weight)))
@@ -193,16 +206,24 @@ def linear(x: Array, weight: Array, bias: Array, act: Activation = "none", out: 
 
 
 def linear_backward(
-    dy: Array, x: Array, weight: Array, bias: Array, act: Activation = "none", out: Outs | None = None
+    dy: Array,
+    x: Array,
+    weight: Array,
+    bias: Array,
+    act: Activation = "none",
+    out: Outs | None = None,
+    row: Array | None = None,
 ) -> dict[str, Array]:
-    """Gradients of `linear`: keys ``x``, ``weight``, ``bias``."""
-    call = _linear_call(x, weight, bias, act)
+    """Gradients of `linear`: keys ``x``, ``weight``, ``bias``, and ``row`` if it was given."""
+    call = _linear_call(x, weight, bias, act, row)
     _require(dy, "dy", (*x.shape[:-1], len(weight)))
     given = {} if out is None else dict(out)
     if "x" in given:
         _require(given["x"], "out['x']", x.shape)
         given["x"] = given["x"].reshape(-1, x.shape[-1])
-    grads = _backward(dy.reshape(-1, len(weight)), call, ["x"], ["weight", "bias"], given)
+    grads = _backward(
+        dy.reshape(-1, len(weight)), call, ["x", "row"][: len(call[2])], ["weight", "bias"], given
+    )
     grads["x"] = out["x"] if out is not None and "x" in out else grads["x"].reshape(x.shape)
     return grads
 
@@ -447,9 +468,14 @@ def mlp_backward(
     return {"x": dy, "weights": d_weights, "biases": d_biases}
 
 
+def _configs(x: Array) -> int:
+    """C of (N, C, F); 1 of (N, F)."""
+    return x.shape[1] if x.ndim == 3 else 1
+
+
 def _norm_call(x: Array) -> _Call:
-    _require(x, "x", ("N", "C", "F"))
-    return "instance_norm", {}, (x,), (), len(x), x.shape[1], 0, False
+    _require(x, "x", ("N", "C", "F"), ("N", "F"))
+    return "instance_norm", {}, (x,), (), len(x), _configs(x), 0, False
 
 
 def instance_norm(x: Array, out: Array | None = None) -> Array:
@@ -459,11 +485,11 @@ def instance_norm(x: Array, out: Array | None = None) -> Array:
 
     Parameters
     ----------
-    x : (N, C, F) float32
+    x : (N, C, F) or (N, F) float32
 
     Returns
     -------
-    (N, C, F) float32
+    array of the shape of x, float32
     """
     return _forward(_norm_call(x), out)
 
@@ -484,8 +510,8 @@ def _mix_call(
     key: int,
     step: int,
 ) -> tuple[_Call, list[str], list[str]]:
-    _require(z, "z", ("N", "C", "D"))
-    width = z.shape[2]
+    _require(z, "z", ("N", "C", "D"), ("N", "D"))
+    width = z.shape[-1]
     given = [g for g in gate if g is not None]
     if len(given) not in (0, 4):
         raise ShapeError("mix: w1, b1, w2 and b2 go together")
@@ -500,7 +526,7 @@ def _mix_call(
         _require(temperature, "temperature", (1,))
         width *= 2
     if residual is not None:
-        _require(residual, "residual", (*z.shape[:2], width))
+        _require(residual, "residual", (*z.shape[:-1], width))
     attrs: dict[str, float | str] = {
         "norm": int(norm),
         "gate": 0 if gate[0] is None else gate[0].shape[0],
@@ -512,7 +538,7 @@ def _mix_call(
     params = [*given] if temperature is None else [*given, temperature]
     names = (["w1", "b1", "w2", "b2"] if given else []) + ([] if temperature is None else ["temperature"])
     draw = (key * 0x9E3779B97F4A7C15 + step) & (2**64 - 1)
-    call: _Call = ("mix", attrs, inputs, tuple(params), len(z), z.shape[1], draw, dropout > 0)
+    call: _Call = ("mix", attrs, inputs, tuple(params), len(z), _configs(z), draw, dropout > 0)
     return call, ["z", "residual"][: len(inputs)], names
 
 
@@ -540,8 +566,9 @@ def mix(
 
     Parameters
     ----------
-    z : (N, C, D) float32
-    residual : (N, C, F) float32, optional
+    z : (N, C, D) or (N, D) float32
+        Without configs every row is a group of its own, in which the softmax is 1.
+    residual : (N, C, F) or (N, F) float32, optional
         F = 2 D with `temperature`, else D.
     w1, b1, w2, b2 : (R, D), (R,), (D, R), (D,) float32, optional
     temperature : (1,) float32, optional
@@ -549,14 +576,14 @@ def mix(
     act : {"none", "relu", "gelu"}
     dropout : float in [0, 1)
         The mask is a function of `key`, `step`, node, config and channel alone.
-    out : (N, C, F) float32, optional
+    out : (N, C, F) or (N, F) float32, optional
     precision : {"f32", "bf16", "int8"}
         Of the operands of the gate's products. For the last two the elementary functions are approximated
         as well as such operands warrant, to about 2e-4.
 
     Returns
     -------
-    (N, C, F) float32
+    (N, C, F) or (N, F) float32
     """
     return _forward(
         _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0],
@@ -588,8 +615,8 @@ def mix_backward(
 
 
 def _pool_call(x: Array, kind: str) -> _Call:
-    _require(x, "x", ("N", "C", "F"))
-    return "pool", {"kind": kind}, (x,), (), len(x), x.shape[1], 0, False
+    _require(x, "x", ("N", "C", "F"), ("N", "F"))
+    return "pool", {"kind": kind}, (x,), (), len(x), _configs(x), 0, False
 
 
 def pool(x: Array, kind: str = "mean", out: Array | None = None) -> Array:
@@ -597,12 +624,12 @@ def pool(x: Array, kind: str = "mean", out: Array | None = None) -> Array:
 
     Parameters
     ----------
-    x : (N, C, F) float32
+    x : (N, C, F) or (N, F) float32
     kind : {"mean", "max", "sum"} or several joined by "+", in this order, side by side in the result
 
     Returns
     -------
-    (C, F * number of kinds) float32
+    (C, F * number of kinds) float32; C is 1 for (N, F)
     """
     return _forward(_pool_call(x, kind), out)
 
