@@ -7,15 +7,17 @@ tile graph the best five.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import _core
 from tpugraphs.errors import DataError
 from tpugraphs.files import absolute, atomic_write
 from tpugraphs.metrics import COLLECTIONS
@@ -24,10 +26,9 @@ __all__ = ["Problem", "Validation", "merge", "read", "validate", "write"]
 
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
-_MAX_LINE = 8 << 20  # bytes; the longest list in the data has about 100,000 indices, 0.7 MB
 _MAX_PROBLEMS = 1000
-_ID = re.compile(rf"(?:{'|'.join(COLLECTIONS)}):[^\s,;:\"]+")
-_INDICES = re.compile(r"[0-9]{1,10}(?:;[0-9]{1,10})*")
+_UNREADABLE = 1  # tg_row_state
+_ID = re.compile(rf"(?:{'|'.join(COLLECTIONS)}):[^\s\x00-\x1f\x7f,;:\"]+")
 _PathLike = str | os.PathLike[str]
 
 
@@ -81,14 +82,6 @@ class Validation:
         return f"{self.path}: {limit}{len(self.problems)} problems in {self.rows} rows\n{shown}{rest}"
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: int
-    id: str | None = None
-    ranking: NDArray[np.int64] | None = None
-    problem: str | None = None  # then the fields above are as far as they could be read
-
-
 def _is_tile(row_id: str) -> bool:
     return row_id.startswith("tile:")
 
@@ -101,16 +94,21 @@ def _id_problem(row_id: str) -> str | None:
     return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(COLLECTIONS)}"
 
 
+def _count_problem(row_id: str, n: int, count: int) -> str | None:
+    whole = not _is_tile(row_id) or n < TILE_PLACES
+    if n == count or (n < count and not whole):
+        return None
+    return f"{n} indices, expected {count if not _is_tile(row_id) else min(count, TILE_PLACES)}"
+
+
 def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None) -> str | None:
     """Say what is wrong with a ranking of a graph of `count` configs (None: not known)."""
     n = len(ranking)
     if n == 0:
         return "no indices"
-    whole = not _is_tile(row_id) or n < TILE_PLACES
-    if count is not None and n != count and (n > count or whole):
-        needed = count if not _is_tile(row_id) else min(count, TILE_PLACES)
-        return f"{n} indices, expected {needed}"
-    limit = count if count is not None else n if whole else None
+    if count is not None and (problem := _count_problem(row_id, n, count)):
+        return problem
+    limit = count if count is not None else n if not _is_tile(row_id) or n < TILE_PLACES else None
     low, high = int(ranking.min()), int(ranking.max())
     if low < 0:
         return f"index {low} is negative"
@@ -123,70 +121,37 @@ def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None)
     return None
 
 
-def _indices(text: str) -> tuple[NDArray[np.int64] | None, str | None]:
-    """Return the indices of a TopConfigs field, or what is wrong with it."""
-    if _INDICES.fullmatch(text):
-        return np.array([int(token) for token in text.split(";")], dtype=np.int64), None
-    if text == "":
-        return None, "no indices"
-    for separator in (",", " ", "\t", "|", ":"):
-        if separator in text.strip():
-            return None, f"indices must be joined by ';', found {separator!r}"
-    bad = next(token for token in text.split(";") if not re.fullmatch(r"[0-9]{1,10}", token))
-    return (
-        None,
-        f"{bad[:40]!r} is not a config index (digits only)" if bad else "an index is empty: ';' too many",
-    )
+class _Row(NamedTuple):
+    """A row as the C reader gives it: what is wrong with it is part of it."""
+
+    line: int
+    id: str | None
+    ranking: NDArray[np.int64] | None
+    count: int  # of indices
+    high: int  # the largest
+    state: int
+    problem: str
+
+    def problem_for(self, count: int | None) -> str | None:
+        """Say what is wrong with it as the ranking of a graph of `count` configs (None: not known)."""
+        if self.state != _UNREADABLE and count is not None and self.id is not None:
+            problem = _count_problem(self.id, self.count, count)
+            if problem is None and self.high >= count:
+                problem = f"index {self.high} is out of range 0..{count - 1} (graph of {count} configs)"
+            if problem is not None:
+                return problem
+        return self.problem or None
 
 
-def _parse_row(line: int, text: str) -> _Row:
-    if text == "":
-        return _Row(line, problem="empty line")
-    row_id, comma, indices = text.partition(",")
-    if not comma:
-        other = next((s for s in ("\t", " ", "|", ";") if s in text), None)
-        found = f"found {other!r}" if other else "found none"
-        return _Row(line, problem=f"ID and indices must be separated by ',', {found}")
-    problem = _id_problem(row_id)
-    if problem:
-        return _Row(line, problem=problem)
-    ranking, problem = _indices(indices)
-    return _Row(line, row_id, ranking, problem)
-
-
-def _header_problem(text: str) -> str | None:
-    if text == HEADER:
-        return None
-    if text == "":
-        return f"the file is empty; expected the header {HEADER!r}"
-    bom = " (the file starts with a byte-order mark: save it without)" if text.startswith("\ufeff") else ""
-    return f"expected the header {HEADER!r}, found {text[:80]!r}{bom}"
-
-
-def _text(raw: bytes) -> str | None:
-    try:
-        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _rows(file: BinaryIO) -> Iterator[_Row]:
+def _rows(path: _PathLike) -> Iterator[_Row]:
     """Rows one by one; the header comes as a row only if something is wrong with it."""
-    number = 0
-    while (raw := file.readline(_MAX_LINE + 1)) or number == 0:
-        number += 1
-        if len(raw) > _MAX_LINE:
-            yield _Row(
-                number, problem=f"longer than {_MAX_LINE >> 20} MiB: this is not a submission file; stopped"
-            )
-            return
-        text = _text(raw)
-        if text is None:
-            yield _Row(number, problem="not text in UTF-8")
-        elif number > 1:
-            yield _parse_row(number, text)
-        elif problem := _header_problem(text):
-            yield _Row(number, problem=problem)
+    full = absolute(path)
+    if os.path.isdir(full):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
+    try:
+        yield from map(_Row._make, _core.SubmissionRows(full, COLLECTIONS))
+    except OSError as error:
+        raise type(error)(error.errno, os.strerror(error.errno or 0), full) from None
 
 
 def _template_counts(template: _PathLike | Mapping[str, int]) -> dict[str, int | None]:
@@ -222,27 +187,25 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     DataError
         The template is itself broken.
     """
-    full = absolute(path)
     expected = None if template is None else _template_counts(template)
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
     rows = 0
-    with open(full, "rb") as file:
-        for row in _rows(file):
-            rows += row.line > 1
-            problem = row.problem
-            if row.id is not None:
-                if row.id in seen:
-                    problem = f"appears again; it is already on line {seen[row.id]}"
-                elif expected is not None and row.id not in expected:
-                    problem = "the template does not have this ID"
-                elif row.ranking is not None:
-                    problem = _ranking_problem(row.id, row.ranking, expected[row.id] if expected else None)
-                seen.setdefault(row.id, row.line)
-            if problem:
-                result.problems.append(Problem(row.line, row.id, problem))
-                if len(result.problems) >= _MAX_PROBLEMS:
-                    break
+    for row in _rows(path):
+        rows += row.line > 1
+        problem: str | None = row.problem
+        if row.id is not None:
+            if row.id in seen:
+                problem = f"appears again; it is already on line {seen[row.id]}"
+            elif expected is not None and row.id not in expected:
+                problem = "the template does not have this ID"
+            else:
+                problem = row.problem_for(expected[row.id] if expected else None)
+            seen.setdefault(row.id, row.line)
+        if problem:
+            result.problems.append(Problem(row.line, row.id, problem))
+            if len(result.problems) >= _MAX_PROBLEMS:
+                break
     for row_id in expected or ():
         if row_id not in seen and len(result.problems) < _MAX_PROBLEMS:
             result.problems.append(Problem(None, row_id, "missing: the template has this ID"))
@@ -269,16 +232,11 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
         The file cannot be read.
     """
     rankings: dict[str, NDArray[np.int64]] = {}
-    with open(absolute(path), "rb") as file:
-        for row in _rows(file):
-            problem = row.problem
-            if problem is None and row.id is not None and row.ranking is not None:
-                problem = (
-                    "appears twice" if row.id in rankings else _ranking_problem(row.id, row.ranking, None)
-                )
-                rankings[row.id] = row.ranking
-            if problem:
-                raise DataError(str(Problem(row.line, row.id, problem)), file=os.fspath(path), field=row.id)
+    for row in _rows(path):
+        problem = "appears twice" if row.id in rankings else row.problem
+        if problem or row.id is None or row.ranking is None:
+            raise DataError(str(Problem(row.line, row.id, problem)), file=os.fspath(path), field=row.id)
+        rankings[row.id] = row.ranking
     return rankings
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 out = Path(sys.argv[1])
-whole, streams = out / "corpus_npz", out / "corpus_inflate"
-whole.mkdir(parents=True, exist_ok=True)
-streams.mkdir(parents=True, exist_ok=True)
+whole, streams, tables, tensors = (
+    out / f"corpus_{name}" for name in ("npz", "inflate", "csv", "safetensors")
+)
+for folder in (whole, streams, tables, tensors):
+    folder.mkdir(parents=True, exist_ok=True)
 samples = Path(__file__).parents[2] / "tpugraphs" / "samples"
 for path in sorted(samples.glob("tile_*.npz")):
     (whole / path.name).write_bytes(path.read_bytes())
@@ -48,3 +50,38 @@ for name, text in texts.items():
         packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
         packed = packer.compress(text) + packer.flush()
         (streams / f"{name}_{level}_{strategy}").write_bytes(len(text).to_bytes(3, "little") + packed)
+
+rows = ["tile:xla:a,4;3;9;1;0", "layout:xla:random:b,2;0;1", "layout:nlp:default:c,0", "tile:xla:d,1;0"]
+for name, text in {
+    "good": "\n".join(["ID,TopConfigs", *rows, ""]),
+    "crlf": "\r\n".join(["ID,TopConfigs", *rows]),
+    "wrong": "ID,TopConfigs\ntile:xla:a,1;1\nlayout:xla:random:b,9;0\n\nx\ntile:xla:b,1 2\ntile:xla:a,;",
+    "long": "ID,TopConfigs\nlayout:xla:random:b," + ";".join(map(str, range(300))),
+    "tile": "ID,TopConfigs\ntile:xla:b," + ";".join(str(7 * i) for i in range(90)),
+    "bom": "\ufeffID,TopConfigs\nlayout:xla:random:\u00e9,0\n",
+}.items():
+    (tables / name).write_text(text, "utf-8", newline="")
+
+
+def tensor_file(header: str, data: bytes) -> bytes:
+    """Safetensors by hand."""
+    raw = header.encode()
+    return len(raw).to_bytes(8, "little") + raw + data
+
+
+def one(name: str, dtype: str, shape: list[int], begin: int, end: int) -> str:
+    """Entry of one tensor."""
+    return f'"{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{begin},{end}]}}'
+
+
+for name, header, size in (
+    ("empty", "{}", 0),
+    ("note", '{"__metadata__":{"a":"b\\u00e9\\n\\ud83d\\ude00","c":""}}  ', 0),
+    ("two", "{" + one("a", "F32", [2, 3], 0, 24) + "," + one("b", "I64", [], 24, 32) + "}", 32),
+    ("turned", "{" + one("z", "BF16", [3], 8, 14) + "," + one("y", "F64", [1], 0, 8) + "}", 14),
+    ("none", "{" + one("a", "U8", [0, 5], 0, 0) + "," + one("b", "BOOL", [2], 0, 2) + "}", 2),
+    ("later", '{"a":{"new":[1.5e3,{"x":null}],"dtype":"I8","shape":[4],"data_offsets":[0,4]}}', 4),
+    ("twice", "{" + one("a", "F16", [1], 0, 2) + "," + one("a", "F16", [1], 2, 4) + "}", 4),
+    ("gap", "{" + one("a", "F16", [1], 2, 4) + "}", 4),
+):
+    (tensors / name).write_bytes(tensor_file(header, bytes(size)))
