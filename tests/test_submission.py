@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference import submission as reference
 
 import tpugraphs as tg
-from tpugraphs import submission
+from tpugraphs import _core, submission
 
 SAMPLE = Path(__file__).parent / "data" / "sample_submission.csv.gz"
 A = "layout:xla:random:" + "a" * 32
@@ -269,3 +270,64 @@ def test_merge(tmp_path):
     with pytest.raises(tg.DataError, match=r"1\.csv ranks it differently"):
         submission.merge([one, three])
     np.testing.assert_array_equal(submission.merge([one, three], overwrite=True)[A], [0, 1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_those_of_a_plain_reader(tmp_path, seed):
+    """The C reader against the reference, on files with random damage: same lines, IDs, verdicts and rankings."""
+    rng = np.random.default_rng(seed)
+    good = [
+        f"{A},2;0;1",
+        f"{T},9;3;4;0;7",
+        f"{T}2,1;0;2",
+        f"{B}," + ";".join(map(str, rng.permutation(150))),
+        f"{T}3," + ";".join(str(7 * k) for k in rng.permutation(90)),
+        f"{A}\u00e9,0",
+    ]
+    alphabet = [*b'0123456789;;,,:\n\r \t-"x', 0xC2, 0xA0, 0xFF]
+    states = set()
+    for _ in range(400):
+        rows = [good[k] for k in rng.integers(0, len(good), 3)]
+        data = bytearray("\n".join(["ID,TopConfigs", *rows]).encode())
+        for at in rng.integers(14, len(data), rng.integers(0, 4)):
+            how, byte = rng.integers(0, 3), int(rng.choice(alphabet))
+            data[at : at + int(how != 1)] = b"" if how == 2 else bytes([byte])
+        path = save(tmp_path, bytes(data))
+        found = [
+            (line, row_id, None if ranking is None else ranking.tolist())
+            for line, row_id, ranking, *_ in _core.SubmissionRows(str(path), submission.COLLECTIONS)
+        ]
+        expected = reference.rows(bytes(data))
+        assert found == expected, bytes(data)
+        states |= {(row_id is None, ranking is None) for _, row_id, ranking in found}
+    assert len(states) == 3  # no ID, no ranking, good
+
+
+def test_long_rows_cross_the_readers_buffer(tmp_path):
+    rng = np.random.default_rng(0)
+    rankings = {f"{A}{k}": rng.permutation(n) for k, n in enumerate((30_000, 1, 9_999, 120_000, 2))}
+    submission.write(tmp_path / "s.csv", rankings)
+    back = submission.read(tmp_path / "s.csv")
+    assert list(back) == list(rankings) and all((back[k] == v).all() for k, v in rankings.items())
+    data = (tmp_path / "s.csv").read_bytes()
+    assert not submission.validate(save(tmp_path, data.replace(b";119999", b";119998"))).ok
+    many = rng.permutation(50_000)
+    many[-1] = many[7]
+    problem = submission.validate(
+        save(tmp_path, f"ID,TopConfigs\n{T},{';'.join(map(str, many))}\n")
+    ).problems[0]
+    assert problem.message == f"index {many[7]} appears 2 times, expected once"
+
+
+def test_rows_of_the_core(tmp_path):
+    path = str(save(tmp_path, GOOD))
+    rows = _core.SubmissionRows(path, ("tile:xla",))
+    assert iter(rows) is rows and [row[5] for row in rows] == [1, 0] and list(rows) == []
+    with pytest.raises(FileNotFoundError):
+        _core.SubmissionRows(path + "no", ("tile:xla",))
+    with pytest.raises(TypeError):
+        _core.SubmissionRows(path, ["tile:xla"])
+    with pytest.raises(TypeError):
+        _core.SubmissionRows(path, (3,))
+    with pytest.raises(ValueError, match="too many"):
+        _core.SubmissionRows(path, ("x",) * 65)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import CheckpointError
+from tpugraphs import _core
+from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.files import atomic_write
 
 __all__ = ["read", "write"]
 
 FORMAT_VERSION = 1
-MAX_HEADER = 16 << 20
 _KEY = "tpugraphs"
 _DTYPES = ("F32", "F64", "I64")
 
@@ -70,32 +70,38 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     OSError
         The file cannot be opened.
     """
-    from safetensors import SafetensorError, safe_open
-
-    name = os.path.expanduser(os.fspath(path))
     todo = f"give a file that this version of tpugraphs wrote as a {kind}"
-    size = os.stat(name).st_size  # the usual OSError if it is missing
-    if not os.path.isfile(name):
-        found = "a directory" if os.path.isdir(name) else "something else"
-        raise fail(path, "file", f"a {kind} file", found, todo)
-    with open(name, "rb") as raw:
-        length = int.from_bytes(raw.read(8).ljust(8, b"\xff"), "little")
-        if length > min(size, MAX_HEADER):
-            raise fail(path, "header", "a safetensors header", f"none in {size} bytes", todo)
-        header = raw.read(length)
+    notes, tensors = tensors_of(path, todo, _DTYPES)
+    return _json(path, kind, notes.get(_KEY), todo), tensors
+
+
+def tensors_of(
+    path: str | os.PathLike[str], todo: str, dtypes: tuple[str, ...] | None = None
+) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """Metadata and tensors of any safetensors file; bfloat16 as float32.
+
+    Parameters
+    ----------
+    path : path
+        ``~`` is expanded.
+    todo : str
+        The remedy that an error names.
+    dtypes : tuple of str, optional
+        Types that tensors may have, as ``"F32"``.
+
+    Raises
+    ------
+    CheckpointError
+        No such file, or damaged.
+    OSError
+        The file cannot be opened.
+    """
+    name = os.path.expanduser(os.fspath(path))
     try:
-        with safe_open(name, framework="numpy") as file:
-            metadata = _json(path, kind, (file.metadata() or {}).get(_KEY), todo)
-            dtypes = {
-                key: entry["dtype"] for key, entry in json.loads(header).items() if key != "__metadata__"
-            }
-            for key, dtype in dtypes.items():
-                if dtype not in _DTYPES:
-                    raise fail(path, key, f"a tensor of {' or '.join(_DTYPES)}", dtype, todo)
-            tensors = {key: np.array(file.get_tensor(key)) for key in dtypes}
-    except SafetensorError as error:
-        raise fail(path, "header", "a complete safetensors file", str(error), todo) from None
-    return metadata, tensors
+        return _core.safetensors_load(name, dtypes, os.stat(name).st_size * 2)
+    except DataError as error:
+        expected, found = error.expected or "a complete safetensors file", error.found or str(error)
+        raise fail(path, error.field or "header", expected, found, todo) from None
 
 
 def _json(path: str | os.PathLike[str], kind: str, text: str | None, todo: str) -> dict[str, Any]:

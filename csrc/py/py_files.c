@@ -48,25 +48,25 @@ static int put_tensor(PyObject *arrays, const tg_safetensors *file, const tg_ten
     return fine;
 }
 
-/* Whether the dtype of `t` is among `allowed`, a tuple of str or None. -1 with an exception. */
-static int is_allowed(const tg_tensor *t, PyObject *allowed) {
+/* Whether the dtype of `t` is among `allowed`, a tuple of str or None. 0 with an exception or `err` set. */
+static int is_allowed(const tg_tensor *t, PyObject *allowed, tg_error *err) {
     if (allowed == Py_None) return 1;
-    PyObject *name = PyUnicode_FromString(tg_dtype_name(t->dtype));
-    int found = name == NULL ? -1 : PySequence_Contains(allowed, name);
-    Py_XDECREF(name);
-    return found;
+    PyObject *comma = PyUnicode_FromString(", "), *dtype = PyUnicode_FromString(tg_dtype_name(t->dtype));
+    PyObject *all = comma == NULL ? NULL : PyUnicode_Join(comma, allowed);
+    const char *expected = all == NULL ? NULL : PyUnicode_AsUTF8AndSize(all, NULL);
+    int found = expected == NULL || dtype == NULL ? -1 : PySequence_Contains(allowed, dtype);
+    if (found == 0) tg_fail_field(err, t->name.bytes, expected, "%s", tg_dtype_name(t->dtype));
+    Py_XDECREF(comma);
+    Py_XDECREF(dtype);
+    Py_XDECREF(all);
+    return found == 1;
 }
 
 static PyObject *tensors_of(const tg_safetensors *file, PyObject *allowed, int64_t limit, tg_error *err) {
     int64_t total = 0;
     for (int i = 0; i < file->count; i++) {
         const tg_tensor *t = &file->tensors[i];
-        int fits = is_allowed(t, allowed);
-        if (fits < 0) return NULL;
-        if (!fits) {
-            tg_fail_field(err, t->name.bytes, "a tensor of another type", "%s", tg_dtype_name(t->dtype));
-            return NULL;
-        }
+        if (!is_allowed(t, allowed, err)) return NULL;
         if (__builtin_add_overflow(total, t->memory, &total) || total > limit) {
             tg_fail_field(err, t->name.bytes, "tensors of at most max_bytes together", "more than %lld bytes",
                           (long long)limit);

@@ -1,0 +1,256 @@
+"""The reader of safetensors files against the format's own library: same arrays, and nothing broken gets through."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpugraphs import CheckpointError, DataError, _core, rankerfile
+
+DTYPES = {
+    "F16": "f2",
+    "F32": "f4",
+    "F64": "f8",
+    "I8": "i1",
+    "I16": "i2",
+    "I32": "i4",
+    "I64": "i8",
+    "U8": "u1",
+    "BOOL": "?",
+}
+LIMIT = 1 << 30
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def file_of(header, data=b""):
+    raw = (
+        header
+        if isinstance(header, bytes)
+        else (header if isinstance(header, str) else json.dumps(header)).encode()
+    )
+    return len(raw).to_bytes(8, "little") + raw + data
+
+
+def ours(path, content, dtypes=None, limit=LIMIT):
+    path.write_bytes(content)
+    return _core.safetensors_load(str(path), dtypes, limit)
+
+
+def theirs(content):
+    """What the library reads, or None where it refuses."""
+    try:
+        safetensors.deserialize(content)
+        return safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, TypeError, KeyError):
+        return None
+
+
+def same(mine, other):
+    assert mine.keys() == other.keys()
+    for name, array in mine.items():
+        assert array.dtype == other[name].dtype and array.shape == other[name].shape, name
+        assert array.tobytes() == other[name].tobytes(), name
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("safetensors") / "x.safetensors"
+
+
+arrays = st.tuples(
+    st.sampled_from(sorted(DTYPES)), st.lists(st.integers(0, 4), max_size=4), st.integers(0, 2**32 - 1)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dictionaries(st.text(max_size=8), arrays, max_size=6),
+    st.dictionaries(st.text(), st.text(), max_size=4),
+)
+def test_valid_files_are_read_as_the_library_reads_them(path, tensors, notes):
+    made = {}
+    for name, (dtype, shape, seed) in tensors.items():
+        rng = np.random.default_rng(seed)
+        raw = rng.integers(
+            0, 2 if dtype == "BOOL" else 256, math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize, np.uint8
+        )
+        made[name] = raw.view(DTYPES[dtype]).reshape(shape)
+    made.pop("__metadata__", None)
+    content = safetensors.numpy.save(made, notes or None)  # with {} the library writes broken JSON
+    read_notes, read = ours(path, content)
+    assert read_notes == notes
+    same(read, safetensors.numpy.load(content))
+
+
+def test_bfloat16_is_widened(path):
+    import struct
+
+    halves = np.array([0x3F80, 0xC0A0, 0x7F80, 0x0001, 0x7FC1, 0x8000], np.uint16)
+    content = file_of(
+        {"a": entry("BF16", (2, 3), (0, 12)), "b": entry("U8", (3,), (12, 15))}, halves.tobytes() + b"xyz"
+    )
+    _, read = ours(path, content)
+    expected = [struct.unpack("<f", struct.pack("<HH", 0, h))[0] for h in halves]
+    assert read["a"].dtype == np.float32 and read["a"].shape == (2, 3)
+    np.testing.assert_array_equal(read["a"].ravel(), np.array(expected, np.float32))
+    assert read["b"].tobytes() == b"xyz"
+
+
+EIGHT = b"12345678"
+BROKEN = {
+    "nothing": b"",
+    "seven bytes": b"\0" * 7,
+    "no header": b"\0" * 8,
+    "header longer than the file": (9).to_bytes(8, "little") + b"{}",
+    "huge header": b"\xff" * 8 + b"{}",
+    "no object": file_of("[]"),
+    "blank first": file_of(" {}", b"x"),
+    "not closed": file_of("{"),
+    "two values": file_of("{}{}"),
+    "not UTF-8": file_of(b'{"__metadata__":{"a":"\xff"}}'),
+    "surrogate in UTF-8": file_of(b'{"__metadata__":{"a":"\xed\xa0\x80"}}'),
+    "long form in UTF-8": file_of(b'{"__metadata__":{"a":"\xc0\x80"}}'),
+    "beyond Unicode": file_of(b'{"__metadata__":{"a":"\xf4\x90\x80\x80"}}'),
+    "half a pair": file_of(r'{"__metadata__":{"a":"\ud800"}}'),
+    "half a pair and more": file_of(r'{"__metadata__":{"a":"\ud800A"}}'),
+    "second half": file_of(r'{"__metadata__":{"a":"\udc00"}}'),
+    "unknown escape": file_of(r'{"__metadata__":{"a":"\x"}}'),
+    "short escape": file_of(r'{"__metadata__":{"a":"\u12"}}'),
+    "control character": file_of('{"__metadata__":{"a":"\n"}}'),
+    "comma at the end": file_of('{"__metadata__":{},}'),
+    "no comma": file_of('{"__metadata__":{"a":"" "b":""}}'),
+    "no colon": file_of('{"__metadata__" {}}'),
+    "single quotes": file_of("{'__metadata__':{}}"),
+    "comment": file_of("{/**/}"),
+    "wrong bracket": file_of('{"a":{"dtype":"F32","shape":[2},"data_offsets":[0,8]}}', EIGHT),
+    "metadata is a list": file_of({"__metadata__": []}),
+    "metadata of numbers": file_of({"__metadata__": {"a": 1}}),
+    "metadata of objects": file_of({"__metadata__": {"a": {}}}),
+    "metadata twice": file_of('{"__metadata__":{},"__metadata__":{}}'),
+    "tensor is a list": file_of({"a": []}),
+    "tensor is null": file_of({"a": None}),
+    "no dtype": file_of({"a": {"shape": [2], "data_offsets": [0, 8]}}, EIGHT),
+    "no shape": file_of({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, EIGHT),
+    "no offsets": file_of({"a": {"dtype": "F32", "shape": [2]}}, EIGHT),
+    "dtype twice": file_of('{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}', EIGHT),
+    "unknown dtype": file_of({"a": entry("F33")}, EIGHT),
+    "dtype in lower case": file_of({"a": entry("f32")}, EIGHT),
+    "dtype is a number": file_of({"a": entry(32)}, EIGHT),
+    "shape is a number": file_of('{"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}}', EIGHT),
+    "negative length": file_of({"a": entry(shape=(-2,))}, EIGHT),
+    "length is a float": file_of({"a": entry(shape=(2.0,))}, EIGHT),
+    "length with an exponent": file_of('{"a":{"dtype":"F32","shape":[2e0],"data_offsets":[0,8]}}', EIGHT),
+    "length with a zero before": file_of('{"a":{"dtype":"F32","shape":[02],"data_offsets":[0,8]}}', EIGHT),
+    "length is text": file_of({"a": entry(shape=("2",))}, EIGHT),
+    "length of 2^64": file_of({"a": entry(shape=(2**64,))}, EIGHT),
+    "shape overflows": file_of({"a": entry(shape=(2**62, 2**62, 0), offsets=(0, 0))}),
+    "bytes overflow": file_of({"a": entry(shape=(2**62 + 2,))}, EIGHT),
+    "too few bytes": file_of({"a": entry(shape=(3,))}, EIGHT),
+    "too many bytes": file_of({"a": entry(shape=(1,))}, EIGHT),
+    "offsets turned": file_of({"a": entry(offsets=(8, 0))}, EIGHT),
+    "one offset": file_of({"a": entry(offsets=(8,))}, EIGHT),
+    "three offsets": file_of({"a": entry(offsets=(0, 8, 8))}, EIGHT),
+    "gap at first": file_of({"a": entry(offsets=(4, 12))}, EIGHT + b"1234"),
+    "gap between": file_of({"a": entry(), "b": entry(offsets=(12, 20))}, EIGHT * 3),
+    "overlap": file_of({"a": entry(), "b": entry(offsets=(4, 12))}, EIGHT * 2),
+    "bytes left": file_of({"a": entry()}, EIGHT + b"1"),
+    "bytes missing": file_of({"a": entry()}, EIGHT[:7]),
+    "data without tensors": file_of("{}", b"1"),
+    "deep": file_of('{"a":' + "[" * 500 + "]" * 500 + "}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_refused_by_both(path, name):
+    if name != "blank first":
+        assert theirs(BROKEN[name]) is None
+    with pytest.raises(DataError) as caught:
+        ours(path, BROKEN[name])
+    assert caught.value.file == str(path) and caught.value.field in ("header", "a", "b")
+    assert caught.value.found and caught.value.expected and "\n" not in str(caught.value)
+
+
+ONLY_OURS = {
+    "name twice": file_of('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
+    "note twice": file_of('{"__metadata__":{"a":"1","a":"2"}}'),
+    "other integers": file_of({"a": entry("U16", (4,))}, EIGHT),
+    "nine dimensions": file_of({"a": entry("F64", (1,) * 9)}, EIGHT),
+    "truth of 2": file_of({"a": entry("BOOL", (8,))}, b"\0\1\0\2\0\0\0\0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONLY_OURS)
+def test_what_can_be_misunderstood_is_refused_too(path, name):
+    with pytest.raises(DataError):
+        ours(path, ONLY_OURS[name])
+
+
+def test_later_versions_may_say_more(path):
+    header = '{"a":{"new":[1.5e+3,{"x":[null,true]}],"dtype":"F32","shape":[2],"data_offsets":[0,8]}}   '
+    same(ours(path, file_of(header, EIGHT))[1], theirs(file_of(header, EIGHT)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_damage_is_refused_or_read_as_the_library_does(path, seed):
+    rng = np.random.default_rng(seed)
+    made = {
+        "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.zeros((0, 2), np.int64),
+        "c": np.ones(3, "u1"),
+    }
+    good = safetensors.numpy.save(made, {"note": 'text \u00e9 "\\'})
+    refused = 0
+    for _ in range(700):
+        data = bytearray(good)
+        for at in rng.integers(0, len(data), rng.integers(1, 3)):
+            data[at] = rng.choice([rng.integers(0, 256), ord("0"), ord("1"), ord('"'), ord(","), ord("]")])
+        try:
+            _, mine = ours(path, bytes(data))
+        except DataError:
+            refused += 1
+            continue
+        other = theirs(bytes(data))
+        assert other is not None, bytes(data)
+        same(mine, other)
+    assert 100 < refused < 700
+
+
+def test_types_and_sizes_are_limited(path):
+    content = file_of({"a": entry(), "b": entry("F16", (4,), (8, 16))}, EIGHT * 2)
+    with pytest.raises(DataError, match="b: expected F32, I64, found F16"):
+        ours(path, content, ("F32", "I64"))
+    with pytest.raises(DataError, match="b: expected tensors of at most max_bytes"):
+        ours(path, content, limit=15)
+    assert set(ours(path, content, limit=16)[1]) == {"a", "b"}
+    with pytest.raises(DataError, match="a directory"):
+        _core.safetensors_load(str(path.parent), None, LIMIT)
+    with pytest.raises(FileNotFoundError):
+        _core.safetensors_load(str(path) + "no", None, LIMIT)
+
+
+def test_arrays_are_the_readers_own(path):
+    _, read = ours(path, file_of({"a": entry()}, EIGHT))
+    path.write_bytes(file_of({"a": entry()}, b"\0" * 8))
+    assert read["a"].tobytes() == EIGHT and read["a"].flags.writeable and read["a"].flags.owndata
+
+
+def test_names_in_errors_are_one_line(path):
+    with pytest.raises(DataError) as caught:
+        ours(path, file_of({"a\nb\x7f": entry("F33")}, EIGHT))
+    assert caught.value.field == "a?b?"
+
+
+def test_ranker_files_say_the_field(path):
+    path.write_bytes(BROKEN["too few bytes"])
+    with pytest.raises(
+        CheckpointError, match="a: expected as many bytes as its shape says, found 3 elements"
+    ):
+        rankerfile.read(path, "ranker")
