@@ -127,7 +127,7 @@ class _Row(NamedTuple):
     line: int
     id: str | None
     ranking: NDArray[np.int64] | None
-    count: int  # of indices
+    length: int
     high: int  # the largest
     state: int
     problem: str
@@ -135,7 +135,7 @@ class _Row(NamedTuple):
     def problem_for(self, count: int | None) -> str | None:
         """Say what is wrong with it as the ranking of a graph of `count` configs (None: not known)."""
         if self.state != _UNREADABLE and count is not None and self.id is not None:
-            problem = _count_problem(self.id, self.count, count)
+            problem = _count_problem(self.id, self.length, count)
             if problem is None and self.high >= count:
                 problem = f"index {self.high} is out of range 0..{count - 1} (graph of {count} configs)"
             if problem is not None:

@@ -103,7 +103,7 @@ static tg_status check_tensor(reader *r, tg_tensor *t, const int64_t *bounds) {
                             (long long)bounds[0], (long long)bounds[1]);
     t->offset = bounds[0], t->size = bytes;
     t->memory = bytes; /* held against max_bytes before it is allocated */
-    if (t->dtype == TG_BF16 && __builtin_mul_overflow(bytes, 2, &t->memory))
+    if (t->dtype == TG_DTYPE_BF16 && __builtin_mul_overflow(bytes, 2, &t->memory))
         return bad_header(r->err, "more than 2^62 bytes");
     return TG_OK;
 }
@@ -304,14 +304,14 @@ tg_status tg_safetensors_read(const tg_safetensors *file, const tg_tensor *t, vo
     int64_t ahead = t->memory - t->size; /* bfloat16 goes to the second half, to be widened from there */
     tg_status status = tg_source_read(&file->source, t->offset, bytes + ahead, (size_t)t->size, err);
     if (status != TG_OK) return status;
-    if (t->dtype == TG_BF16)
+    if (t->dtype == TG_DTYPE_BF16)
         for (int64_t i = 0; i < t->count; i++) {
             uint16_t half;
             memcpy(&half, bytes + ahead + 2 * i, 2);
             uint32_t whole = (uint32_t)half << 16;
             memcpy(bytes + 4 * i, &whole, 4);
         }
-    if (t->dtype == TG_BOOL)
+    if (t->dtype == TG_DTYPE_BOOL)
         for (int64_t i = 0; i < t->count; i++)
             if (bytes[i] > 1)
                 return tg_bad_field(err, t->name.bytes, "0 or 1 for every truth value", AGAIN, "%d",

@@ -11,16 +11,16 @@
 #define TG_SAFETENSORS_HEADER (100 << 20) /* bytes, the limit of the format's own library */
 
 typedef enum tg_dtype {
-    TG_F16,
-    TG_BF16,
-    TG_F32,
-    TG_F64,
-    TG_I8,
-    TG_I16,
-    TG_I32,
-    TG_I64,
-    TG_U8,
-    TG_BOOL,
+    TG_DTYPE_F16,
+    TG_DTYPE_BF16,
+    TG_DTYPE_F32,
+    TG_DTYPE_F64,
+    TG_DTYPE_I8,
+    TG_DTYPE_I16,
+    TG_DTYPE_I32,
+    TG_DTYPE_I64,
+    TG_DTYPE_U8,
+    TG_DTYPE_BOOL,
     TG_DTYPES
 } tg_dtype;
 
@@ -61,7 +61,7 @@ const tg_tensor *tg_safetensors_find(const tg_safetensors *file, const char *nam
 /* to(tensor->memory) = the values, row-major, in this machine's form; to is aligned for them. */
 tg_status tg_safetensors_read(const tg_safetensors *file, const tg_tensor *tensor, void *to, tg_error *err);
 
-/* "F32" for TG_F32 ...; bytes of one element in a file. */
+/* "F32" for TG_DTYPE_F32 ...; bytes of one element in a file. */
 const char *tg_dtype_name(tg_dtype dtype);
 int tg_dtype_size(tg_dtype dtype);
 

@@ -34,7 +34,8 @@ static void read_all(const tg_safetensors *file) {
         bytes += t->size;
         void *to = malloc((size_t)t->memory + 1);
         tg_error err;
-        if (to != NULL && tg_safetensors_read(file, t, to, &err) != TG_OK && t->dtype != TG_BOOL) abort();
+        if (to != NULL && tg_safetensors_read(file, t, to, &err) != TG_OK && t->dtype != TG_DTYPE_BOOL)
+            abort();
         free(to);
     }
     if (bytes > file->source.size) abort();
