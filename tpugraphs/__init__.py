@@ -25,6 +25,7 @@ _LAZY = {
     "audit": "auditing",
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
     "Ensemble": "ensemble",
+    **dict.fromkeys(("train_seeds", "SeedRuns"), "seeds"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
 _SUBMODULES = (
@@ -42,6 +43,8 @@ _SUBMODULES = (
     "recipes",
     "ranker",
     "ensemble",
+    "seeds",
+    "selection",
     "scoring",
     "training",
     "submission",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
 
-__all__ = ["bootstrap_mean", "bootstrap_tau"]
+__all__ = ["bootstrap_mean", "bootstrap_tau", "deviations"]
 
 
 def bootstrap_tau(
@@ -45,19 +47,48 @@ def bootstrap_tau(
     low, high : float
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
-    n = s.size
     whole = metrics.kendall_tau(s, y)
-    if n < 2 or draws < 1:
+    if s.size < 2 or draws < 1:
         return whole, whole
+    drawn = deviations([s], y, metrics.kendall_tau, draws=draws, seed=seed, max_rows=max_rows)
+    tail = (1 - level) / 2
+    low, high = whole + np.quantile(drawn[0], [tail, 1 - tail])
+    return max(-1.0, float(low)), min(1.0, float(high))
+
+
+def deviations(
+    scores: Sequence[NDArray[Any]],
+    runtimes: NDArray[Any],
+    metric: Callable[[NDArray[Any], NDArray[Any]], float],
+    *,
+    draws: int,
+    seed: int,
+    max_rows: int = 3000,
+) -> NDArray[np.float64]:
+    """How a metric deviates from that of all configs when they are redrawn, scaled as in `bootstrap_tau`.
+
+    Parameters
+    ----------
+    scores : sequence of (n,) arrays
+        Of several scorers, for which the same configs are drawn.
+    runtimes : (n,) numbers
+    metric : callable
+        ``metric(scores, runtimes)``.
+
+    Returns
+    -------
+    (scorers, draws) float64
+    """
+    n = runtimes.size
     m = min(n, max_rows)
     rng = np.random.default_rng(seed)
-    taus = np.empty(draws)
+    drawn = np.empty((len(scores), draws))
     for draw in range(draws):
         rows = rng.integers(n, size=m)
-        taus[draw] = metrics.kendall_tau(s[rows], y[rows])
-    tail = (1 - level) / 2
-    low, high = whole + np.quantile(taus - whole, [tail, 1 - tail]) * math.sqrt(m / n)
-    return max(-1.0, float(low)), min(1.0, float(high))
+        for i, own in enumerate(scores):
+            drawn[i, draw] = metric(own[rows], runtimes[rows])
+    whole = np.array([[metric(own, runtimes)] for own in scores])
+    return np.asarray((drawn - whole) * math.sqrt(m / n), np.float64)
 
 
 def bootstrap_mean(values: NDArray[np.float64], draws: int, level: float, seed: int) -> tuple[float, float]:

@@ -251,16 +251,7 @@ class Ranker:
         from tpugraphs.training import Fit, held
         from tpugraphs.trainset import Material
 
-        if epochs is not None and steps is not None:
-            raise ConfigError("give epochs or steps, not both")
-        given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
-        self._recipe.fields(self.preset, given)  # checks the values
-        if not given:
-            steps, epochs = self.fields.steps, self.fields.epochs
-        if not isinstance(checkpoint_every, (int, np.integer)) or checkpoint_every < 1:
-            raise ConfigError(
-                f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
-            )
+        epochs, steps = self.length(epochs, steps, checkpoint_every)
         before, fit = vars(self).copy(), None
         self._reset()
         try:
@@ -276,6 +267,22 @@ class Ranker:
             else:  # refused before anything was learnt
                 vars(self).update(before)
         return self.history
+
+    def length(
+        self, epochs: int | None, steps: int | None, checkpoint_every: int
+    ) -> tuple[int | None, int | None]:
+        """Epochs or steps of a fit: those given, or the recipe's; ConfigError for what is none."""
+        if epochs is not None and steps is not None:
+            raise ConfigError("give epochs or steps, not both")
+        given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
+        self._recipe.fields(self.preset, given)  # checks the values
+        if not given:
+            steps, epochs = self.fields.steps, self.fields.epochs
+        if not isinstance(checkpoint_every, (int, np.integer)) or checkpoint_every < 1:
+            raise ConfigError(
+                f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
+            )
+        return epochs, steps
 
     def _learnt(self, fit: Fit) -> None:
         """Take over the result of a fit."""

@@ -263,24 +263,35 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after step")  # told below
-        history = ranker.fit(train, callbacks=[_progress_lines(args)], verbose=show_progress(args), **options)
-    for name, why in history.skipped.items():
-        print(f"tpugraphs {args.command}: warning: {name} is left out: {why}", file=sys.stderr)
+        history = ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
+    tell_skipped(args, history)
     if history.interrupted:
-        folder = options.get("checkpoint_dir")
-        hint = f"the same command goes on from {folder}" if folder else "nothing is saved"
+        hint = going_on(options.get("checkpoint_dir"))
         raise KeyboardInterrupt(f"after step {len(history.loss)} of {history.total_steps}; {hint}")
     return history
 
 
-def _progress_lines(args: argparse.Namespace) -> Callback:
+def tell_skipped(args: argparse.Namespace, history: History | None) -> None:
+    """Warn of graphs that were left out."""
+    for name, why in history.skipped.items() if history is not None else ():
+        print(f"tpugraphs {args.command}: warning: {name} is left out: {why}", file=sys.stderr)
+
+
+def going_on(folder: str | None) -> str:
+    """Say how to go on after Ctrl-C."""
+    return f"the same command goes on from {folder}" if folder else "nothing is saved"
+
+
+def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
     from tpugraphs.training import Callback
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not args.json and not sys.stderr.isatty():
-                text = f"step {fit.step:,} of {fit.total:,}: tau {metric:.4f}, {fit.history.seconds:.0f} s"
+                text = (
+                    f"{who}step {fit.step:,} of {fit.total:,}: tau {metric:.4f}, {fit.history.seconds:.0f} s"
+                )
                 print(text, file=sys.stderr, flush=True)
 
     return ProgressLines()

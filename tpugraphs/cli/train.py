@@ -8,7 +8,10 @@ from typing import Any
 from tpugraphs.cli import common
 
 HELP = "train a ranker on measured graphs and save it"
-EXAMPLE = "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors"
+EXAMPLE = (
+    "tpugraphs train --data layout:xla:random --root ~/data/tpugraphs --out xla_random.safetensors\n"
+    "  tpugraphs train --data layout:nlp:random --root ~/data/tpugraphs --seeds 5 --out nlp.safetensors"
+)
 
 
 MANY = 10  # so many graphs are enough to set whole ones aside for validation
@@ -40,6 +43,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the graphs, instead of --steps")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    several = parser.add_argument_group("several seeds")
+    several.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="train N rankers side by side, from --seed on; FILE is an ensemble",
+    )
+    several.add_argument(
+        "--select",
+        metavar="RULE",
+        help="which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
+        "(default: the first; all without validation)",
+    )
+    several.add_argument(
+        "--normalize",
+        choices=("none", "minmax", "rank"),
+        default="none",
+        help="of the ensemble, before the mean of the scores (default: %(default)s)",
+    )
+    several.add_argument(
+        "--log", metavar="FILE", help="curves and selection, as JSON (default: beside --out)"
+    )
     parser.add_argument(
         "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"
     )
@@ -62,10 +87,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("give --steps or --epochs, not both")
     common.check_count("--steps", args.steps)
     common.check_count("--epochs", args.epochs)
+    common.check_count("--seeds", args.seeds)
+    if args.seeds is None and (args.select is not None or args.log is not None):
+        raise ConfigError("--select and --log go with --seeds")
     from tpugraphs.ranker import Ranker
 
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
+    if args.seeds is not None:
+        return _run_seeds(args, graphs)
     ranker = Ranker(
         args.recipe,
         seed=args.seed,
@@ -74,12 +104,7 @@ def run(args: argparse.Namespace) -> int:
         **common.parse_fields(args.set),
     )
     train, valid = _split(args, graphs)
-    common.say(
-        args,
-        f"{args.recipe}: {_count(len(train))} to train on, "
-        + (f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ())))
-        + " to validate on",
-    )
+    _say_data(args, train, valid)
     history = common.fit(
         args,
         ranker,
@@ -104,6 +129,58 @@ def run(args: argparse.Namespace) -> int:
     if best is not None:
         common.say(args, f"best validation tau {best:.4f}, at step {history.best_step}")
     common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
+    return 0
+
+
+def _say_data(args: argparse.Namespace, train: Any, valid: Any) -> None:
+    common.say(
+        args,
+        f"{args.recipe}: {_count(len(train))} to train on, "
+        + (f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ())))
+        + " to validate on",
+    )
+
+
+def _run_seeds(args: argparse.Namespace, graphs: common.Graphs) -> int:
+    """Train several rankers, save the ensemble of those that the rule keeps, and the log."""
+    import warnings
+    from pathlib import Path
+
+    from tpugraphs.seeds import train_seeds
+    from tpugraphs.selection import Rule
+
+    if args.select is not None:
+        Rule.parse(args.select)
+    log = args.log or str(Path(args.out).with_suffix(".json"))
+    common.check_writable(log)
+    train, valid = _split(args, graphs)
+    _say_data(args, train, valid)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="interrupted after steps")  # told below
+        runs = train_seeds(
+            args.recipe,
+            train,
+            valid,
+            seeds=range(args.seed, args.seed + args.seeds),
+            select=args.select,
+            steps=args.steps,
+            epochs=args.epochs,
+            callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
+            checkpoint_dir=args.checkpoint_dir,
+            verbose=common.show_progress(args),
+            preset=args.preset,
+            precision=args.precision,
+            **common.parse_fields(args.set),
+        )
+    common.tell_skipped(args, runs.rankers[0].history)
+    if runs.interrupted:
+        folder = args.checkpoint_dir
+        raise KeyboardInterrupt(common.going_on(folder))
+    runs.ensemble(normalize=args.normalize).save(args.out)
+    runs.save(log)
+    common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})
+    common.say(args, runs.table())
+    common.say(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
     return 0
 
 

@@ -1,0 +1,413 @@
+"""Several seeds side by side: the same bits as alone, one set of data, exact resume, Ctrl-C, selection, the log."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rankers import FIELDS, Lazy, small_graph
+from test_resume import same
+
+import tpugraphs as tg
+from tpugraphs import _core, cli, pipeline, training
+from tpugraphs.training import Callback, EarlyStopping
+
+RECIPE, SMALL = "first-layout-cross", {**FIELDS, "steps": 16, "evaluate_every": 4}
+
+
+def graphs():
+    return [small_graph(i, configs=60) for i in range(3)]
+
+
+VALID = [small_graph(8), small_graph(9)]
+
+
+def train(train=None, valid=VALID, **options):
+    given = graphs() if train is None else train
+    return tg.train_seeds(RECIPE, given, valid, **{"seeds": 3, "verbose": False, **SMALL, **options})
+
+
+def alone(seed, valid=VALID, **options):
+    fields = {name: options.pop(name) for name in list(options) if name in SMALL}
+    ranker = tg.Ranker(RECIPE, seed=seed, **{**SMALL, **fields})
+    return ranker, ranker.fit(graphs(), valid, verbose=False, **options)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("workers", [None, 1, 2, 5])
+def test_every_seed_has_the_bits_that_it_has_alone(threads, workers):
+    saved = tg.get_num_threads()
+    try:
+        tg.set_num_threads(threads)
+        runs = train(seeds=[4, 0, 9], workers=workers)
+        assert tg.get_num_threads() == threads
+    finally:
+        tg.set_num_threads(saved)
+    assert [run.seed for run in runs.runs] == [4, 0, 9] and not runs.interrupted
+    for run in runs.runs:
+        ranker, history = alone(run.seed)
+        assert (run.ranker.model.params == ranker.model.params).all() and same(run.history, history)
+        assert run.metric == pytest.approx(history.best_metric, rel=1e-12)
+        assert (run.ranker.predict(VALID[0]) == ranker.predict(VALID[0])).all()
+
+
+def test_data_is_read_and_prepared_once(monkeypatch):
+    calls = []
+    real = pipeline.Pipeline.apply
+    monkeypatch.setattr(
+        pipeline.Pipeline, "apply", lambda self, *a, **k: calls.append(1) or real(self, *a, **k)
+    )
+    lazy = Lazy(0, 1, 2)
+    train(lazy, seeds=4)
+    assert lazy.reads == 6 and len(calls) == 3 + len(VALID)  # to fit the scaler, and to prepare
+
+
+def test_memory_of_a_step_is_handed_on():
+    saved = tg.get_num_threads()
+    try:
+        tg.set_num_threads(2)
+        runs = train(seeds=6)
+    finally:
+        tg.set_num_threads(saved)
+    assert sum(ranker.model.memory > 0 for ranker in runs.rankers) <= 2
+
+
+def test_seeds_advance_together():
+    steps, widest = {}, []
+
+    class Watch(Callback):
+        def __init__(self, seed):
+            self.seed = seed
+
+        def on_step(self, fit):
+            steps[self.seed] = fit.step
+            widest.append(max(steps.values()) - min(steps.values()) if len(steps) == 5 else 0)
+
+    train(seeds=5, callbacks=lambda seed: [Watch(seed)], workers=1)
+    assert max(widest) == 1 and set(steps.values()) == {16}
+
+
+def test_what_the_result_tells(tmp_path):
+    runs = train(seeds=4, select="best-2", valid_configs=1000)
+    means = [run.metric for run in runs.runs]
+    assert runs.mean == pytest.approx(np.mean(means)) and runs.sd == pytest.approx(np.std(means, ddof=1))
+    assert runs.interval[0] <= runs.mean <= runs.interval[1] and runs.judgement.over == "graphs"
+    best = sorted(range(4), key=lambda i: -means[i])[:2]
+    assert [run.selected for run in runs.runs] == [i in best for i in range(4)]
+    assert runs.selected == tuple(runs.rankers[i] for i in sorted(best)) and len(runs.ensemble()) == 2
+    for run in runs.runs:
+        taus = [tg.metrics.kendall_tau(run.ranker.predict(g), g.config_runtime) for g in VALID]
+        assert run.values == taus
+
+    runs.save(tmp_path / "log.json")
+    log = json.loads((tmp_path / "log.json").read_text())
+    assert log["rule"] == {"select": "best-2", "text": runs.rule.text} and log["interval_over"] == "graphs"
+    assert log["selected"] == sorted(best) and log["fields"]["width"] == 16 and log["recipe"] == RECIPE
+    for run, told in zip(runs.runs, log["runs"], strict=True):
+        assert told["seed"] == run.seed and told["why"] == run.why and told["metric"] == run.metric
+        assert (
+            len(told["history"]["loss"]) == 16 and told["history"]["valid_metric"] == run.history.valid_metric
+        )
+    for text in (repr(runs), runs.table()):
+        assert "seed 0: " in text and " ± " in text and "rule: keep the 2" in text
+    assert runs.metrics == {run.seed: run.metric for run in runs.runs}
+
+    report = runs.evaluate(VALID, draws=10)
+    assert {row.scorer for row in report.rows} == {"seed 0", "seed 1", "seed 2", "seed 3", "ensemble"}
+    values = [report.mean("tau", scorer=f"seed {i}") for i in range(4)]
+    assert runs.spread(report) == pytest.approx((np.mean(values), np.std(values, ddof=1)))
+    assert report.mean("tau", scorer="ensemble") == runs.ensemble().evaluate(VALID, draws=10).mean("tau")
+
+
+def test_one_validation_graph_or_a_share_or_none():
+    runs = train(valid=VALID[0])
+    assert runs.judgement.over == "configs" and runs.rule.name == "one-standard-error"
+    share = train(valid=0.25, seeds=[5, 6])
+    twin, history = alone(5, valid=0.25)
+    assert (share.rankers[0].model.params == twin.model.params).all()
+    assert share.metrics[5] == pytest.approx(history.best_metric, rel=1e-12)
+    for none in (None, []):
+        bare = train(valid=none, seeds=2)
+        assert bare.mean is bare.sd is bare.interval is None and len(bare.selected) == 2
+        assert "all are kept" in bare.table() and bare.to_dict()["mean"] is None
+    single = train(seeds=1)
+    assert single.to_dict()["sd"] is None and " ± " not in single.table() and len(single.selected) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "different"),
+        ({"seeds": [1.5]}, "seeds"),
+        ({"seeds": "ab"}, "seeds"),
+        ({"seeds": True}, "seeds"),
+        ({"seeds": [-1]}, "seed: expected"),
+        ({"select": "mine"}, "select"),
+        ({"select": 2, "valid": None}, "give valid"),
+        ({"valid": None, "select": "one-standard-error"}, "give valid"),
+        ({"workers": 0}, "workers"),
+        ({"callbacks": [EarlyStopping()]}, "function of the seed"),
+        ({"callbacks": lambda seed: EarlyStopping()}, "expected a list"),
+        ({"steps": 0}, "steps"),
+        ({"breadth": 3}, "breadth"),
+        ({"valid": 1.5}, "between 0 and 1"),
+    ],
+)
+def test_wrong_arguments(options, word):
+    with pytest.raises(tg.ConfigError, match=word):
+        train(**options)
+    with pytest.raises(tg.ConfigError, match="train: expected graphs"):
+        tg.train_seeds(RECIPE)
+
+
+def test_callbacks_are_those_of_a_seed():
+    class Stop(Callback):
+        def __init__(self, at):
+            self.at = at
+
+        def on_step(self, fit):
+            if fit.step == self.at:
+                fit.stop("enough")
+
+    runs = train(seeds=3, callbacks=lambda seed: [Stop(5 + 3 * seed)])
+    assert [len(run.history.loss) for run in runs.runs] == [5, 8, 11]
+    assert all(run.history.stopped == "enough" for run in runs.runs) and not runs.interrupted
+
+
+class Poison(Callback):
+    def on_step(self, fit):
+        if fit.step == 3:
+            fit.model.params[:] = np.inf
+
+
+def test_a_seed_that_diverges_is_left_out():
+    runs = train(callbacks=lambda seed: [Poison()] if seed == 1 else [])
+    assert not runs.interrupted and [run.ranker.fitted for run in runs.runs] == [True, False, True]
+    assert "diverged at step 4" in runs.runs[1].failed and "failed" in runs.table()
+    assert len(runs.rankers) == 2 and not runs.runs[1].selected and len(runs.judgement.means) == 2
+    assert runs.to_dict()["runs"][1]["history"] is None
+    with pytest.raises(tg.Error, match="failed with every seed.*diverged"):
+        train(callbacks=lambda seed: [Poison()])
+
+
+def test_other_errors_end_all():
+    class Break(Callback):
+        def on_step(self, fit):
+            if fit.step == 4:
+                raise OSError("no space left")
+
+    before = threading.active_count()
+    with pytest.raises(OSError, match="no space left"):
+        train(callbacks=lambda seed: [Break()] if seed == 2 else [])
+    assert threading.active_count() == before
+
+
+# Checkpoints
+
+
+def test_everything_resumes_exactly(tmp_path):
+    class Break(Callback):
+        def __init__(self, at):
+            self.at = at
+
+        def on_step(self, fit):
+            if fit.step == self.at:
+                raise OSError("broken")
+
+    whole = train(callbacks=lambda seed: [Break(None)])
+    for at in (3, 9, 14):
+        with pytest.raises(OSError, match="broken"):
+            train(
+                callbacks=lambda seed, at=at: [Break(at + seed)], checkpoint_dir=tmp_path, checkpoint_every=2
+            )
+    again = train(callbacks=lambda seed: [Break(None)], checkpoint_dir=tmp_path, checkpoint_every=2)
+    for a, b in zip(whole.runs, again.runs, strict=True):
+        assert same(a.history, b.history) and a.metric == b.metric and a.selected == b.selected
+        for name in ("params", "moment1", "moment2"):
+            assert (getattr(a.ranker.model, name) == getattr(b.ranker.model, name)).all()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["seed-0", "seed-1", "seed-2", "seeds.json"]
+    finished = train(callbacks=lambda seed: [Break(1)], checkpoint_dir=tmp_path, checkpoint_every=2)
+    assert finished.metrics == whole.metrics  # nothing was trained again
+
+
+def test_a_seed_can_go_on_alone_and_back(tmp_path):
+    train(checkpoint_dir=tmp_path)
+    ranker, history = alone(1, checkpoint_dir=tmp_path / "seed-1")
+    twin, expected = alone(1)
+    assert same(history, expected) and (ranker.model.params == twin.model.params).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"select": "best-1"}, "select"), ({"seeds": 4}, "seeds"), ({"seeds": [0, 2, 1]}, "seeds")],
+)
+def test_a_rule_cannot_be_changed_afterwards(tmp_path, options, field):
+    train(checkpoint_dir=tmp_path)
+    with pytest.raises(tg.CheckpointError, match="was stated before the training") as error:
+        train(checkpoint_dir=tmp_path, **options)
+    assert error.value.field == field and error.value.file == str(tmp_path / "seeds.json")
+
+
+def test_damaged_plans_are_refused(tmp_path):
+    train(checkpoint_dir=tmp_path, steps=2)
+    for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"seeds": 3}', b"[" * 100_000):
+        (tmp_path / "seeds.json").write_bytes(content)
+        with pytest.raises(tg.CheckpointError, match=r"seeds\.json"):
+            train(checkpoint_dir=tmp_path, steps=2)
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path):
+    class Second(Callback):
+        def on_step(self, fit):
+            if fit.step == 2:
+                with pytest.raises(tg.ConfigError, match="another fit is using this folder"):
+                    train(checkpoint_dir=tmp_path)
+
+    train(seeds=1, callbacks=lambda seed: [Second()], checkpoint_dir=tmp_path)
+
+
+# Ctrl-C
+
+
+class PressSoon(Callback):
+    def __init__(self, delay=None):
+        self.delay = delay
+
+    def on_step(self, fit):
+        if fit.step == 5 and self.delay is not None:
+            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupt_leaves_usable_rankers_and_is_exact(tmp_path, workers):
+    fields = {"steps": 60, "evaluate_every": 4, "valid_configs": 300, "width": 64, "workers": workers}
+    whole = train(callbacks=lambda seed: [PressSoon()], **fields)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        delay = 0.005 * attempt
+        with pytest.warns(UserWarning, match="the same call with the same checkpoint_dir goes on"):
+            runs = train(
+                callbacks=lambda seed, delay=delay: [PressSoon(delay if seed == 1 else None)],
+                checkpoint_dir=folder,
+                **fields,
+            )
+        assert runs.interrupted and all(3 <= len(run.history.loss) < 60 for run in runs.runs)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        for run, full in zip(runs.runs, whole.runs, strict=True):
+            assert run.history.loss == full.history.loss[: len(run.history.loss)] and run.history.interrupted
+        assert runs.ensemble().predict(VALID[0]).shape == (96,)
+        again = train(callbacks=lambda seed: [PressSoon()], checkpoint_dir=folder, **fields)
+        for run, full in zip(again.runs, whole.runs, strict=True):
+            assert run.history.loss == full.history.loss and run.metric == full.metric
+            assert (run.ranker.model.params == full.ranker.model.params).all()
+
+
+def test_an_interrupt_before_the_first_step_is_passed_on():
+    class Press(Callback):
+        def on_fit_begin(self, fit):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(seeds=1, callbacks=lambda seed: [Press()])
+
+
+def test_long_passes_are_left_at_once(monkeypatch):
+    """A step, or a chunk of an evaluation, that takes long is not waited for."""
+    graph = small_graph(0, nodes=1000, configs=600, config_nodes=200, config_runtime=np.arange(600) + 1000)
+    pressed = []
+
+    class Press(Callback):
+        def on_step(self, fit):
+            if fit.step == 1 and not pressed:
+                pressed.append(time.monotonic())
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    monkeypatch.setattr(training.Fit, "valid_scores", lambda self: iter(()))
+    with pytest.warns(UserWarning, match="interrupted after steps"):
+        runs = tg.train_seeds(
+            RECIPE, graph, seeds=2, steps=500, configs=96, width=128, verbose=False,
+            callbacks=lambda seed: [Press()], prune="none",
+        )  # fmt: skip
+    assert runs.interrupted and time.monotonic() - pressed[0] < 0.3 + 1.0
+
+
+def test_a_bar_is_shown_when_asked_for(capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    train(seeds=2, verbose=True)
+    shown = capsys.readouterr().err
+    assert "2 x first-layout-cross" in shown and "32/32" in shown
+
+
+def test_fork_afterwards_does_not_hang():
+    code = (
+        "import os, sys\n"
+        "from test_seeds import *\n"
+        "runs = train(seeds=2)\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    runs.ensemble().predict(VALID[0]); os._exit(7)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{os.environ['PYTHONPATH']}",
+    }
+    assert (
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, timeout=60).returncode
+        == 7
+    )
+
+
+# The command line
+
+
+def run(capsys, *argv):
+    code = cli.main([str(a) for a in argv])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_train_with_seeds(capsys, tmp_path):
+    out, log = tmp_path / "e.safetensors", tmp_path / "e.json"
+    arguments = ("train", "--data", "sample:unet3d_train", "--recipe", RECIPE, "--steps", 4, "--seeds", 3)
+    small = ("--set", "width=16", "--set", "configs=16", "--set", "evaluate_every=2", "--out", out)
+    code, text, err = run(capsys, *arguments, *small, "--seed", 7, "--normalize", "rank")
+    assert code == 0 and "seed 7: " in text and " ± " in text and str(log) in text
+    assert "seed 8, step 2 of 4: tau" in err
+    told = json.loads(log.read_text())
+    assert told["rule"]["select"] == "one-standard-error" and [r["seed"] for r in told["runs"]] == [7, 8, 9]
+    ensemble = tg.Ensemble.load(out)
+    assert [r.seed for r in ensemble] == told["selected"] and ensemble.normalize == "rank"
+    code, text, _ = run(
+        capsys, *arguments, *small, "--select", "best-2", "--log", tmp_path / "l.json", "--json"
+    )
+    told = json.loads(text)
+    assert code == 0 and len(told["selected"]) == 2 and told["log"] == str(tmp_path / "l.json")
+    assert len(tg.Ensemble.load(out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--seeds", 0], "--seeds: expected at least 1"),
+        (["--select", "all"], "go with --seeds"),
+        (["--seeds", 2, "--select", "mine"], "select"),
+        (["--seeds", 2, "--valid", 0, "--select", "best-1"], "give valid"),
+    ],
+)
+def test_wrong_options(capsys, tmp_path, options, word):
+    arguments = ("train", "--data", "sample:unet3d_train", "--steps", 1, "--out", tmp_path / "x.safetensors")
+    code, _, err = run(capsys, *arguments, *options)
+    assert code == 2 and word in err and err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_the_core_has_no_limit_left():
+    assert _core.get_num_threads() == tg.get_num_threads() >= 1
