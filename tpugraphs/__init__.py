@@ -32,6 +32,7 @@ _SUBMODULES = (
     "errors",
     "data",
     "corrupt",
+    "sampletree",
     "auditing",
     "graphs",
     "preprocess",
