@@ -1,4 +1,4 @@
-"""Kaggle submission files: write, read, check and merge.
+"""Kaggle submission files: write, read, check, merge and score.
 
 A submission is a CSV file with the header ``ID,TopConfigs``. An ID is ``<collection>:<file name>``, without
 ``.npz``; TopConfigs are config indices joined by ``;``, fastest first: for a layout graph all of them, for a
@@ -12,17 +12,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import DataError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute, atomic_write
-from tpugraphs.metrics import COLLECTIONS
+from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau
+from tpugraphs.progress import Progress
 
-__all__ = ["Problem", "Validation", "merge", "read", "validate", "write"]
+__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
 
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
@@ -233,10 +234,8 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
     """
     rankings: dict[str, NDArray[np.int64]] = {}
     for row in _rows(path):
-        problem = "appears twice" if row.id in rankings else row.problem
-        if problem or row.id is None or row.ranking is None:
-            raise DataError(str(Problem(row.line, row.id, problem)), file=os.fspath(path), field=row.id)
-        rankings[row.id] = row.ranking
+        _check_row(path, row, None, row.id in rankings)
+        rankings[cast(str, row.id)] = cast(NDArray[np.int64], row.ranking)
     return rankings
 
 
@@ -337,3 +336,127 @@ def merge(
     if out is not None:
         write(out, merged)
     return merged
+
+
+@dataclass(frozen=True)
+class Score:
+    """Result of `score`.
+
+    Attributes
+    ----------
+    path : str
+    total : float
+        The competition's: unweighted mean over the five collections.
+    collections : dict of str to float
+        Mean over the graphs of a collection. One that is not here had no graphs and counts as 0.
+    graphs : dict of str to float
+        ID -> tau-b of a layout graph, 1 - slowdown of the best five of a tile graph.
+    missing : tuple of str
+        IDs of graphs that the file does not rank; each counts as 0.
+    unknown : tuple of str
+        IDs in the file of which no graph was given; they do not count.
+    """
+
+    path: str
+    total: float
+    collections: dict[str, float]
+    graphs: dict[str, float]
+    missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: competition score {self.total:.6f}"]
+        for name in COLLECTIONS:
+            count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
+            shown = (
+                f"{self.collections[name]:.6f}, {count} graphs" if count else "no graphs given: counts as 0"
+            )
+            lines.append(f"  {name:<20} {shown}")
+        for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
+            if ids:
+                more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+                lines.append(f"  {what}: {', '.join(ids[:5])}{more}")
+        return "\n".join(lines)
+
+
+def _check_row(path: _PathLike, row: _Row, count: int | None, repeated: bool = False) -> None:
+    problem = "appears twice" if repeated else row.problem_for(count)
+    if problem or row.id is None or row.ranking is None:
+        raise DataError(str(Problem(row.line, row.id, str(problem))), file=os.fspath(path), field=row.id)
+
+
+def _length(graphs: Any) -> int:
+    return len(graphs) if hasattr(graphs, "__len__") else 1
+
+
+def _value(graph: Any, ranking: NDArray[np.int64]) -> float:
+    """Score of one graph."""
+    from tpugraphs.evaluation import measured_runtimes
+
+    runtimes = measured_runtimes(graph)
+    if _is_tile(graph.submission_id):
+        return 2.0 - float(runtimes[ranking[:TILE_PLACES]].min() / runtimes.min())
+    place = np.empty(len(ranking), np.int64)
+    place[ranking] = np.arange(len(ranking))
+    return kendall_tau(place, runtimes)
+
+
+def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
+    """Score a submission on graphs whose runtimes are known, as the competition does.
+
+    A layout graph has Kendall's tau-b of places and runtimes (0 where it is not defined), a tile graph
+    1 - slowdown of the best of the first five on runtime / normalizer (of all, if it has fewer). A collection
+    has the mean of its graphs, the total is the mean of the five collections.
+
+    Parameters
+    ----------
+    path : path
+    *graphs : graph, or iterable of graphs
+        For example ``*(tg.open_collection(name, root).valid for name in tg.metrics.COLLECTIONS)``. They are
+        read one after another.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    DataError
+        A broken file, a row that is no ranking of its graph, or a graph without a collection or runtimes.
+    ConfigError
+        No graphs.
+    OSError
+        The file cannot be read.
+    """
+    from tpugraphs.evaluation import measured_runtimes
+
+    rows: dict[str, _Row] = {}
+    for row in _rows(path):
+        _check_row(path, row, None, row.id in rows)
+        rows[str(row.id)] = row
+    missing: list[str] = []
+    values: dict[str, float] = {}
+    with Progress(sum(_length(part) for part in graphs), "score", "graph", progress) as bar:
+        for part in graphs:
+            for graph in [part] if hasattr(part, "submission_id") else part:
+                row_id = graph.submission_id
+                if row_id in values:
+                    raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
+                found = rows.pop(row_id, None)
+                if found is None or found.ranking is None:
+                    measured_runtimes(graph)
+                    missing.append(row_id)
+                    values[row_id] = 0.0
+                else:
+                    _check_row(path, found, graph.num_configs)
+                    values[row_id] = _value(graph, found.ranking)
+                bar.update(1)
+    if not values:
+        raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
+    groups: dict[str, dict[str, float]] = {}
+    for row_id, value in values.items():
+        groups.setdefault(row_id.rpartition(":")[0], {})[row_id] = value
+    means = {name: float(np.mean(list(groups[name].values()))) for name in COLLECTIONS if name in groups}
+    return Score(os.fspath(path), competition_score(means), means, values, tuple(missing), tuple(rows))

@@ -27,11 +27,16 @@ DATA_HELP = (
 SPLITS = ("train", "valid", "test")
 
 
+def default_root() -> str:
+    """Where collections are looked for without --root."""
+    return os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs")
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add --root, where collections are looked for."""
     parser.add_argument(
         "--root",
-        default=os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs"),
+        default=default_root(),
         metavar="DIR",
         help="directory of the downloaded collections (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
     )

@@ -1,17 +1,26 @@
-"""``tpugraphs submit``: write, check and merge submission files."""
+"""``tpugraphs submit``: write, check, merge and score submission files."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 from tpugraphs.cli import common
 
-HELP = "write a submission file; or check one, or merge several"
+if TYPE_CHECKING:
+    from tpugraphs.data import Split
+
+HELP = "write a submission file, of one or all collections; check, merge or score one"
 EXAMPLE = (
-    "tpugraphs submit xla_random.safetensors layout:xla:random --root ~/data/tpugraphs --out xla_random.csv\n"
+    "tpugraphs submit --rankers RANKERS --root ~/data/tpugraphs --out submission.csv\n"
+    "  tpugraphs submit --ranker tile:xla=tile.safetensors --ranker layout:xla:random=random.safetensors \\\n"
+    "      --fill sample_submission.csv --out submission.csv\n"
+    "  tpugraphs submit xla_random.safetensors layout:xla:random --root DIR --out xla_random.csv\n"
     "  tpugraphs submit --merge xla_random.csv xla_default.csv --out submission.csv\n"
-    "  tpugraphs submit --validate submission.csv --template sample_submission.csv"
+    "  tpugraphs submit --validate submission.csv --template sample_submission.csv\n"
+    "  tpugraphs submit --score valid.csv --root ~/data/tpugraphs --split valid"
 )
 
 
@@ -23,39 +32,81 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help="file to write (default: submission.csv)")
     parser.add_argument("--collection", metavar="NAME", help="collection of files that do not lie in one")
+    group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
+    group.add_argument(
+        "--ranker",
+        dest="for_collection",
+        action="append",
+        default=[],
+        metavar="COLLECTION=FILE",
+        help="ranker or ensemble of a collection below --root; several of one rank together; repeatable",
+    )
+    group.add_argument(
+        "--rankers",
+        metavar="DIR",
+        help="folder of such files, named after their collections: layout-xla-random.safetensors",
+    )
+    group.add_argument("--split", choices=common.SPLITS, help="default: test; with --score: valid")
+    group.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="rows of this submission file are taken over and their graphs not ranked again; repeatable",
+    )
+    group.add_argument(
+        "--fill", metavar="FILE", help="rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
+    )
     parser.add_argument("--merge", nargs="+", metavar="FILE", help="put these submission files together")
     parser.add_argument(
         "--overwrite", action="store_true", help="with --merge: a later file replaces an ID of an earlier one"
     )
     parser.add_argument("--validate", metavar="FILE", help="check this submission file")
     parser.add_argument(
-        "--template", metavar="FILE", help="IDs that must be there: Kaggle's sample_submission.csv"
+        "--template",
+        metavar="FILE",
+        help="IDs that must be there: Kaggle's sample_submission.csv; --validate takes the graphs "
+        "below --root instead, if that is given",
     )
+    parser.add_argument("--score", metavar="FILE", help="score this file on graphs with known runtimes")
     common.add_precision(parser)
     common.add_data_options(parser)
+    parser.set_defaults(root=None)  # whether it is given matters to --validate
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one of the three."""
+    """Do one of them."""
     from tpugraphs import submission
     from tpugraphs.errors import ConfigError
-    from tpugraphs.metrics import COLLECTIONS
 
-    chosen = [args.ranker is not None, args.merge is not None, args.validate is not None]
+    several = bool(args.for_collection or args.rankers)
+    chosen = [
+        args.ranker is not None and args.score is None,
+        several,
+        args.merge is not None,
+        args.validate is not None,
+        args.score is not None,
+    ]
     if sum(chosen) != 1:
-        raise ConfigError("give RANKER and DATA, or --merge FILES, or --validate FILE")
+        raise ConfigError(
+            "give RANKER and DATA, or --merge FILES, or --ranker COLLECTION=FILE (or --rankers DIR), or "
+            "--validate FILE, or --score FILE"
+        )
+    root_given = args.root is not None
+    args.root = args.root if root_given else common.default_root()
+    if args.score is not None:
+        return _score(args)
     if args.validate is not None:
-        return _check(args, args.validate, args.template)
-    if args.collection is not None and args.collection not in COLLECTIONS:
-        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(COLLECTIONS)}")
+        return _check(args, args.validate, args.template or (_counts(args) if root_given else None))
     out = args.out or "submission.csv"
     common.check_writable(out)
     counts: dict[str, int] | None = None
     if args.merge is not None:
         rankings: dict[str, Any] = submission.merge(args.merge, out=out, overwrite=args.overwrite)
+    elif several:
+        rankings, counts = _rank_all(args, out)
+        submission.write(out, rankings, counts)
     else:
-        if not args.data:
-            raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
         rankings, counts = _rank(args)
         submission.write(out, rankings, counts)
     common.say(args, f"wrote {out}: {len(rankings)} graphs")
@@ -66,10 +117,15 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
     """Ranking and number of configurations by submission ID."""
     from tqdm import tqdm
 
-    from tpugraphs.errors import DataError
+    from tpugraphs.errors import ConfigError, DataError
+    from tpugraphs.metrics import COLLECTIONS
 
+    if args.collection is not None and args.collection not in COLLECTIONS:
+        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(COLLECTIONS)}")
+    if not args.data:
+        raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)
-    graphs = common.open_graphs(args.data, args, "test")
+    graphs = common.open_graphs(args.data, args, args.split or "test")
     rankings: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for graph in tqdm(graphs, desc="rank", unit="graph", leave=False, disable=not common.show_progress(args)):
@@ -93,6 +149,120 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
         )
         counts[graph.submission_id] = graph.num_configs
     return rankings, counts
+
+
+def _files(args: argparse.Namespace) -> dict[str, list[str]]:
+    """Ranker files by collection; --ranker goes before --rankers."""
+    from tpugraphs.competition import ranker_files
+    from tpugraphs.errors import ConfigError
+    from tpugraphs.metrics import COLLECTIONS
+
+    given: dict[str, list[str]] = {}
+    for assignment in args.for_collection:
+        name, equals, path = assignment.partition("=")
+        if not equals or not path or name not in COLLECTIONS:
+            raise ConfigError(
+                f"--ranker {assignment}: expected COLLECTION=FILE with COLLECTION one of "
+                + ", ".join(COLLECTIONS)
+            )
+        given.setdefault(name, []).append(path)
+    return {**(ranker_files(args.rankers) if args.rankers else {}), **given}
+
+
+def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
+    from tpugraphs import competition, ensemble, submission
+    from tpugraphs.errors import ConfigError
+    from tpugraphs.metrics import COLLECTIONS
+    from tpugraphs.progress import Progress
+
+    common.check_tta(args)
+    if args.data or args.weights or args.normalize:
+        raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
+    files = _files(args)
+    order = [name for name in COLLECTIONS if name in files]
+    rankers = {name: ensemble.open_rankers(files[name]) for name in order}
+    kept = submission.merge(args.keep)
+    filling = submission.read(args.fill) if args.fill else {}
+    splits = {
+        name: split
+        for name in order
+        for split in competition.open_splits(
+            args.root, args.split or "test", [name], common.patterns(args.exclude)
+        ).values()
+    }
+    rankings: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    options = {"tta": args.tta, "precision": args.precision, "verbose": False}
+    try:
+        with Progress(
+            sum(map(len, splits.values())), "rank", "graph", common.show_progress(args) or None
+        ) as bar:
+            for row in competition.rank_all(rankers, splits, kept, **options):
+                bar.update(1)
+                if row.note:
+                    _warn(f"{row.id} {row.note}")
+                if row.ranking is not None:
+                    rankings[row.id], counts[row.id] = row.ranking, row.configs
+    except BaseException:
+        _save_part(out, rankings)
+        raise
+    for row_id, ranking in [*kept.items(), *filling.items()]:
+        rankings.setdefault(row_id, ranking)
+    for name in COLLECTIONS:
+        rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
+        source = (
+            "" if name in rankers else " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+        )
+        common.say(args, f"{name}: {rows} graphs{source}" if rows else f"{name}{source}")
+    return rankings, {row_id: counts.get(row_id, len(ranking)) for row_id, ranking in rankings.items()}
+
+
+def _warn(text: str) -> None:
+    print(f"tpugraphs submit: warning: {text}", file=sys.stderr)
+
+
+def _save_part(out: str, rankings: dict[str, Any]) -> None:
+    """Write what is done when ranking ends in the middle."""
+    from tpugraphs import submission
+
+    if rankings:
+        part = f"{os.path.splitext(out)[0]}.partial.csv"
+        submission.write(part, rankings)
+        print(
+            f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to go on",
+            file=sys.stderr,
+        )
+
+
+def _splits(args: argparse.Namespace, split: str) -> dict[str, Split]:
+    """Open that split of the collections below --root; says which are not there."""
+    from tpugraphs import competition
+    from tpugraphs.metrics import COLLECTIONS
+
+    splits = competition.open_splits(args.root, split, exclude=common.patterns(args.exclude))
+    absent = [name for name in COLLECTIONS if name not in splits]
+    if absent:
+        _warn(f"not below {args.root}: {', '.join(absent)}")
+    return splits
+
+
+def _counts(args: argparse.Namespace) -> dict[str, int]:
+    from tpugraphs import competition
+
+    return competition.counts(_splits(args, args.split or "test"))
+
+
+def _score(args: argparse.Namespace) -> int:
+    from tpugraphs import submission
+
+    split = args.split or "valid"
+    data = [*([args.ranker] if args.ranker is not None else []), *args.data]
+    graphs = [common.open_graphs(data, args, split)] if data else list(_splits(args, split).values())
+    result = submission.score(args.score, *graphs, progress=common.show_progress(args))
+    common.emit(args, {"file": args.score, **{k: v for k, v in vars(result).items() if k != "path"}})
+    common.say(args, str(result))
+    return 0
 
 
 def _check(args: argparse.Namespace, path: str, template: Any) -> int:
