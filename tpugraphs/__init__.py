@@ -33,6 +33,7 @@ _SUBMODULES = (
     "data",
     "corrupt",
     "sampletree",
+    "download",
     "auditing",
     "graphs",
     "preprocess",

@@ -339,8 +339,8 @@ class Collection:
 
 def _how_to_get(name: str) -> str:
     return (
-        f"download {name} from the Kaggle competition 'predict-ai-model-runtime' or as the "
-        "google-research-datasets/tpu_graphs repository describes, and unpack it below root"
+        f"`tpugraphs download {name} --root DIR --run` downloads it, without --run it shows the commands, "
+        "with --source kaggle those for Kaggle's copy"
     )
 
 

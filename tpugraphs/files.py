@@ -86,7 +86,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def locked(folder: str) -> Iterator[None]:
+def locked(folder: str, who: str = "another fit") -> Iterator[None]:
     """Hold an existing folder alone, as far as others ask for it in this way too.
 
     The lock goes with the process, however it ends, and leaves nothing behind. Where there are no locks (some
@@ -108,7 +108,7 @@ def locked(folder: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"{folder}: another fit is using this folder now; wait for its end, or use another folder"
+                f"{folder}: {who} is using this folder now; wait for its end, or use another folder"
             ) from None
         except OSError:
             pass

@@ -15,7 +15,18 @@ from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-COMMANDS = ("demo", "inspect", "audit", "recipes", "train", "evaluate", "predict", "submit", "doctor")
+COMMANDS = (
+    "demo",
+    "download",
+    "inspect",
+    "audit",
+    "recipes",
+    "train",
+    "evaluate",
+    "predict",
+    "submit",
+    "doctor",
+)
 
 
 class _Parser(argparse.ArgumentParser):
