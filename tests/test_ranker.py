@@ -91,7 +91,7 @@ def test_predict_learns_and_has_the_promised_types(graph, ranker):
     assert ranker.predict(graph, []).shape == (0,)
 
 
-@pytest.mark.parametrize("recipe", tg.list_recipes())
+@pytest.mark.parametrize("recipe", tg.list_recipes("layout"))
 def test_a_short_fit_ranks_unseen_configs_of_alexnet(recipe):
     """Measured runtimes. Five minutes of the default reach 0.77 to 0.79, about 0.80 is possible."""
     g = tg.sample("alexnet")

@@ -11,7 +11,8 @@ from tpugraphs.recipes import get_recipe, plain
 
 
 def test_the_recipes_are_listed_and_described():
-    assert tg.list_recipes() == ["first-layout", "first-layout-cross"]
+    assert tg.list_recipes() == ["first-layout", "first-layout-cross", "first-tile"]
+    assert tg.list_recipes("tile") == ["first-tile"]
     for name in tg.list_recipes():
         recipe = get_recipe(name)
         assert set(recipe.presets) == {"cpu", "full"}
@@ -22,7 +23,10 @@ def test_the_recipes_are_listed_and_described():
             assert field.name in described or field.name.endswith("_columns")
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("first-layout", 460577), ("first-layout-cross", 215013)])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("first-layout", 460577), ("first-layout-cross", 215013), ("first-tile", 540645)],
+)
 def test_the_full_presets_have_the_published_number_of_parameters(name, parameters):
     assert tg.Ranker(name, preset="full").num_parameters == parameters
 
@@ -41,14 +45,15 @@ def test_parameters_have_the_shapes_of_the_published_model():
     assert not any("temperature" in name for name in tg.Ranker("first-layout").parameters)
 
 
-@pytest.mark.parametrize("name", ["first-layout", "first-layout-cross"])
+@pytest.mark.parametrize("name", ["first-layout", "first-layout-cross", "first-tile"])
 @pytest.mark.parametrize(
     "fields", [{"blocks": 0}, {"blocks": 3, "direction": "both"}, {"gate_reduction": 64}]
 )
 def test_fields_give_models_that_can_be_built(name, fields):
     recipe = get_recipe(name)
     steps = recipe.steps(recipe.fields("cpu", {"width": 32, **fields}))
-    assert _core.Model(steps, 0).num_parameters > 0
+    configs = 24 if recipe.kind == "tile" else 0
+    assert _core.Model(steps, 0, config_features=configs).num_parameters > 0
     assert json.loads(json.dumps(steps)) == steps
 
 

@@ -143,7 +143,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize("recipe", tg.list_recipes())
+@pytest.mark.parametrize("recipe", tg.list_recipes("layout"))
 def test_memory_does_not_grow_with_the_number_of_configs(recipe):
     code = MEMORY.format(path=[os.path.dirname(__file__)], recipe=recipe, configs=20_000)
     grown = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
@@ -244,7 +244,7 @@ def alexnet():
     return tg.sample("alexnet").select(slice(0, 1500))
 
 
-@pytest.fixture(scope="module", params=tg.list_recipes())
+@pytest.fixture(scope="module", params=tg.list_recipes("layout"))
 def trained(request, alexnet):
     """Trained so briefly that scores are close together, which is the hard case."""
     r = tg.Ranker(request.param, width=64, steps=40, learning_rate=5e-3)

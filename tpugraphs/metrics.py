@@ -25,6 +25,7 @@ __all__ = [
     "spearman",
     "tile_score",
     "top_k_slowdown",
+    "top_mean_score",
 ]
 
 COLLECTIONS = (
@@ -203,6 +204,35 @@ def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
         As `top_k_slowdown`.
     """
     return 1.0 - top_k_slowdown(scores, runtimes, k)
+
+
+def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float:
+    """2 minus the mean runtime of the `k` predicted fastest over that of the `k` fastest: 1 is perfect.
+
+    The first place chose its tile models by it. Of fewer than `k` configs all are taken, and it is 1.
+
+    Parameters
+    ----------
+    scores, runtimes, k
+        As `top_k_slowdown`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    DataError, ConfigError, ShapeError
+        As `top_k_slowdown`.
+    """
+    top_k_slowdown(scores, runtimes, k)  # checks them
+    s, y = (np.asarray(values) for values in _pair(scores, runtimes))
+    chosen = y[np.argsort(s, kind="stable")[:k]]
+    return 2.0 - float(chosen.mean() / np.sort(y)[:k].mean())
+
+
+VALIDATION = {"tau": kendall_tau, "top5": tile_score, "mean50": top_mean_score}
+"""What the best parameters of a fit may be chosen by, greater is better: see `tpugraphs.Ranker.metric`."""
 
 
 def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> float:

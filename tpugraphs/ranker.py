@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import _core, kernels, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
 from tpugraphs.files import file_name
-from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_layout, check_measured
+from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_kind, check_measured
 from tpugraphs.progress import Progress
 from tpugraphs.recipes import get_recipe, list_recipes, plain
-from tpugraphs.scoring import SCORING, TRAINING, Last, as_digits, check_precision, chunk_size, score
+from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
 
 if TYPE_CHECKING:
     from tpugraphs.evaluation import Report
@@ -108,7 +108,12 @@ class Ranker:
     def model(self) -> _core.Model:
         """The model in the core; its `params` are a view (P,) of all weights."""
         if self._model is None:
-            self._model = _core.Model(self.steps, int(self.seed), self.pipeline.columns)
+            self._model = _core.Model(
+                self.steps,
+                int(self.seed),
+                self.pipeline.columns,
+                config_features=self.pipeline.config_columns,
+            )
         return self._model
 
     @property
@@ -123,8 +128,13 @@ class Ranker:
 
     @property
     def kind(self) -> str:
-        """Kind of the graphs it ranks."""
+        """Kind of the graphs it ranks: ``"layout"`` or ``"tile"``."""
         return self.pipeline.kind
+
+    @property
+    def metric(self) -> str:
+        """What its fits are validated by: see :data:`tpugraphs.metrics.VALIDATION`."""
+        return str(getattr(self.fields, "metric", "tau"))
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -305,7 +315,7 @@ class Ranker:
             Loss before the step.
         """
         if self._last.get(graph) is None or not self._last.measured:
-            check_measured(graph)  # which looks at all runtimes: not in every step
+            check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
         rows = self._rows(graph, configs)
         if rows.size < 2:
             raise DataError(
@@ -347,11 +357,12 @@ class Ranker:
 
         Parameters
         ----------
-        graph : LayoutGraph
-        configs : (n,) int, (C,) bool or (n, K, 18), optional
-            Which configs of the graph, in which order; all by default. Or other configs, as digits: whole
-            numbers in -1..5, as in ``graph.node_config_feat``. int8 (C-contiguous) is used as it is, of other
-            types a copy of one byte per digit is made.
+        graph : LayoutGraph or TileGraph
+            Of the kind the recipe is made for.
+        configs : (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
+            Which configs of the graph, in which order; all by default. Or other configs. Layout: digits,
+            whole numbers in -1..5, as in ``graph.node_config_feat``. int8 (C-contiguous) is used as it is, of
+            other types a copy of one byte per digit is made. Tile: the 24 numbers of ``graph.config_feat``.
         tta : int
             Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.
@@ -378,10 +389,13 @@ class Ranker:
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
             raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
         precision = check_precision(self.precision if precision is None else precision, SCORING)
-        check_layout(graph)
-        digits = as_digits(graph, configs)
-        prepared = self._prepare(graph) if digits is None else self._prepare_nodes(graph).with_digits(digits)
-        rows = self._rows(graph, configs) if digits is None else np.arange(len(digits))
+        check_kind(graph, self.kind)
+        given = as_configs(graph, configs)
+        if given is None:
+            prepared, rows = self._prepare(graph), self._rows(graph, configs)
+        else:
+            prepared = self._prepare_nodes(graph).with_configs(self.pipeline.configs(given))
+            rows = np.arange(len(given))
         count = max(1, int(tta)) * rows.size
         with Progress(count, "predict", "config", verbose) as progress:
             if tta == 0:
@@ -438,8 +452,8 @@ class Ranker:
 
         self._require_fit("evaluate")
         verbose = bool(options.get("progress", False))
-        if getattr(configs, "ndim", 0) == 3:
-            raise ConfigError("configs: expected row numbers: configs given as digits have no runtimes here")
+        if getattr(configs, "ndim", 0) > 1:
+            raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
 
         def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
             return self.predict(graph, rows, tta, precision, verbose)
@@ -552,9 +566,7 @@ class Ranker:
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="steps") from None
-        ranker.pipeline = Pipeline.from_file(
-            path, metadata.get("preprocessing"), tensors, ranker.pipeline.columns
-        )
+        ranker.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, ranker.pipeline)
         for name, offset, shape in layout:
             array = rankerfile.take(path, tensors, name, tuple(shape), np.float32)
             ranker.model.params[offset : offset + array.size] = array.ravel()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core, metrics
+from tpugraphs import _core, arrays, metrics
 from tpugraphs.digits import DIGITS, ConfigFeatures, packed_digits
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.pipeline import Prepared
@@ -21,7 +21,7 @@ __all__ = [
     "SCORING",
     "TRAINING",
     "Last",
-    "as_digits",
+    "as_configs",
     "check_precision",
     "chunk_size",
     "compare_precisions",
@@ -46,8 +46,12 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
 
 
 def chunk_size(steps: Iterable[dict[str, Any]], most: int, nodes: int) -> int:
-    """Configs of a pass: `most` if the model looks across configs, else what is fastest, at most `most`."""
-    if any(step["attrs"].get("cross") for step in steps):
+    """Configs of a pass: what is fastest, at most `most`.
+
+    `most` itself if the model looks across configs, or does something for the graph once per pass.
+    """
+    steps = list(steps)
+    if any(step["attrs"].get("cross") or "config_feat" in step["in"] for step in steps):
         return most
     least, enough = _CONFIGS
     fast = min(enough, max(least, _ROWS // nodes))
@@ -95,20 +99,30 @@ def score(
     return scores
 
 
-def as_digits(graph: Any, configs: Any) -> NDArray[np.int8] | None:
-    """Configs given as digits (n, K, 18), in one byte each; None if they are given as rows.
+def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
+    """Configs given as such, None if they are given as rows.
 
-    int8 arrays are not copied; of others no copy is made but this one.
+    Layout: digits (n, K, 18), in one byte each; int8 arrays are not copied, of others no copy is made but
+    this one. Tile: features (n, 24).
 
     Raises
     ------
     DataError
-        Not as many configurable nodes as the graph has, or what is no digit.
+        Not as many configurable nodes as the graph has, what is no digit, or not finite numbers.
     """
     if isinstance(configs, (list, tuple)):
         configs = np.asarray(configs)
+    if graph.kind == "tile" and getattr(configs, "ndim", 0) == 2:
+        array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
+        return np.ascontiguousarray(arrays.floats("configs", array))
     if getattr(configs, "ndim", 0) != 3:
         return None
+    if graph.kind == "tile":
+        raise DataError(
+            f"configs: expected features (n, {graph.config_feat.shape[1]}) or row numbers (n,), got shape "
+            f"{tuple(configs.shape)}",
+            file=str(graph.name), field="configs",
+        )  # fmt: skip
     nodes = int(graph.num_config_nodes)
     if configs.shape[1:] != (nodes, DIGITS):
         raise DataError(

@@ -276,27 +276,26 @@ class Fit:
         began = time.monotonic()
         try:
             interrupts.armed = True
-            taus = [self.judge(scores, runtimes) for _, scores, runtimes in self.valid_scores()]
+            values = [self.judge(scores, times) for _, scores, times in self.valid_scores()]
         finally:
             interrupts.armed = False
             self.history.evaluation_seconds += time.monotonic() - began
-        tau = float(np.mean(taus))
+        value = float(np.mean(values))
         history = self.history
-        if history.best_metric is None or tau > history.best_metric:
+        if history.best_metric is None or value > history.best_metric:
             self.best, history.best_step = self.model.params.copy(), self.step
         history.valid_steps.append(self.step)
-        history.valid_metric.append(tau)
-        self._tell("on_evaluate", tau)
+        history.valid_metric.append(value)
+        self._tell("on_evaluate", value)
 
-    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
-        """Name, scores and runtimes of every validation graph, with the parameters of now."""
+    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
+        """Name, scores and runtimes (tile: normalised) of all validation graphs, by the parameters of now."""
         for prepared, rows in self.valid:
-            yield prepared.name, self.ranker.score_rows(prepared, rows), prepared.runtimes
+            yield prepared.name, self.ranker.score_rows(prepared, rows), prepared.times
 
-    @staticmethod
-    def judge(scores: NDArray[Any], runtimes: NDArray[np.int64]) -> float:
-        """Return the validation metric of one graph: greater is better."""
-        return metrics.kendall_tau(scores, runtimes)
+    def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:
+        """Return the validation metric of one graph, `Ranker.metric`: greater is better."""
+        return metrics.VALIDATION[self.ranker.metric](scores, times)
 
     def _restore_best(self) -> None:
         if self.best is not None:
@@ -326,7 +325,7 @@ class Fit:
             return
         shown = {"loss": f"{np.mean(self.history.loss[-50:]):.4f}"}
         if self.history.best_metric is not None:
-            shown["tau"] = f"{self.history.valid_metric[-1]:.4f}"
+            shown[self.ranker.metric] = f"{self.history.valid_metric[-1]:.4f}"
             shown["best"] = f"{self.history.best_metric:.4f}"
         bar.set_postfix(shown, refresh=False)
         bar.update(1)
@@ -394,9 +393,7 @@ class Fit:
         parts = entry("seconds_of", list)
         if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
             raise rankerfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
-        pipeline = Pipeline.from_file(
-            path, entry("preprocessing", list), tensors, self.ranker.pipeline.columns
-        )
+        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.ranker.pipeline)
         for name, mine in self.ranker.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
                 raise rankerfile.fail(

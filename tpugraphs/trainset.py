@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
-from tpugraphs.pipeline import Pipeline, Prepared, check_layout, check_measured
+from tpugraphs.pipeline import Pipeline, Prepared, check_kind, check_measured
 
 CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
 VALID, SPLIT = 3, 4  # keys of random streams; others are in training.py and ranker.py
@@ -95,10 +95,10 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
     return sequence
 
 
-def not_layout(what: str, graph: Any) -> DataError | None:
-    """Why a graph is none to rank layouts of, None if it is one; what is no graph at all raises."""
+def unfit(what: str, graph: Any, kind: str) -> DataError | None:
+    """Why a graph is none of that kind to rank, None if it is one; what is no graph at all raises."""
     try:
-        check_layout(graph)
+        check_kind(graph, kind)
     except DataError as error:
         if not hasattr(graph, "kind"):
             raise ConfigError(
@@ -108,19 +108,32 @@ def not_layout(what: str, graph: Any) -> DataError | None:
     return None
 
 
-def fingerprint(graph: Any, digits: bool) -> str:
-    """Hash of the content of a graph; with `digits` also of all configs, which must then be read.
+_HASHED = {
+    "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
+    "tile": (
+        "node_feat",
+        "node_opcode",
+        "edge_index",
+        "config_feat",
+        "config_runtime",
+        "config_runtime_normalizers",
+    ),
+}
+
+
+def fingerprint(graph: Any, kind: str, digits: bool) -> str:
+    """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
 
     Of a graph that is left out for its kind only the name.
     """
-    if not_layout("graphs", graph) is not None:
+    if unfit("graphs", graph, kind) is not None:
         return f"without {graph.name}"
     h = hashlib.blake2b(digest_size=16)
-    for name in ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"):
+    for name in _HASHED[kind]:
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
-    if digits:
+    if digits and kind == "layout":
         h.update(np.ascontiguousarray(graph.config_digits).data)
     return h.hexdigest()
 
@@ -163,7 +176,7 @@ class Store:
         return self.made[index]
 
 
-def hold_out(train: Any, share: float, seed: int) -> tuple[list[Any], list[Any]]:
+def hold_out(train: Any, share: float, seed: int, kind: str = "layout") -> tuple[list[Any], list[Any]]:
     """Graphs with a share of their configs held out, and graphs of these; equal configs stay together.
 
     Raises
@@ -184,9 +197,9 @@ def hold_out(train: Any, share: float, seed: int) -> tuple[list[Any], list[Any]]
     held: list[Any] = []
     for i in range(len(graphs)):
         graph = graphs[i]
-        not_layout("train", graph)
+        unfit("train", graph, kind)
         try:
-            check_measured(graph)
+            check_measured(graph, kind)
             part, rest = split_configs(graph, (share, 1 - share), seed)
         except DataError:
             if not held and i + 1 == len(graphs):
@@ -240,7 +253,7 @@ class Material:
         held: Graphs | None = None
         if isinstance(valid, Real):
             self.graphs: Graphs
-            self.graphs, held = hold_out(train, float(valid), seed)
+            self.graphs, held = hold_out(train, float(valid), seed, pipeline.kind)
         else:
             self.graphs = as_graphs("train", train)
             if valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
@@ -248,7 +261,7 @@ class Material:
         self.hashes = {"train": self._fit_pipeline()}
         self.valid = self._prepare_valid(held, valid_configs)
         self.hashes["valid"] = _digest(
-            [fingerprint(held[i], _whole(held)) for i in range(len(held))]
+            [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held))]
             if hashed and held is not None
             else []
         )
@@ -258,15 +271,15 @@ class Material:
         """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
         hashes: list[str] = []
         if len(self.graphs) == 1:
-            check_measured(self.graphs[0])
+            check_measured(self.graphs[0], self.pipeline.kind)
 
         def usable() -> Iterable[Any]:
             left_out = 0
             for i in range(len(self.graphs)):
                 graph = self.graphs[i]
-                why = not_layout("train", graph)
+                why = unfit("train", graph, self.pipeline.kind)
                 if self.hashed:
-                    hashes.append(fingerprint(graph, _whole(self.graphs)))
+                    hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
                 if why is None:
                     yield graph
@@ -287,9 +300,9 @@ class Material:
         for i in range(len(graphs) if graphs is not None else 0):
             assert graphs is not None
             graph = graphs[i]
-            not_layout("valid", graph)
+            unfit("valid", graph, self.pipeline.kind)
             try:
-                check_measured(graph)
+                check_measured(graph, self.pipeline.kind)
             except DataError as error:
                 self.skipped[error.file or f"valid graph {i}"] = str(error)
                 if not result and i + 1 == len(graphs):

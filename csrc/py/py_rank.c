@@ -8,6 +8,7 @@
 #include "rank/loss.h"
 #include "py/py_rank.h"
 #include "rank/metrics.h"
+#include "rank/ratio.h"
 
 int tg_py_loss_names(const char *kind, const char *reduction, tg_loss_spec *spec) {
     static const char *const kinds[] = {"pairwise_hinge", "list_mle"};
@@ -142,6 +143,28 @@ static PyObject *loss_lists(PyObject *self, PyObject *args) {
     return NULL;
 }
 
+/* (runtimes, normalizers) -> ranks of the quotients */
+static PyObject *ratio_ranks(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *runtimes_in, *normalizers_in;
+    if (!PyArg_ParseTuple(args, "OO:ratio_ranks", &runtimes_in, &normalizers_in)) return NULL;
+    npy_intp length = -1;
+    PyArrayObject *y = tg_array(runtimes_in, "runtimes", NPY_INT64, 1, &length, "(n,)");
+    if (y == NULL) return NULL;
+    PyArrayObject *d = tg_array(normalizers_in, "normalizers", NPY_INT64, 1, &length, "(n,)");
+    if (d == NULL) return NULL;
+    PyArrayObject *ranks = tg_new_array(NPY_INT64, 1, &length);
+    if (ranks == NULL) return NULL;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_ratio_ranks(length, TG_I64(y), TG_I64(d), TG_I64(ranks), &err);
+    Py_END_ALLOW_THREADS
+    if (status == TG_OK) return (PyObject *)ranks;
+    Py_DECREF((PyObject *)ranks);
+    return tg_raise(&err, NULL);
+}
+
 /* The common face of the metrics: (scores, runtimes, k) -> float. */
 static PyObject *run_metric(PyObject *args, tg_metric metric) {
     PyObject *scores_in, *runtimes_in;
@@ -176,6 +199,7 @@ METRIC(ndcg)
 PyMethodDef tg_rank_methods[] = {
     {"loss_lists", loss_lists, METH_VARARGS,
      PyDoc_STR("Value and score gradient of a ranking loss over lists.")},
+    {"ratio_ranks", ratio_ranks, METH_VARARGS, PyDoc_STR("Ranks of exact quotients of whole numbers.")},
     {"kendall_tau", kendall_tau, METH_VARARGS, PyDoc_STR("Kendall's tau-b; the last argument is unused.")},
     {"opa", opa, METH_VARARGS, PyDoc_STR("Ordered pair accuracy; the last argument is unused.")},
     {"spearman", spearman, METH_VARARGS, PyDoc_STR("Spearman's rho; the last argument is unused.")},

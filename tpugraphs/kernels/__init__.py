@@ -25,7 +25,7 @@ from tpugraphs.kernels.graph import (
     sample_epoch,
     sample_without_replacement,
 )
-from tpugraphs.kernels.losses import list_mle, pairwise_hinge
+from tpugraphs.kernels.losses import list_mle, pairwise_hinge, ratio_ranks
 from tpugraphs.kernels.ops import (
     adamw_step,
     config_linear,
@@ -86,6 +86,7 @@ __all__ = [
     "pool",
     "pool_backward",
     "prune",
+    "ratio_ranks",
     "sage_conv",
     "sage_conv_backward",
     "sample_epoch",

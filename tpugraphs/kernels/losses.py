@@ -12,7 +12,31 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 
-__all__ = ["list_mle", "pairwise_hinge"]
+__all__ = ["list_mle", "pairwise_hinge", "ratio_ranks"]
+
+
+def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranks of normalised runtimes: whole numbers with exactly the order of ``runtimes / normalizers``.
+
+    A loss compares whole numbers; quotients are compared here, once per graph, by their products crosswise in
+    128 bits, so that none is rounded.
+
+    Parameters
+    ----------
+    runtimes, normalizers : (n,) int64
+        Normalizers are positive.
+
+    Returns
+    -------
+    (n,) int64
+        From 1, the least quotient; equal quotients share their rank.
+
+    Raises
+    ------
+    DataError
+        A normalizer that is not positive.
+    """
+    return _core.ratio_ranks(runtimes, normalizers)
 
 
 def pairwise_hinge(

@@ -43,6 +43,8 @@ class Recipe:
         ``preprocessing(fields)``: list of dicts, in order; see :class:`tpugraphs.pipeline.Pipeline`.
     source : str
         Where the method was published.
+    kind : {"layout", "tile"}
+        Graphs it is made for.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Recipe:
     steps: Callable[[Any], list[dict[str, Any]]]
     preprocessing: Callable[[Any], list[dict[str, Any]]]
     source: str = ""
+    kind: str = "layout"
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Values of all fields: those given, then the preset's, then the defaults.
@@ -158,9 +161,9 @@ def _load() -> dict[str, Recipe]:
     return _registry
 
 
-def list_recipes() -> list[str]:
-    """Names of all recipes, for :class:`tpugraphs.Ranker`."""
-    return sorted(_load())
+def list_recipes(kind: str | None = None) -> list[str]:
+    """Names of all recipes, for :class:`tpugraphs.Ranker`; of those for ``"layout"`` or ``"tile"`` graphs."""
+    return sorted(name for name, recipe in _load().items() if kind in (None, recipe.kind))
 
 
 def get_recipe(name: str) -> Recipe:
