@@ -193,6 +193,19 @@ def test_folder(tree):
     assert [g.name for g in tg.audit(tree, exclude=result.exclude).graphs] == ["good", "kernel"]
 
 
+def test_test_graphs_are_never_excluded(tree):
+    """A submission must rank them, whatever is in them."""
+    valid = tree / "npz" / "layout" / "xla" / "default" / "valid"
+    test = valid.with_name("test")
+    test.mkdir()
+    one = tg.load(valid / "same[1].npz").replace(config_runtime=None)
+    one.save(test / "hash.npz")
+    (test / "damaged.npz").write_bytes(b"no")
+    result = tg.audit(test)
+    assert result.exclude == [] and result.counts() == {"unreadable": 1, "single-config": 1, "placeholder": 1}
+    assert tg.audit(one).exclude == []
+
+
 def test_long_tables_show_what_was_found(monkeypatch):
     graphs = [small_graph(i, configs=6) for i in range(5)]
     graphs.append(small_graph(6, configs=6, name="odd", config_runtime=np.full(6, 5)))

@@ -12,6 +12,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from webserver import Server
 
@@ -161,6 +162,32 @@ def test_a_damaged_header_is_no_end(into):
     whole[at] ^= 3
     with pytest.raises(tg.DataError, match="the end is missing"):
         into(bytes(whole))
+
+
+def test_any_damage_stays_inside(into):
+    """Headers with other bytes, and checksums that are right again."""
+    names = ("a.npz", "b" * 150 + ".npz", "c.npz")
+    whole = tar_of([(f"npz/{PLACE}/{name}", bytes(700)) for name in names])[: 512 * 18]
+    headers = [at for at in range(0, len(whole), 512) if whole[at + 257 : at + 262] == b"ustar"]
+    assert len(headers) == 4  # one of them for the long name
+    rng, outcomes = np.random.default_rng(0), set()
+    for turn in range(400):
+        damaged = bytearray(whole)
+        for _ in range(turn % 3 + 1):
+            damaged[int(rng.choice(headers)) + int(rng.integers(345))] = int(rng.integers(256))
+        for at in headers if turn % 2 else ():
+            total = sum(damaged[at : at + 148]) + 8 * 32 + sum(damaged[at + 156 : at + 512])
+            damaged[at + 148 : at + 156] = b"%06o\0 " % total
+        try:
+            into(bytes(damaged))
+            outcomes.add("unpacked")
+        except tg.DataError:
+            outcomes.add("refused")
+        for path in into.folder.parents[3].rglob("*"):
+            folder = path if path.is_dir() else path.parent
+            assert into.folder.is_relative_to(folder) and not path.is_symlink()
+            assert path.is_dir() or path.suffix == ".npz"
+    assert outcomes == {"unpacked", "refused"}
 
 
 @pytest.mark.parametrize(
@@ -396,7 +423,8 @@ def test_progress_in_a_terminal(publish, tmp_path, capsys):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_keeps_the_part_and_the_same_command_goes_on(publish, tmp_path):
+@pytest.mark.parametrize("name_of_signal", ["SIGINT", "SIGKILL"])
+def test_ctrl_c_keeps_the_part_and_the_same_command_goes_on(publish, tmp_path, name_of_signal):
     """In a process of its own, against a server that sends a part and then waits."""
     name = "/v0/npz_layout_xla_random_valid.tar"
     publish.script = [{"cut": 5000}, {"status": 503, "headers": {"Retry-After": "30"}}]
@@ -411,11 +439,12 @@ def test_ctrl_c_keeps_the_part_and_the_same_command_goes_on(publish, tmp_path):
             if "503" in line:  # it waits for 30 s now
                 break
         time.sleep(0.1)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(getattr(signal, name_of_signal))
         _, err = child.communicate(timeout=20)
     finally:
         child.kill()
-    assert child.returncode == 130 and "kept in" in err and "Traceback" not in err
+    if name_of_signal == "SIGINT":
+        assert child.returncode == 130 and "kept in" in err and "Traceback" not in err
     part = tmp_path / ".download" / "npz_layout_xla_random_valid.tar.part"
     assert part.read_bytes() == publish.files[name][:5000]
     assert download.run("layout:xla:random/valid", tmp_path, publish.base, verbose=False)[0]["files"] == 1

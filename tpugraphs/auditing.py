@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,10 @@ class Audit:
 
     @property
     def exclude(self) -> list[str]:
-        """Patterns for ``exclude=`` of :func:`tpugraphs.open_collection`."""
+        """Patterns for ``exclude=`` of :func:`tpugraphs.open_collection`.
+
+        Never a graph of a test split, or with placeholders for runtimes: a submission must rank it.
+        """
         patterns = []
         for graph in self.graphs:
             kinds = {finding.kind for finding in graph.findings if finding.exclude}
@@ -251,10 +254,17 @@ def _audit_graph(graph: Any) -> GraphAudit:
         findings.append(_found("placeholder", "runtimes are placeholders, as in published test files"))
     elif configs:
         noise = _measurements(graph, inverse, findings)
+    if configs and not graph.has_runtimes:
+        findings = _kept(findings)
     return GraphAudit(
         graph.name, graph.collection, graph.kind, graph.path, configs, distinct, int(copies.max()),
         **noise, findings=tuple(findings),
     )  # fmt: skip
+
+
+def _kept(findings: list[Finding]) -> list[Finding]:
+    """Make the same findings no reason to exclude: a submission needs every test graph."""
+    return [replace(finding, exclude=False) for finding in findings]
 
 
 def _known(name: str, collection: str | None) -> list[Finding]:
@@ -463,6 +473,8 @@ def _audit_source(name: str, collection: str | None, file: str | None, read: Cal
         if file is not None and text.startswith(f"{file}: "):
             text = text[len(file) + 2 :]
         findings = [_found("unreadable", text), *_known(name, collection)]
+        if collection is not None and file is not None and Path(file).parent.name == "test":
+            findings = _kept(findings)
         return GraphAudit(name, collection, None, file, findings=tuple(findings))
 
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     common.say(args, result.table(every=True if args.all else None))
     for graph in result.graphs:
         for finding in graph.findings:
-            if finding.exclude:
+            if finding.exclude or finding.kind == "unreadable":
                 common.say(args, f"{graph.name}: {finding.text}")
     if args.write_exclude is not None:
         common.say(args, f"wrote {args.write_exclude}; use it with --exclude @{args.write_exclude}")
