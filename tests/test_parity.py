@@ -159,3 +159,44 @@ def test_adamw_and_clipping(clip):
     state = optimizer.state[parameter]
     assert relative(m1, state["exp_avg"].numpy()) <= 1e-6
     assert relative(m2, state["exp_avg_sq"].numpy()) <= 1e-6
+
+
+@BOTH
+def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
+    """The published model's state dict, by file and from memory, on a graph padded as in its training."""
+    from rankers import small_graph
+    from safetensors.torch import save_file
+
+    from tpugraphs import kernels, padding, preprocess
+
+    torch.manual_seed(1)
+    theirs = Published(cross).eval()
+    graph = small_graph(4, configs=48, nodes=30, config_nodes=9)
+    feat = graph.node_feat.copy()
+    feat[:, padding.COLUMNS] = -1
+    feat[::3, 31:33] = [0, 1]
+    graph = graph.replace(node_feat=feat)
+    save_file(theirs.state_dict(), tmp_path / "w.safetensors")
+    state = {f"module.{name}": tensor.numpy() for name, tensor in theirs.state_dict().items()}
+    pruned = preprocess.prune(graph)
+    features = pruned.node_feat[:, :134].astype(np.float64)
+    constants = features.mean(0), features.std(0)
+    scaled = (features - constants[0]) / np.where(constants[1] == 0, 1, constants[1])
+    with torch.no_grad():
+        expected = theirs(
+            {
+                "node_feat": scaled.astype(np.float32),
+                "node_opcode": pruned.node_opcode,
+                "layout_digits": kernels.layout_digits(pruned.node_feat),
+                "edge_index": pruned.edge_index,
+                "config_nodes": pruned.node_config_ids,
+                "digits": graph.config_digits,
+            }
+        ).numpy()
+    for source in (tmp_path / "w.safetensors", state):
+        ranker = tg.Ranker.from_torch(source, scaler=constants)
+        assert ranker.recipe == ("first-layout-cross" if cross else "first-layout")
+        assert ranker.num_parameters == (215_013 if cross else 460_577)
+        assert np.abs(ranker.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()
+    fitted = tg.Ranker.from_torch(state, graphs=graph)
+    assert np.abs(fitted.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, kernels, preprocess
+from tpugraphs import _core, kernels, padding, preprocess
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 
 __all__ = ["Pipeline", "Prepared"]
 
+_PADDING = "node-padding"
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
 PRUNING = ("none", *preprocess.METHODS)
 
@@ -142,6 +143,8 @@ class Pipeline:
         In order: ``{"step": "prune", "method": ...}``, ``{"step": "dedup", "keep": ...}`` (training only),
         ``{"step": "layout-digits"}``, ``{"step": "standardize", "columns": F}``. For tile graphs: no pruning,
         and at the end ``{"step": "standardize-configs", "columns": T, "scale": "none" or "log"}``.
+        After them there may be ``{"step": "node-padding", "value": -1}``: what lists in the node features
+        must be padded with (:mod:`tpugraphs.padding`), for weights from outside.
 
     Attributes
     ----------
@@ -176,6 +179,8 @@ class Pipeline:
         self.config_columns, self.config_scale = int(configs["columns"]), str(configs["scale"])
         self.scaler: preprocess.StandardScaler | None = None
         self.config_scaler: preprocess.StandardScaler | None = None
+        last = self.steps[-1]
+        self.node_padding = int(last["value"]) if last["step"] == _PADDING else None
 
     def same_as(self, other: Pipeline) -> bool:
         """Whether both prepare every graph in the same way."""
@@ -186,7 +191,16 @@ class Pipeline:
             and all(np.array_equal(mine[name], theirs[name]) for name in mine)
         )
 
+    def require_padding(self, value: int) -> None:
+        """Refuse from now on graphs whose features are padded otherwise (-1 or 0)."""
+        if isinstance(value, bool) or value not in (-1, 0):
+            raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
+        self.steps.append({"step": _PADDING, "value": int(value)})
+        self.node_padding = int(value)
+
     def _pruned(self, graph: Any) -> Any:
+        if self.node_padding is not None:
+            padding.check(graph, self.node_padding)
         return graph if self.prune == "none" else preprocess.prune(graph, self.prune)
 
     def _features(self, pruned: Any) -> NDArray[np.float32]:
@@ -272,11 +286,11 @@ class Pipeline:
         """Fitted constants, by the names they have in a file."""
         return {
             f"{scaler}.{name}": array
-            for scaler in self._scalers()
+            for scaler in self.scalers()
             for name, array in getattr(self, scaler).get_state().items()
         }
 
-    def _scalers(self) -> dict[str, int]:
+    def scalers(self) -> dict[str, int]:
         """Names of the scalers, and their columns."""
         return {"scaler": self.columns} | (
             {"config_scaler": self.config_columns} if self.kind == "tile" else {}
@@ -290,6 +304,7 @@ class Pipeline:
         from tpugraphs import rankerfile
 
         todo = "the file is damaged, or was written by a later version of tpugraphs"
+        steps, padded = _split_padding(steps)
         known = cls._KNOWN[like.kind]
         allowed = {
             "method": PRUNING,
@@ -312,8 +327,8 @@ class Pipeline:
         if not fits:
             expected = ", ".join(name for name, *_ in known)
             raise rankerfile.fail(path, "preprocessing", f"the steps {expected}", repr(steps)[:120], todo)
-        pipeline = cls(steps)
-        for scaler, count in pipeline._scalers().items():
+        pipeline = cls([*steps, *padded])
+        for scaler, count in pipeline.scalers().items():
             state = {
                 name: rankerfile.take(path, tensors, f"{scaler}.{name}", shape, dtype)
                 for name, shape, dtype in (
@@ -327,3 +342,11 @@ class Pipeline:
             except DataError as error:
                 raise CheckpointError(str(error), file=os.fspath(path), field=scaler) from None
         return pipeline
+
+
+def _split_padding(steps: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Split the requirement of a padding off the steps of a file."""
+    allowed = [{"step": _PADDING, "value": value} for value in (-1, 0)]
+    if isinstance(steps, list) and steps and steps[-1] in allowed and type(steps[-1]["value"]) is int:
+        return steps[:-1], steps[-1:]
+    return steps, []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -507,6 +507,66 @@ class Ranker:
         return np.ascontiguousarray(rows, dtype=np.int64)
 
     # Files
+
+    @classmethod
+    def from_torch(
+        cls,
+        weights: str | os.PathLike[str] | Mapping[str, Any],
+        recipe: str | None = None,
+        preset: str = "full",
+        *,
+        scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        graphs: Any = None,
+        node_padding: int = -1,
+        seed: int = 0,
+        precision: str = "f32",
+        **fields: Any,
+    ) -> Ranker:
+        """Make a ranker of the weights of a published PyTorch model, trained elsewhere.
+
+        The ranker, and its file, say which padding of node features the weights were trained with, and
+        graphs with another one are refused. `docs/weights-from-outside.md` tells how to convert a .pt file.
+
+        Parameters
+        ----------
+        weights : path, or mapping of str to array
+            A .safetensors file, or arrays, with the names of the published model (the table is in
+            ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.`` and ``net.`` before them
+            are ignored. Nothing is unpickled.
+        recipe : str, optional
+            Found by the names, unless given.
+        preset, seed, precision, **fields
+            As of the constructor; sizes are those published, unless fields say otherwise.
+        scaler : (mean, std), optional
+            Each (134,): what the node features were scaled with, 0 in `std` counting as 1.
+        graphs : graph, list of graphs, or split, optional
+            To compute them from, instead: the graphs the weights were trained on.
+        node_padding : {-1, 0}
+            What lists in the node features were padded with in training; the first place's with -1
+            (:mod:`tpugraphs.padding`).
+
+        Raises
+        ------
+        CheckpointError
+            No such file, or weights that do not fit; all that is missing, not expected or of another shape is
+            named.
+        ConfigError, RecipeError
+            As the constructor, or neither `scaler` nor `graphs`.
+        DataError
+            `graphs` with another padding.
+
+        Examples
+        --------
+        >>> ranker = tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))  # doctest: +SKIP
+        """
+        from tpugraphs import weights as outside
+
+        read, path = outside.read_weights(weights)
+        ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
+        ranker.pipeline.require_padding(node_padding)
+        outside.load(ranker, read, path, {"scaler": scaler}, graphs)
+        ranker._fitted = True
+        return ranker
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors of a ranker file: all that prediction needs."""

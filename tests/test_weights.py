@@ -1,0 +1,198 @@
+"""Weights from outside: names, what does not fit, constants, and the padding they were trained with."""
+
+import models
+import numpy as np
+import pytest
+import safetensors.numpy
+from rankers import FIELDS, small_graph, small_ranker
+
+import tpugraphs as tg
+from tpugraphs import padding, weights
+
+SIZES = {"width": 16, "gate_reduction": 8, "blocks": 2}
+RECIPES = ("first-layout", "first-layout-cross")
+
+
+def padded(seed=0, value=-1, **kw):
+    """A graph whose lists are padded with -1, as the first place made them."""
+    graph = small_graph(seed, **kw)
+    feat = graph.node_feat.copy()
+    feat[:, padding.COLUMNS] = value
+    feat[:4, 31] = [0, 1, 2, 3]
+    return graph.replace(node_feat=feat)
+
+
+def constants(seed=0):
+    rng = np.random.default_rng(seed)
+    std = rng.uniform(0.5, 2, 134)
+    std[5] = 0
+    return rng.normal(size=134), std
+
+
+def published(recipe="first-layout-cross", seed=3, prefix="", **fields):
+    """Random weights by published name."""
+    ranker = tg.Ranker(recipe, seed=seed, **{**SIZES, **fields})
+    rng = np.random.default_rng(seed)
+    return {
+        prefix + weights.published_name(recipe, name): rng.normal(0, 0.3, view.shape).astype(np.float32)
+        for name, view in ranker.parameters.items()
+    }
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_names_are_those_of_the_published_model(recipe):
+    ranker = tg.Ranker(recipe, preset="full")
+    ours = {name: weights.published_name(recipe, name) for name in ranker.parameters}
+    assert ours == models.torch_names(2, recipe.endswith("cross"))
+    with pytest.raises(tg.RecipeError, match="no published weights"):
+        weights.published_name("first-layout", "nonsense.weight")
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_weights_and_constants_arrive(recipe, tmp_path):
+    given, (mean, std) = published(recipe), constants()
+    ranker = tg.Ranker.from_torch(given, scaler=(mean, std), **SIZES)
+    assert ranker.recipe == recipe and ranker.fitted and ranker.preset == "full"
+    for name, view in ranker.parameters.items():
+        np.testing.assert_array_equal(view, given[weights.published_name(recipe, name)])
+    np.testing.assert_array_equal(ranker.pipeline.scaler.mean_, mean)
+    np.testing.assert_allclose(ranker.pipeline.scaler.scale_, np.where(std == 0, 1, std), rtol=1e-15)
+    graph = padded()
+    scores = ranker.predict(graph)
+    ranker.save(tmp_path / "r.safetensors")
+    again = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert (again.predict(graph) == scores).all() and again.pipeline.node_padding == -1
+    safetensors.numpy.save_file(given, tmp_path / "w.safetensors")
+    fromfile = tg.Ranker.from_torch(tmp_path / "w.safetensors", recipe, scaler=(mean, std), **SIZES)
+    assert (fromfile.predict(graph) == scores).all()
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.", "_orig_mod.", "model._orig_mod.module.", "net."])
+def test_prefixes_of_wrappers_are_dropped(prefix):
+    given = published(prefix=prefix)
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    np.testing.assert_array_equal(ranker.parameters["head.bias"], given[prefix + "classifier.bias"])
+
+
+def test_half_precision_is_widened(tmp_path):
+    given = {name: array.astype(np.float16) for name, array in published().items()}
+    safetensors.numpy.save_file(given, tmp_path / "w.safetensors")
+    ranker = tg.Ranker.from_torch(tmp_path / "w.safetensors", scaler=constants(), **SIZES)
+    np.testing.assert_array_equal(ranker.parameters["head.weight"], given["classifier.weight"])
+
+
+def test_all_that_does_not_fit_is_named_at_once():
+    given = published()
+    del given["classifier.bias"], given["convs.1.conv.lin_l.bias"]
+    given["linear.linear.weight"] = given["linear.linear.weight"][:, :-1]
+    given["scheduler.step"] = np.zeros(1, np.float32)
+    with pytest.raises(tg.CheckpointError) as caught:
+        tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    for part in (
+        "first-layout-cross",
+        "missing: convs.1.conv.lin_l.bias, classifier.bias",
+        "not expected: scheduler.step",
+        "linear.linear.weight (8, 245) instead of (8, 246)",
+    ):
+        assert part in str(caught.value)
+    with pytest.raises(tg.CheckpointError, match=r"and \d+ more"):
+        tg.Ranker.from_torch(given, scaler=constants())  # of another width
+
+
+def test_values_that_are_no_weights(tmp_path):
+    given = published()
+    for name, value, word in (
+        ("classifier.bias", np.array([np.nan], np.float32), "classifier.bias has NaN"),
+        ("classifier.bias", np.array([1]), "classifier.bias is int64, expected floats"),
+        ("classifier.bias", np.array([1e300]), "classifier.bias has NaN or infinity"),
+        ("module.classifier.bias", given["classifier.bias"], "there twice"),
+        ("state_dict", {}, "state_dict is a dict"),
+    ):
+        with pytest.raises(tg.CheckpointError, match=word):
+            tg.Ranker.from_torch({**given, name: value}, scaler=constants(), **SIZES)
+    safetensors.numpy.save_file({"step": np.zeros(1, np.int64)}, tmp_path / "w.safetensors")
+    with pytest.raises(tg.CheckpointError, match="step: expected F16, BF16, F32, F64, found I64"):
+        tg.Ranker.from_torch(tmp_path / "w.safetensors", scaler=constants())
+
+
+def test_pickles_are_never_loaded(tmp_path):
+    for start in (b"PK\x03\x04", b"\x80\x02\x8a\n"):
+        (tmp_path / "w.pt").write_bytes(start + b"x" * 100)
+        with pytest.raises(tg.CheckpointError, match=r"pickle.*weights-from-outside"):
+            tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants())
+    (tmp_path / "w.pt").write_bytes(b"x" * 100)
+    with pytest.raises(tg.CheckpointError, match="header"):
+        tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants())
+    with pytest.raises(FileNotFoundError):
+        tg.Ranker.from_torch(tmp_path / "no.safetensors", scaler=constants())
+    with pytest.raises(tg.ConfigError, match="name of a file"):
+        tg.Ranker.from_torch(3)
+
+
+def test_constants_are_given_or_fitted():
+    given, graphs = published(), [padded(1), padded(2)]
+    fitted = tg.Ranker.from_torch(given, graphs=graphs, **SIZES)
+    one = tg.Ranker.from_torch(given, graphs=graphs[0], **SIZES)
+    own = small_ranker(steps=1)
+    own.fit(graphs, verbose=False)
+    np.testing.assert_array_equal(fitted.pipeline.scaler.mean_, own.pipeline.scaler.mean_)
+    assert one.pipeline.scaler.count_ < fitted.pipeline.scaler.count_
+    mean, std = constants()
+    for wrong, word in (
+        ({}, "give the constants"),
+        ({"scaler": (mean, std), "graphs": graphs}, "give the constants"),
+        ({"scaler": mean}, "expected a pair"),
+        ({"scaler": (mean[:-1], std)}, "mean: expected 134"),
+        ({"scaler": (mean, -std)}, "std: expected 134 finite numbers >= 0"),
+        ({"scaler": (mean * np.nan, std)}, "mean: expected 134"),
+        ({"scaler": (mean, std), "node_padding": 1}, "node_padding: expected -1 or 0"),
+    ):
+        with pytest.raises(tg.ConfigError, match=word):
+            tg.Ranker.from_torch(given, **wrong, **SIZES)
+    with pytest.raises(tg.RecipeError):
+        tg.Ranker.from_torch(given, "second")
+
+
+def test_graphs_padded_otherwise_are_refused(tmp_path):
+    given, plain = published(), small_graph()
+    assert padding.padding_of(plain) == 0 and padding.padding_of(padded()) == -1
+    assert all(padding.padding_of(tg.sample(name)) == 0 for name in tg.list_samples())
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    ranker.save(tmp_path / "r.safetensors")
+    for r in (ranker, tg.Ranker.load(tmp_path / "r.safetensors")):
+        with pytest.raises(tg.DataError, match=r"padded with -1 .* padded with 0; .*\.pb files") as caught:
+            r.predict(plain)
+        assert caught.value.field == "node_feat" and caught.value.expected == "padding -1"
+        with pytest.raises(tg.DataError, match="padded with 0"):
+            r.partial_fit(plain, [0, 1])
+        assert np.isfinite(r.partial_fit(padded(), np.arange(8)))
+    with pytest.raises(tg.DataError, match="padded with 0"):
+        tg.Ranker.from_torch(given, graphs=plain, **SIZES)
+    published_data = tg.Ranker.from_torch(given, scaler=constants(), node_padding=0, **SIZES)
+    assert published_data.predict(plain).shape == (96,)
+    with pytest.raises(tg.DataError, match="published files as they are"):
+        published_data.predict(padded())
+
+
+def test_rankers_trained_here_ask_for_nothing():
+    ranker = small_ranker(steps=1)
+    ranker.fit(small_graph(), verbose=False)
+    assert ranker.pipeline.node_padding is None and len(ranker.pipeline.steps) == 4
+    ranker.predict(padded())
+
+
+@pytest.mark.parametrize("value", [2, True, -1.0, None])
+def test_a_wrong_padding_in_a_file_is_refused(value, tmp_path):
+    ranker = tg.Ranker.from_torch(published(), scaler=constants(), **SIZES)
+    ranker.pipeline.steps[-1]["value"] = value
+    ranker.save(tmp_path / "r.safetensors")
+    with pytest.raises(tg.CheckpointError, match="preprocessing"):
+        tg.Ranker.load(tmp_path / "r.safetensors")
+
+
+def test_sizes_are_fields():
+    given = published("first-layout", width=24, blocks=1, gate_reduction=4)
+    with pytest.raises(tg.CheckpointError, match="do not fit"):
+        tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), **{**FIELDS, "width": 24, "blocks": 1})
+    assert ranker.fields.blocks == 1
