@@ -188,6 +188,7 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     DataError
         The template is itself broken.
     """
+    absolute(path)  # refuses what is no path
     expected = None if template is None else _template_counts(template)
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
