@@ -387,7 +387,16 @@ def test_train_with_seeds(capsys, tmp_path):
     ensemble = tg.Ensemble.load(out)
     assert [r.seed for r in ensemble] == told["selected"] and ensemble.normalize == "rank"
     code, text, _ = run(
-        capsys, *arguments, *small, "--select", "best-2", "--log", tmp_path / "l.json", "--json"
+        capsys,
+        *arguments,
+        *small,
+        "--workers",
+        1,
+        "--select",
+        "best-2",
+        "--log",
+        tmp_path / "l.json",
+        "--json",
     )
     told = json.loads(text)
     assert code == 0 and len(told["selected"]) == 2 and told["log"] == str(tmp_path / "l.json")
@@ -399,6 +408,7 @@ def test_train_with_seeds(capsys, tmp_path):
     [
         (["--seeds", 0], "--seeds: expected at least 1"),
         (["--select", "all"], "go with --seeds"),
+        (["--seeds", 2, "--workers", 0], "--workers: expected at least 1"),
         (["--seeds", 2, "--select", "mine"], "select"),
         (["--seeds", 2, "--valid", 0, "--select", "best-1"], "give valid"),
     ],

@@ -63,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the ensemble, before the mean of the scores (default: %(default)s)",
     )
     several.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="steps at a time (default: as many as seeds or threads); fewer take less memory",
+    )
+    several.add_argument(
         "--log", metavar="FILE", help="curves and selection, as JSON (default: beside --out)"
     )
     parser.add_argument(
@@ -88,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
     common.check_count("--steps", args.steps)
     common.check_count("--epochs", args.epochs)
     common.check_count("--seeds", args.seeds)
-    if args.seeds is None and (args.select is not None or args.log is not None):
-        raise ConfigError("--select and --log go with --seeds")
+    common.check_count("--workers", args.workers)
+    if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
+        raise ConfigError("--select, --log and --workers go with --seeds")
     from tpugraphs.ranker import Ranker
 
     common.check_writable(args.out)
@@ -167,6 +174,7 @@ def _run_seeds(args: argparse.Namespace, graphs: common.Graphs) -> int:
             epochs=args.epochs,
             callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
             checkpoint_dir=args.checkpoint_dir,
+            workers=args.workers,
             verbose=common.show_progress(args),
             preset=args.preset,
             precision=args.precision,
