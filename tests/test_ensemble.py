@@ -98,7 +98,7 @@ def test_reports(graph, rankers):
     assert report.rows[0].values["tau"] == tau
     every = ensemble.evaluate(graph, members=True, tta=2, draws=10)
     assert len(every) == 4 and "1: first-layout-cross, seed 1" in {row.scorer for row in every.rows}
-    with pytest.raises(tg.ConfigError, match="digits"):
+    with pytest.raises(tg.ConfigError, match="row numbers"):
         ensemble.evaluate(graph, graph.config_digits)
 
 
@@ -127,12 +127,25 @@ def test_wrong_arguments(rankers, change, word):
         tg.Ensemble(*change(rankers))
 
 
-def test_rankers_of_other_graphs_are_refused(graph, rankers, monkeypatch):
-    odd = small_ranker(steps=1)
-    odd.fit(graph, verbose=False)
-    monkeypatch.setattr(odd.pipeline, "kind", "tile", raising=False)
+def tiles():
+    return [tg.sample(name) for name in ("tile_00", "tile_01", "tile_05", "tile_06")]
+
+
+def test_rankers_of_other_graphs_are_refused_and_those_of_tiles_work(rankers, tmp_path):
+    made = [tg.Ranker("first-tile", seed=seed, width=16, steps=4) for seed in range(2)]
+    for ranker in made:
+        ranker.fit(tiles(), verbose=False)
     with pytest.raises(tg.ConfigError, match="place 2 ranks tile graphs, the first one layout"):
-        tg.Ensemble([rankers[0], rankers[1], odd])
+        tg.Ensemble([rankers[0], rankers[1], made[0]])
+    graph = tiles()[1]
+    for normalize in NORMALIZE:
+        ensemble = tg.Ensemble(made, normalize=normalize)
+        ensemble.save(tmp_path / "e.safetensors")
+        scores = tg.Ensemble.load(tmp_path / "e.safetensors").predict(graph)
+        own = [r.predict(graph).astype(np.float64) for r in made]
+        expected = np.mean([reference(normalize, s) for s in own], axis=0)
+        assert np.allclose(scores, expected, rtol=1e-6, atol=1e-7)
+    assert len(ensemble.evaluate(tiles(), members=True, draws=10)) == 12
 
 
 # Files

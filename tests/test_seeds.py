@@ -125,6 +125,20 @@ def test_what_the_result_tells(tmp_path):
     assert report.mean("tau", scorer="ensemble") == runs.ensemble().evaluate(VALID, draws=10).mean("tau")
 
 
+def test_tile_graphs():
+    names = ("tile_00", "tile_01", "tile_05", "tile_06")
+    train, valid = [tg.sample(name) for name in names[:2]], [tg.sample(name) for name in names[2:]]
+    fields = {"width": 16, "steps": 6, "evaluate_every": 2, "graph_sampling": "sqrt-configs", "slates": 2}
+    for options in ({"valid": valid}, {"valid": 0.3}):
+        runs = tg.train_seeds("first-tile", train, seeds=2, verbose=False, **options, **fields)
+        twin = tg.Ranker("first-tile", seed=0, **fields)
+        history = twin.fit(train, **options, verbose=False)
+        assert (runs.rankers[0].model.params == twin.model.params).all()
+        assert runs.metrics[0] == pytest.approx(history.best_metric, rel=1e-12)
+        assert runs.to_dict()["metric"] == "top5" and "validation top5" in runs.table()
+    assert runs.evaluate(valid, draws=10).mean("slowdown@5", scorer="ensemble") >= 0
+
+
 def test_one_validation_graph_or_a_share_or_none():
     runs = train(valid=VALID[0])
     assert runs.judgement.over == "configs" and runs.rule.name == "one-standard-error"

@@ -196,8 +196,8 @@ class Ensemble:
         """
         from tpugraphs import evaluation
 
-        if getattr(configs, "ndim", 0) == 3:
-            raise ConfigError("configs: expected row numbers: configs given as digits have no runtimes here")
+        if getattr(configs, "ndim", 0) > 1:
+            raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
         scorers = self.scorers(members, tta, precision, bool(options.get("progress", False)))
         return evaluation.evaluate(scorers, graphs, configs=configs, **options)
 

@@ -199,6 +199,7 @@ class SeedRuns:
             "preset": one.preset,
             "precision": one.precision,
             "fields": plain(one.fields),
+            "metric": one.metric,
             "rule": {"select": self.rule.name, "text": self.rule.text},
             "validation_graphs": self.graphs,
             "mean": None if j is None else j.mean,
@@ -226,7 +227,7 @@ class SeedRuns:
             low, high = j.interval
             spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
             lines.append(
-                f"validation: {j.mean:.4f}{spread} over {len(j.means)} seeds; "
+                f"validation {self.runs[0].ranker.metric}: {j.mean:.4f}{spread} over {len(j.means)} seeds; "
                 f"95 % interval over {j.over}: {low:.4f} … {high:.4f}"
             )
         return "\n".join([*lines, f"rule: {self.rule.text}"])
@@ -314,7 +315,7 @@ def train_seeds(
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
     epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
     if isinstance(valid, Real):
-        train, valid = hold_out(train, float(valid), numbers[0])
+        train, valid = hold_out(train, float(valid), numbers[0], rankers[0].kind)
     with ExitStack() as stack:
         folder = stack.enter_context(held(checkpoint_dir))
         if folder is not None:
@@ -477,7 +478,7 @@ class _Crew:
             return
         best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
         if best:
-            self.bar.set_postfix({"tau": f"{np.mean(best):.4f}"}, refresh=False)
+            self.bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
         self.bar.update(sum(fit.step for fit in self.fits) - self.bar.n)
 
     def _stop(self) -> None:
