@@ -127,6 +127,18 @@ def test_wrong_arguments(rankers, change, word):
         tg.Ensemble(*change(rankers))
 
 
+def test_rankers_for_different_paddings_are_refused(graph, rankers):
+    made = []
+    for value in (-1, 0):
+        ranker = small_ranker(steps=1)
+        ranker.fit(graph, verbose=False)
+        ranker.pipeline.require_padding(value)
+        made.append(ranker)
+    with pytest.raises(tg.ConfigError, match="padded with -1, others with 0"):
+        tg.Ensemble([rankers[0], *made])
+    assert len(tg.Ensemble([rankers[0], made[1]])) == 2  # one that takes any, and one that does not
+
+
 def tiles():
     return [tg.sample(name) for name in ("tile_00", "tile_01", "tile_05", "tile_06")]
 

@@ -73,8 +73,8 @@ class Ensemble:
     Raises
     ------
     ConfigError
-        No rankers, one that has learnt nothing, rankers for different kinds of graphs, or weights or
-        `normalize` that are none of these.
+        No rankers, one that has learnt nothing, rankers for different kinds of graphs or differently padded
+        ones, or weights or `normalize` that are none of these.
 
     Notes
     -----
@@ -106,6 +106,11 @@ class Ensemble:
                     f"rankers: that at place {i} ranks {ranker.kind} graphs, the first one "
                     f"{members[0].kind} graphs: make an ensemble of each"
                 )
+        paddings = {ranker.pipeline.node_padding for ranker in members} - {None}
+        if len(paddings) > 1:
+            raise ConfigError(
+                "rankers: some need node features padded with -1, others with 0: no graph suits all of them"
+            )
         self.rankers = members
         self.weights = _check_weights(weights, len(members))
         self.normalize = _check_normalize(normalize)
