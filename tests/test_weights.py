@@ -33,9 +33,10 @@ def published(recipe="first-layout-cross", seed=3, prefix="", **fields):
     """Random weights by published name."""
     ranker = tg.Ranker(recipe, seed=seed, **{**SIZES, **fields})
     rng = np.random.default_rng(seed)
+    shapes = {name: () if "temperature" in name else view.shape for name, view in ranker.parameters.items()}
     return {
-        prefix + weights.published_name(recipe, name): rng.normal(0, 0.3, view.shape).astype(np.float32)
-        for name, view in ranker.parameters.items()
+        prefix + weights.published_name(recipe, name): np.array(rng.uniform(0.1, 0.5, shape), np.float32)
+        for name, shape in shapes.items()
     }
 
 
@@ -54,7 +55,7 @@ def test_weights_and_constants_arrive(recipe, tmp_path):
     ranker = tg.Ranker.from_torch(given, scaler=(mean, std), **SIZES)
     assert ranker.recipe == recipe and ranker.fitted and ranker.preset == "full"
     for name, view in ranker.parameters.items():
-        np.testing.assert_array_equal(view, given[weights.published_name(recipe, name)])
+        np.testing.assert_array_equal(view.ravel(), given[weights.published_name(recipe, name)].ravel())
     np.testing.assert_array_equal(ranker.pipeline.scaler.mean_, mean)
     np.testing.assert_allclose(ranker.pipeline.scaler.scale_, np.where(std == 0, 1, std), rtol=1e-15)
     graph = padded()
@@ -196,3 +197,29 @@ def test_sizes_are_fields():
         tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
     ranker = tg.Ranker.from_torch(given, scaler=constants(), **{**FIELDS, "width": 24, "blocks": 1})
     assert ranker.fields.blocks == 1
+
+
+def test_the_tile_model(tmp_path):
+    given, rng = published("first-tile"), np.random.default_rng(0)
+    graph = tg.sample("tile_00")
+    feat = graph.node_feat.copy()
+    feat[:, padding.COLUMNS] = -1
+    graph = graph.replace(node_feat=feat)
+    configs = rng.normal(size=24), rng.uniform(1, 2, 24)
+    ranker = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, **SIZES)
+    assert ranker.recipe == "first-tile" and np.isfinite(ranker.predict(graph)).all()
+    for name, view in ranker.parameters.items():
+        np.testing.assert_array_equal(view.ravel(), given[weights.published_name("first-tile", name)].ravel())
+    ranker.save(tmp_path / "r.safetensors")
+    assert (tg.Ranker.load(tmp_path / "r.safetensors").predict(graph) == ranker.predict(graph)).all()
+    assert tg.Ranker.from_torch(given, graphs=[graph], **SIZES).fitted
+    other = {name.replace("config_mlp.", "cfg."): array for name, array in given.items()}
+    renamed = tg.Ranker.from_torch(
+        other, scaler=constants(), config_scaler=configs, rename={"cfg.": "config_mlp."}, **SIZES
+    )
+    assert (renamed.predict(graph) == ranker.predict(graph)).all()
+    for wrong in ({"scaler": constants()}, {"config_scaler": configs}):
+        with pytest.raises(tg.ConfigError, match="scaler=.* and config_scaler="):
+            tg.Ranker.from_torch(given, **wrong, **SIZES)
+    with pytest.raises(tg.DataError, match="padded with 0"):
+        ranker.predict(tg.sample("tile_00"))

@@ -516,8 +516,10 @@ class Ranker:
         preset: str = "full",
         *,
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
         graphs: Any = None,
         node_padding: int = -1,
+        rename: Mapping[str, str] | None = None,
         seed: int = 0,
         precision: str = "f32",
         **fields: Any,
@@ -539,11 +541,15 @@ class Ranker:
             As of the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
             Each (134,): what the node features were scaled with, 0 in `std` counting as 1.
+        config_scaler : (mean, std), optional
+            Each (24,): the same of the configs of tile graphs, for ``first-tile``.
         graphs : graph, list of graphs, or split, optional
             To compute them from, instead: the graphs the weights were trained on.
         node_padding : {-1, 0}
             What lists in the node features were padded with in training; the first place's with -1
             (:mod:`tpugraphs.padding`).
+        rename : mapping of str to str, optional
+            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "config_mlp."}``.
 
         Raises
         ------
@@ -561,10 +567,11 @@ class Ranker:
         """
         from tpugraphs import weights as outside
 
-        read, path = outside.read_weights(weights)
+        read, path = outside.read_weights(weights, rename)
         ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
         ranker.pipeline.require_padding(node_padding)
-        outside.load(ranker, read, path, {"scaler": scaler}, graphs)
+        scalers = {"scaler": scaler, "config_scaler": config_scaler}
+        outside.load(ranker, read, path, scalers, graphs)
         ranker._fitted = True
         return ranker
 

@@ -39,7 +39,16 @@ _FIRST = (
     (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
     (r"head\.(weight|bias)", r"classifier.\1"),
 )
-_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST}
+# The first place's tile model: the same graph branch, a network over each config, and the head over both.
+_TILE = (
+    *_FIRST[:-1],
+    (r"config1\.(weight|bias)", r"config_mlp.0.\1"),
+    (r"config2\.(weight|bias)", r"config_mlp.3.\1"),
+    (r"head1\.(weight|bias)", r"head.0.\1"),
+    (r"head2\.(weight|bias)", r"head.3.\1"),
+    (r"head3\.(weight|bias)", r"head.6.\1"),
+)
+_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST, "first-tile": _TILE}
 
 
 def published_name(recipe: str, name: str) -> str:
@@ -59,12 +68,17 @@ def published_name(recipe: str, name: str) -> str:
 
 def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
     """Find the recipe whose model has such parameters."""
+    if any(name.startswith("config_mlp.") for name in weights):
+        return "first-tile"
     return "first-layout-cross" if "linear.cross_attn.temperature" in weights else "first-layout"
 
 
-def _own_name(name: str) -> str:
+def _own_name(name: str, rename: Mapping[str, str]) -> str:
     while prefix := next((p for p in _PREFIXES if name.startswith(p)), ""):
         name = name.removeprefix(prefix)
+    for start, instead in rename.items():
+        if name.startswith(start):
+            return instead + name.removeprefix(start)
     return name
 
 
@@ -81,7 +95,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def read_weights(
-    source: str | os.PathLike[str] | Mapping[str, Any],
+    source: str | os.PathLike[str] | Mapping[str, Any], rename: Mapping[str, str] | None = None
 ) -> tuple[dict[str, NDArray[np.float32]], str | None]:
     """Weights by published name, float32, and the file they are from.
 
@@ -90,6 +104,8 @@ def read_weights(
     source : path, or mapping of str to array
         A .safetensors file, or arrays: anything NumPy makes a float array of. What wrappers put before the
         names (``module.``, ``model.``, ``_orig_mod.``, ``net.``) is dropped.
+    rename : mapping of str to str, optional
+        Beginnings of names, without such prefixes -> what to put in their place.
 
     Raises
     ------
@@ -103,7 +119,7 @@ def read_weights(
     weights: dict[str, NDArray[np.float32]] = {}
     problems: list[str] = []
     for name, value in given.items():
-        own = _own_name(str(name))
+        own = _own_name(str(name), rename or {})
         if isinstance(value, Mapping):
             problems.append(f"{name} is a dict, not an array: give that one")
             continue
@@ -145,6 +161,10 @@ def take_weights(ranker: Ranker, weights: Mapping[str, NDArray[np.float32]], pat
     """
     names = {published_name(ranker.recipe, name): name for name in ranker.parameters}
     own = ranker.parameters
+    # a temperature is a number without dimensions there
+    weights = {
+        n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
+    }
     missing = [name for name in names if name not in weights]
     unexpected = [name for name in weights if name not in names]
     wrong = [

@@ -16,6 +16,11 @@ With the published PyTorch names on the right, parameters correspond as follows;
     sage<i>.weight_r               convs.<i>.conv.lin_r.weight
     block<i>.gate1_* ...           convs.<i>.attn.linear1.* ...
     head.weight, .bias             classifier.*
+    config1, config2 (tile)        config_mlp.0, config_mlp.3
+    head1, head2, head3 (tile)     head.0, head.3, head.6
+
+The temperature has shape () there. The names of the tile model's own parts are not confirmed.
+:meth:`tpugraphs.Ranker.from_torch` reads such weights.
 
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,
 without configs and with mean and maximum over the nodes, runs once per graph; a small network of its own sees
