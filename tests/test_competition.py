@@ -26,8 +26,10 @@ class Order:
 
 def tile_graph(seed, configs):
     rng = np.random.default_rng(seed)
+    feat = rng.normal(size=(3, 140)).astype(np.float32)
+    feat[:, 134:] = 0
     return tg.TileGraph(
-        node_feat=rng.normal(size=(3, 140)).astype(np.float32),
+        node_feat=feat,
         node_opcode=[1, 2, 3],
         edge_index=[[1, 0], [2, 1]],
         config_feat=rng.normal(size=(configs, 24)).astype(np.float32),
@@ -173,7 +175,7 @@ def test_one_command_ranks_all_collections(capsys, root, rankers, tmp_path, monk
     code, text, err = run(
         capsys, "submit", "--rankers", rankers, "--root", root, "--fill", tmp_path / "tiles.csv", "--out", out
     )
-    assert (code, err) == (0, "") and "valid, 18 rows" in text and "tile:xla: 5 graphs (no ranker)" in text
+    assert (code, err) == (0, "") and "valid, 18 rows" in text and "tile:xla: 5 rows (no ranker)" in text
     rows = submission.read(out)
     assert set(rows) == set(counts(root)) and slow.calls == 13
     loaded = load(rankers)
@@ -202,6 +204,25 @@ class Counting:
 
 def counts(root):
     return competition.counts(competition.open_splits(root, "test"))
+
+
+def test_five_rankers_one_file_one_score(capsys, root, rankers, tmp_path):
+    """The competitor's day: a ranker of tiles beside the others, test rows, valid rows and their score."""
+    tile = tg.Ranker("first-tile", width=16, blocks=1, steps=3)
+    tile.fit(list(tg.open_collection("tile:xla", root).valid)[:1], verbose=False)
+    tile.save(tmp_path / "tile.safetensors")
+    out = tmp_path / "s.csv"
+    common = ("--rankers", rankers, "--ranker", f"tile:xla={tmp_path / 'tile.safetensors'}", "--root", root)
+    code, text, err = run(capsys, "submit", *common, "--out", out)
+    assert (code, err) == (0, "") and "valid, 18 rows" in text and "no ranker" not in text
+    rows = submission.read(out)
+    for graph in tg.open_collection("tile:xla", root).test:
+        expected = tile.rank(graph)[:5]
+        np.testing.assert_array_equal(rows[graph.submission_id], expected)
+    code, _, _ = run(capsys, "submit", *common, "--split", "valid", "--out", out)
+    assert code == 0 and len(submission.read(out)) == 18
+    code, text, _ = run(capsys, "submit", "--score", out, "--root", root, "--json")
+    assert json.loads(text)["total"] == pytest.approx(reference.score(out, truths(root))[0], abs=1e-12)
 
 
 def test_a_collection_without_a_ranker_is_told(capsys, root, rankers, tmp_path):

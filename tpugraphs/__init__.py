@@ -50,6 +50,7 @@ _SUBMODULES = (
     "scoring",
     "training",
     "submission",
+    "competition",
     "plot",
     "cli",
 )

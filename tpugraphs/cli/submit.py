@@ -214,7 +214,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[
         source = (
             "" if name in rankers else " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
         )
-        common.say(args, f"{name}: {rows} graphs{source}" if rows else f"{name}{source}")
+        common.say(args, f"{name}: {rows} row{'s' * (rows != 1)}{source}" if rows else f"{name}{source}")
     return rankings, {row_id: counts.get(row_id, len(ranking)) for row_id, ranking in rankings.items()}
 
 
