@@ -37,6 +37,12 @@ def first_layout(
     return steps
 
 
+def first_tile(columns: int = 134, dropout: float = 0.0, **fields: Any) -> list[dict[str, Any]]:
+    """The recipe of the first place's tile model in its published size, but by default without dropout."""
+    recipe = get_recipe("first-tile")
+    return recipe.steps(recipe.fields("full", {"dropout": dropout, **fields}))
+
+
 def zoo() -> list[dict[str, Any]]:
     """Everything the first place does not use: node-only layers, slots read several times, own table, all pools."""
     return [
@@ -70,6 +76,14 @@ def graph_arrays(
         "config_nodes": rng.permutation(nodes)[:k].astype(np.int64),
         "digits": rng.integers(-1, 6, (configs, k, 18)).astype(np.int8),
     }
+
+
+def tile_arrays(nodes: int, configs: int, columns: int, seed: int, kind: str = "random") -> dict[str, Array]:
+    """Arguments of ``_core.Graph`` of a tile graph."""
+    arrays = graph_arrays(nodes, configs, 0, columns, seed, kind)
+    del arrays["digits"]
+    feat = np.random.default_rng([seed, 1]).normal(size=(configs, 24)).astype(np.float32)
+    return arrays | {"config_feat": feat}
 
 
 def named(model: Any, vector: str = "params") -> dict[str, Array]:
@@ -117,6 +131,15 @@ def torch_names(blocks: int = 2, cross: bool = True) -> dict[str, str]:
             f"sage{i}.bias_l": f"convs.{i}.conv.lin_l.bias",
         }
         names[f"sage{i}.weight_r"] = f"convs.{i}.conv.lin_r.weight"
+    return names
+
+
+def torch_tile_names(blocks: int = 2) -> dict[str, str]:
+    """Parameter names of `first_tile` -> those of the PyTorch model."""
+    names = {ours: theirs for ours, theirs in torch_names(blocks).items() if not ours.startswith("head")}
+    for part in ("weight", "bias"):
+        names |= {f"config{i + 1}.{part}": f"config_mlp.{at}.{part}" for i, at in enumerate((0, 3))}
+        names |= {f"head{i + 1}.{part}": f"head.{at}.{part}" for i, at in enumerate((0, 3, 6))}
     return names
 
 

@@ -6,7 +6,7 @@ import cases
 import models
 import numpy as np
 import pytest
-from models import HINGE, first_layout, named, rows
+from models import HINGE, first_layout, first_tile, named, rows
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch")
     SAGEConv = pytest.importorskip("torch_geometric.nn").SAGEConv
-    from torch_model import Published, hinge
+    from torch_model import Published, PublishedTile, hinge
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 BOTH = pytest.mark.parametrize("cross", [False, True], ids=["plain", "cross"])
@@ -45,6 +45,24 @@ def example(nodes=57, configs=13, k=21, columns=134, seed=5):
     return graph, (_core.Graph(**graph), rows(configs)), runtimes
 
 
+def tile_pair(seed=0, **sizes):
+    torch.manual_seed(seed)
+    theirs = PublishedTile(**sizes)
+    ours = _core.Model(first_tile(**sizes), seed, sizes.get("columns", 134), config_features=24)
+    weights, names = dict(theirs.named_parameters()), models.torch_tile_names(sizes.get("blocks", 2))
+    assert set(weights) == set(names.values())
+    for name, view in named(ours).items():
+        view[:] = weights[names[name]].detach().numpy()
+    return theirs, ours, names
+
+
+def tile_example(nodes=57, configs=130, columns=134, seed=5):
+    graph = models.tile_arrays(nodes, configs, columns, seed, "random")
+    graph["node_opcode"] %= 120
+    runtimes = np.random.default_rng(seed).integers(1, 300, configs)  # with ties
+    return graph, (_core.Graph(**graph), rows(configs)), runtimes
+
+
 def relative(got, expected):
     return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
 
@@ -56,17 +74,29 @@ def test_parameter_counts(cross):
     assert ours.num_parameters == sum(p.numel() for p in theirs.parameters()) == count
 
 
+def test_tile_parameter_count():
+    theirs, ours, _ = tile_pair()
+    assert ours.num_parameters == sum(p.numel() for p in theirs.parameters()) == 540_645
+
+
 @BOTH
 def test_scores_loss_and_all_gradients(cross):
-    theirs, ours, names = pair(cross)
-    graph, slate, runtimes = example()
+    check_scores_loss_and_all_gradients(*pair(cross), *example())
+
+
+@pytest.mark.parametrize("nodes", [2, 57, 300])
+def test_tile_scores_loss_and_all_gradients(nodes):
+    check_scores_loss_and_all_gradients(*tile_pair(), *tile_example(nodes))
+
+
+def check_scores_loss_and_all_gradients(theirs, ours, names, graph, slate, runtimes):
     expected = theirs(graph)
     value = hinge(expected, runtimes)
     value.backward()
     assert relative(ours.scores([slate])[0], expected.detach().numpy()) <= 1e-4
     loss, _ = ours.gradients([slate], [runtimes], loss=HINGE)
     assert loss == pytest.approx(value.item(), rel=1e-4)
-    grads = {name: p.grad.numpy() for name, p in theirs.named_parameters()}
+    grads = {name: p.grad.numpy() for name, p in theirs.named_parameters()}  # the unused temperature: 0
     top = max(np.linalg.norm(g) for g in grads.values())
     for name, got in named(ours, "grads").items():
         gradient = grads[names[name]]
@@ -80,21 +110,30 @@ def test_scores_loss_and_all_gradients(cross):
 
 @BOTH
 def test_ten_losses_of_training(cross):
-    theirs, ours, names = pair(cross, width=64, columns=31)
     graph, slate, _ = example(columns=31, configs=24)
     runtimes = graph["digits"].astype(np.int64).sum((1, 2))
+    check_ten_losses(*pair(cross, width=64, columns=31), graph, slate, runtimes, ("head.bias",))
+
+
+def test_ten_losses_of_tile_training():
+    graph, slate, _ = tile_example(columns=31, configs=60)
+    runtimes = np.argsort(np.argsort(graph["config_feat"].sum(1)))
+    check_ten_losses(*tile_pair(width=64, columns=31), graph, slate, runtimes, ("head3.bias",), 0.01)
+
+
+def check_ten_losses(theirs, ours, names, graph, slate, runtimes, unmoved, clip=0.05):
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-3, weight_decay=1e-2)
     for step in range(1, 11):
         optimizer.zero_grad()
         value = hinge(theirs(graph), runtimes)
         value.backward()
-        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
-        assert norm > 0.05  # or clipping would not be tested
+        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip)
+        assert norm > clip  # or clipping would not be tested
         optimizer.step()
-        loss = ours.step([slate], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=0.05, step=step)
+        loss = ours.step([slate], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=clip, step=step)
         assert loss == pytest.approx(value.item(), rel=1e-3), step
     weights = dict(theirs.named_parameters())
-    without_gradient = ("linear1.bias", "linear2.bias", "head.bias")  # Adam makes steps of their rounding
+    without_gradient = ("linear1.bias", "linear2.bias", *unmoved)  # Adam makes steps of their rounding
     for name, view in named(ours).items():
         if name not in without_gradient:
             assert relative(view, weights[names[name]].detach().numpy()) <= 1e-3, name

@@ -1,4 +1,4 @@
-"""The first place's layout model in PyTorch and PyG: what parity tests compare with and benchmarks race."""
+"""The first place's models in PyTorch and PyG: what parity tests compare with and benchmarks race."""
 
 import torch
 from torch import nn
@@ -80,12 +80,43 @@ class Published(nn.Module):
         return self.classifier(x.mean(1)).flatten()
 
 
+class PublishedTile(nn.Module):
+    """Late fusion: the graph branch with one config, beside a network over each config."""
+
+    def __init__(self, width=256, blocks=2, columns=134, configs=24, dropout=0.0):
+        super().__init__()
+        self.embedding_op = nn.Embedding(120, 16)
+        self.embedding_layout_cfg = nn.Embedding(8, 4)
+        self.linear = Dense(columns + 16 + 6 * 4, width // 2, True)
+        self.linear2 = Dense(width, width // 2, True)
+        self.convs = nn.ModuleList(Block(width, width // 2, True, dropout) for _ in range(blocks))
+        between = (nn.Dropout(dropout), nn.GELU())
+        self.config_mlp = nn.Sequential(nn.Linear(configs, width), *between, nn.Linear(width, width))
+        self.head = nn.Sequential(
+            nn.Linear(3 * width, width), *between, nn.Linear(width, width), *between, nn.Linear(width, 1)
+        )
+
+    def forward(self, graph):
+        """Scores of all configs."""
+        if not torch.is_tensor(graph["node_feat"]):
+            graph = tensors(graph)
+        layout = self.embedding_layout_cfg(graph["layout_digits"] + 2).flatten(-2)
+        x = torch.cat([graph["node_feat"], layout, self.embedding_op(graph["node_opcode"])], -1)[None]
+        x = self.linear2(self.linear(x))
+        for block in self.convs:
+            x = block(x, graph["edges"])
+        row = torch.cat([x[0].mean(0), x[0].amax(0)])
+        configs = self.config_mlp(graph["config_feat"])
+        return self.head(torch.cat([row.expand(len(configs), -1), configs], -1)).flatten()
+
+
 def tensors(graph):
-    """The arrays of a graph as `Published` reads them."""
+    """The arrays of a graph as these models read them."""
     whole = ("digits", "layout_digits", "node_opcode", "config_nodes")
-    made = {name: torch.tensor(graph[name]).long() for name in whole}
+    made = {name: torch.tensor(graph[name]).long() for name in whole if name in graph}
     edges = torch.tensor(graph["edge_index"].T.copy())
-    return made | {"node_feat": torch.tensor(graph["node_feat"]), "edges": edges}
+    made |= {name: torch.tensor(graph[name]) for name in ("node_feat", "config_feat") if name in graph}
+    return made | {"edges": edges}
 
 
 def hinge(scores, runtimes):
