@@ -25,6 +25,7 @@ _LAZY = {
     "audit": "auditing",
     **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
     "Ensemble": "ensemble",
+    "leave_out": "leaveout",
     **dict.fromkeys(("train_seeds", "SeedRuns"), "seeds"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
@@ -39,6 +40,7 @@ _SUBMODULES = (
     "preprocess",
     "baselines",
     "evaluation",
+    "leaveout",
     "official",
     "kernels",
     "metrics",

@@ -29,7 +29,7 @@ class History:
     valid_steps : list of int
         Steps after which there was an evaluation.
     valid_metric : list of float
-        Mean Kendall tau over the validation graphs, there.
+        Mean of `metric` over the validation graphs, there; greater is better.
     best_step : int or None
         Whose parameters the ranker has now; None without validation: those of the last step.
     total_steps : int
@@ -44,6 +44,8 @@ class History:
         By Ctrl-C.
     skipped : dict
         Name of each graph that could not be trained on: why.
+    metric : str
+        ``"tau"``, or what :data:`tpugraphs.metrics.VALIDATION` calls that of a recipe for tile graphs.
     """
 
     total_steps: int = 0
@@ -58,6 +60,7 @@ class History:
     stopped: str | None = None
     interrupted: bool = False
     skipped: dict[str, str] = field(default_factory=dict)
+    metric: str = "tau"
 
     @property
     def steps(self) -> list[int]:
@@ -84,7 +87,7 @@ class History:
         if self.loss:
             text += f", loss {np.mean(self.loss[-100:]):.4f}"
         if self.best_step is not None:
-            text += f", best tau {self.best_metric:.4f} after step {self.best_step}"
+            text += f", best {self.metric} {self.best_metric:.4f} after step {self.best_step}"
         if self.interrupted or self.stopped:
             text += f", {'interrupted' if self.interrupted else 'stopped: ' + str(self.stopped)}"
         return f"<History: {text}>"
@@ -104,7 +107,7 @@ class Callback:
         """After every step."""
 
     def on_evaluate(self, fit: Fit, metric: float) -> None:
-        """After every evaluation on the validation graphs; `metric` is the mean tau."""
+        """After every evaluation on the validation graphs; `metric` is the mean of `History.metric` there."""
 
     def on_fit_end(self, fit: Fit) -> None:
         """At the end, also when stopped or interrupted."""
@@ -151,7 +154,7 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            fit.stop(f"no better tau in {self.patience} evaluations")
+            fit.stop(f"no better {fit.history.metric} in {self.patience} evaluations")
 
     def state(self) -> dict[str, Any]:
         """Best metric and evaluations since."""

@@ -36,7 +36,7 @@ LAYOUT_METRICS = (
     "slowdown@100",
     "ndcg@10",
 )
-TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10")
+TILE_METRICS = published.TILE_METRICS
 _HEADS = {
     "tau": "tau",
     "tau_order": "tau (order)",
@@ -170,6 +170,14 @@ class Row:
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
+    @property
+    def trivial(self) -> frozenset[str]:
+        """Metrics that any order of a tile graph's configs would be perfect in: k is no less than it has."""
+        if not self.collection.startswith("tile"):
+            return frozenset()
+        tops = {name: int(name.partition("@")[2]) for name in self.values if name.startswith("slowdown@")}
+        return frozenset(name for name, k in tops.items() if self.configs <= k)
+
 
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
     """One metric by its name."""
@@ -197,6 +205,10 @@ class Group:
         How many graphs, and configurations in all.
     values, intervals : dict
         Metric name to mean, and to its bootstrap interval (low, high).
+    left_out : dict
+        Metric name to the number of tile graphs with so few configs that any order of them would be perfect.
+        They are left out of the mean, unless the report is an official one; a metric that none is left for is
+        missing in `values`.
     over : str
         What was redrawn for the intervals: ``"configs"`` (one graph; tau only) or ``"graphs"``.
     """
@@ -208,6 +220,7 @@ class Group:
     values: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     over: str
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 class Report:
@@ -268,7 +281,15 @@ class Report:
 
     def _group(self, collection: str, scorer: str, rows: Sequence[Row]) -> Group:
         names = [name for name in rows[0].values if all(name in row.values for row in rows)]
-        columns = {name: np.array([row.values[name] for row in rows]) for name in names}
+        left_out: dict[str, int] = {}
+        if self.coverage is None:
+            counts = {name: sum(name in row.trivial for row in rows) for name in names}
+            left_out = {name: count for name, count in counts.items() if count}
+        columns = {
+            name: np.array([row.values[name] for row in rows if not left_out or name not in row.trivial])
+            for name in names
+            if left_out.get(name, 0) < len(rows)
+        }
         intervals: dict[str, tuple[float, float]] = {}
         if len(rows) == 1:
             if "tau" in columns:
@@ -279,6 +300,7 @@ class Report:
             intervals = {
                 name: bootstrap_mean(values, self.draws, self.level, self.seed)
                 for name, values in columns.items()
+                if values.size > 1
             }
         return Group(
             collection,
@@ -288,7 +310,21 @@ class Report:
             {name: float(values.mean()) for name, values in columns.items()},
             intervals,
             "configs" if len(rows) == 1 else "graphs",
+            left_out,
         )
+
+    def at_least(self, configs: int) -> Report:
+        """Report of the graphs with so many configs, for example 6 where the best of 5 is asked for.
+
+        Raises
+        ------
+        ConfigError
+            There is none.
+        """
+        rows = [row for row in self.rows if row.configs >= configs]
+        if not rows:
+            raise ConfigError(f"no graph of this report has {configs} configs")
+        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=self.coverage)
 
     def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
         """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
@@ -348,7 +384,7 @@ class Report:
                     [("collection", row.collection), ("graph", row.graph), ("scorer", row.scorer)]
                     + [("configs", f"{row.configs:,}")]
                     + [
-                        (_HEADS[name], _number(name, row.values[name]))
+                        (_HEADS[name], _number(name, row.values[name]) + "*" * (name in row.trivial))
                         for name in shown
                         if name in row.values
                     ]
@@ -390,6 +426,11 @@ class Report:
             notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
         if any(name.startswith("slowdown@") for name in names):
             notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
+        if any(names & row.trivial for row in self.rows):
+            notes.append(
+                "*: perfect in any order, as k is not below the number of configs"
+                + ("." if self.coverage is not None else "; left out of the mean.")
+            )
         over = sorted({group.over for group in self.groups if group.intervals})
         if over:
             notes.append(f"interval: bootstrap over {' or '.join(over)}, {self.draws} draws.")
@@ -429,6 +470,7 @@ class Report:
                     "means": group.values,
                     "intervals": {name: list(pair) for name, pair in group.intervals.items()},
                     "intervals_over": group.over,
+                    **({"left_out": group.left_out} if group.left_out else {}),
                 }
                 for group in self.groups
             ],
@@ -439,6 +481,7 @@ class Report:
                     "scorer": row.scorer,
                     "configs": row.configs,
                     **row.values,
+                    **({"trivial": sorted(row.trivial)} if row.trivial else {}),
                 }
                 for row in self.rows
             ],

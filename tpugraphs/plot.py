@@ -67,7 +67,7 @@ def learning_curve(ax: Axes, history: Any) -> None:
             color=_TAU,
             fontweight="bold",
         )
-        right.set_ylabel("tau on validation configurations", color=_TAU)
+        right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
         right.tick_params(axis="y", colors=_TAU, length=0)
         right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
         for side in ("top", "left", "bottom", "right"):

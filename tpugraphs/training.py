@@ -91,7 +91,7 @@ class Fit:
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         self.total = total if total is not None else -(-int(epochs or 1) * len(material.graphs) // each)
-        self.history = History(total_steps=self.total, skipped=material.skipped)
+        self.history = History(total_steps=self.total, skipped=material.skipped, metric=ranker.metric)
         self.step = self.visit = 0
         self.finished = False
         self.best: NDArray[np.float32] | None = None

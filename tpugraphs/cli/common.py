@@ -295,7 +295,8 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not args.json and not sys.stderr.isatty():
                 text = (
-                    f"{who}step {fit.step:,} of {fit.total:,}: tau {metric:.4f}, {fit.history.seconds:.0f} s"
+                    f"{who}step {fit.step:,} of {fit.total:,}: {fit.history.metric} {metric:.4f}, "
+                    f"{fit.history.seconds:.0f} s"
                 )
                 print(text, file=sys.stderr, flush=True)
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpugraphs.cli import common
 from tpugraphs.files import REPORT_SUFFIXES as SUFFIXES
+
+if TYPE_CHECKING:
+    from tpugraphs.evaluation import Report
+
+_TOP = 5  # the best of so many is the competition's metric of tile graphs
 
 HELP = "judge a ranker on measured graphs"
 EXAMPLE = (
@@ -29,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
         "graphs), by the published metrics only",
     )
+    parser.add_argument(
+        "--leave-out",
+        action="store_true",
+        help="judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
+        "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="with --leave-out: steps of each training")
     parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble beside it")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
     common.add_precision(parser)
@@ -37,15 +50,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
-    from functools import partial
-
-    from tpugraphs import baselines, evaluation
-    from tpugraphs.ensemble import Ensemble
     from tpugraphs.errors import ConfigError
 
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
     common.check_writable(args.out)
+    if args.steps is not None and not args.leave_out:
+        raise ConfigError("--steps is for --leave-out only")
+    report = _leave_out(args) if args.leave_out else _evaluate(args)
+    if args.out is not None:
+        report.save(args.out)
+    common.emit(args, report.to_dict())
+    common.say(args, report.table())
+    few = [row for row in report.rows if row.trivial]
+    many = max(row.configs for row in report.rows)
+    if args.leave_out and few and many > _TOP:
+        common.say(args, f"\nGraphs with more than {_TOP} configurations:\n")
+        common.say(args, report.at_least(_TOP + 1).table(per_graph=False))
+    if args.out is not None:
+        common.say(args, f"wrote {args.out}")
+    return 0
+
+
+def _leave_out(args: argparse.Namespace) -> Report:
+    """Train and judge in turn."""
+    from tpugraphs import baselines
+    from tpugraphs.errors import ConfigError
+    from tpugraphs.leaveout import leave_out
+    from tpugraphs.ranker import Ranker, list_recipes
+
+    if args.official or args.members or args.tta or args.precision:
+        raise ConfigError("--leave-out takes no --official, --members, --tta or --precision")
+    common.check_count("--steps", args.steps)
+    name = args.ranker
+    ranker = Ranker(name) if name in list_recipes() else Ranker.load(name)
+    beside = {"random": partial(baselines.random_scores, seed=args.seed)} if args.random else {}
+    return leave_out(
+        ranker,
+        list(common.open_graphs(args.data, args, "train")),
+        beside=beside,
+        verbose=common.show_progress(args),
+        seed=args.seed,
+        **({} if args.steps is None else {"steps": args.steps}),
+    )
+
+
+def _evaluate(args: argparse.Namespace) -> Report:
+    """Judge what is there."""
+    from tpugraphs import baselines, evaluation
+    from tpugraphs.ensemble import Ensemble
+
     ranker, progress = common.open_rankers(args), common.show_progress(args)
     graphs = common.open_graphs(args.data, args, "valid")
     scorers: dict[str, Any] = {}
@@ -55,11 +109,4 @@ def run(args: argparse.Namespace) -> int:
         scorers["ranker"] = partial(ranker.predict, tta=args.tta, precision=args.precision, verbose=progress)
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
-    report = evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)
-    if args.out is not None:
-        report.save(args.out)
-    common.emit(args, report.to_dict())
-    common.say(args, report.table())
-    if args.out is not None:
-        common.say(args, f"wrote {args.out}")
-    return 0
+    return evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)

@@ -129,12 +129,12 @@ def run(args: argparse.Namespace) -> int:
             "out": args.out,
             "recipe": args.recipe,
             "parameters": ranker.num_parameters,
-            "best_valid_tau": best,
+            f"best_valid_{history.metric}": best,
             "history": history.to_dict(),
         },
     )
     if best is not None:
-        common.say(args, f"best validation tau {best:.4f}, at step {history.best_step}")
+        common.say(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
     common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
     return 0
 

@@ -1,0 +1,258 @@
+"""Tile graphs from file to report: rankers, checkpoints, commands, leaving kernels out; on the real kernels."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs import cli
+from tpugraphs.evaluation import evaluate
+
+NAMES = [f"tile_{i:02d}" for i in range(15)]
+SMALL = {"width": 16, "gate_reduction": 4, "learning_rate": 3e-3, "evaluate_every": 10}
+SETS = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return [tg.sample(name) for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def ranker(kernels):
+    r = tg.Ranker("first-tile", steps=40, **SMALL)
+    r.fit(kernels[2:], kernels[:2], verbose=False)
+    return r
+
+
+def times(graph):
+    return graph.config_runtime / graph.config_runtime_normalizers
+
+
+def small_tile(seed=0, configs=40, **changes):
+    """A kernel whose normalised runtimes follow from the configs, and whose plain ones do not."""
+    rng = np.random.default_rng(seed)
+    feat = np.zeros((9, 140), np.float32)
+    feat[:, :30] = rng.normal(size=(9, 30))
+    config = rng.integers(1, 64, (configs, 24)).astype(np.float32)
+    normalizers = rng.integers(10**4, 10**7, configs)
+    given = {
+        "node_feat": feat,
+        "node_opcode": rng.integers(1, 120, 9),
+        "edge_index": np.stack([np.arange(1, 9), np.arange(8)], 1),
+        "config_feat": config,
+        "config_runtime": (normalizers * (1 + config[:, :8].sum(1) / 100)).astype(np.int64),
+        "config_runtime_normalizers": normalizers,
+        "name": f"small{seed}",
+    }
+    return tg.TileGraph(**{**given, **changes})
+
+
+def test_a_fit_ranks_and_tells(kernels, ranker):
+    assert ranker.kind == "tile" and ranker.metric == ranker.history.metric == "top5"
+    best = np.mean([tg.metrics.tile_score(ranker.predict(g), times(g)) for g in kernels[:2]])
+    assert ranker.history.best_metric == pytest.approx(best, abs=1e-12)
+    assert set(ranker.history.skipped) == {"tile_12", "tile_13", "tile_14"}  # one distinct config each
+    assert "top5" in repr(ranker.history)
+    report = ranker.evaluate(kernels[2:8])
+    assert report.mean("opa") > 0.6
+    for graph in kernels:
+        order = ranker.rank(graph)
+        assert (np.sort(order) == np.arange(graph.num_configs)).all()
+
+
+def test_the_order_that_is_learnt_is_that_of_normalised_runtimes():
+    g = small_tile(configs=120)
+    assert abs(tg.metrics.kendall_tau(times(g), g.config_runtime)) < 0.3
+    r = tg.Ranker("first-tile", steps=150, **SMALL)
+    r.fit(g, verbose=False)
+    assert tg.metrics.kendall_tau(r.predict(g), times(g)) > 0.7
+    prepared = r.pipeline.apply(g, training=True)
+    assert (np.argsort(prepared.runtimes) == np.argsort(times(g))).all()
+
+
+def test_mean_of_the_predicted_best(kernels):
+    y = times(kernels[1])
+    assert tg.metrics.top_mean_score(y, y) == 1.0
+    assert tg.metrics.top_mean_score(-y, y, 579) == 1.0
+    s = np.random.default_rng(0).permutation(y.size)
+    expected = 2 - y[np.argsort(s)[:50]].mean() / np.sort(y)[:50].mean()
+    assert tg.metrics.top_mean_score(s, y) == pytest.approx(expected, rel=1e-12)
+    r = tg.Ranker("first-tile", preset="full", steps=2, **SMALL)
+    assert r.metric == "mean50" and r.fit(kernels[1], kernels[1], verbose=False).best_metric < 1
+
+
+def test_files_checkpoints_and_threads_keep_bits(kernels, ranker, tmp_path):
+    ranker.save(tmp_path / "r.safetensors")
+    loaded = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert loaded.kind == "tile"
+    for graph in kernels[:3]:
+        assert loaded.predict(graph).tobytes() == ranker.predict(graph).tobytes()
+
+    class Stop(tg.training.Callback):
+        def on_step(self, fit):
+            if fit.step == self.at:
+                raise RuntimeError
+
+    results = []
+    for threads, stops in ((1, False), (2, True)):
+        tg.set_num_threads(threads)
+        r = tg.Ranker("first-tile", seed=3, steps=12, slates=2, **SMALL)
+        stop = Stop()
+        stop.at = 7 if stops else -1
+        args = {"valid": kernels[1], "checkpoint_dir": tmp_path / str(threads), "checkpoint_every": 3}
+        try:
+            r.fit(kernels, callbacks=[stop], verbose=False, **args)
+        except RuntimeError:
+            stop.at = -1
+            r.fit(kernels, callbacks=[stop], verbose=False, **args)
+        results.append(r.predict(kernels[0]).tobytes())
+    assert results[0] == results[1]
+    changed = [kernels[0].replace(config_feat=kernels[0].config_feat + 1), *kernels[1:]]
+    with pytest.raises(tg.CheckpointError, match="train"):
+        r.fit(changed, callbacks=[stop], verbose=False, **args)
+
+
+def test_configs_can_be_rows_or_given_as_such(kernels, ranker):
+    g = kernels[0]
+    everything = ranker.predict(g)
+    np.testing.assert_allclose(ranker.predict(g, [5, 3, 3]), everything[[5, 3, 3]], rtol=1e-5, atol=1e-6)
+    given = ranker.predict(g, g.config_feat[[5, 3, 3]])
+    np.testing.assert_allclose(given, everything[[5, 3, 3]], rtol=1e-5, atol=1e-6)
+    chunked = tg.Ranker(**{**ranker.get_params(), "chunk": 7})
+    chunked.fit(kernels[2:], kernels[:2], verbose=False)
+    np.testing.assert_allclose(chunked.predict(g), everything, rtol=1e-5, atol=1e-6)
+    for bad in (g.config_feat[:, :23], g.config_feat[:2] * np.nan, np.zeros((1, 2, 18), np.int8)):
+        with pytest.raises(tg.DataError, match="configs"):
+            ranker.predict(g, bad)
+    assert ranker.predict(g, []).shape == (0,)
+
+
+def test_graphs_of_the_other_kind_are_refused_or_skipped(kernels, ranker):
+    layout = tg.sample("alexnet").select(slice(0, 60))
+    with pytest.raises(tg.DataError, match="tile configs: expected a TileGraph, found a layout graph"):
+        ranker.predict(layout)
+    with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a tile graph"):
+        tg.Ranker().fit(kernels[0])
+    r = tg.Ranker("first-tile", steps=2, **SMALL)
+    h = r.fit([layout, kernels[0]], verbose=False)
+    assert "alexnet" in h.skipped
+    with pytest.raises(tg.DataError, match="all 40 normalised runtimes are equal"):
+        g = small_tile()
+        r.fit(g.replace(config_runtime=g.config_runtime_normalizers * 3), verbose=False)
+    with pytest.raises(tg.DataError, match="placeholders"):
+        r.fit(small_tile(config_runtime=np.zeros(40, np.int64)), verbose=False)
+    test = small_tile(
+        config_runtime=np.zeros(40, np.int64), config_runtime_normalizers=np.zeros(40, np.int64)
+    )
+    assert ranker.predict(test).shape == (40,)  # a test file
+
+
+def test_partial_fit_and_unusual_columns(kernels):
+    r = tg.Ranker("first-tile", **SMALL)
+    before = r.partial_fit(kernels[0], np.arange(40))
+    for _ in range(30):
+        after = r.partial_fit(kernels[0], np.arange(40))
+    assert after < before
+    g = kernels[0]
+    never = np.flatnonzero((g.config_feat == g.config_feat[0]).all(0))  # constant in training: tells nothing
+    changed = g.config_feat.copy()
+    changed[:, never] += 1e6
+    assert never.size and (r.predict(g, changed) == r.predict(g)).all()
+
+
+def test_log_of_configs_is_part_of_the_file(kernels, tmp_path):
+    r = tg.Ranker("first-tile", steps=2, config_scale="log", **SMALL)
+    r.fit(kernels, verbose=False)
+    r.save(tmp_path / "r.safetensors")
+    loaded = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert loaded.pipeline.steps[-1]["scale"] == "log"
+    assert loaded.predict(kernels[1]).tobytes() == r.predict(kernels[1]).tobytes()
+
+
+# ---- reports --------------------------------------------------------------------------------------------
+
+
+def test_trivially_perfect_graphs_are_marked_and_not_in_the_mean(kernels):
+    report = evaluate(lambda g: -times(g), kernels)  # the worst order
+    (group,) = report.groups
+    few = {k: sum(g.num_configs <= k for g in kernels) for k in (1, 5, 10)}
+    assert (
+        group.left_out
+        == {"slowdown@5": few[5], "slowdown@10": few[10]}
+        == {"slowdown@5": 7, "slowdown@10": 8}
+    )
+    worst = [tg.metrics.top_k_slowdown(-times(g), times(g), 5) for g in kernels if g.num_configs > 5]
+    assert group.values["slowdown@5"] == pytest.approx(np.mean(worst)) and group.graphs == 15
+    assert report.table().count("0.00%*") == 15 and "left out of the mean" in report.table()
+    assert report.to_dict()["collections"][0]["left_out"] == group.left_out
+    eight = report.at_least(6)
+    assert len(eight) == 8 and eight.groups[0].values["slowdown@5"] == group.values["slowdown@5"]
+    alone = evaluate(times, kernels[-1])
+    assert set(alone.groups[0].values) == {"slowdown@1", "opa"}
+    with pytest.raises(tg.ConfigError, match="has 600 configs"):
+        report.at_least(600)
+
+
+def test_leave_out_ranks_each_by_all_others(kernels):
+    some, r = kernels[:4], tg.Ranker("first-tile", steps=15, **SMALL)
+    report = tg.leave_out(r, some, beside={"truth": times}, verbose=False)
+    assert [(row.graph, row.scorer) for row in report.rows] == [
+        (g.name, who) for g in some for who in ("first-tile", "truth")
+    ]
+    other = tg.Ranker("first-tile", steps=15, **SMALL)
+    other.fit([*some[:2], some[3]], verbose=False)
+    assert report.rows[4].scores.tobytes() == other.predict(some[2]).tobytes()
+    assert not r.fitted
+    halves = tg.leave_out(r, some, groups=["a", "b", "a", "b"], verbose=False)
+    other.fit([some[1], some[3]], verbose=False)
+    assert halves.rows[2].scores.tobytes() == other.predict(some[2]).tobytes()
+    for wrong in ({"graphs": some[:1]}, {"graphs": some, "groups": [1, 2]}):
+        with pytest.raises(tg.ConfigError):
+            tg.leave_out(r, **wrong, verbose=False)
+    with pytest.raises(tg.DataError):  # nothing to learn from in what is left
+        tg.leave_out(r, [kernels[0], kernels[-1]], verbose=False)
+
+
+# ---- commands -------------------------------------------------------------------------------------------
+
+
+def run(capsys, *argv):
+    code = cli.main([str(arg) for arg in argv])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_commands(capsys, tmp_path):
+    out, data = tmp_path / "tile.safetensors", [f"sample:{name}" for name in NAMES]
+    code, text, err = run(
+        capsys, "train", "--recipe", "first-tile", "--data", *data, "--steps", 12, *SETS, "--out", out
+    )
+    assert code == 0 and "best validation top5" in text and "12 of 12: top5" in err
+    code, text, _ = run(capsys, "predict", out, "sample:tile_00", "--json")
+    assert code == 0 and len(json.loads(text)[0]["scores"]) == 61
+    code, text, _ = run(capsys, "evaluate", out, *data, "--random")
+    assert code == 0 and "OPA" in text and "0.00%*" in text and "random" in text
+    submission = tmp_path / "s.csv"
+    code, text, _ = run(capsys, "submit", out, *data[:3], "--collection", "tile:xla", "--out", submission)
+    assert code == 0
+    lines = submission.read_text().splitlines()
+    assert lines[1].startswith("tile:xla:tile_00,") and lines[1].count(";") == 4
+    code, _, err = run(capsys, "predict", out, "sample:alexnet")
+    assert code == 1 and "expected a TileGraph" in err
+
+
+def test_evaluate_leave_out(capsys, tmp_path):
+    data = [f"sample:{name}" for name in ("tile_05", "tile_06", "tile_10")]
+    code, text, _ = run(
+        capsys, "evaluate", "first-tile", *data, "--leave-out", "--steps", 2, "--random", "--json",
+        "--out", tmp_path / "r.json",
+    )  # fmt: skip
+    told = json.loads(text)
+    assert code == 0 and [row["scorer"] for row in told["graphs"]] == ["first-tile", "random"] * 3
+    assert json.loads((tmp_path / "r.json").read_text()) == told
+    code, text, _ = run(capsys, "evaluate", "first-tile", *data, "--leave-out", "--steps", 2)
+    assert code == 0 and "Graphs with more than 5 configurations" in text
+    for wrong in (["--leave-out", "--official"], ["--steps", "3"]):
+        assert run(capsys, "evaluate", "first-tile", *data, *wrong)[0] == 2
