@@ -154,7 +154,7 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            fit.stop(f"no better {fit.history.metric} in {self.patience} evaluations")
+            fit.stop(f"no better metric in {self.patience} evaluations")
 
     def state(self) -> dict[str, Any]:
         """Best metric and evaluations since."""
