@@ -37,6 +37,7 @@ _SUBMODULES = (
     "download",
     "auditing",
     "graphs",
+    "packs",
     "preprocess",
     "baselines",
     "evaluation",

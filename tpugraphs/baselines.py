@@ -153,5 +153,5 @@ def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
 
 def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:
     """Digits (rows, K * 18) of these configurations."""
-    digits: NDArray[np.int8] = graph.config_digits[rows].reshape(rows.size, -1)
+    digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
     return digits

@@ -60,15 +60,16 @@ _Member = tuple[Any, str, tuple[int, ...], int]
 
 
 def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> LayoutGraph | TileGraph:
-    """Read one graph from an .npz file.
+    """Read one graph from an .npz file or a pack.
 
     Everything but the config digits of a layout graph is read and checked; those are inflated, straight into
-    one byte each, when first used. Members that are no field of the schema are ignored.
+    one byte each, when first used. Members that are no field of the schema are ignored. Of a pack
+    (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
 
     Parameters
     ----------
     path : path
-        File in the TpuGraphs schema; any integer or float dtype that holds the values exactly.
+        File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), or a pack.
     max_bytes : int, optional
         Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
 
@@ -93,6 +94,10 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
             file=file, field="file", expected="an .npz file", found="a protobuf",
         )  # fmt: skip
     limit = _limit(max_bytes)
+    if file.endswith(".tgpack"):
+        from tpugraphs import packs
+
+        return packs.open_pack(file, limit)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         return _graph(file, members, stamp)
@@ -211,6 +216,12 @@ def sample(name: str) -> LayoutGraph | TileGraph:
 # --- collections --------------------------------------------------------------------------------------------
 
 
+def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """Files of the graphs in a folder, in order of name: a graph's pack where there is one, else its .npz."""
+    found = {path.stem: path for suffix in ("npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")}
+    return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
+
+
 class Split(Sequence[LayoutGraph | TileGraph]):
     """Graphs of one split, read when asked for and not kept.
 
@@ -221,7 +232,7 @@ class Split(Sequence[LayoutGraph | TileGraph]):
     paths : list of str
         Files in order of name.
     names : list of str
-        File names without ``.npz``.
+        File names without ``.npz`` or ``.tgpack``.
     collection : str
         Name of the collection.
     """
@@ -235,7 +246,7 @@ class Split(Sequence[LayoutGraph | TileGraph]):
 
     @property
     def names(self) -> list[str]:
-        """File names without ``.npz``."""
+        """File names without ``.npz`` or ``.tgpack``."""
         return [Path(path).stem for path in self.paths]
 
     def __len__(self) -> int:
@@ -310,10 +321,10 @@ class Collection:
                 f"no folder {split!r} in this collection; {_how_to_get(self.name)}",
                 file=self.folder, field=split, expected=f"a folder {split}", found="none",
             )  # fmt: skip
-        paths = sorted(folder.glob("*.npz"))
+        paths = graph_files(folder)
         if not paths:
             raise DataError(
-                f"no .npz files in this folder; {_how_to_get(self.name)}",
+                f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}",
                 file=str(folder), field=split, expected=".npz files", found="none",
             )  # fmt: skip
         return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
@@ -361,6 +372,8 @@ def open_collection(
     max_bytes: int | None = None,
 ) -> Collection:
     """Open a downloaded collection; nothing is read yet.
+
+    A graph of which there is a pack (``tpugraphs pack``) is read from that, also if its .npz is there too.
 
     Parameters
     ----------

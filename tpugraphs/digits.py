@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -48,16 +49,65 @@ class Digits:
         self.shape, self._array, self._path, self._stamp = shape, array, path, stamp
 
     def get(self) -> npt.NDArray[np.int8]:
-        """All of them, inflated from the file on first use; DataError naming the file."""
+        """All of them, inflated from the file on first use and kept; DataError naming the file."""
         if self._array is None:
-            assert self._path is not None and self._stamp is not None
-            try:
-                array = _core.npz_digits(self._path, self._stamp, self.shape)
-            except DataError as error:
-                raise arrays.with_file(error, self._path) from None
+            array = self._read()
             array.flags.writeable = False
             self._array = array.view()
         return self._array
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        assert self._path is not None and self._stamp is not None
+        try:
+            return _core.npz_digits(self._path, self._stamp, self.shape)
+        except DataError as error:
+            raise arrays.with_file(error, self._path) from None
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, 18) of these rows (index array, mask or slice)."""
+        return np.ascontiguousarray(self.get()[rows])
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows only."""
+        digits = self.take(rows)
+        digits.flags.writeable = False
+        return Digits((digits.shape[0], digits.shape[1], DIGITS), digits)
+
+    def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
+        """All of them, some rows at a time."""
+        step = max(1, _BLOCK // max(1, self.shape[1] * DIGITS))
+        return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
+
+    def stored(self) -> Any:
+        """As `_core.Graph` takes them."""
+        return self.get()
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        if self._array is not None or self._path is None:
+            return self.get()
+        return self._path, self._stamp, self.shape
+
+    def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs: first rows (U,), and the place among these of every row (C,)."""
+        return _core.dedup_configs(self.get())
+
+    def validate(self) -> None:
+        """Check all of them."""
+        self.get()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return self.shape[0] * self.shape[1] * DIGITS
+
+    def release(self) -> None:
+        """Give back memory that can be read from a file again."""
 
     @classmethod
     def of(cls, value: Any) -> Digits:
@@ -70,8 +120,85 @@ class Digits:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._array is not None:
-            self._array.flags.writeable = False
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+
+class CodedDigits(Digits):
+    """The same as numbers (C, K, 3) of the entries of a table (T, 6), as a pack has them: six times smaller.
+
+    `handle` is the pack in which they lie, None where they are in memory.
+    """
+
+    def __init__(
+        self, codes: AnyArray, table: npt.NDArray[np.int8], path: str | None = None, handle: Any = None
+    ) -> None:
+        super().__init__((codes.shape[0], codes.shape[1], DIGITS), path=path)
+        self._codes, self._table, self._handle = codes, table, handle
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        return self._decode(np.arange(self.shape[0]))
+
+    def _decode(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        try:
+            return _core.decode_rows(self._codes, self._table, rows)
+        except DataError as error:
+            raise error if self._path is None else arrays.with_file(error, self._path) from None
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, 18) of these rows; the others are not read."""
+        if isinstance(rows, slice):
+            chosen = np.arange(*rows.indices(self.shape[0]))
+        else:
+            chosen = np.asarray(rows)
+            if chosen.dtype.kind == "b":
+                chosen = np.flatnonzero(chosen)
+            chosen = chosen.astype(np.int64)
+            chosen = np.where(chosen < 0, chosen + self.shape[0], chosen)
+        return self._decode(np.ascontiguousarray(chosen))
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows, in memory, as small as they are here."""
+        codes = self._codes[rows]
+        codes = codes if codes.base is None else codes.copy()
+        codes.flags.writeable = False
+        return CodedDigits(codes, self._table.copy(), self._path)
+
+    def stored(self) -> Any:
+        """As `_core.Graph` takes them."""
+        return self._codes, self._table
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        return self.get()
+
+    def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs: entries of the table are all different, so numbers are compared."""
+        return _core.dedup_codes(self._codes)
+
+    def validate(self) -> None:
+        """Check all of them, some at a time."""
+        for _ in self.blocks():
+            pass
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return self._handle is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return int(self._codes.nbytes)
+
+    def release(self) -> None:
+        """Give back the memory of pages of the file that were read."""
+        if self._handle is not None:
+            _core.pack_release(self._handle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}  # the arrays are copied
 
 
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
@@ -124,7 +251,21 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self._digits.get()[key], dtype=np.float32)
+        first, *rest = key if isinstance(key, tuple) and key else (key,)
+        if isinstance(first, slice) and all(isinstance(index, (slice, SupportsIndex)) for index in rest):
+            digits = self._digits.take(first)[(slice(None), *rest)]
+        elif isinstance(key, (list, np.ndarray)) and np.ndim(key) == 1 and len(key):
+            digits = self._rows(np.asarray(key))
+        elif isinstance(first, SupportsIndex) and not isinstance(first, (bool, np.ndarray)):
+            digits = self._rows(np.array([first.__index__()]))[(0, *rest)]
+        else:
+            digits = self._digits.get()[key]
+        return np.asarray(digits, dtype=np.float32)
+
+    def _rows(self, rows: AnyArray) -> npt.NDArray[np.int8]:
+        """Digits of rows as NumPy's indexing takes them, with its errors for those that there are not."""
+        np.broadcast_to(np.int8(0), self.shape[:1])[rows]
+        return self._digits.take(rows)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy is False:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from tpugraphs import arrays, description, kernels
 from tpugraphs.digits import DIGITS, ConfigFeatures, Digits
 from tpugraphs.files import atomic_write
+
+if TYPE_CHECKING:
+    from tpugraphs.packs import Pack
 
 __all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
 
@@ -38,6 +41,19 @@ class Graph:
     path: str | None
 
     _SAVED: tuple[str, ...] = ()
+    _pack: Pack | None = None  # where arrays that are not there yet come from
+
+    def __getattr__(self, name: str) -> Any:
+        """Take the arrays out of the pack, when the first of them is asked for."""
+        pack = self.__dict__.get("_pack")
+        if pack is None or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        fields = pack.fields()
+        if name not in fields:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        for field, value in fields.items():
+            self.__dict__.setdefault(field, value)
+        return self.__dict__[name]
 
     def _set(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -47,6 +63,12 @@ class Graph:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError("graphs are read-only")
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._pack is None:
+            return self.__dict__
+        fields = {**self._pack.fields(), **self.__dict__}
+        return {name: value for name, value in fields.items() if name != "_pack"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
@@ -208,6 +230,8 @@ class Graph:
         DataError
             Naming file, field and place.
         """
+        if self._pack is not None:
+            self._pack.check()
         return self
 
     def _saved_arrays(self) -> Iterable[tuple[str, str, tuple[int, ...], Iterable[bytes]]]:
@@ -220,11 +244,16 @@ class Graph:
             yield field, np.dtype(array.dtype).str, array.shape, pieces
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an npz in the published schema.
+        """Write an npz in the published schema, or a pack if the name ends in ``.tgpack``.
 
         The file appears under its name when it is complete and on disk; a failure leaves an older one as it
         was.
         """
+        if os.fspath(path).endswith(".tgpack"):
+            from tpugraphs import packs
+
+            packs.write(path, self)
+            return
         with (
             atomic_write(path) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
@@ -370,7 +399,7 @@ class LayoutGraph(Graph):
 
     @property
     def config_digits(self) -> npt.NDArray[np.int8]:
-        """Configs (C, K, 18) as read-only int8, inflated from the file on first use and kept."""
+        """Configs (C, K, 18) as read-only int8: all of them, read on first use and kept (see `digits_of`)."""
         return self._digits.get()
 
     @property
@@ -379,19 +408,32 @@ class LayoutGraph(Graph):
         return ConfigFeatures(self._digits)
 
     def validate(self) -> Self:
-        """Check also the config digits; returns the graph."""
-        self._digits.get()
+        """Check also the config digits (of a pack: every checksum); returns the graph."""
+        super().validate()
+        self._digits.validate()
         return self
 
     def select(self, rows: Any) -> Self:
         """Make a graph of these configs only, in this order."""
         rows = self._rows(rows)
         runtime = np.ascontiguousarray(self.config_runtime[rows])
-        digits = np.ascontiguousarray(self.config_digits[rows])
-        for array in (runtime, digits):
-            array.flags.writeable = False
-        shape = (digits.shape[0], digits.shape[1], DIGITS)
-        return self._with(config_runtime=runtime, _digits=Digits(shape, digits))
+        runtime.flags.writeable = False
+        return self._with(config_runtime=runtime, _digits=self._digits.select(rows))
+
+    def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, 18) int8 of some configs; of a pack, no others are read.
+
+        Parameters
+        ----------
+        rows : slice, bool (C,) or int (n,)
+            As for :meth:`select`.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have, or a damaged file.
+        """
+        return self._digits.take(self._rows(rows))
 
     def fields(self) -> dict[str, Any]:
         """Everything the graph consists of, by the constructor's argument names."""
@@ -400,7 +442,7 @@ class LayoutGraph(Graph):
 
     def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs; see :meth:`Graph.distinct_configs`."""
-        return kernels.dedup_configs(self.config_digits)
+        return self._digits.distinct()
 
 
 class TileGraph(Graph):

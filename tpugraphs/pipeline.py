@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, padding, preprocess
+from tpugraphs.digits import Digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 
 __all__ = ["Pipeline", "Prepared"]
@@ -42,6 +43,8 @@ class Prepared:
         What a metric is computed from: nanoseconds, of tile graphs runtime / normalizer.
     kept : (C,) int64, optional
         Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
+    mapped : Digits, optional
+        Configs that lie in a pack: the pages that were read can be given back.
     """
 
     graph: Any
@@ -54,6 +57,7 @@ class Prepared:
     ]
     times: NDArray[Any]
     kept: NDArray[np.int64] | None = None
+    mapped: Digits | None = None
 
     def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
         """Return some of the C configs as the core takes them."""
@@ -73,13 +77,13 @@ class Prepared:
         """Make the same graph with other configs, as the core takes them, that were not measured."""
         runtimes = np.zeros(len(configs), np.int64)
         core = core_graph(self.nodes, configs)
-        return replace(self, graph=core, runtimes=runtimes, times=runtimes, kept=None)
+        return replace(self, graph=core, runtimes=runtimes, times=runtimes, kept=None, mapped=None)
 
 
-def core_graph(nodes: Any, configs: NDArray[Any]) -> Any:
-    """Graph of the core: digits (C, K, 18) int8 or features (C, T) float32 of its configs."""
+def core_graph(nodes: Any, configs: Any) -> Any:
+    """Graph of the core: digits (C, K, 18) int8, numbers of a pack, or features (C, T) float32 of its configs."""
     feat, opcode, layout, edges, ids = nodes
-    if configs.ndim == 3:
+    if isinstance(configs, tuple) or configs.ndim == 3:
         return _core.Graph(feat, opcode, layout, edges, ids, configs)
     return _core.Graph(feat, opcode, layout, edges, ids, None, configs)
 
@@ -278,9 +282,16 @@ class Pipeline:
         if not configs:
             none = np.zeros(0, np.int64)
             return Prepared(None, none, name, count, int(size), nodes, none)
-        values = self.configs(graph.config_feat if self.kind == "tile" else graph.config_digits)
+        mapped = None
+        if self.kind == "tile":
+            values: Any = self.configs(graph.config_feat)
+            size += values.nbytes
+        else:
+            values = graph._digits.stored()
+            mapped = graph._digits if graph._digits.mapped else None
+            size += 0 if mapped else graph._digits.nbytes
         core = core_graph(nodes, values)
-        return Prepared(core, runtimes, name, count, int(size + values.nbytes), nodes, times, kept)
+        return Prepared(core, runtimes, name, count, int(size), nodes, times, kept, mapped)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Fitted constants, by the names they have in a file."""

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import kernels
+from tpugraphs.digits import Digits
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.pipeline import Pipeline, Prepared, check_kind, check_measured
 
-CACHE_BYTES = 2 << 30  # of prepared training graphs kept in memory
+CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
+MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
 VALID, SPLIT = 3, 4  # keys of random streams; others are in training.py and ranker.py
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 
@@ -134,7 +136,8 @@ def fingerprint(graph: Any, kind: str, digits: bool) -> str:
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
     if digits and kind == "layout":
-        h.update(np.ascontiguousarray(graph.config_digits).data)
+        for block in graph._digits.blocks():
+            h.update(np.ascontiguousarray(block).data)
     return h.hexdigest()
 
 
@@ -147,6 +150,7 @@ class Store:
         self.useless: set[int] = set()
         self.bytes = 0
         self._lock = threading.Lock()
+        self.touched: OrderedDict[int, Digits] = OrderedDict()
 
     def get(self, index: int) -> Prepared | None:
         """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
@@ -170,10 +174,24 @@ class Store:
             self.made[index] = prepared
             self.bytes += prepared.nbytes if prepared else 0
             while self.bytes > CACHE_BYTES and len(self.made) > 1:
-                _, old = self.made.popitem(last=False)
+                gone, old = self.made.popitem(last=False)
                 self.bytes -= old.nbytes if old else 0
+                self.touched.pop(gone, None)
         self.made.move_to_end(index)
-        return self.made[index]
+        prepared = self.made[index]
+        if prepared is not None and prepared.mapped is not None:
+            self._touch(index, prepared.mapped)
+        return prepared
+
+    def _touch(self, index: int, digits: Digits) -> None:
+        """Note that pages of a pack come into memory, and give back those of the packs used longest ago."""
+        self.touched[index] = digits
+        self.touched.move_to_end(index)
+        size = sum(one.nbytes for one in self.touched.values())
+        while size > MAPPED_BYTES and len(self.touched) > 1:
+            _, old = self.touched.popitem(last=False)
+            size -= old.nbytes
+            old.release()
 
 
 def hold_out(train: Any, share: float, seed: int, kind: str = "layout") -> tuple[list[Any], list[Any]]:

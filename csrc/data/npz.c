@@ -75,21 +75,30 @@ typedef struct target {
     int64_t header_left; /* bytes of the header still to be dropped */
     int64_t done;        /* elements (digits) or bytes (raw) written */
     uint8_t *raw;
-    int8_t *digits;
+    int8_t *digits;     /* all of them, or room for a piece if there is a sink */
+    tg_digit_sink sink; /* or NULL */
+    void *context;
+    int stopped;      /* by the sink */
     uint8_t carry[8]; /* an element cut by the end of a piece */
     int carried;
 } target;
 
 static tg_status put_digits(target *t, const uint8_t *data, int64_t n, tg_error *err) {
-    double bad = 0;
-    int64_t at = tg_digits_from(t->npy, data, n, t->digits + t->done, &bad);
-    if (at >= 0) return tg_bad_digit(err, t->member->field, t->done + at, t->npy->shape[1], bad);
-    t->done += n;
+    while (n > 0 && !t->stopped) {
+        double bad = 0;
+        int64_t some = t->sink == NULL || n < TG_DIGIT_PIECE ? n : TG_DIGIT_PIECE;
+        int8_t *to = t->sink == NULL ? t->digits + t->done : t->digits;
+        int64_t at = tg_digits_from(t->npy, data, some, to, &bad);
+        if (at >= 0) return tg_bad_digit(err, t->member->field, t->done + at, t->npy->shape[1], bad);
+        t->done += some, n -= some;
+        data += some * t->npy->itemsize;
+        tg_status status = t->sink == NULL ? TG_OK : t->sink(t->context, to, some, &t->stopped, err);
+        if (status != TG_OK) return status;
+    }
     return TG_OK;
 }
 
 static tg_status take_data(void *context, const uint8_t *data, size_t n, int *stop, tg_error *err) {
-    (void)stop;
     target *t = context;
     t->crc = tg_crc32(t->crc, data, n);
     size_t header = (int64_t)n < t->header_left ? n : (size_t)t->header_left;
@@ -111,6 +120,7 @@ static tg_status take_data(void *context, const uint8_t *data, size_t n, int *st
     tg_status status = put_digits(t, data, (int64_t)(n / item), err);
     size_t rest = n % item;
     if (rest > 0) memcpy(t->carry, data + n - rest, rest), t->carried = (int)rest;
+    *stop = t->stopped;
     return status;
 }
 
@@ -118,7 +128,7 @@ static tg_status read_all(tg_npz *npz, target *t, tg_error *err) {
     t->header_left = t->npy->header;
     tg_status status = unpack(npz, t->member, take_data, t, err);
     if (status != TG_OK) return status;
-    if (t->crc != t->member->crc)
+    if (t->crc != t->member->crc && !t->stopped)
         return tg_bad_field(err, t->member->field, "the CRC in the zip directory", DAMAGED,
                             "%08x instead of %08x", (unsigned)t->crc, (unsigned)t->member->crc);
     return TG_OK;
@@ -131,12 +141,24 @@ tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, u
     return read_all(npz, &t, err);
 }
 
+static tg_status check_digit_array(const tg_member *member, const tg_npy *npy, tg_error *err) {
+    if (npy->ndim == 3 && npy->shape[2] == TG_DIGITS && !npy->fortran) return TG_OK;
+    return tg_bad_field(err, member->field, "shape (C, K, 18) in C order",
+                        "save it again with numpy.ascontiguousarray", "%d dimensions, last %lld%s", npy->ndim,
+                        (long long)npy->shape[2], npy->fortran ? ", Fortran order" : "");
+}
+
 tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
                              tg_error *err) {
     target t = {.member = member, .npy = npy, .digits = to};
-    if (npy->ndim != 3 || npy->shape[2] != TG_DIGITS || npy->fortran)
-        return tg_bad_field(err, member->field, "shape (C, K, 18) in C order",
-                            "save it again with numpy.ascontiguousarray", "%d dimensions, last %lld%s",
-                            npy->ndim, (long long)npy->shape[2], npy->fortran ? ", Fortran order" : "");
-    return read_all(npz, &t, err);
+    tg_status status = check_digit_array(member, npy, err);
+    return status == TG_OK ? read_all(npz, &t, err) : status;
+}
+
+tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, tg_digit_sink sink,
+                             void *context, tg_error *err) {
+    int8_t piece[TG_DIGIT_PIECE];
+    target t = {.member = member, .npy = npy, .digits = piece, .sink = sink, .context = context};
+    tg_status status = check_digit_array(member, npy, err);
+    return status == TG_OK ? read_all(npz, &t, err) : status;
 }

@@ -3,12 +3,9 @@
 #ifndef TG_NPZ_H
 #define TG_NPZ_H
 
+#include "data/digits.h"
 #include "data/npy.h"
 #include "data/zip.h"
-
-#define TG_DIGIT_MIN (-1)
-#define TG_DIGIT_MAX 5
-#define TG_DIGITS    18 /* per configurable node: 6 of output, input and kernel layout each */
 
 typedef struct tg_npz {
     tg_archive archive;
@@ -29,6 +26,15 @@ tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, u
 /* to(C,K,18) = the array's values, each checked to be integral and in -1..5; size and CRC are checked. */
 tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
                              tg_error *err);
+
+/* Takes the next digits (n), each in -1..5. `*stop` = 1 ends the work early without an error. */
+typedef tg_status (*tg_digit_sink)(void *context, const int8_t *digits, int64_t n, int *stop, tg_error *err);
+
+#define TG_DIGIT_PIECE (16 << 10) /* most digits that a sink gets at once */
+
+/* The same digits, pushed into `sink` piece by piece: memory does not grow with the array. */
+tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, tg_digit_sink sink,
+                             void *context, tg_error *err);
 
 /* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
    not, and its value in *bad, or -1. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/crc.h"
+
 #define END_SIZE      22
 #define END64_SIZE    56
 #define LOCATOR_SIZE  20
@@ -227,7 +229,7 @@ static tg_status check_apart(const tg_archive *archive, tg_error *err) {
 }
 
 tg_status tg_zip_open(tg_archive *archive, tg_source source, tg_error *err) {
-    *archive = (tg_archive){source, 0, NULL};
+    *archive = (tg_archive){.source = source};
     directory d;
     tg_status status = read_end(&source, &d, err);
     if (status != TG_OK) return status;
@@ -238,6 +240,7 @@ tg_status tg_zip_open(tg_archive *archive, tg_source source, tg_error *err) {
         return tg_fail(err, TG_E_MEMORY, "no memory for the zip directory");
     }
     status = tg_source_read(&source, (int64_t)d.offset, bytes, (size_t)d.size, err);
+    if (status == TG_OK) archive->directory = tg_crc32(0, bytes, (size_t)d.size);
     size_t at = 0, used = 0;
     for (uint64_t i = 0; i < d.count && status == TG_OK; i++, at += used) {
         status = read_entry(&source, (int64_t)d.offset, bytes + at, (size_t)d.size - at, &used,

@@ -17,6 +17,7 @@ typedef struct tg_member {
 
 typedef struct tg_archive {
     tg_source source;
+    uint32_t directory; /* CRC of the directory, in which the size and CRC of every member stand */
     int count;
     tg_member *members;
 } tg_archive;

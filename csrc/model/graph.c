@@ -81,8 +81,35 @@ void tg_graph_free(tg_graph *g) {
     tg_csr_free(&g->merged);
     free(g->config_of);
     free(g->inv_degree[0]);
+    free((void *)(uintptr_t)g->codes.table);
+    g->codes.table = NULL;
     g->config_of = NULL;
     g->inv_degree[0] = NULL;
+}
+
+tg_status tg_graph_set_codes(tg_graph *g, const void *data, int size, int64_t C, const int8_t *table,
+                             int64_t entries, tg_error *err) {
+    int8_t *wide = malloc((size_t)entries * 8 + 8);
+    if (wide == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a graph");
+    g->C = C;
+    g->has_configs = 1;
+    g->codes = (tg_codes){data, size, C, g->K, entries, wide};
+    return tg_codes_widen(wide, table, entries, err);
+}
+
+/* to(K,18) = the digits of one config, checked. */
+static tg_status gather_row(const tg_graph *g, int64_t row, int8_t *to, tg_error *err) {
+    if (g->codes.table != NULL) return tg_codes_row(&g->codes, row, to, err);
+    const int64_t width = (int64_t)g->K * TG_DIGITS;
+    const int8_t *from = g->digits + row * width;
+    for (int64_t i = 0; i < width; i++) {
+        to[i] = from[i];
+        if ((uint8_t)(to[i] + 1) > 6)
+            return tg_fail_field(err, "digits", "digits in -1..5",
+                                 "%d in config %lld, node %lld, column %lld", to[i], (long long)row,
+                                 (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
+    }
+    return TG_OK;
 }
 
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err) {
@@ -94,15 +121,8 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
             return tg_fail_field(err, "rows", "config rows in 0..C-1",
                                  "%lld at position %d of a graph of %lld configs", (long long)row, c,
                                  (long long)g->C);
-        const int8_t *from = g->digits + row * width;
-        int8_t *to = digits + c * width;
-        for (int64_t i = 0; i < width; i++) {
-            to[i] = from[i];
-            if ((uint8_t)(to[i] + 1) > 6)
-                return tg_fail_field(err, "digits", "digits in -1..5",
-                                     "%d in config %lld, node %lld, column %lld", to[i], (long long)row,
-                                     (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
-        }
+        tg_status status = gather_row(g, row, digits + c * width, err);
+        if (status != TG_OK) return status;
         for (int t = 0; config_feat != NULL && t < g->T; t++) {
             const float value = config_feat[(int64_t)c * g->T + t] = g->config_feat[row * g->T + t];
             if (!isfinite(value))

@@ -3,6 +3,7 @@
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
+#include "data/codes.h"
 #include "graph/csr.h"
 #include "ops/op.h"
 
@@ -14,7 +15,8 @@ typedef struct tg_graph {
     const float *node_feat;              /* (N,F) */
     const uint8_t *opcode;               /* (N) */
     const int8_t *layout;                /* (N,6) or NULL */
-    const int8_t *digits;                /* (C,K,18) */
+    const int8_t *digits;                /* (C,K,18), or NULL and */
+    tg_codes codes;                      /* the same as numbers; the table is owned */
     const float *config_feat;            /* (C,T) or NULL */
     tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
     int32_t *config_of;                  /* (N) */
@@ -25,6 +27,11 @@ typedef struct tg_graph {
 tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
                         tg_error *err);
 void tg_graph_free(tg_graph *graph);
+
+/* Configs (C,K,3) as numbers of `size` bytes of the entries of table (entries,6), which is checked and copied.
+   K of the graph must be set. */
+tg_status tg_graph_set_codes(tg_graph *graph, const void *data, int size, int64_t C, const int8_t *table,
+                             int64_t entries, tg_error *err);
 
 /* One entry of a batch: a graph and rows (C) of its configs. */
 typedef struct tg_entry {

@@ -8,17 +8,11 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/digits.h"
 #include "graph/csr.h"
 #include "kernels/kernels.h"
 
-enum {
-    TG_MAX_IN = 2,
-    TG_MAX_PARAMS = 5,
-    TG_MAX_ATTRS = 7,
-    TG_DIGITS = 18,
-    TG_DIGIT_ROWS = 8,
-    TG_MAX_CHUNKS = 32
-};
+enum { TG_MAX_IN = 2, TG_MAX_PARAMS = 5, TG_MAX_ATTRS = 7, TG_DIGIT_ROWS = 8, TG_MAX_CHUNKS = 32 };
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
 
 /* What a row of a slot is. */

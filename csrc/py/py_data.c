@@ -7,42 +7,53 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/npz.h"
+#include "py/py_npz.h"
 
-/* An open .npz and what identifies the file, to notice later that it was replaced. */
-typedef struct opened {
-    tg_npz npz;
-    tg_cancel cancel;
-    int fd;
-    long long stamp[4]; /* device, inode, size, time of change in ns */
-} opened;
-
-static tg_status system_error(tg_error *err, const char *what) {
+tg_status tg_system_error(tg_error *err, const char *what) {
     int saved = errno;
     tg_fail(err, TG_E_IO, "%s", what);
     err->sys_errno = saved;
     return TG_E_IO;
 }
 
-/* Open `path`; without the GIL. O_NONBLOCK: opening a named pipe must not wait for a writer. */
-static tg_status open_file(opened *o, const char *path, tg_error *err) {
+/* O_NONBLOCK: opening a named pipe must not wait for a writer. */
+tg_status tg_open_regular(int *fd, long long *stamp, const char *path, const char *what, tg_error *err) {
     struct stat st;
-    o->npz = (tg_npz){0};
-    o->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (o->fd < 0) return system_error(err, "cannot open");
-    if (fstat(o->fd, &st) != 0) return system_error(err, "cannot stat");
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return tg_system_error(err, "cannot open");
+    if (fstat(*fd, &st) != 0) return tg_system_error(err, "cannot stat");
     if (!S_ISREG(st.st_mode))
-        return tg_bad_field(err, "file", "a regular .npz file", "give the path of one file",
+        return tg_bad_field(err, "file", what, "give the path of one file",
                             S_ISDIR(st.st_mode) ? "a directory" : "something else");
-    o->stamp[0] = (long long)st.st_dev, o->stamp[1] = (long long)st.st_ino,
-    o->stamp[2] = (long long)st.st_size;
-    o->stamp[3] = (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    return tg_npz_open(&o->npz, (tg_source){o->fd, NULL, (int64_t)st.st_size}, &o->cancel, err);
+    stamp[0] = (long long)st.st_dev, stamp[1] = (long long)st.st_ino, stamp[2] = (long long)st.st_size;
+    stamp[3] = (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return TG_OK;
 }
 
-static void close_file(opened *o) {
+tg_status tg_open_npz(tg_opened *o, const char *path, tg_error *err) {
+    o->npz = (tg_npz){0};
+    tg_status status = tg_open_regular(&o->fd, o->stamp, path, "a regular .npz file", err);
+    if (status != TG_OK) return status;
+    return tg_npz_open(&o->npz, (tg_source){o->fd, NULL, (int64_t)o->stamp[2]}, &o->cancel, err);
+}
+
+void tg_close_npz(tg_opened *o) {
     tg_npz_close(&o->npz);
     if (o->fd >= 0) close(o->fd);
+}
+
+tg_status tg_find_digits(tg_opened *o, const char *path, const long long *stamp, const long long *shape,
+                         const tg_member **member, tg_npy *npy, tg_error *err) {
+    *member = NULL;
+    tg_status status = tg_open_npz(o, path, err);
+    int same = status != TG_OK || memcmp(stamp, o->stamp, sizeof o->stamp) == 0;
+    if (status == TG_OK) *member = tg_zip_find(&o->npz.archive, "node_config_feat");
+    if (*member != NULL) status = tg_npz_header(&o->npz, *member, npy, err);
+    for (int i = 0; i < 3 && same && status == TG_OK; i++)
+        same = *member != NULL && npy->ndim == 3 && npy->shape[i] == shape[i];
+    if (same) return status;
+    return tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
+                        "a file changed since");
 }
 
 /* Add `bytes` to `*total`; an error when that passes `limit`. */
@@ -71,7 +82,7 @@ static PyObject *describe_member(const tg_npy *npy, PyObject *bytes) {
 }
 
 /* Read one array (or only its header) of an open file. */
-static PyObject *read_member(opened *o, const char *name, int only_header, int64_t *total, int64_t limit,
+static PyObject *read_member(tg_opened *o, const char *name, int only_header, int64_t *total, int64_t limit,
                              tg_error *err) {
     const tg_member *member = tg_zip_find(&o->npz.archive, name);
     if (member == NULL) Py_RETURN_NONE;
@@ -98,7 +109,7 @@ static PyObject *read_member(opened *o, const char *name, int only_header, int64
 }
 
 /* Fill `result` with what is asked for. 0 with an exception or `err` set. */
-static int read_members(opened *o, PyObject *names, int only_header, int64_t *total, int64_t limit,
+static int read_members(tg_opened *o, PyObject *names, int only_header, int64_t *total, int64_t limit,
                         PyObject *result, tg_error *err) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
         PyObject *key = PyTuple_GetItem(names, i);
@@ -120,11 +131,11 @@ static PyObject *npz_load(PyObject *self, PyObject *args) {
                           &headers, &limit))
         return NULL;
     tg_error err = {0};
-    opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
     const char *file = PyBytes_AsString(path);
     tg_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = open_file(&o, file, &err);
+    status = tg_open_npz(&o, file, &err);
     Py_END_ALLOW_THREADS
     int64_t total = 0;
     PyObject *arrays = NULL, *result = NULL;
@@ -133,30 +144,23 @@ static PyObject *npz_load(PyObject *self, PyObject *args) {
         read_members(&o, headers, 1, &total, limit, arrays, &err))
         result = Py_BuildValue("(O(LLLL))", arrays, o.stamp[0], o.stamp[1], o.stamp[2], o.stamp[3]);
     Py_XDECREF(arrays);
-    close_file(&o);
+    tg_close_npz(&o);
     Py_DECREF(path);
     if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
     return result;
 }
 
-/* The whole of read_digits but for the exception. */
-static PyArrayObject *read_digits_of(opened *o, const char *file, const long long *stamp,
-                                     const npy_intp *dims, tg_error *err) {
+/* The whole of npz_digits but for the exception. */
+static PyArrayObject *read_digits_of(tg_opened *o, const char *file, const long long *stamp,
+                                     const long long *shape, tg_error *err) {
     tg_status status;
     tg_npy npy;
-    const tg_member *member = NULL;
+    const tg_member *member;
     Py_BEGIN_ALLOW_THREADS
-    status = open_file(o, file, err);
-    int same = status != TG_OK || memcmp(stamp, o->stamp, sizeof o->stamp) == 0;
-    if (status == TG_OK) member = tg_zip_find(&o->npz.archive, "node_config_feat");
-    if (member != NULL) status = tg_npz_header(&o->npz, member, &npy, err);
-    same = same && (status != TG_OK || (member != NULL && npy.ndim == 3 && npy.shape[0] == dims[0] &&
-                                        npy.shape[1] == dims[1] && npy.shape[2] == dims[2]));
-    if (!same)
-        status = tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
-                              "a file changed since");
+    status = tg_find_digits(o, file, stamp, shape, &member, &npy, err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) return NULL;
+    const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
     PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
     if (digits == NULL) return NULL;
     int8_t *to = TG_I8(digits);
@@ -174,11 +178,10 @@ static PyObject *npz_digits(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&(LLLL)(LLL)", PyUnicode_FSConverter, &path, &stamp[0], &stamp[1],
                           &stamp[2], &stamp[3], &shape[0], &shape[1], &shape[2]))
         return NULL;
-    const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
     tg_error err = {0};
-    opened o = {.cancel = tg_python_cancel(), .fd = -1};
-    PyArrayObject *digits = read_digits_of(&o, PyBytes_AsString(path), stamp, dims, &err);
-    close_file(&o);
+    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    PyArrayObject *digits = read_digits_of(&o, PyBytes_AsString(path), stamp, shape, &err);
+    tg_close_npz(&o);
     Py_DECREF(path);
     if (digits == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
     return (PyObject *)digits;

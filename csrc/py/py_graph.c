@@ -8,6 +8,7 @@
 #include "data/sample.h"
 #include "data/scaler.h"
 #include "graph/prune.h"
+#include "py/py_pack.h"
 
 /* Raise for a failed status and drop the arrays made so far (any may be NULL). */
 static PyObject *fail(const tg_error *err, PyArrayObject *a, PyArrayObject *b) {
@@ -90,6 +91,13 @@ static PyObject *dedup_configs(PyObject *self, PyObject *arg) {
     npy_intp dims[3] = {-1, -1, TG_DIGITS};
     PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
     return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * TG_DIGITS);
+}
+
+static PyObject *dedup_codes(PyObject *self, PyObject *arg) {
+    (void)self;
+    tg_codes codes;
+    if (tg_codes_array(arg, -1, &codes) < 0) return NULL;
+    return dedup_bytes(codes.data, (npy_intp)codes.C, codes.K * TG_CODES_PER_NODE * codes.size);
 }
 
 static PyObject *dedup_rows(PyObject *self, PyObject *arg) {
@@ -311,6 +319,7 @@ static PyObject *sample_epoch(PyObject *self, PyObject *args) {
 PyMethodDef tg_graph_methods[] = {
     {"prune", prune, METH_VARARGS, PyDoc_STR("prune(edge_index, num_nodes, config_nodes, method, hops)")},
     {"dedup_configs", dedup_configs, METH_O, PyDoc_STR("dedup_configs(digits) -> first, inverse")},
+    {"dedup_codes", dedup_codes, METH_O, PyDoc_STR("dedup_codes(codes (C, K, 3)) -> first, inverse")},
     {"dedup_rows", dedup_rows, METH_O,
      PyDoc_STR("dedup_rows(rows) -> first, inverse; rows compared as bytes")},
     {"merge_configs", merge_configs, METH_VARARGS,

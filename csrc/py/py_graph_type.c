@@ -1,16 +1,37 @@
 #include "py/py_graph_type.h"
 
+#include "py/py_pack.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 static PyTypeObject *graph_type = NULL;
 PyTypeObject *tg_graph_type(void) { return graph_type; }
 
+/* `pair` is (codes (C,K,3), table (T,6)). */
+static int take_codes(tg_graph *g, PyObject *pair) {
+    tg_codes codes;
+    npy_intp table[2] = {-1, TG_CODE_DIGITS};
+    if (PyTuple_Size(pair) != 2) {
+        PyErr_SetString(PyExc_TypeError, "digits: expected an array or a pair (codes, table)");
+        return -1;
+    }
+    PyArrayObject *entries = tg_array(PyTuple_GetItem(pair, 1), "table", NPY_INT8, 2, table, "(T, 6)");
+    if (entries == NULL || tg_codes_array(PyTuple_GetItem(pair, 0), g->K, &codes) < 0) return -1;
+    tg_error err;
+    if (tg_graph_set_codes(g, codes.data, codes.size, codes.C, TG_I8(entries), table[0], &err) == TG_OK)
+        return 0;
+    tg_raise(&err, NULL);
+    return -1;
+}
+
 /* The configs of a graph: layout digits, or features of whole configs. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
     npy_intp wide[3] = {-1, g->K, TG_DIGITS}, flat[2] = {-1, -1};
     PyArrayObject *a;
-    if (digits != Py_None) {
+    if (PyTuple_Check(digits)) {
+        if (take_codes(g, digits) < 0) return -1;
+    } else if (digits != Py_None) {
         if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, "(C, K, 18)")) == NULL) return -1;
         g->digits = TG_I8(a);
         g->C = wide[0];

@@ -20,6 +20,7 @@ COMMANDS = (
     "download",
     "inspect",
     "audit",
+    "pack",
     "recipes",
     "train",
     "evaluate",

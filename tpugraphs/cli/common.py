@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tpugraphs.training import Callback, Fit, History
 
 DATA_HELP = (
-    "graphs: an .npz file, a directory of them, sample:NAME (an embedded graph), "
+    "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
 SPLITS = ("train", "valid", "test")
@@ -188,10 +188,11 @@ def _readers(
         ]
     path = Path(spec).expanduser()
     if path.is_dir():
-        files = sorted(path.glob("*.npz"))
+        files = data.graph_files(path)
         if not files:
             raise DataError(
-                "no .npz files in this directory; give the one that holds them, or COLLECTION with --root",
+                "no .npz files in this directory, and no packs; give the one that holds them, or COLLECTION "
+                "with --root",
                 file=spec,
                 expected=".npz files",
                 found="none",

@@ -1,0 +1,370 @@
+#define _GNU_SOURCE
+#include "py/py_pack.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "data/packwriter.h"
+#include "py/py_npz.h"
+
+#define CAPSULE "tpugraphs.pack"
+
+/* ---- reading ---- */
+
+typedef struct mapped {
+    tg_pack pack;
+    uint8_t *bytes;
+} mapped;
+
+static void unmap(PyObject *capsule) {
+    mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
+    munmap(m->bytes, (size_t)m->pack.size);
+    free(m);
+}
+
+/* Open, check the header, map; without the GIL. */
+static tg_status map_file(mapped *m, const char *path, tg_error *err) {
+    uint8_t head[TG_PACK_HEADER];
+    long long stamp[4] = {0};
+    int fd = -1;
+    tg_status status = tg_open_regular(&fd, stamp, path, "a pack file", err);
+    const size_t n = stamp[2] < TG_PACK_HEADER ? (size_t)stamp[2] : TG_PACK_HEADER;
+    if (status == TG_OK) status = tg_source_read(&(tg_source){fd, NULL, (int64_t)stamp[2]}, 0, head, n, err);
+    if (status == TG_OK) status = tg_pack_parse(&m->pack, head, n, (int64_t)stamp[2], err);
+    if (status == TG_OK) {
+        m->bytes = mmap(NULL, (size_t)m->pack.size, PROT_READ, MAP_SHARED, fd, 0);
+        if (m->bytes == MAP_FAILED) status = tg_system_error(err, "cannot map into memory");
+    }
+    if (fd >= 0) close(fd);
+    return status;
+}
+
+/* A read-only view of one array of the pack that `capsule` keeps. */
+static PyArrayObject *part_view(const mapped *m, tg_part part, PyObject *capsule) {
+    const tg_pack_array *a = &m->pack.part[part];
+    const char type = tg_part_type(part);
+    int typenum = type == 'f' ? NPY_FLOAT32 : a->itemsize == 8 ? NPY_INT64 : NPY_INT8;
+    if (type == 'u') typenum = a->itemsize == 1 ? NPY_UINT8 : a->itemsize == 2 ? NPY_UINT16 : NPY_UINT32;
+    const npy_intp dims[3] = {(npy_intp)a->shape[0], (npy_intp)a->shape[1], (npy_intp)a->shape[2]};
+    return tg_view(typenum, tg_part_ndim(part), dims, m->bytes + a->offset, capsule, 0);
+}
+
+static PyObject *part_views(const mapped *m, PyObject *capsule) {
+    PyObject *arrays = PyDict_New();
+    for (int i = 0; i < TG_PARTS && arrays != NULL; i++) {
+        if (m->pack.part[i].itemsize == 0) continue;
+        PyObject *view = (PyObject *)part_view(m, (tg_part)i, capsule);
+        if (view == NULL || PyDict_SetItemString(arrays, tg_part_name((tg_part)i), view) < 0)
+            Py_CLEAR(arrays);
+        Py_XDECREF(view);
+    }
+    return arrays;
+}
+
+static PyObject *pack_open(PyObject *self, PyObject *arg) {
+    (void)self;
+    PyObject *path;
+    if (!PyUnicode_FSConverter(arg, &path)) return NULL;
+    mapped *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        Py_DECREF(path);
+        return PyErr_NoMemory();
+    }
+    tg_error err = {0};
+    tg_status status;
+    const char *file = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS
+    status = map_file(m, file, &err);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
+    if (status != TG_OK) {
+        free(m);
+        return tg_raise(&err, NULL);
+    }
+    PyObject *capsule = PyCapsule_New(m, CAPSULE, unmap);
+    if (capsule == NULL) {
+        munmap(m->bytes, (size_t)m->pack.size);
+        free(m);
+        return NULL;
+    }
+    PyObject *arrays = part_views(m, capsule), *result = NULL;
+    const tg_origin *o = &m->pack.origin;
+    if (arrays != NULL)
+        result =
+            Py_BuildValue("(sO(LLk)O)", m->pack.kind == TG_PACK_TILE ? "tile" : "layout", arrays,
+                          (long long)o->size, (long long)o->changed, (unsigned long)o->directory, capsule);
+    Py_XDECREF(arrays);
+    Py_DECREF(capsule);
+    return result;
+}
+
+static PyObject *pack_check(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    int everything;
+    if (!PyArg_ParseTuple(args, "Op", &capsule, &everything)) return NULL;
+    const mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (m == NULL) return NULL;
+    tg_error err = {0};
+    tg_status status = TG_OK;
+    tg_cancel cancel = tg_python_cancel();
+    Py_BEGIN_ALLOW_THREADS
+    if (everything) status = tg_pack_check(&m->pack, m->bytes, &cancel, &err);
+    else
+        for (int i = 0; i < TG_PARTS && status == TG_OK; i++)
+            if (i != TG_CODES) status = tg_pack_check_part(&m->pack, m->bytes, (tg_part)i, &err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) return tg_raise(&err, NULL);
+    Py_RETURN_NONE;
+}
+
+/* Give the memory of the mapped pages back: they are read again when needed, mostly from the system's cache. */
+static PyObject *pack_release(PyObject *self, PyObject *capsule) {
+    (void)self;
+    const mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
+    if (m == NULL) return NULL;
+    madvise(m->bytes, (size_t)m->pack.size, MADV_DONTNEED);
+    Py_RETURN_NONE;
+}
+
+int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
+    int typenum = NPY_UINT8;
+    if (PyArray_Check(object)) {
+        const int type = PyArray_TYPE((PyArrayObject *)object);
+        if (type == NPY_UINT16 || type == NPY_UINT32) typenum = type;
+    }
+    npy_intp dims[3] = {-1, K, TG_CODES_PER_NODE};
+    PyArrayObject *array = tg_array(object, "codes", typenum, 3, dims, "(C, K, 3)");
+    if (array == NULL) return -1;
+    *codes = (tg_codes){.data = PyArray_DATA(array),
+                        .size = typenum == NPY_UINT8    ? 1
+                                : typenum == NPY_UINT16 ? 2
+                                                        : 4,
+                        .C = dims[0],
+                        .K = dims[1]};
+    return 0;
+}
+
+/* codes, table, rows -> digits of these rows */
+static PyObject *decode_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
+    tg_codes codes;
+    npy_intp t[2] = {-1, TG_CODE_DIGITS}, n[1] = {-1};
+    if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
+    PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
+    PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
+    if (rows == NULL) return NULL;
+    const npy_intp dims[3] = {n[0], (npy_intp)codes.K, TG_DIGITS};
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
+    if (digits == NULL) return NULL;
+    int8_t *wide = malloc((size_t)t[0] * 8 + 8), *to = TG_I8(digits);
+    const int64_t *row = TG_I64(rows);
+    tg_error err = {0};
+    tg_status status = wide == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory") : TG_OK;
+    Py_BEGIN_ALLOW_THREADS
+    if (status == TG_OK) status = tg_codes_widen(wide, TG_I8(table), t[0], &err);
+    codes.table = wide, codes.entries = t[0];
+    for (npy_intp i = 0; i < n[0] && status == TG_OK; i++) {
+        const int64_t r = row[i];
+        if (r < 0 || r >= codes.C)
+            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld configs",
+                                   (long long)r, (long long)codes.C);
+        else status = tg_codes_row(&codes, r, to + i * codes.K * TG_DIGITS, &err);
+    }
+    Py_END_ALLOW_THREADS
+    free(wide);
+    if (status == TG_OK) return (PyObject *)digits;
+    Py_DECREF(digits);
+    return tg_raise(&err, NULL);
+}
+
+/* ---- what a pack is made from ---- */
+
+/* path -> (size, changed, CRC of the directory) and about how many bytes the pack will have */
+static PyObject *npz_origin(PyObject *self, PyObject *arg) {
+    (void)self;
+    PyObject *path;
+    if (!PyUnicode_FSConverter(arg, &path)) return NULL;
+    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    tg_error err = {0};
+    tg_status status;
+    int64_t bytes = TG_PACK_HEADER + 4096;
+    const char *file = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_open_npz(&o, file, &err);
+    for (int i = 0; i < o.npz.archive.count && status == TG_OK; i++) {
+        const tg_member *member = &o.npz.archive.members[i];
+        tg_npy npy;
+        if (strcmp(member->field, "node_config_feat") != 0) bytes += member->size;
+        else if ((status = tg_npz_header(&o.npz, member, &npy, &err)) == TG_OK)
+            bytes += npy.count / TG_CODE_DIGITS;
+    }
+    Py_END_ALLOW_THREADS
+    PyObject *result = NULL;
+    if (status == TG_OK)
+        result = Py_BuildValue("((LLk)L)", o.stamp[2], o.stamp[3], (unsigned long)o.npz.archive.directory,
+                               (long long)bytes);
+    else tg_raise(&err, NULL);
+    tg_close_npz(&o);
+    Py_DECREF(path);
+    return result;
+}
+
+/* ---- writing ---- */
+
+/* Everything that pack_write has been given. */
+typedef struct order {
+    tg_pack_kind kind;
+    tg_origin origin;
+    const void *data[TG_PARTS];
+    int64_t shape[TG_PARTS][3];
+    const int8_t *digits; /* (C,K,18), or NULL: out of `file` */
+    const char *file;
+    long long stamp[4], digit_shape[3];
+    int64_t *done; /* digits so far, and whether to stop */
+} order;
+
+static int asked_to_stop(void *context) {
+    return __atomic_load_n((int64_t *)context + 1, __ATOMIC_RELAXED) != 0;
+}
+
+static tg_status push_array(void *from, tg_digit_sink sink, void *context, tg_error *err) {
+    const order *o = from;
+    const int64_t count = (int64_t)o->digit_shape[0] * o->digit_shape[1] * TG_DIGITS;
+    int stop = 0;
+    for (int64_t at = 0; at < count && !stop; at += TG_DIGIT_PIECE) {
+        const int64_t n = count - at < TG_DIGIT_PIECE ? count - at : TG_DIGIT_PIECE;
+        if (asked_to_stop(o->done)) return tg_fail(err, TG_E_CANCELLED, "cancelled");
+        for (int64_t i = 0; i < n; i++)
+            if ((uint8_t)(o->digits[at + i] + 1) > 6)
+                return tg_bad_digit(err, "node_config_feat", at + i, o->digit_shape[1], o->digits[at + i]);
+        tg_status status = sink(context, o->digits + at, n, &stop, err);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status push_file(void *from, tg_digit_sink sink, void *context, tg_error *err) {
+    const order *o = from;
+    tg_opened opened = {.cancel = {asked_to_stop, o->done, 0}, .fd = -1};
+    const tg_member *member;
+    tg_npy npy;
+    tg_status status = tg_find_digits(&opened, o->file, o->stamp, o->digit_shape, &member, &npy, err);
+    if (status == TG_OK) status = tg_npz_push_digits(&opened.npz, member, &npy, sink, context, err);
+    tg_close_npz(&opened);
+    return status;
+}
+
+static tg_status write_pack(int fd, order *o, tg_error *err) {
+    tg_packwriter w;
+    tg_status status = tg_packwriter_open(&w, fd, o->kind, o->origin, err);
+    w.done = o->done;
+    for (int i = 0; i < TG_PARTS && status == TG_OK; i++) {
+        if (i == TG_CODES && o->kind == TG_PACK_LAYOUT)
+            status = tg_packwriter_put_digits(&w, o->digit_shape[0], o->digit_shape[1],
+                                              o->digits != NULL ? push_array : push_file, o, err);
+        else if (o->data[i] != NULL) status = tg_packwriter_put(&w, (tg_part)i, o->shape[i], o->data[i], err);
+    }
+    if (status == TG_OK) status = tg_packwriter_finish(&w, err);
+    tg_packwriter_close(&w);
+    return status;
+}
+
+/* The small arrays out of a dict; 0 with an exception set. */
+static int take_arrays(order *o, PyObject *arrays) {
+    static const npy_intp last[TG_PARTS] = {[TG_NODE_FEAT] = 140, [TG_EDGE_INDEX] = 2, [TG_CONFIG_FEAT] = 24};
+    for (int i = 0; i < TG_PARTS; i++) {
+        const char *name = tg_part_name((tg_part)i);
+        PyObject *array = PyDict_GetItemString(arrays, name);
+        if (array == NULL || i == TG_CODES || i == TG_TABLE) continue;
+        const char type = tg_part_type((tg_part)i);
+        npy_intp dims[2] = {-1, last[i]};
+        PyArrayObject *a = tg_array(array, name,
+                                    type == 'f'   ? NPY_FLOAT32
+                                    : type == 'u' ? NPY_UINT8
+                                                  : NPY_INT64,
+                                    tg_part_ndim((tg_part)i), dims, last[i] > 0 ? "(n, fixed)" : "(n,)");
+        if (a == NULL) return 0;
+        o->data[i] = PyArray_DATA(a);
+        o->shape[i][0] = dims[0], o->shape[i][1] = last[i];
+    }
+    return 1;
+}
+
+/* The configs: int8 array (C,K,18), (path, stamp, shape) of a file, or None for a tile graph. `*path` is to be released. */
+static int take_digits(order *o, PyObject *digits, PyObject **path) {
+    if (digits == Py_None) {
+        o->kind = TG_PACK_TILE;
+        return 1;
+    }
+    o->kind = TG_PACK_LAYOUT;
+    if (PyTuple_Check(digits)) {
+        if (!PyArg_ParseTuple(digits, "O&(LLLL)(LLL)", PyUnicode_FSConverter, path, &o->stamp[0],
+                              &o->stamp[1], &o->stamp[2], &o->stamp[3], &o->digit_shape[0],
+                              &o->digit_shape[1], &o->digit_shape[2]))
+            return 0;
+        o->file = PyBytes_AsString(*path);
+        return 1;
+    }
+    npy_intp dims[3] = {-1, -1, TG_DIGITS};
+    PyArrayObject *array = tg_array(digits, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
+    if (array == NULL) return 0;
+    o->digits = TG_I8(array);
+    for (int i = 0; i < 3; i++) o->digit_shape[i] = (long long)dims[i];
+    return 1;
+}
+
+/* pack_write(fd, arrays, digits, origin, done) */
+static PyObject *pack_write(PyObject *self, PyObject *args) {
+    (void)self;
+    int fd;
+    PyObject *arrays, *digits, *progress, *path = NULL;
+    long long size, changed;
+    unsigned long directory;
+    if (!PyArg_ParseTuple(args, "iO!O(LLk)O:pack_write", &fd, &PyDict_Type, &arrays, &digits, &size, &changed,
+                          &directory, &progress))
+        return NULL;
+    order o = {.origin = {size, changed, (uint32_t)directory}};
+    npy_intp two[1] = {2};
+    PyArrayObject *done = tg_array(progress, "done", NPY_INT64, 1, two, "(2,)");
+    if (done == NULL) return NULL;
+    if (!PyArray_ISWRITEABLE(done)) {
+        PyErr_SetString(PyExc_ValueError, "done: expected a writable array");
+        return NULL;
+    }
+    o.done = TG_I64(done);
+    PyObject *result = NULL;
+    tg_error err = {0};
+    tg_status status;
+    if (take_arrays(&o, arrays) && take_digits(&o, digits, &path)) {
+        Py_BEGIN_ALLOW_THREADS
+        status = write_pack(fd, &o, &err);
+        Py_END_ALLOW_THREADS
+        if (status == TG_OK) result = Py_NewRef(Py_None);
+        else if (status == TG_E_CANCELLED) PyErr_SetNone(PyExc_KeyboardInterrupt);
+        else tg_raise(&err, NULL);
+    }
+    Py_XDECREF(path);
+    return result;
+}
+
+PyMethodDef tg_pack_methods[] = {
+    {"pack_open", pack_open, METH_O, PyDoc_STR("pack_open(path) -> kind, {name: array}, origin, handle.")},
+    {"pack_check", pack_check, METH_VARARGS,
+     PyDoc_STR(
+         "pack_check(handle, everything): compare checksums, of all but the configs or of all there is.")},
+    {"pack_release", pack_release, METH_O,
+     PyDoc_STR("pack_release(handle): give the memory of mapped pages back.")},
+    {"pack_write", pack_write, METH_VARARGS,
+     PyDoc_STR("pack_write(fd, arrays, digits, origin, done): done (2,) int64, digits so far and stop.")},
+    {"npz_origin", npz_origin, METH_O,
+     PyDoc_STR("npz_origin(path) -> (size, changed, directory), bytes of a pack of it.")},
+    {"decode_rows", decode_rows, METH_VARARGS,
+     PyDoc_STR("decode_rows(codes (C, K, 3), table (T, 6), rows (n,)) -> digits (n, K, 18).")},
+    {NULL, NULL, 0, NULL},
+};
