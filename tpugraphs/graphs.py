@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tpugraphs import arrays, description, kernels
 from tpugraphs.digits import DIGITS, ConfigFeatures, Digits
-from tpugraphs.files import atomic_write
+from tpugraphs.files import absolute, atomic_write
 
 if TYPE_CHECKING:
     from tpugraphs.packs import Pack
@@ -249,7 +249,7 @@ class Graph:
         The file appears under its name when it is complete and on disk; a failure leaves an older one as it
         was.
         """
-        if os.fspath(path).endswith(".tgpack"):
+        if absolute(path).endswith(".tgpack"):
             from tpugraphs import packs
 
             packs.write(path, self)

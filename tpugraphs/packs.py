@@ -42,7 +42,7 @@ _Origin = tuple[int, int, int]
 
 def is_pack(path: str | os.PathLike[str]) -> bool:
     """Tell a pack by its name."""
-    return os.fspath(path).endswith(SUFFIX)
+    return os.fsdecode(path).endswith(SUFFIX)
 
 
 class Pack:
