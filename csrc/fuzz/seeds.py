@@ -1,6 +1,7 @@
 """Seeds for the fuzz targets from the embedded samples: whole files, small ones of odd kinds, streams."""
 
 import io
+import struct
 import sys
 import zipfile
 import zlib
@@ -85,3 +86,36 @@ for name, header, size in (
     ("gap", "{" + one("a", "F16", [1], 2, 4) + "}", 4),
 ):
     (tensors / name).write_bytes(tensor_file(header, bytes(size)))
+
+
+def pack(kind: int, arrays: dict[int, np.ndarray]) -> bytes:
+    """Make a pack as csrc/data/pack.h describes it; the keys are those of tg_part."""
+    head, body = bytearray(1024), b""
+    for part, array in sorted(arrays.items()):
+        end, step = 1024 + len(body), 4096 if part == 8 else 64
+        begin = -(-end // step) * step
+        body += bytes(begin - end) + array.tobytes()
+        crc = zlib.crc32(array.tobytes())
+        sizes = (begin, array.nbytes, *array.shape)
+        struct.pack_into(f"<II{len(sizes)}Q", head, 64 + 64 * part, array.itemsize, crc, *sizes)
+    struct.pack_into("<8sIIQQqII", head, 0, b"\x89TGPACK\n", 1, kind, 1024 + len(body), 7, 7, 7, 10)
+    struct.pack_into("<I", head, 1020, zlib.crc32(head[:1020]))
+    return bytes(head) + body
+
+
+packs = out / "corpus_pack"
+packs.mkdir(parents=True, exist_ok=True)
+for size, count in ((1, 3), (1, 0), (2, 40), (4, 2)):
+    nodes = {
+        0: np.zeros((2, 140), "<f4"),
+        1: np.arange(2, dtype="u1"),
+        2: np.array([[1, 0]], "<i8"),
+        3: np.array([0, 2], "<i8"),
+        4: np.arange(count, dtype="<i8"),
+    }
+    table = np.arange(18, dtype="i1").reshape(3, 6) % 7 - 1
+    codes = (np.arange(count * 6) % 3).reshape(count, 2, 3).astype(f"<u{size}")
+    layout = {**nodes, 5: np.array([0, 1], "<i8"), 8: codes, 9: table}
+    (packs / f"layout_{size}_{count}").write_bytes(pack(0, layout))
+    tile = {**nodes, 6: np.ones((count, 24), "<f4"), 7: np.ones(count, "<i8")}
+    (packs / f"tile_{count}").write_bytes(pack(1, tile))
