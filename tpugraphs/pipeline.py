@@ -81,7 +81,7 @@ class Prepared:
 
 
 def core_graph(nodes: Any, configs: Any) -> Any:
-    """Graph of the core: digits (C, K, 18) int8, numbers of a pack, or features (C, T) float32 of its configs."""
+    """Graph of the core: digits (C, K, 18) int8, a pack's numbers, or features (C, T) float32."""
     feat, opcode, layout, edges, ids = nodes
     if isinstance(configs, tuple) or configs.ndim == 3:
         return _core.Graph(feat, opcode, layout, edges, ids, configs)
