@@ -643,3 +643,54 @@ def test_collection_errors(tmp_path):
         col.test[0]
     with pytest.raises(tg.DataError, match="collection"):
         _ = tg.sample("alexnet").submission_id
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64, np.int64])
+@pytest.mark.parametrize(
+    ("C", "K", "kinds"), [(1, 1, 1), (40, 3, 5), (500, 26, 500), (9000, 13, 700), (9000, 13, 1)]
+)
+def test_distinct_configs_of_a_file_are_those_in_memory(tmp_path, C, K, kinds, dtype):
+    """More than one batch of rows, rows cut by the pieces they come in, first copies anywhere."""
+    rng = np.random.default_rng(C)
+    different = rng.integers(-1, 6, (kinds, K, 18))
+    digits = different[rng.integers(0, kinds, C)].astype(dtype)
+    path = tmp_path / "g.npz"
+    _with_configs(path, digits)
+    graph = tg.load(path)
+    assert graph._digits.in_file
+    found, first, inverse = graph._digits.read_distinct()
+    assert graph._digits.in_file
+    expected_first, expected_inverse = graph.distinct_configs()
+    assert not graph._digits.in_file
+    np.testing.assert_array_equal(first, expected_first)
+    np.testing.assert_array_equal(inverse, expected_inverse)
+    np.testing.assert_array_equal(found, graph.config_digits[first])
+    assert found.dtype == np.int8 and found.flags.c_contiguous
+
+
+def test_distinct_configs_of_a_bad_file_are_refused(tmp_path):
+    digits = np.zeros((3000, 20, 18), np.float32)
+    digits[2500, 7, 3] = 6
+    _with_configs(tmp_path / "g.npz", digits)
+    graph = tg.load(tmp_path / "g.npz")
+    with pytest.raises(tg.DataError, match="6 at row 2500, node 7, column 3") as caught:
+        graph._digits.read_distinct()
+    assert caught.value.file == str(tmp_path / "g.npz")
+    _with_configs(tmp_path / "g.npz", digits[:9])
+    with pytest.raises(tg.DataError, match="changed"):
+        graph._digits.read_distinct()
+
+
+def _with_configs(path, digits):
+    """A layout graph with these configs."""
+    graph, (C, K, _) = tg.sample("alexnet"), digits.shape
+    np.savez_compressed(
+        path,
+        node_feat=graph.node_feat,
+        node_opcode=graph.node_opcode,
+        edge_index=graph.edge_index,
+        node_splits=np.array([[0, graph.num_nodes]]),
+        node_config_ids=np.arange(K),
+        node_config_feat=digits,
+        config_runtime=np.arange(1, C + 1),
+    )

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from rankers import Lazy, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import training, trainset
+from tpugraphs import _core, training, trainset
+from tpugraphs.pipeline import Pipeline
+from tpugraphs.recipes import get_recipe
 from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs
 
 # Schedule
@@ -435,3 +438,36 @@ def test_tile_graphs_can_be_split_too():
     assert sorted(np.concatenate(parts).tolist()) == list(range(graph.num_configs))
     chosen = [{row.tobytes() for row in graph.config_feat[part]} for part in parts]
     assert not chosen[0] & chosen[1]
+
+
+def test_graphs_in_files_and_in_memory_train_alike():
+    """Of a file only the different configs are inflated; nothing else may depend on it."""
+    path = resources.files("tpugraphs.samples") / "alexnet.npz"
+    results = []
+    for touch in (False, True):
+        graph, recipe = tg.load(path), get_recipe("first-layout")
+        if touch:
+            assert len(graph.config_digits) == graph.num_configs
+        pipeline = Pipeline(recipe.preprocessing(recipe.fields())).fit([graph])
+        prepared = pipeline.apply(graph, training=True)
+        assert graph._digits.in_file is not touch
+        assert (prepared.kept is None) is not touch
+        rows = np.array([0, 5, 9, 21_000, prepared.num_configs - 1])
+        model = _core.Model(recipe.steps(recipe.fields()), 3, node_features=prepared.nodes[0].shape[1])
+        slate = prepared.slate(rows)
+        results.append((prepared.runtimes, model.scores([slate])[0], prepared.nbytes))
+        loss = model.step(
+            [slate],
+            [prepared.runtimes[rows]],
+            loss=("pairwise_hinge", 1.0, "mean-all"),
+            lr=1e-3,
+            weight_decay=0.0,
+            clip=1.0,
+            step=1,
+            seed=7,
+        )
+        results[-1] += (loss, model.params.copy())
+    for a, b in zip(*results, strict=True):
+        if not isinstance(a, int):
+            np.testing.assert_array_equal(a, b)
+    assert results[0][2] < 0.7 * results[1][2]

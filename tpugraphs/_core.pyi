@@ -36,6 +36,9 @@ def npz_load(
 def npz_digits(
     path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /
 ) -> NDArray[np.int8]: ...
+def npz_distinct(
+    path: str, stamp: tuple[int, int, int, int], shape: tuple[int, int, int], /
+) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]: ...
 def pack_digits(array: NDArray[Any], /) -> NDArray[np.int8]: ...
 
 # data: packs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from tpugraphs import _core, arrays
 from tpugraphs.arrays import AnyArray
 from tpugraphs.errors import DataError
 
+T = TypeVar("T")
 DIGITS = 18  # of a configurable node: three layouts of up to six dimensions
 
 _BLOCK = 16 << 20  # bytes that are converted at a time
@@ -57,11 +58,28 @@ class Digits:
         return self._array
 
     def _read(self) -> npt.NDArray[np.int8]:
+        return self._from_file(_core.npz_digits)
+
+    def _from_file(self, read: Callable[[str, tuple[int, int, int, int], tuple[int, int, int]], T]) -> T:
         assert self._path is not None and self._stamp is not None
         try:
-            return _core.npz_digits(self._path, self._stamp, self.shape)
+            return read(self._path, self._stamp, self.shape)
         except DataError as error:
             raise arrays.with_file(error, self._path) from None
+
+    @property
+    def in_file(self) -> bool:
+        """Whether they are still in an .npz: `read_distinct` then needs less memory than `distinct`."""
+        return self._array is None
+
+    def read_distinct(
+        self,
+    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Inflate those of different configs only: digits (U, K, 18), and what `distinct` gives.
+
+        They are not kept, and all of them are never in memory.
+        """
+        return self._from_file(_core.npz_distinct)
 
     def take(self, rows: Any) -> npt.NDArray[np.int8]:
         """Digits (n, K, 18) of these rows (index array, mask or slice)."""
@@ -139,6 +157,11 @@ class CodedDigits(Digits):
 
     def _read(self) -> npt.NDArray[np.int8]:
         return self._decode(np.arange(self.shape[0]))
+
+    @property
+    def in_file(self) -> bool:
+        """False: a pack is read row by row."""
+        return False
 
     def _decode(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         try:

@@ -253,11 +253,14 @@ class Pipeline:
         """
         assert self.scaler is not None
         check_kind(graph, self.kind)
-        kept, runtimes = None, graph.config_runtime
+        kept, runtimes, digits = None, graph.config_runtime, None
         normalizers = graph.config_runtime_normalizers if self.kind == "tile" else None
         if training:
             check_measured(graph, self.kind)
-            if self.keep != "none":
+            if self.keep != "none" and configs and self.kind == "layout" and graph._digits.in_file:
+                digits, first, inverse = graph._digits.read_distinct()  # the equal ones never exist
+                _, runtimes, _ = kernels.merge_configs(first, inverse, runtimes, None, self.keep)
+            elif self.keep != "none":
                 kept, runtimes, normalizers = preprocess.distinct(graph, self.keep)
             if len(runtimes) < 2:
                 field = "config_feat" if self.kind == "tile" else "node_config_feat"
@@ -285,6 +288,9 @@ class Pipeline:
         mapped = None
         if self.kind == "tile":
             values: Any = self.configs(graph.config_feat)
+            size += values.nbytes
+        elif digits is not None:
+            values = digits
             size += values.nbytes
         else:
             values = graph._digits.stored()

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "base/rng.h"
 #include "kernels/kernels.h"
 
 static const char digit_range[] = "an integer in -1..5";
@@ -69,68 +68,7 @@ tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg
     return TG_OK;
 }
 
-/* ---- equal rows ---- */
-
-typedef struct hash128 {
-    uint64_t low, high;
-} hash128;
-
-/* Each step is a bijection of the state for a given input and of the input for a given state, so rows that
-   differ in one 16-byte block only never collide. Rows of one call have one width. */
-static hash128 hash_row(const uint8_t *row, size_t width) {
-    uint64_t a = 0x9e3779b97f4a7c15u, b = 0xd1b54a32d192ed03u;
-    for (size_t at = 0; at < width; at += 16) {
-        uint64_t word[2] = {0, 0};
-        if (width - at >= 16) memcpy(word, row + at, 16);
-        else memcpy(word, row + at, width - at);
-        a = (a ^ word[0]) * 0xff51afd7ed558ccdu;
-        b = (b ^ word[1]) * 0xc4ceb9fe1a85ec53u;
-        a = (a << 29 | a >> 35) + b;
-        b = (b << 31 | b >> 33) + a;
-    }
-    return (hash128){tg_mix64(a), tg_mix64(b + tg_mix64(a))};
-}
-
-static int64_t table_size(int64_t items) {
-    int64_t size = 16;
-    while (size < 2 * items) size *= 2;
-    return size;
-}
-
-tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void *rows, int64_t C,
-                        int64_t width, tg_error *err) {
-    if (C >= INT32_MAX) return tg_fail(err, TG_E_DATA, "too many configs: %lld", (long long)C);
-    int64_t size = table_size(C), distinct = 0;
-    hash128 *hash = malloc((size_t)(C + 1) * sizeof *hash);
-    int32_t *slot = calloc((size_t)size, sizeof *slot); /* 0: free; otherwise number of the value + 1 */
-    if (hash == NULL || slot == NULL) {
-        free(hash);
-        free(slot);
-        return tg_fail(err, TG_E_MEMORY, "no memory to compare %lld configs", (long long)C);
-    }
-    const uint8_t *bytes = rows;
-    size_t step = (size_t)width;
-#pragma omp parallel for schedule(static) num_threads(tg_threads((double)C *(double)width))
-    for (int64_t c = 0; c < C; c++) hash[c] = hash_row(bytes + (size_t)c * step, step);
-    for (int64_t c = 0; c < C; c++) {
-        int64_t at = (int64_t)(hash[c].low & (uint64_t)(size - 1));
-        for (; slot[at] != 0; at = (at + 1) & (size - 1)) {
-            int64_t other = first[slot[at] - 1];
-            if (hash[other].low == hash[c].low && hash[other].high == hash[c].high &&
-                memcmp(bytes + (size_t)other * step, bytes + (size_t)c * step, step) == 0)
-                break;
-        }
-        if (slot[at] == 0) {
-            first[distinct++] = c;
-            slot[at] = (int32_t)distinct;
-        }
-        inverse[c] = slot[at] - 1;
-    }
-    *U = distinct;
-    free(hash);
-    free(slot);
-    return TG_OK;
-}
+/* ---- what stays of equal rows ---- */
 
 /* round(sum / count), half to even, for any sign. */
 static int64_t exact_mean(__int128 sum, int64_t count) {

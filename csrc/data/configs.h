@@ -1,5 +1,5 @@
-/* Layout configs, (C,K,18) digits: their base-7 codec, the search for equal ones, and the layout digits of
-   the node features. Errors name row, node and column. (digits.c makes digits from numbers.) */
+/* Layout configs, (C,K,18) digits: their base-7 codec, what stays of equal ones, and the layout digits of the
+   node features. Errors name row, node and column. (digits.c makes digits from numbers, distinct.c finds equal ones.) */
 #ifndef TG_CONFIGS_H
 #define TG_CONFIGS_H
 
@@ -20,11 +20,6 @@ tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64
 /* digits (N,6) from columns 134-139 of node_feat (N,140): positions at or past the rank (number of non-zero
    shape dimensions, columns 21-26) become -1. */
 tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err);
-
-/* Equal rows of rows (C,width) bytes, compared as bytes: first (C,) holds in its first *U places the row of
-   each distinct value in order of appearance, inverse (C,) the number of each row's value. O(C width). */
-tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void *rows, int64_t C,
-                        int64_t width, tg_error *err);
 
 /* Which copy of a config stays: the first, the one with the least runtime (relative to its normalizer, if
    there are any), or the first with the mean of the runtimes (and of the normalizers). */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data/crc.h"
+#include "data/distinct.h"
 
 #define DAMAGED     "the file is damaged: download or copy it again"
 #define HEADER_ROOM (64 << 10)
@@ -161,4 +162,50 @@ tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy 
     target t = {.member = member, .npy = npy, .digits = piece, .sink = sink, .context = context};
     tg_status status = check_digit_array(member, npy, err);
     return status == TG_OK ? read_all(npz, &t, err) : status;
+}
+
+/* Digits that are looked at together: seldom, since that takes the cache from the inflater. */
+enum { BATCH = 1 << 20 };
+
+/* Configs as they come, of which the first of each kind is kept, in front of the ones that wait. */
+typedef struct rows {
+    tg_distinct known;
+    int64_t C, at;   /* configs in all, complete ones so far */
+    int64_t waiting; /* digits behind those of the kept configs */
+    int64_t *first, *inverse;
+    uint8_t *digits;
+} rows;
+
+static void take_rows(rows *r) {
+    const int64_t width = (int64_t)r->known.width, left = r->C - r->at;
+    const int64_t n = width == 0 || r->waiting / width > left ? left : r->waiting / width;
+    int64_t known = r->known.count;
+    const uint8_t *waiting = r->digits + known * width;
+    tg_distinct_take(&r->known, r->digits, waiting, n, r->inverse + r->at);
+    for (int64_t end = r->at + n; r->at < end; r->at++)
+        if (r->inverse[r->at] == known) r->first[known++] = r->at;
+    r->waiting -= n * width;
+    memmove(r->digits + known * width, waiting + n * width, (size_t)r->waiting);
+}
+
+static tg_status add_rows(void *context, const int8_t *digits, int64_t n, int *stop, tg_error *err) {
+    rows *r = context;
+    (void)stop, (void)err;
+    memcpy(r->digits + r->known.count * (int64_t)r->known.width + r->waiting, digits, (size_t)n);
+    if ((r->waiting += n) >= BATCH) take_rows(r);
+    return TG_OK;
+}
+
+tg_status tg_npz_read_distinct(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
+                               int64_t *first, int64_t *inverse, int64_t *U, tg_error *err) {
+    rows r = {.C = npy->shape[0], .first = first, .inverse = inverse, .digits = (uint8_t *)to};
+    tg_status status = check_digit_array(member, npy, err);
+    *U = 0;
+    if (status != TG_OK) return status;
+    status = tg_distinct_new(&r.known, r.C, npy->shape[1] * TG_DIGITS, err);
+    if (status == TG_OK) status = tg_npz_push_digits(npz, member, npy, add_rows, &r, err);
+    if (status == TG_OK) take_rows(&r);
+    *U = r.known.count;
+    tg_distinct_free(&r.known);
+    return status;
 }

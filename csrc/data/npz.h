@@ -36,6 +36,11 @@ typedef tg_status (*tg_digit_sink)(void *context, const int8_t *digits, int64_t 
 tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, tg_digit_sink sink,
                              void *context, tg_error *err);
 
+/* All digits, but of equal configs the first only: to, with room for (C,K,18), holds the *U different ones in its first
+   places, first (C,) which ones they were, inverse (C,) the number of every config's. */
+tg_status tg_npz_read_distinct(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
+                               int64_t *first, int64_t *inverse, int64_t *U, tg_error *err);
+
 /* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
    not, and its value in *bad, or -1. */
 int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad);

@@ -21,6 +21,14 @@ static void read_member(tg_npz *npz, const tg_member *member) {
     int8_t *digits = malloc((size_t)npy.count + 1);
     if (digits != NULL) tg_npz_read_digits(npz, member, &npy, digits, &err);
     free(digits);
+    int64_t rows = npy.ndim > 0 ? npy.shape[0] : 0, U;
+    if (rows > MAX_ARRAY / 32) return;
+    int64_t *first = malloc((size_t)rows * 16 + 1);
+    digits = malloc((size_t)npy.count + 1);
+    if (digits != NULL && first != NULL)
+        tg_npz_read_distinct(npz, member, &npy, digits, first, first + rows, &U, &err);
+    free(digits);
+    free(first);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -150,41 +150,88 @@ static PyObject *npz_load(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* The whole of npz_digits but for the exception. */
-static PyArrayObject *read_digits_of(tg_opened *o, const char *file, const long long *stamp,
-                                     const long long *shape, tg_error *err) {
-    tg_status status;
-    tg_npy npy;
-    const tg_member *member;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_find_digits(o, file, stamp, shape, &member, &npy, err);
-    Py_END_ALLOW_THREADS
-    if (status != TG_OK) return NULL;
-    const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
+/* All digits of a file. */
+static PyObject *read_digits(tg_opened *o, const tg_member *member, const tg_npy *npy, const npy_intp *dims,
+                             tg_error *err) {
     PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
     if (digits == NULL) return NULL;
+    tg_status status;
     int8_t *to = TG_I8(digits);
     Py_BEGIN_ALLOW_THREADS
-    status = tg_npz_read_digits(&o->npz, member, &npy, to, err);
+    status = tg_npz_read_digits(&o->npz, member, npy, to, err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) Py_CLEAR(digits);
-    return digits;
+    return (PyObject *)digits;
 }
 
-static PyObject *npz_digits(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *path;
+/* Gives back what an array of rows has behind its first `rows`. 0 with an exception set. */
+static int shorten(PyArrayObject *array, npy_intp rows) {
+    npy_intp shape[NPY_MAXDIMS];
+    for (int i = 0; i < PyArray_NDIM(array); i++) shape[i] = i == 0 ? rows : PyArray_DIM(array, i);
+    PyArray_Dims dims = {shape, PyArray_NDIM(array)};
+    PyObject *none = PyArray_Resize(array, &dims, 0, NPY_CORDER);
+    Py_XDECREF(none);
+    return none != NULL;
+}
+
+/* Those of the different configs of a file, (digits, first, inverse). The rest of `digits` has never been touched
+   when it is given back, so it has cost no memory. */
+static PyObject *read_distinct(tg_opened *o, const tg_member *member, const tg_npy *npy, const npy_intp *dims,
+                               tg_error *err) {
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims), *first = tg_new_array(NPY_INT64, 1, dims),
+                  *inverse = tg_new_array(NPY_INT64, 1, dims);
+    PyObject *result = NULL;
+    if (digits != NULL && first != NULL && inverse != NULL) {
+        tg_status status;
+        int64_t U;
+        int8_t *to = TG_I8(digits);
+        int64_t *firsts = TG_I64(first), *inverses = TG_I64(inverse);
+        Py_BEGIN_ALLOW_THREADS
+        status = tg_npz_read_distinct(&o->npz, member, npy, to, firsts, inverses, &U, err);
+        Py_END_ALLOW_THREADS
+        if (status == TG_OK && shorten(digits, (npy_intp)U) && shorten(first, (npy_intp)U))
+            result = PyTuple_Pack(3, digits, first, inverse);
+    }
+    Py_XDECREF((PyObject *)digits);
+    Py_XDECREF((PyObject *)first);
+    Py_XDECREF((PyObject *)inverse);
+    return result;
+}
+
+/* (path, stamp, shape) -> what `read` makes of the digits of that file */
+static PyObject *from_digits(PyObject *args,
+                             PyObject *(*read)(tg_opened *o, const tg_member *member, const tg_npy *npy,
+                                               const npy_intp *dims, tg_error *err)) {
+    PyObject *path, *result = NULL;
     long long stamp[4], shape[3];
     if (!PyArg_ParseTuple(args, "O&(LLLL)(LLL)", PyUnicode_FSConverter, &path, &stamp[0], &stamp[1],
                           &stamp[2], &stamp[3], &shape[0], &shape[1], &shape[2]))
         return NULL;
+    const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
     tg_error err = {0};
+    tg_status status;
+    tg_npy npy;
+    const tg_member *member;
+    const char *file = PyBytes_AsString(path);
     tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
-    PyArrayObject *digits = read_digits_of(&o, PyBytes_AsString(path), stamp, shape, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_find_digits(&o, file, stamp, shape, &member, &npy, &err);
+    Py_END_ALLOW_THREADS
+    if (status == TG_OK) result = read(&o, member, &npy, dims, &err);
     tg_close_npz(&o);
     Py_DECREF(path);
-    if (digits == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
-    return (PyObject *)digits;
+    if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
+    return result;
+}
+
+static PyObject *npz_digits(PyObject *self, PyObject *args) {
+    (void)self;
+    return from_digits(args, read_digits);
+}
+
+static PyObject *npz_distinct(PyObject *self, PyObject *args) {
+    (void)self;
+    return from_digits(args, read_distinct);
 }
 
 /* tg_npy of an array in memory; 0 when its dtype is not one of the allowed. */
@@ -247,6 +294,10 @@ PyMethodDef tg_data_methods[] = {
          "npz_load(path, names, headers, max_bytes) -> ({name: (bytes, dtype, shape, fortran)}, stamp).")},
     {"npz_digits", npz_digits, METH_VARARGS,
      PyDoc_STR("npz_digits(path, stamp, shape) -> digits (C, K, 18) int8.")},
+    {"npz_distinct", npz_distinct, METH_VARARGS,
+     PyDoc_STR(
+         "npz_distinct(path, stamp, shape) -> digits (U, K, 18) int8 of the different configs, first (U,), "
+         "inverse (C,).")},
     {"pack_digits", pack_digits, METH_O,
      PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
     {NULL, NULL, 0, NULL},

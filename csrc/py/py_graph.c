@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "data/configs.h"
+#include "data/distinct.h"
 #include "data/sample.h"
 #include "data/scaler.h"
 #include "graph/prune.h"
