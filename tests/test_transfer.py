@@ -282,6 +282,8 @@ def test_a_transmission_error_is_repaired(server, target):
         ({"x-goog-hash": "md5=xx"}, True, None),
         ({"x-goog-hash": "crc32c=AAAAAA=="}, True, None),
         ({"Digest": "sha-256"}, True, None),
+        ({"x-goog-hash": f"md5={md5(b'')}", "x-goog-stored-content-encoding": "gzip"}, True, None),
+        ({"x-goog-hash": f"md5={md5(b'')}"}, False, "md5:d41d8cd98f00b204e9800998ecf8427e"),
         ({"Content-MD5": md5(b"")}, False, None),
         ({"Content-MD5": md5(b"")}, True, "md5:d41d8cd98f00b204e9800998ecf8427e"),
     ],

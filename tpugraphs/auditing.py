@@ -158,7 +158,8 @@ class Audit:
         every = len(self) <= SHOWN if every is None else every
         shown = [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
         blocks = [_table(shown)] if shown else []
-        summary = [f"{len(self)} graphs; {sum(not g.findings for g in self.graphs)} without findings"]
+        clean = sum(not graph.findings for graph in self.graphs)
+        summary = [f"{len(self)} graph{'s' if len(self) != 1 else ''}; {clean} without findings"]
         summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
         return "\n\n".join([*blocks, "\n".join([*summary, *self._notes(), self._suggestion()])])
 

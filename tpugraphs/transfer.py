@@ -97,6 +97,11 @@ def _digest(headers: Message, whole: bool) -> str | None:
         "Digest",
         "X-Goog-Hash",
     ):  # of the file, also in an answer with a part of it
+        if (
+            header == "X-Goog-Hash"
+            and headers.get("X-Goog-Stored-Content-Encoding", "identity") != "identity"
+        ):
+            continue  # of the file as it is stored, not as it is sent
         for value in headers.get_all(header) or []:
             for entry in value.split(","):
                 name, _, text = entry.strip().partition("=")
