@@ -206,6 +206,23 @@ def test_test_graphs_are_never_excluded(tree):
     assert tg.audit(one).exclude == []
 
 
+def test_packs(tree):
+    """Of a graph with a pack beside it, the pack is looked at; the findings are the same."""
+    from tpugraphs import packs
+
+    file = tree / "npz" / "tile" / "xla" / "train" / "kernel.npz"
+    good = tree / "npz" / "layout" / "xla" / "default" / "valid" / "good.npz"
+    before = {graph.name: graph for graph in tg.audit([file, good]).graphs}
+    for path in (file, good):
+        packs.write(path.with_suffix(".tgpack"), tg.load(path))
+    after = tg.audit(tree)
+    assert len(after) == 6
+    for graph in after.graphs:
+        if graph.name in before:
+            assert graph.file.endswith(".tgpack") and graph.findings == before[graph.name].findings
+            assert graph.noise_median == before[graph.name].noise_median and graph.collection
+
+
 def test_long_tables_show_what_was_found(monkeypatch):
     graphs = [small_graph(i, configs=6) for i in range(5)]
     graphs.append(small_graph(6, configs=6, name="odd", config_runtime=np.full(6, 5)))
@@ -259,7 +276,7 @@ def test_command(tree, capsys, tmp_path):
     "argv, code, tells",
     [
         (["audit", "nowhere"], 1, "nowhere: No such file"),
-        (["audit", "."], 1, "no .npz files in or below"),
+        (["audit", "."], 1, "no .npz files or packs in or below"),
         (["audit", "sample:none"], 2, "no sample 'none'"),
         (["audit", "tile:xla/middle"], 2, "no split 'middle'"),
         (["audit", "sample:tile_00", "--exclude", "*"], 1, "no graphs are left"),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import corrupt, tables
-from tpugraphs.data import collection_of, exclude_patterns, excluded, load
+from tpugraphs.data import collection_of, exclude_patterns, excluded, graph_files, load
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute
 from tpugraphs.progress import Progress
@@ -427,7 +427,7 @@ def audit(
     Parameters
     ----------
     data : path, graph, or list of these, or split of a collection
-        A folder stands for all .npz files in and below it.
+        A folder stands for all .npz files and packs in and below it; of a graph with both, for the pack.
     exclude : str or list of str, optional
         As for :func:`tpugraphs.open_collection`.
     max_bytes : int, optional
@@ -444,7 +444,7 @@ def audit(
     ConfigError
         Not a path, a graph, or a list of these.
     DataError
-        A folder without .npz files, or all are excluded. Files that cannot be read are findings.
+        A folder without such files, or all are excluded. Files that cannot be read are findings.
     OSError
         A path that does not exist.
 
@@ -484,11 +484,14 @@ def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
         yield str(data.name), data.collection, data.path, lambda: data
     elif isinstance(data, (str, bytes, os.PathLike)):
         path = Path(absolute(data))
-        files = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        files = [path]
+        if path.is_dir():
+            folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
+            files = [file for folder in folders for file in graph_files(folder)]
         if not files:
             raise DataError(
-                "no .npz files in or below this folder; give the one that holds them, or download them with "
-                "`tpugraphs download`",
+                "no .npz files or packs in or below this folder; give the one that holds them, or download "
+                "them with `tpugraphs download`",
                 file=str(path), expected=".npz files", found="none",
             )  # fmt: skip
         if files == [path]:
