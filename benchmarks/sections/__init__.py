@@ -9,7 +9,7 @@ from typing import Protocol
 from ..context import Context
 from ..record import Record
 
-NAMES = ("step", "score", "kernels", "data", "small", "scaling", "isa", "profile", "fit")
+NAMES = ("step", "score", "kernels", "data", "packs", "small", "scaling", "isa", "profile", "fit")
 
 
 class Section(Protocol):
