@@ -17,7 +17,14 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 @pytest.mark.parametrize(
     ("work", "limit"),
     # A leaked array is 100 bytes or more, 10 times; a leak of an op shows in each of its cases.
-    [("ops", 5000), ("model", 1000), ("data", 1000), ("bad_data", 2000), ("losses_and_metrics", 1000)],
+    [
+        ("ops", 5000),
+        ("model", 1000),
+        ("data", 1000),
+        ("bad_data", 2000),
+        ("tensors_and_rows", 1000),
+        ("losses_and_metrics", 1000),
+    ],
 )
 def test_nothing_is_left_behind(work, limit):
     path = os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])

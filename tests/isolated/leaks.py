@@ -85,6 +85,31 @@ def bad_data():
             tg.load(path)
 
 
+def tensor_file(dtype="BF16", notes='{"a":"b"}', end=8):
+    header = f'{{"__metadata__":{notes},"x":{{"dtype":"{dtype}","shape":[4],"data_offsets":[0,{end}]}}}}'
+    return len(header).to_bytes(8, "little") + header.encode() + bytes(8)
+
+
+def tensors_and_rows():
+    path = Path(FOLDER.name) / "f"
+    for content in (tensor_file(), tensor_file("U64"), tensor_file(notes="[]"), tensor_file(end=7), b"x"):
+        path.write_bytes(content)
+        for limit, allowed in ((1 << 20, None), (4, None), (1 << 20, ("F32",))):
+            with contextlib.suppress(tg.Error):
+                _core.safetensors_load(str(path), allowed, limit)
+    path.write_text("ID,TopConfigs\ntile:xla:a,1;0\ntile:xla:b,9;1;7;5;2\ntile:xla:c,x\n\ntile:xla:d,1;1\n")
+    list(_core.SubmissionRows(str(path), ("tile:xla",)))
+    next(_core.SubmissionRows(str(path), ("tile:xla",)))
+    for arguments in (
+        (str(path) + "no", ("a",)),
+        (str(path), ("a",) * 65),
+        (str(path), (1,)),
+        (FOLDER.name, ()),
+    ):
+        with contextlib.suppress(tg.Error, OSError, ValueError, TypeError):
+            _core.SubmissionRows(*arguments)
+
+
 def losses_and_metrics():
     scores, runtimes = np.linspace(0, 1, 300, dtype=np.float32), np.arange(300, 0, -1)
     tg.kernels.pairwise_hinge(scores, runtimes)
@@ -96,7 +121,7 @@ def losses_and_metrics():
         tg.metrics.kendall_tau(np.full(3, np.nan), np.arange(3))
 
 
-WORK = {f.__name__: f for f in (ops, model, data, bad_data, losses_and_metrics)}
+WORK = {f.__name__: f for f in (ops, model, data, bad_data, tensors_and_rows, losses_and_metrics)}
 
 if __name__ == "__main__":
     work, limit = WORK[sys.argv[1]], int(sys.argv[2])
