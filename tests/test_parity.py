@@ -242,3 +242,40 @@ def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
         assert np.abs(ranker.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()
     fitted = tg.Ranker.from_torch(state, graphs=graph)
     assert np.abs(fitted.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(tmp_path):
+    from safetensors.torch import save_file
+
+    from tpugraphs import kernels, padding
+
+    torch.manual_seed(2)
+    theirs = PublishedTile().eval()
+    graph = tg.sample("tile_01")
+    feat = graph.node_feat.copy()
+    feat[:, padding.COLUMNS] = -1
+    graph = graph.replace(node_feat=feat)
+
+    def scaled(x):
+        x = x.astype(np.float64)
+        mean, std = x.mean(0), x.std(0)
+        return (mean, std), ((x - mean) / np.where(std == 0, 1, std)).astype(np.float32)
+
+    constants, nodes = scaled(feat[:, :134])
+    config_constants, configs = scaled(graph.config_feat)
+    with torch.no_grad():
+        expected = theirs(
+            {
+                "node_feat": nodes,
+                "node_opcode": graph.node_opcode,
+                "layout_digits": kernels.layout_digits(feat),
+                "edge_index": graph.edge_index,
+                "config_feat": configs,
+            }
+        ).numpy()
+    save_file(theirs.state_dict(), tmp_path / "w.safetensors")
+    given = tg.Ranker.from_torch(tmp_path / "w.safetensors", scaler=constants, config_scaler=config_constants)
+    fitted = tg.Ranker.from_torch(tmp_path / "w.safetensors", graphs=graph)
+    for ranker in (given, fitted):
+        assert ranker.recipe == "first-tile" and ranker.num_parameters == 540_645
+        assert np.abs(ranker.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()

@@ -207,6 +207,7 @@ def take_scaler(what: str, constants: Any, columns: int) -> preprocess.StandardS
                 f"{what}: {name}: expected {columns} finite numbers{' >= 0' * (name == 'std')}, "
                 f"found shape {part.shape}" + (" with others among them" if part.shape == (columns,) else "")
             )
+    std = np.where(std == 0, 1, std)
     return preprocess.StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
 
 
