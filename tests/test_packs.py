@@ -13,6 +13,7 @@ import time
 import zlib
 from pathlib import Path
 
+import brokenpacks
 import numpy as np
 import pytest
 
@@ -21,12 +22,7 @@ from tpugraphs import _core, data, packs, training
 from tpugraphs.cli import main
 
 SAMPLES = Path(data.__file__).parent / "samples"
-HEADER = 1024
-# As in csrc/data/pack.h.
-PARTS = (
-    "node_feat", "node_opcode", "edge_index", "node_splits", "config_runtime", "node_config_ids", "config_feat",
-    "config_runtime_normalizers", "node_config_feat", "config_table",
-)  # fmt: skip
+HEADER, PARTS = brokenpacks.HEADER, brokenpacks.PARTS
 
 
 def small(configs=30, nodes=9, config_nodes=3, values=6, seed=0, **other):
@@ -501,11 +497,6 @@ def test_packing_takes_memory_that_does_not_grow(tmp_path):
 # ---- damage -----------------------------------------------------------------------------------------------
 
 
-def with_crc(content):
-    """The same with the right checksum of the header."""
-    return content[: HEADER - 4] + struct.pack("<I", zlib.crc32(content[: HEADER - 4])) + content[HEADER:]
-
-
 def refused(content, path, match=None):
     path.write_bytes(content)
     with pytest.raises(tg.DataError, match=match) as caught:
@@ -563,7 +554,7 @@ def test_cut_off_anywhere(content, tmp_path):
     for cut in sorted(cut for cut in cuts if 0 <= cut < len(content)):
         refused(content[:cut], tmp_path / "g.tgpack")
         if cut >= HEADER:  # also with a header that says so
-            claimed = with_crc(content[:16] + struct.pack("<Q", cut) + content[24:cut])
+            claimed = brokenpacks.with_crc(content[:16] + struct.pack("<Q", cut) + content[24:cut])
             refused(claimed, tmp_path / "g.tgpack")
     refused(content + b"\0", tmp_path / "g.tgpack")
     (tmp_path / "g.tgpack").write_bytes(b"")
@@ -586,7 +577,7 @@ def test_absurd_numbers_with_a_right_checksum(content, tmp_path):
             damaged = content[:at] + field + content[at + width :]
             if damaged == content:
                 continue
-            (tmp_path / "g.tgpack").write_bytes(with_crc(damaged))
+            (tmp_path / "g.tgpack").write_bytes(brokenpacks.with_crc(damaged))
             try:
                 tg.load(tmp_path / "g.tgpack").validate()
                 accepted.append(at)
@@ -595,29 +586,17 @@ def test_absurd_numbers_with_a_right_checksum(content, tmp_path):
     assert set(accepted) <= {24}, accepted  # of the origin nothing can be known
 
 
+BROKEN = brokenpacks.files()
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_broken_pack(name, tmp_path):
+    field, content = BROKEN[name]
+    assert refused(content, tmp_path / f"{name}.tgpack").field == field
+
+
 def test_wrong_contents_with_right_checksums(tmp_path):
     """What the checksums cannot tell: arrays that are no graph."""
-    spans = {PARTS[i]: (at, offset, size) for i, at, (_, _, offset, size, *_) in entries(LAYOUT)}
-
-    def put(part, where, value, fmt):
-        at, offset, size = spans[part]
-        content = bytearray(LAYOUT)
-        struct.pack_into(fmt, content, offset + where, value)
-        struct.pack_into("<I", content, at + 4, zlib.crc32(content[offset : offset + size]))
-        return with_crc(bytes(content))
-
-    for part, where, value, fmt in (
-        ("node_feat", 40, float("nan"), "<f"),
-        ("edge_index", 8, 9, "<q"),
-        ("edge_index", 0, -1, "<q"),
-        ("node_splits", 8, 10**12, "<q"),
-        ("node_config_ids", 0, 9, "<q"),
-        ("config_runtime", 0, -5, "<q"),
-        ("config_table", 3, 6, "<b"),
-        ("config_table", 3, -2, "<b"),
-    ):
-        error = refused(put(part, where, value, fmt), tmp_path / "g.tgpack")
-        assert error.field == part
     many = packed(small(1, 2, 2, values=1), tmp_path / "few.tgpack")._digits._table.shape[0]
     assert many <= 12
     digits = np.array([[[0] * 18, [1] * 18]])
@@ -628,7 +607,7 @@ def test_wrong_contents_with_right_checksums(tmp_path):
             content[offset + 4] = 2
             struct.pack_into("<I", content, at + 4, zlib.crc32(content[offset : offset + size]))
     path = tmp_path / "two.tgpack"
-    error = refused(with_crc(bytes(content)), path)
+    error = refused(brokenpacks.with_crc(bytes(content)), path)
     assert error.field == "node_config_feat"
     graph = tg.load(path)
     with pytest.raises(tg.DataError, match=r"two\.tgpack.*config 0, node 1, tensor 1"):
@@ -674,7 +653,7 @@ def test_codes_are_checked_by_the_core(tmp_path):
 def test_what_is_no_pack(tmp_path):
     for content, match in ((b"hello", "something else"), (b"PK\3\4" + bytes(2000), "something else")):
         refused(content, tmp_path / "x.tgpack", match)
-    version = with_crc(LAYOUT[:8] + struct.pack("<I", 2) + LAYOUT[12:])
+    version = brokenpacks.with_crc(LAYOUT[:8] + struct.pack("<I", 2) + LAYOUT[12:])
     refused(version, tmp_path / "x.tgpack", "version 1 of the format, found version 2")
     with pytest.raises(FileNotFoundError, match="none.tgpack"):
         tg.load(tmp_path / "none.tgpack")
