@@ -15,7 +15,7 @@ from rankers import FIELDS, Lazy, small_graph
 from test_resume import same
 
 import tpugraphs as tg
-from tpugraphs import _core, cli, pipeline, training
+from tpugraphs import _core, cli, packs, pipeline, training, trainset
 from tpugraphs.training import Callback, EarlyStopping
 
 RECIPE, SMALL = "first-layout-cross", {**FIELDS, "steps": 16, "evaluate_every": 4}
@@ -137,6 +137,19 @@ def test_tile_graphs():
         assert runs.metrics[0] == pytest.approx(history.best_metric, rel=1e-12)
         assert runs.to_dict()["metric"] == "top5" and "validation top5" in runs.table()
     assert runs.evaluate(valid, draws=10).mean("slowdown@5", scorer="ensemble") >= 0
+
+
+def test_packs_give_the_same_bits_side_by_side(tmp_path, monkeypatch):
+    """Workers read mapped files while pages that others read are given back."""
+    for i, graph in enumerate(graphs()):
+        graph.save(tmp_path / f"g{i}.npz")
+    packs.pack_tree(tmp_path, tmp_path / "packs", verbose=False)
+    packed = [tg.load(path) for path in sorted((tmp_path / "packs").iterdir())]
+    assert len(packed) == 3
+    monkeypatch.setattr(trainset, "MAPPED_BYTES", 1)
+    runs = train(packed, seeds=3, workers=3)
+    for run in runs.runs:
+        assert (run.ranker.model.params == alone(run.seed)[0].model.params).all()
 
 
 def test_one_validation_graph_or_a_share_or_none():
@@ -415,6 +428,26 @@ def test_train_with_seeds(capsys, tmp_path):
     told = json.loads(text)
     assert code == 0 and len(told["selected"]) == 2 and told["log"] == str(tmp_path / "l.json")
     assert len(tg.Ensemble.load(out)) == 2
+
+
+def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path):
+    out, state = tmp_path / "e.safetensors", tmp_path / "state"
+    command = [
+        sys.executable, "-m", "tpugraphs", "train", "--data", "sample:alexnet", "--seeds", "2", "--valid", "0",
+        "--steps", "800", "--set", "width=16", "--set", "configs=16", "--out", str(out),
+        "--checkpoint-dir", str(state),
+    ]  # fmt: skip
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "to train on" in child.stdout.readline()
+    deadline = time.monotonic() + 60
+    while not (state / "seed-1").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130 and "interrupted" in err and not out.exists()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and len(tg.Ensemble.load(out)) == 2
 
 
 @pytest.mark.parametrize(

@@ -182,8 +182,10 @@ def _run_seeds(args: argparse.Namespace, graphs: common.Graphs) -> int:
         )
     common.tell_skipped(args, runs.rankers[0].history)
     if runs.interrupted:
-        folder = args.checkpoint_dir
-        raise KeyboardInterrupt(common.going_on(folder))
+        histories = [run.history for run in runs.runs if run.history is not None]
+        done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
+        hint = common.going_on(args.checkpoint_dir)
+        raise KeyboardInterrupt(f"after {done} of {total} steps of all seeds; {hint}")
     runs.ensemble(normalize=args.normalize).save(args.out)
     runs.save(log)
     common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})
