@@ -305,6 +305,21 @@ def test_graphs_that_no_ranker_can_rank(root, tmp_path):
     assert competition.counts(splits) == {f"{LAYOUTS[0]}:module": 0, f"{LAYOUTS[0]}:nothing": 3}
 
 
+def test_packs_are_counted_and_ranked_too(root, tmp_path):
+    names = ("tile:xla", LAYOUTS[0])
+    for name in names:
+        folder = tmp_path / "npz" / COLLECTIONS[name] / "test"
+        folder.mkdir(parents=True)
+        for graph in tg.open_collection(name, root).test:
+            graph.save(folder / f"{graph.name}.tgpack")
+    packed, plain = (competition.open_splits(base, "test", names) for base in (tmp_path, root))
+    assert all(path.endswith(".tgpack") for split in packed.values() for path in split.paths)
+    assert competition.counts(packed) == competition.counts(plain)
+    rows = [competition.rank_all({"tile:xla": Order()}, splits) for splits in (packed, plain)]
+    for one, other in zip(*rows, strict=True):
+        assert one.id == other.id and (one.ranking == other.ranking).all()
+
+
 def test_wrong_usage(capsys, root, rankers, tmp_path):
     for arguments, word in (
         (["--ranker", "tile=x"], "expected COLLECTION=FILE"),

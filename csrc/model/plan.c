@@ -219,7 +219,8 @@ int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offset
         const int first = event < 0 ? plan->buffers[b].first : event,
                   last = event < 0 ? plan->buffers[b].last : event;
         int64_t at = 0;
-        for (int moved = sizes[b] > 0; moved;) { /* climb over every placed buffer that is alive at the same time */
+        /* climb over every placed buffer that is alive at the same time */
+        for (int moved = sizes[b] > 0; moved;) {
             moved = 0;
             for (int j = 0; j < i; j++) {
                 const int o = order[j], oe = o - plan->n_buffers;
