@@ -235,8 +235,8 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
     """
     rankings: dict[str, NDArray[np.int64]] = {}
     for row in _rows(path):
-        _check_row(path, row, None, row.id in rankings)
-        rankings[cast(str, row.id)] = cast(NDArray[np.int64], row.ranking)
+        row_id, ranking = _checked_row(path, row, None, row.id in rankings)
+        rankings[row_id] = ranking
     return rankings
 
 
@@ -380,10 +380,14 @@ class Score:
         return "\n".join(lines)
 
 
-def _check_row(path: _PathLike, row: _Row, count: int | None, repeated: bool = False) -> None:
+def _checked_row(
+    path: _PathLike, row: _Row, count: int | None, repeated: bool = False
+) -> tuple[str, NDArray[np.int64]]:
+    """ID and ranking of a row without a problem, or DataError."""
     problem = "appears twice" if repeated else row.problem_for(count)
     if problem or row.id is None or row.ranking is None:
         raise DataError(str(Problem(row.line, row.id, str(problem))), file=os.fspath(path), field=row.id)
+    return row.id, row.ranking
 
 
 def _length(graphs: Any) -> int:
@@ -435,8 +439,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
 
     rows: dict[str, _Row] = {}
     for row in _rows(path):
-        _check_row(path, row, None, row.id in rows)
-        rows[str(row.id)] = row
+        rows[_checked_row(path, row, None, row.id in rows)[0]] = row
     missing: list[str] = []
     values: dict[str, float] = {}
     with Progress(sum(_length(part) for part in graphs), "score", "graph", progress) as bar:
@@ -446,13 +449,12 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
                 if row_id in values:
                     raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
                 found = rows.pop(row_id, None)
-                if found is None or found.ranking is None:
+                if found is None:
                     measured_runtimes(graph)
                     missing.append(row_id)
                     values[row_id] = 0.0
                 else:
-                    _check_row(path, found, graph.num_configs)
-                    values[row_id] = _value(graph, found.ranking)
+                    values[row_id] = _value(graph, _checked_row(path, found, graph.num_configs)[1])
                 bar.update(1)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
