@@ -22,6 +22,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
         ("model", 1000),
         ("data", 1000),
         ("bad_data", 2000),
+        ("packs", 2000),
         ("tensors_and_rows", 1000),
         ("losses_and_metrics", 1000),
     ],

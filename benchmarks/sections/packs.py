@@ -181,7 +181,7 @@ def _records(context: Context, folder: str) -> Iterator[Record]:
     yield Record(
         "packs", "128 random configs as float32, warm", times["floats"], 1000, "the limit", "us", required=1.0
     )
-    fit = alone("train", steps=4 if context.quick else 200, threads=context.threads)
+    fit = alone("train", steps=4 if context.quick else 100, threads=context.threads)
     spent = fit.value
     yield Record(
         "packs", "a fit over all, memory", fit.peak_bytes / 2**20, 2048, "the limit", "MiB", required=1.0,

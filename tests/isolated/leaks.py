@@ -85,6 +85,32 @@ def bad_data():
             tg.load(path)
 
 
+def packs():
+    """Packs, good and broken, and the mapping of files."""
+    path = Path(FOLDER.name) / "g.tgpack"
+    for name, graph in (("layout", tg.LayoutGraph), ("tile", tg.TileGraph)):
+        graph(**getattr(brokenfiles, name)(), name=name).save(path)
+        content = path.read_bytes()
+        read = tg.load(path).validate()
+        read.distinct_configs()
+        path.write_bytes(content[:-1])
+        with contextlib.suppress(tg.Error):
+            tg.load(path)
+        path.write_bytes(content[:2000] + b"xx" + content[2002:])
+        with contextlib.suppress(tg.Error):
+            tg.load(path).validate()
+    read.select([0])
+    codes, table = np.zeros((3, 2, 3), np.uint8), np.zeros((1, 6), np.int8)
+    _core.decode_rows(codes, table, np.arange(3))
+    nodes = (np.zeros((2, 3), np.float32), np.zeros(2, np.uint8), None, np.zeros((1, 2), int), np.arange(2))
+    _core.Graph(*nodes, (codes, table))
+    for wrong in ((codes, table + 9), (codes[:, :1], table), (codes,)):
+        with contextlib.suppress(tg.Error, TypeError):
+            _core.Graph(*nodes, wrong)
+    with contextlib.suppress(tg.Error):
+        _core.decode_rows(codes + 1, table, np.arange(3))
+
+
 def tensor_file(dtype="BF16", notes='{"a":"b"}', end=8):
     header = f'{{"__metadata__":{notes},"x":{{"dtype":"{dtype}","shape":[4],"data_offsets":[0,{end}]}}}}'
     return len(header).to_bytes(8, "little") + header.encode() + bytes(8)
@@ -121,7 +147,7 @@ def losses_and_metrics():
         tg.metrics.kendall_tau(np.full(3, np.nan), np.arange(3))
 
 
-WORK = {f.__name__: f for f in (ops, model, data, bad_data, tensors_and_rows, losses_and_metrics)}
+WORK = {f.__name__: f for f in (ops, model, data, bad_data, packs, tensors_and_rows, losses_and_metrics)}
 
 if __name__ == "__main__":
     work, limit = WORK[sys.argv[1]], int(sys.argv[2])
