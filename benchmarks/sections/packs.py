@@ -121,7 +121,6 @@ def train(folder: str, steps: int, threads: int) -> dict[str, float]:
         "seconds": time.perf_counter() - start,
         "waiting": history.waiting,
         "graphs": len(split.train),
-        "tau": history.best_metric or 0.0,
     }
 
 
@@ -185,6 +184,5 @@ def _records(context: Context, folder: str) -> Iterator[Record]:
     spent = fit.value
     yield Record(
         "packs", "a fit over all, memory", fit.peak_bytes / 2**20, 2048, "the limit", "MiB", required=1.0,
-        notes=f"{spent['graphs']} graphs, {spent['seconds']:.0f} s, waiting {100 * spent['waiting']:.1f} %, "
-        f"tau {spent['tau']:.3f}",
+        notes=f"{spent['graphs']} graphs, {spent['seconds']:.0f} s, waiting {100 * spent['waiting']:.1f} %",
     )  # fmt: skip
