@@ -253,7 +253,7 @@ RECIPES = (
         summary="Tile configs by late fusion: GraphSAGE once per graph, beside a network per config.",
         options=FirstTile,
         presets={
-            "cpu": {"steps": 2000, "configs": 512},
+            "cpu": {"steps": 2000, "configs": 512, "width": 128, "config_scale": "log"},
             "full": {"evaluate_every": 5000, "metric": "mean50"},
         },
         steps=tile_steps,
