@@ -360,6 +360,9 @@ def test_verify_finds_and_mends(tree, capsys):
     assert main(["pack", str(tree), "--verify", "--json"]) == 0
     assert '"packed": 1' in capsys.readouterr().out
     tg.load(victim).validate()
+    assert packs.pack_tree(victim, verify=True).verified == 1  # of one file
+    with pytest.raises(tg.DataError, match="no .npz files"):
+        packs.pack_tree(victim)
     victim.with_suffix(".npz").unlink()
     victim.write_bytes(content)
     assert main(["pack", str(tree), "--verify"]) == 1  # nothing to make it from

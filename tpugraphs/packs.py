@@ -247,6 +247,7 @@ def pack_tree(
     Parameters
     ----------
     folder : path
+        Or one file.
     out : path, optional
         Where the tree of packs goes; beside the .npz files unless told.
     jobs : int, optional
@@ -288,9 +289,8 @@ def pack_tree(
             _remove_unfinished(place)
         checked: dict[str, Exception | None] = {}
         if verify:
-            packs = (
-                packs if os.path.isdir(root) else [path for path in targets.values() if os.path.exists(path)]
-            )
+            if not packs and os.path.isfile(root):
+                packs = [path for path in targets.values() if os.path.exists(path)]
             checked = pool.all(_verified, sorted(packs), "verifying", verbose)
         todo = _todo(targets, checked, report)
         _check_space(to, todo)
@@ -311,7 +311,7 @@ def _files_below(root: str) -> tuple[list[str], list[str]]:
     if not os.path.isdir(root):
         if not os.path.exists(root):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), root)
-        return [root], []
+        return ([], [root]) if is_pack(root) else ([root], [])
     found = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
     found = sorted(path for path in found if not os.path.basename(path).startswith("."))
     return [p for p in found if p.endswith(".npz")], [p for p in found if p.endswith(SUFFIX)]
