@@ -319,6 +319,10 @@ def test_an_old_pack_beside_a_new_npz_is_refused(tree):
     small(configs=41, seed=9).save(source)
     with pytest.raises(tg.DataError, match="another version.*pack again"):
         tg.load(source.with_suffix(".tgpack"))
+    packs.pack_tree(source)
+    source.write_bytes(bytes(source.stat().st_size))  # no zip at all
+    with pytest.raises(tg.DataError, match=r"g0\.4x4\.tgpack.*another version"):
+        tg.load(source.with_suffix(".tgpack"))
     source.unlink()
     tg.load(source.with_suffix(".tgpack")).validate()
 

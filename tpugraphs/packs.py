@@ -156,7 +156,10 @@ def _made_from(origin: _Origin, source: str) -> bool:
         return True
     if (found.st_size, found.st_mtime_ns) == origin[:2]:
         return True
-    return found.st_size == origin[0] and _core.npz_origin(source)[0][2] == origin[2]
+    try:
+        return found.st_size == origin[0] and _core.npz_origin(source)[0][2] == origin[2]
+    except (DataError, OSError):
+        return False
 
 
 def write(path: str | os.PathLike[str], graph: Graph) -> None:
