@@ -62,6 +62,12 @@ def model():
     core.gradients(slates, runtimes, loss=loss, step=1, seed=0)
     core.step(slates, runtimes, loss=loss, lr=1e-3, weight_decay=0.0, clip=1.0, step=1, seed=0)
     core.scores(slates)
+    tile = _core.Model(models.first_tile(width=16, columns=11), 1, 11, config_features=24)
+    tile_graph = _core.Graph(**models.tile_arrays(9, 6, 11, 0))
+    tile.gradients([(tile_graph, slates[0][1])], runtimes, loss=loss, step=1, seed=0)
+    with contextlib.suppress(ValueError):
+        tile.scores(slates)
+    tg.kernels.ratio_ranks(np.arange(1, 9), np.arange(2, 10))
     with contextlib.suppress(tg.Error, ValueError):
         core.scores([(graph, np.array([99]))])
     with contextlib.suppress(tg.Error, ValueError):
