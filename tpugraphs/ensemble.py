@@ -15,6 +15,7 @@ from tpugraphs import rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.files import file_name
 from tpugraphs.ranker import Ranker
+from tpugraphs.ranking import Ranks
 
 if TYPE_CHECKING:
     from tpugraphs.evaluation import Report
@@ -49,7 +50,7 @@ _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 NORMALIZE = tuple(_METHODS)
 
 
-class Ensemble:
+class Ensemble(Ranks):
     """Rank by the mean of the scores of several rankers.
 
     Parameters
@@ -170,21 +171,6 @@ class Ensemble:
             scores = part if scores is None else scores + part
         assert scores is not None
         return scores.astype(np.float32)
-
-    def rank(
-        self,
-        graph: Any,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> NDArray[np.int64]:
-        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
-
-        Parameters as of `predict`.
-        """
-        scores = self.predict(graph, configs, tta, precision, verbose)
-        return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
     def evaluate(
         self,

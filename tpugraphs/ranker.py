@@ -14,6 +14,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, Rec
 from tpugraphs.files import file_name
 from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_kind, check_measured
 from tpugraphs.progress import Progress
+from tpugraphs.ranking import Ranks
 from tpugraphs.recipes import get_recipe, list_recipes, plain
 from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
 
@@ -25,10 +26,9 @@ __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
 _STATE = ("params", "moment1", "moment2")  # arrays of a model
-_MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 
 
-class Ranker:
+class Ranker(Ranks):
     """Learn from measured runtimes to rank the configs of a graph that was not measured.
 
     Parameters
@@ -418,21 +418,6 @@ class Ranker:
         done = (lambda count: None) if progress is None else progress.update
         return score(self.model, prepared, rows, chunk, precision or self.precision, done)
 
-    def rank(
-        self,
-        graph: Any,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> NDArray[np.int64]:
-        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
-
-        Parameters as of `predict`.
-        """
-        scores = self.predict(graph, configs, tta, precision, verbose)
-        return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
-
     def evaluate(
         self,
         graphs: Any,
@@ -624,7 +609,7 @@ class Ranker:
             raise rankerfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
         steps = entry("steps", list)
-        _check_steps(path, steps, tensors)
+        rankerfile.check_steps(path, steps, tensors)
         try:
             own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
             ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
@@ -639,34 +624,3 @@ class Ranker:
             ranker.model.params[offset : offset + array.size] = array.ravel()
         ranker._fitted, ranker._step = True, 0
         return ranker
-
-
-def _check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:
-    """Refuse a model whose parameters are not in the file, before the core makes room for them."""
-    todo = "the file is damaged, or was written by a later version of tpugraphs"
-    if len(steps) > _MAX_STEPS:
-        raise rankerfile.fail(path, "steps", f"at most {_MAX_STEPS}", str(len(steps)), todo)
-    for i, step in enumerate(steps):
-        attrs = step.get("attrs") if isinstance(step, dict) else None
-        if not isinstance(attrs, dict) or not isinstance(step.get("name"), str):
-            raise rankerfile.fail(path, f"steps[{i}]", "a step with name and attrs", repr(step)[:80], todo)
-        for key, value in attrs.items():
-            if not isinstance(value, (int, float, str)) or (
-                not isinstance(value, str) and not 0 <= value <= _MAX_SIZE
-            ):
-                raise rankerfile.fail(
-                    path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo
-                )
-        for key, tensor in (
-            ("out", "weight"),
-            ("out", "weight_l"),
-            ("rows", "weight"),
-            ("gate", "gate1_weight"),
-        ):
-            shape = (
-                tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
-            )
-            if key in attrs and shape and shape[0] != attrs[key]:
-                raise rankerfile.fail(
-                    path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo
-                )

@@ -18,6 +18,7 @@ from tpugraphs import _core
 from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.files import atomic_write
 
+_MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 __all__ = ["read", "write"]
 
 FORMAT_VERSION = 1
@@ -155,3 +156,30 @@ def entry(
         found = "none" if name not in metadata else repr(value)[:80]
         raise fail(path, name, expected, found, "the file is damaged or was changed: write it again")
     return value
+
+
+def check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:
+    """Refuse a model whose parameters are not in the file, before the core makes room for them."""
+    todo = "the file is damaged, or was written by a later version of tpugraphs"
+    if len(steps) > _MAX_STEPS:
+        raise fail(path, "steps", f"at most {_MAX_STEPS}", str(len(steps)), todo)
+    for i, step in enumerate(steps):
+        attrs = step.get("attrs") if isinstance(step, dict) else None
+        if not isinstance(attrs, dict) or not isinstance(step.get("name"), str):
+            raise fail(path, f"steps[{i}]", "a step with name and attrs", repr(step)[:80], todo)
+        for key, value in attrs.items():
+            if not isinstance(value, (int, float, str)) or (
+                not isinstance(value, str) and not 0 <= value <= _MAX_SIZE
+            ):
+                raise fail(path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo)
+        for key, tensor in (
+            ("out", "weight"),
+            ("out", "weight_l"),
+            ("rows", "weight"),
+            ("gate", "gate1_weight"),
+        ):
+            shape = (
+                tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
+            )
+            if key in attrs and shape and shape[0] != attrs[key]:
+                raise fail(path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo)

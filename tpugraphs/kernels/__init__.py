@@ -27,7 +27,6 @@ from tpugraphs.kernels.graph import (
 )
 from tpugraphs.kernels.losses import list_mle, pairwise_hinge, ratio_ranks
 from tpugraphs.kernels.ops import (
-    adamw_step,
     config_linear,
     config_linear_backward,
     embedding,
@@ -45,8 +44,8 @@ from tpugraphs.kernels.ops import (
     pool_backward,
     sage_conv,
     sage_conv_backward,
-    warmup_cosine,
 )
+from tpugraphs.kernels.optimizer import adamw_step, warmup_cosine
 
 if TYPE_CHECKING:
     from tpugraphs.preprocess import ConfigSampler, StandardScaler

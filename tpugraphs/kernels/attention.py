@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tpugraphs.kernels.ops import Array, Outs, _require, mix, mix_backward
+from tpugraphs.kernels.calls import Array, Outs, _require
+from tpugraphs.kernels.ops import mix, mix_backward
 
 
 def _rows(x: Array, name: str) -> Array:

@@ -12,110 +12,26 @@ no memory with the arguments nor with each other (``ValueError``).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _core
-from ..errors import ShapeError
-
-Array = NDArray[np.float32]
-Activation = Literal["none", "relu", "gelu"]
-Direction = Literal["forward", "reverse", "both"]
-Precision = Literal["f32", "bf16", "int8"]
-Outs = Mapping[str, Array]
-
-_DTYPES: dict[type, np.dtype[Any]] = {
-    kind: np.dtype(kind) for kind in (np.float32, np.int64, np.int8, np.uint8)
-}
-_NO_EDGES = np.zeros((0, 2), np.int64)
-_NO_NODES = np.zeros(0, np.int64)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    if wanted[0] == "...":  # any number of dimensions in front
-        wanted = wanted[1:]
-        shape = shape[max(0, len(shape) - len(wanted)) :]
-    if len(shape) != len(wanted):
-        return False
-    for want, size in zip(wanted, shape, strict=True):  # a loop: small products notice a generator
-        if want != size and not isinstance(want, str):
-            return False
-    return True
-
-
-def _require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
-    """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of one of `shapes` (letters: any size).
-
-    The core checks again, but under its own names of the arguments.
-    """
-    if type(array) is np.ndarray and array.dtype is _DTYPES[dtype] and array.flags.c_contiguous:
-        for shape in shapes:
-            if _fits(array.shape, shape):
-                return
-    found = type(array).__name__
-    if isinstance(array, np.ndarray):
-        contiguous = array.flags.c_contiguous
-        if array.dtype == dtype and contiguous and any(_fits(array.shape, shape) for shape in shapes):
-            return
-        found = f"{array.dtype} {array.shape}{'' if contiguous else ', not C-contiguous'}"
-    expected = " or ".join(str(shape).replace("'", "") for shape in shapes)
-    raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
-
-
-def _graph(
-    nodes: int,
-    edge_index: NDArray[np.int64] = _NO_EDGES,
-    config_nodes: NDArray[np.int64] = _NO_NODES,
-    digits: NDArray[np.int8] | None = None,
-    opcode: NDArray[np.uint8] | None = None,
-    layout: NDArray[np.int8] | None = None,
-) -> _core.Graph:
-    if opcode is None:
-        opcode = np.zeros(nodes, np.uint8)
-    return _core.Graph(np.zeros((nodes, 1), np.float32), opcode, layout, edge_index, config_nodes, digits)
-
-
-_Call = tuple[
-    str, dict[str, float | str], tuple[Array, ...], tuple[Array, ...], _core.Graph | int, int, int, bool
-]
-
-
-def _require_configs(call: _Call) -> None:
-    if call[5] == 0:
-        shapes = ", ".join(str(array.shape) for array in call[2])
-        raise ShapeError(f"{call[0]}: expected at least one config (C >= 1), got C = 0 with input {shapes}")
-
-
-def _forward(call: _Call, out: Array | None = None, precision: Precision = "f32") -> Array:
-    _require_configs(call)
-    return _core.op_forward(*call, None, out, precision)
-
-
-def _backward(
-    dy: Array,
-    call: _Call,
-    inputs: list[str],
-    params: list[str],
-    out: Outs | None = None,
-    precision: Precision = "f32",
-) -> dict[str, Array]:
-    _require_configs(call)
-    names = [*inputs, *params] + (["digits"] if call[0] == "config_linear" else [])
-    if out is None:
-        dx, dw, digits = _core.op_backward(*call, dy, None, precision)
-    else:
-        if unknown := sorted(set(out) - set(names)):
-            raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
-        for name, array in zip(names, (*call[2], *call[3]), strict=False):
-            if name in out:
-                _require(out[name], f"out[{name!r}]", array.shape)
-        dx, dw, digits = _core.op_backward(*call, dy, tuple(out.get(name) for name in names), precision)
-    gradients = dx + dw + ([] if digits is None else [digits])
-    return dict(zip(names, gradients, strict=True))
+from tpugraphs import _core
+from tpugraphs.errors import ShapeError
+from tpugraphs.kernels.calls import (
+    Activation,
+    Array,
+    Direction,
+    Outs,
+    Precision,
+    _backward,
+    _Call,
+    _forward,
+    _graph,
+    _require,
+)  # fmt: skip
 
 
 def matmul(
@@ -637,59 +553,3 @@ def pool(x: Array, kind: str = "mean", out: Array | None = None) -> Array:
 def pool_backward(dy: Array, x: Array, kind: str = "mean", out: Outs | None = None) -> dict[str, Array]:
     """Gradient of `pool`: key ``x``; a maximum's share goes to the first node that attains it."""
     return _backward(dy, _pool_call(x, kind), ["x"], [], out)
-
-
-def adamw_step(
-    w: Array,
-    g: Array,
-    m1: Array,
-    m2: Array,
-    *,
-    step: int,
-    lr: float,
-    weight_decay: float = 0.0,
-    clip: float = 0.0,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> float:
-    """One AdamW update in place (Loshchilov & Hutter 2019), gradient clipped to the global norm `clip`.
-
-    Parameters
-    ----------
-    w, g, m1, m2 : (P,) float32
-        Weights, gradient, first and second moments; all but `g` are overwritten.
-    step : int
-        Counts from 1 (bias correction).
-    clip : float
-        0: no clipping.
-
-    Returns
-    -------
-    float
-        Norm of the gradient before clipping.
-    """
-    return _core.adamw_step(
-        w,
-        g,
-        m1,
-        m2,
-        lr=lr,
-        weight_decay=weight_decay,
-        clip=clip,
-        step=step,
-        beta1=beta1,
-        beta2=beta2,
-        eps=eps,
-    )
-
-
-def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
-    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
-
-    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
-    """
-    warm = math.ceil(warmup * total)
-    if step <= warm:
-        return peak * step / warm
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / max(1, total - warm)))
