@@ -18,7 +18,7 @@ from tpugraphs.ranker import Ranker
 from tpugraphs.ranking import Ranks
 
 if TYPE_CHECKING:
-    from tpugraphs.evaluation import Report
+    from tpugraphs.report import Report
 
 __all__ = ["NORMALIZE", "Ensemble", "open_rankers"]
 

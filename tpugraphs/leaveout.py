@@ -44,7 +44,7 @@ def leave_out(
     verbose : bool, optional
         Show a progress bar over the groups; by default in a terminal or notebook.
     draws, level, seed
-        Of the bootstrap, see :class:`tpugraphs.evaluation.Report`.
+        Of the bootstrap, see :class:`tpugraphs.report.Report`.
     **fit
         Of :meth:`tpugraphs.Ranker.fit`, for example ``steps=``. By default the last parameters of a training
         are judged: choosing the best ones by the graph left out would flatter them.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tpugraphs.evaluation import Report, Row
+    from tpugraphs.report import Report, Row
 
 __all__ = ["kept", "learning_curve", "ranks", "report", "save", "to_png"]
 

@@ -19,7 +19,7 @@ from tpugraphs.recipes import get_recipe, list_recipes, plain
 from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
 
 if TYPE_CHECKING:
-    from tpugraphs.evaluation import Report
+    from tpugraphs.report import Report
     from tpugraphs.training import Callback, Fit, History
 
 __all__ = ["Ranker", "list_recipes"]

@@ -28,7 +28,7 @@ from tpugraphs.training import Fit, held
 from tpugraphs.trainset import Material, hold_out
 
 if TYPE_CHECKING:
-    from tpugraphs.evaluation import Report
+    from tpugraphs.report import Report
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 

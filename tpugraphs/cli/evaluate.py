@@ -11,7 +11,7 @@ from tpugraphs.cli import common
 from tpugraphs.files import REPORT_SUFFIXES as SUFFIXES
 
 if TYPE_CHECKING:
-    from tpugraphs.evaluation import Report
+    from tpugraphs.report import Report
 
 _TOP = 5  # the best of so many is the competition's metric of tile graphs
 
