@@ -18,7 +18,7 @@ def once(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-SETTLE = 0.02  # libgomp's threads spin for about 5 ms after the last call of the side before
+SETTLE = 0.15  # after the last call of a side libgomp's threads spin for 5 ms, NumPy's OpenBLAS's for 105 ms
 WARM = 0.5  # shorter calls are measured as in a loop: after one that is not timed
 
 

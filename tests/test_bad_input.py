@@ -3,31 +3,43 @@
 import time
 import tracemalloc
 
-import brokenfiles
 import numpy as np
 import pytest
+from broken import json_files, npz, packs, rankers, submissions, tensors
 
 import tpugraphs as tg
 
-TABLE = brokenfiles.files()
+TABLE = npz.files()
 
 
-def test_table_is_long_and_its_origin_is_good(tmp_path):
-    assert len(TABLE) >= 100
-    for name, arrays in {"layout": brokenfiles.layout(), "tile": brokenfiles.tile()}.items():
+def test_tables_are_long():
+    """Each is run through by the tests of what reads such files."""
+    lengths = {
+        "npz": len(TABLE),
+        "packs": len(packs.files()),
+        "submissions": len(submissions.BROKEN),
+        "safetensors": len(tensors.BROKEN) + len(tensors.ONLY_OURS),
+        "rankers": len(rankers.BROKEN),
+        "JSON": len(json_files.BROKEN),
+    }
+    assert min(lengths.values()) >= 25 and sum(lengths.values()) >= 450, lengths
+
+
+def test_origin_of_the_table_is_good(tmp_path):
+    for name, arrays in {"layout": npz.layout(), "tile": npz.tile()}.items():
         for content in (
-            brokenfiles.npz(arrays),
-            brokenfiles.npz(arrays, compressed=False),
-            brokenfiles.packed(brokenfiles.members(arrays)),
+            npz.npz(arrays),
+            npz.npz(arrays, compressed=False),
+            npz.packed(npz.members(arrays)),
         ):
-            g = tg.load(brokenfiles.write(content, tmp_path / f"{name}.npz")).validate()
+            g = tg.load(npz.write(content, tmp_path / f"{name}.npz")).validate()
             assert g.kind == name and g.num_configs == len(arrays["config_runtime"])
 
 
 @pytest.mark.parametrize("name", list(TABLE))
 def test_broken_file(tmp_path, name):
     field, content = TABLE[name]
-    path = brokenfiles.write(content, tmp_path / f"{name}.npz")
+    path = npz.write(content, tmp_path / f"{name}.npz")
     tracemalloc.start()
     start = time.perf_counter()
     try:
@@ -51,8 +63,8 @@ def test_broken_file(tmp_path, name):
 def test_random_damage_never_gets_through_wrong(tmp_path, seed):
     """Random bytes overwritten: an Error, or exactly the arrays that were saved (damage to a date, say)."""
     rng = np.random.default_rng(seed)
-    arrays = brokenfiles.layout() if seed % 2 else brokenfiles.tile()
-    good = brokenfiles.npz(arrays, compressed=seed < 2)
+    arrays = npz.layout() if seed % 2 else npz.tile()
+    good = npz.npz(arrays, compressed=seed < 2)
     path = tmp_path / "g.npz"
     refused = 0
     for _ in range(400):
@@ -78,7 +90,7 @@ def test_random_damage_inside_arrays(seed):
     """From arrays: whatever is accepted has indices that C code may use."""
     rng = np.random.default_rng(seed)
     for _ in range(100):
-        arrays = {key: value.copy() for key, value in brokenfiles.layout().items()}
+        arrays = {key: value.copy() for key, value in npz.layout().items()}
         field = rng.choice(list(arrays))
         flat = arrays[field].reshape(-1)
         flat[rng.integers(len(flat))] = rng.choice([-1, 0, 5, 6, 9, 200])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken.json_files import BROKEN
 from webserver import Server
 
 import tpugraphs as tg
@@ -340,6 +341,15 @@ def test_the_whole_way(publish, tmp_path, capsys):
     again = download.run(["layout:xla:random"], tmp_path, publish.base, verbose=False)
     assert [one["state"] for one in again] == ["already there", "downloaded", "already there"]
     assert len(tg.open_collection("layout:xla:random", tmp_path).valid) == 1
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_damaged_records_count_as_none(publish, tmp_path, name):
+    archive = download.archives(["tile:xla/valid"], publish.base)[0]
+    download.run(["tile:xla/valid"], tmp_path, publish.base, verbose=False)
+    assert download._done(tmp_path, archive) is not None
+    (tmp_path / ".download" / f"{archive.name}.done").write_bytes(BROKEN[name])
+    assert download._done(tmp_path, archive) is None
 
 
 def test_archives_can_be_kept(publish, tmp_path):

@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 import pytest
+from broken.rankers import rewrite
 from rankers import small_graph, small_ranker
 from scipy.stats import rankdata
-from test_ranker import rewrite
 
 import tpugraphs as tg
 from tpugraphs import cli, kernels, pipeline

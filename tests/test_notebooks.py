@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +44,59 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     assert any("image/png" in output.get("data", {}) for output in outputs), "no picture was drawn"
     assert any("tau" in output.get("data", {}).get("text/html", "") for output in outputs), "no report table"
     assert not list(tmp_path.iterdir()), "the notebook leaves files behind"
+
+
+FIT = """
+import tpugraphs as tg
+from tpugraphs.training import Callback
+
+class Tell(Callback):
+    def on_step(self, fit):
+        if fit.step == 3:
+            print("three steps", flush=True)
+
+graph = tg.sample("alexnet")
+"""
+ONE = """
+ranker = tg.Ranker()
+history = ranker.fit(graph, 0.1, steps=100_000, callbacks=[Tell()])
+print("interrupted:", history.interrupted)
+"""
+SEVERAL = """
+runs = tg.train_seeds("first-layout", graph, 0.1, seeds=2, steps=100_000, callbacks=lambda seed: [Tell()])
+ranker = runs.ensemble()
+print("interrupted:", runs.interrupted)
+"""
+USE = """
+scores = ranker.predict(graph, range(100))
+assert scores.shape == (100,) and scores.std() > 0
+print("usable")
+"""
+
+
+@pytest.mark.parametrize("fit", [ONE, SEVERAL], ids=["fit", "train_seeds"])
+@pytest.mark.filterwarnings("ignore")
+def test_interrupting_a_cell_leaves_a_usable_ranker(fit: str, tmp_path: Path) -> None:
+    """As the stop button of a notebook does: a signal to the kernel, whose next cells go on."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    printed: list[str] = []
+
+    def hook(message: Any) -> None:
+        content = message["content"]
+        before = "".join(printed)
+        printed.append(content.get("text", ""))
+        if (
+            "three steps" in printed[-1] and "three steps" not in before
+        ):  # a second one would end the fit at once
+            manager.interrupt_kernel()
+
+    try:
+        for cell, text in ((FIT, ""), (fit, "interrupted: True"), (USE, "usable")):
+            reply = client.execute_interactive(cell, output_hook=hook, timeout=120)
+            assert reply["content"]["status"] == "ok", reply["content"]
+            assert text in "".join(printed)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

@@ -13,16 +13,16 @@ import time
 import zlib
 from pathlib import Path
 
-import brokenpacks
 import numpy as np
 import pytest
+from broken import packs as broken_packs
 
 import tpugraphs as tg
 from tpugraphs import _core, data, packs, training
 from tpugraphs.cli import main
 
 SAMPLES = Path(data.__file__).parent / "samples"
-HEADER, PARTS = brokenpacks.HEADER, brokenpacks.PARTS
+HEADER, PARTS = broken_packs.HEADER, broken_packs.PARTS
 
 
 def small(configs=30, nodes=9, config_nodes=3, values=6, seed=0, **other):
@@ -561,7 +561,7 @@ def test_cut_off_anywhere(content, tmp_path):
     for cut in sorted(cut for cut in cuts if 0 <= cut < len(content)):
         refused(content[:cut], tmp_path / "g.tgpack")
         if cut >= HEADER:  # also with a header that says so
-            claimed = brokenpacks.with_crc(content[:16] + struct.pack("<Q", cut) + content[24:cut])
+            claimed = broken_packs.with_crc(content[:16] + struct.pack("<Q", cut) + content[24:cut])
             refused(claimed, tmp_path / "g.tgpack")
     refused(content + b"\0", tmp_path / "g.tgpack")
     (tmp_path / "g.tgpack").write_bytes(b"")
@@ -584,7 +584,7 @@ def test_absurd_numbers_with_a_right_checksum(content, tmp_path):
             damaged = content[:at] + field + content[at + width :]
             if damaged == content:
                 continue
-            (tmp_path / "g.tgpack").write_bytes(brokenpacks.with_crc(damaged))
+            (tmp_path / "g.tgpack").write_bytes(broken_packs.with_crc(damaged))
             try:
                 tg.load(tmp_path / "g.tgpack").validate()
                 accepted.append(at)
@@ -593,7 +593,7 @@ def test_absurd_numbers_with_a_right_checksum(content, tmp_path):
     assert set(accepted) <= {24}, accepted  # of the origin nothing can be known
 
 
-BROKEN = brokenpacks.files()
+BROKEN = broken_packs.files()
 
 
 @pytest.mark.parametrize("name", list(BROKEN))
@@ -614,7 +614,7 @@ def test_wrong_contents_with_right_checksums(tmp_path):
             content[offset + 4] = 2
             struct.pack_into("<I", content, at + 4, zlib.crc32(content[offset : offset + size]))
     path = tmp_path / "two.tgpack"
-    error = refused(brokenpacks.with_crc(bytes(content)), path)
+    error = refused(broken_packs.with_crc(bytes(content)), path)
     assert error.field == "node_config_feat"
     graph = tg.load(path)
     with pytest.raises(tg.DataError, match=r"two\.tgpack.*config 0, node 1, tensor 1"):
@@ -660,7 +660,7 @@ def test_codes_are_checked_by_the_core(tmp_path):
 def test_what_is_no_pack(tmp_path):
     for content, match in ((b"hello", "something else"), (b"PK\3\4" + bytes(2000), "something else")):
         refused(content, tmp_path / "x.tgpack", match)
-    version = brokenpacks.with_crc(LAYOUT[:8] + struct.pack("<I", 2) + LAYOUT[12:])
+    version = broken_packs.with_crc(LAYOUT[:8] + struct.pack("<I", 2) + LAYOUT[12:])
     refused(version, tmp_path / "x.tgpack", "version 1 of the format, found version 2")
     with pytest.raises(FileNotFoundError, match="none.tgpack"):
         tg.load(tmp_path / "none.tgpack")

@@ -1,11 +1,10 @@
 import copy
 import gc
-import json
 import pickle
-import struct
 
 import numpy as np
 import pytest
+from broken.rankers import BROKEN, rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankers import FIELDS, small_graph, small_ranker
@@ -110,7 +109,9 @@ def test_predict_selects_rows_in_order(graph):
     mask = np.zeros(graph.num_configs, bool)
     mask[[3, 5]] = True
     assert (r.predict(graph, mask) == r.predict(graph, np.array([3, 5], np.uint8))).all()
-    for bad in ([-1], [graph.num_configs], [0.5], [[1]], mask[:-1]):
+    assert (r.predict(graph, [-1, 3]) == r.predict(graph, [graph.num_configs - 1, 3])).all()
+    assert (r.predict(graph, slice(3, 9, 2)) == r.predict(graph, [3, 5, 7])).all()
+    for bad in ([-graph.num_configs - 1], [graph.num_configs], [0.5], [[1]], mask[:-1]):
         with pytest.raises(tg.DataError, match="configs"):
             r.predict(graph, bad)
 
@@ -310,63 +311,6 @@ def test_what_is_no_file_name_is_refused(ranker):
 def test_a_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         tg.Ranker.load(tmp_path / "none.safetensors")
-
-
-def rewrite(path, target, change):
-    """Copy of a ranker file with changed metadata and tensors."""
-    from safetensors.numpy import load, save
-
-    data = path.read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tpugraphs"])
-    tensors = load(data)
-    change(metadata, tensors)
-    target.write_bytes(save(tensors, {"tpugraphs": json.dumps(metadata)}))
-    return target
-
-
-def changed(**values):
-    return lambda metadata, tensors: metadata.update(values)
-
-
-def in_steps(position, key, value):
-    return lambda metadata, tensors: metadata["steps"][position]["attrs"].update({key: value})
-
-
-BROKEN = {
-    "version": (changed(version=99), "version"),
-    "kind": (changed(kind="checkpoint"), "kind"),
-    "schema": (changed(feature_schema=2), "feature_schema"),
-    "recipe": (changed(recipe="seventeenth"), "seventeenth"),
-    "recipe is a list": (changed(recipe=[1]), "recipe"),
-    "no fields": (lambda m, t: m.pop("fields"), "fields"),
-    "unknown field": (lambda m, t: m["fields"].update(nonsense=1), "nonsense"),
-    "field out of range": (lambda m, t: m["fields"].update(width=-5), "width"),
-    "steps is text": (changed(steps="x"), "steps"),
-    "no steps": (changed(steps=[]), "no step makes"),
-    "step is a number": (lambda m, t: m["steps"].__setitem__(0, 4), "steps"),
-    "many steps": (lambda m, t: m.update(steps=m["steps"] * 40), "steps"),
-    "huge layer": (in_steps(2, "out", 10**12), "out"),
-    "other layer": (in_steps(2, "out", 24), "linear1.weight"),
-    "negative attribute": (in_steps(2, "out", -3), "out"),
-    "unknown op": (lambda m, t: m["steps"][3].update(op="teleport"), "teleport"),
-    "NaN in JSON": (in_steps(7, "dropout", float("nan")), "NaN"),
-    "preprocessing": (changed(preprocessing=[]), "preprocessing"),
-    "preprocessing of another kind": (
-        lambda m, t: m["preprocessing"][0].update(step="crop"),
-        "preprocessing",
-    ),
-    "pruning": (lambda m, t: m["preprocessing"][0].update(method="haircut"), "preprocessing"),
-    "scaler columns": (lambda m, t: m["preprocessing"][3].update(columns=2), "preprocessing"),
-    "missing weight": (lambda m, t: t.pop("head.bias"), "head.bias"),
-    "transposed weight": (lambda m, t: t.update({"head.weight": t["head.weight"].T.copy()}), "head.weight"),
-    "wide weight": (lambda m, t: t.update({"head.bias": t["head.bias"].astype(np.float64)}), "head.bias"),
-    "half weight": (lambda m, t: t.update({"head.bias": t["head.bias"].astype(np.float16)}), "head.bias"),
-    "NaN weight": (lambda m, t: t.update({"head.bias": t["head.bias"] * np.nan}), "head.bias"),
-    "missing scaler": (lambda m, t: t.pop("scaler.mean"), "scaler.mean"),
-    "short scaler": (lambda m, t: t.update({"scaler.mean": t["scaler.mean"][:5]}), "scaler.mean"),
-    "negative variance": (lambda m, t: t.update({"scaler.m2": t["scaler.m2"] - 1e9}), "StandardScaler"),
-}
 
 
 @pytest.mark.parametrize("name", BROKEN)

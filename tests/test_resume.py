@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken.rankers import rewrite
 from rankers import Lazy, small_graph, small_ranker
-from test_ranker import rewrite
 
 import tpugraphs as tg
 from tpugraphs.training import CHECKPOINT, Callback, EarlyStopping

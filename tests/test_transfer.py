@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import socket
 from email.message import Message
 
 import numpy as np
 import pytest
+from broken.json_files import BROKEN
 from webserver import Server
 
 import tpugraphs as tg
@@ -140,12 +142,18 @@ def test_all_of_it_is_there_but_not_moved_yet(server, target):
     assert get(server, target)[0] == FILE and len(server.gets()) == 1
 
 
-@pytest.mark.parametrize("state", [b"", b"{", b"[]", b'{"url": 3}', b'{"a": 1}', None])
-def test_a_damaged_state_is_begun_anew(server, target, state):
+@pytest.mark.parametrize("name", [*BROKEN, "none", "other types", "other digest"])
+def test_a_damaged_state_is_begun_anew(server, target, name):
     with pytest.raises(KeyboardInterrupt):
         get(server, target, progress=_stop_at(1))
     file = target.with_name("f.tar.json")
-    file.unlink() if state is None else file.write_bytes(state)
+    state = json.loads(file.read_bytes())
+    if name == "none":
+        file.unlink()
+    elif name.startswith("other"):
+        file.write_text(json.dumps(state | {"digest" if name == "other digest" else "validator": 5}))
+    else:
+        file.write_bytes(BROKEN[name])
     assert get(server, target)[0] == FILE
     assert server.gets()[-1] == (None, None)
 

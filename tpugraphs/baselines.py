@@ -142,13 +142,10 @@ def _is_tile(graph: Any) -> bool:
 
 
 def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
-    """Row numbers of these configurations: all of them, a mask, or numbers."""
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
-    if configs is None:
-        return np.arange(graph.num_configs)
-    rows = np.asarray(configs)
-    return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+    rows: NDArray[np.int64] = graph.row_numbers(configs)
+    return rows
 
 
 def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:

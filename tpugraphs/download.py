@@ -204,7 +204,7 @@ def _result(base: Path, archive: Archive, files: list[tuple[str, int]], state: s
 
 def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
     """Files (name, size) of an archive that was unpacked, if all are still there as they were."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         record = json.loads((base / _STORE / f"{archive.name}.done").read_text(encoding="utf-8"))
         files = [(str(name), int(size)) for name, size in record["files"]]
         folder = base / "npz" / archive.place

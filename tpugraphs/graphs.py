@@ -186,25 +186,47 @@ class Graph:
         other.__dict__.update(self.__dict__, **fields)
         return other
 
-    def _rows(self, rows: Any) -> Any:
+    def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
+        """Turn what picks configs into their row numbers.
+
+        Parameters
+        ----------
+        configs : slice, bool (C,) or int (n,), optional
+            As for :meth:`select`; by default all.
+        name : str
+            What errors call it.
+
+        Returns
+        -------
+        (n,) int64
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have.
+        """
+        every = np.arange(self.num_configs)
+        return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
+
+    def _rows(self, rows: Any, name: str = "rows") -> Any:
         """`rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
         count, whose = self.num_configs, f"graph {self.name!r} has {self.num_configs} configs"
-        index = arrays.numbers("rows", rows)
+        index = arrays.numbers(name, rows)
         if index.size == 0 and index.dtype.kind == "f":  # an empty list
             index = index.astype(np.int64)
         if index.ndim != 1 or index.dtype.kind not in "iub":
             raise arrays.fail(
-                "rows", "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}", whose
+                name, "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}", whose
             )
         if index.dtype.kind == "b":
             if len(index) != count:
-                raise arrays.fail("rows", f"a mask of shape ({count},)", f"shape {index.shape}", whose)
+                raise arrays.fail(name, f"a mask of shape ({count},)", f"shape {index.shape}", whose)
             return index
         bad = (index < -count) | (index >= count)
         if bad.any():
-            raise arrays.fail("rows", f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
+            raise arrays.fail(name, f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
         return index
 
     def select(self, rows: Any) -> Self:

@@ -307,7 +307,8 @@ class Ranker(Ranks):
         Parameters
         ----------
         graph : LayoutGraph
-        configs : (n,) int or (C,) bool
+        configs : slice, (n,) int or (C,) bool
+            As for ``graph.select``.
 
         Returns
         -------
@@ -316,7 +317,7 @@ class Ranker(Ranks):
         """
         if self._last.get(graph) is None or not self._last.measured:
             check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
-        rows = self._rows(graph, configs)
+        rows = graph.row_numbers(configs)
         if rows.size < 2:
             raise DataError(
                 f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
@@ -359,8 +360,8 @@ class Ranker(Ranks):
         ----------
         graph : LayoutGraph or TileGraph
             Of the kind the recipe is made for.
-        configs : (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
-            Which configs of the graph, in which order; all by default. Or other configs. Layout: digits,
+        configs : slice, (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
+            Which configs of the graph, in which order, as for ``graph.select``; all by default. Or other configs. Layout: digits,
             whole numbers in -1..5, as in ``graph.node_config_feat``. int8 (C-contiguous) is used as it is, of
             other types a copy of one byte per digit is made. Tile: the 24 numbers of ``graph.config_feat``.
         tta : int
@@ -392,7 +393,7 @@ class Ranker(Ranks):
         check_kind(graph, self.kind)
         given = as_configs(graph, configs)
         if given is None:
-            prepared, rows = self._prepare(graph), self._rows(graph, configs)
+            prepared, rows = self._prepare(graph), graph.row_numbers(configs)
         else:
             prepared = self._prepare_nodes(graph).with_configs(self.pipeline.configs(given))
             rows = np.arange(len(given))
@@ -468,28 +469,6 @@ class Ranker(Ranks):
         if known is None:
             known = self._last.keep(graph, self.pipeline.apply(graph, configs=False))
         return known
-
-    def _rows(self, graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
-        count = int(graph.num_configs)
-        if configs is None:
-            return np.arange(count)
-        rows = np.asarray(configs)
-        if rows.dtype == bool and rows.shape == (count,):
-            return np.flatnonzero(rows)
-        if rows.size == 0:
-            rows = rows.astype(np.int64)
-        if rows.ndim != 1 or rows.dtype.kind not in "iu":
-            raise DataError(
-                f"configs: expected row numbers (n,) or a mask ({count},), got {rows.dtype} {rows.shape}",
-                file=str(graph.name), field="configs",
-            )  # fmt: skip
-        bad = (rows < 0) | (rows >= count)
-        if bad.any():
-            raise DataError(
-                f"configs: expected row numbers in 0..{count - 1}, got {int(rows[bad][0])}",
-                file=str(graph.name), field="configs",
-            )  # fmt: skip
-        return np.ascontiguousarray(rows, dtype=np.int64)
 
     # Files
 

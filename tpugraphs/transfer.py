@@ -251,9 +251,10 @@ def _size(path: Path) -> int:
 
 def _read_state(target: Path, url: str) -> Remote | None:
     """Read what is known about the part that is there; None if it cannot be continued."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, RecursionError):
         state = Remote(**json.loads(_state(target).read_text(encoding="utf-8")))
-        if state.url == url and state.validator and isinstance(state.length, int | None):
+        texts = isinstance(state.validator, str) and isinstance(state.digest, str | None)
+        if state.url == url and state.validator and texts and isinstance(state.length, int | None):
             return state
     return None
 

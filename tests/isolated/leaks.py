@@ -14,10 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import brokenfiles
 import cases
 import models
 import numpy as np
+from broken import npz
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -40,8 +40,8 @@ def in_use():
 
 ARGUMENTS = [(case, cases.single(case.arguments())) for case in cases.CASES]
 FOLDER = tempfile.TemporaryDirectory()
-BROKEN = [brokenfiles.npz(brokenfiles.layout())[:cut] for cut in (0, 10, 500, 1500)]
-BROKEN.append(brokenfiles.npz({**brokenfiles.layout(), "edge_index": np.full((3, 2), 99)}))
+BROKEN = [npz.npz(npz.layout())[:cut] for cut in (0, 10, 500, 1500)]
+BROKEN.append(npz.npz({**npz.layout(), "edge_index": np.full((3, 2), 99)}))
 
 
 def ops():
@@ -95,7 +95,7 @@ def packs():
     """Packs, good and broken, and the mapping of files."""
     path = Path(FOLDER.name) / "g.tgpack"
     for name, graph in (("layout", tg.LayoutGraph), ("tile", tg.TileGraph)):
-        graph(**getattr(brokenfiles, name)(), name=name).save(path)
+        graph(**getattr(npz, name)(), name=name).save(path)
         content = path.read_bytes()
         read = tg.load(path).validate()
         read.distinct_configs()

@@ -52,8 +52,10 @@ def run(args: argparse.Namespace) -> int:
         )
         results.append((graph.name, scores, np.argsort(scores, kind="stable")))
     if suffix == ".npy":
+        content = io.BytesIO()  # np.save to a file does not notice when the disk is full
+        np.save(content, results[0][1])
         with atomic_write(args.out) as file:
-            np.save(file, results[0][1])
+            file.write(content.getbuffer())
     elif suffix == ".csv":
         _write_csv(args.out, results)
     for name, scores, order in results:

@@ -1,4 +1,4 @@
-"""A table of broken packs: name -> (the field an error must name, the bytes). Deterministic, like `brokenfiles`.
+"""A table of broken packs: name -> (the field an error must name, the bytes). Deterministic, like those of `npz`.
 
 Where it is not the checksums that are broken, they are right: otherwise nothing else would be looked at.
 """
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import brokenfiles
+from broken import npz
 
 import tpugraphs as tg
 
@@ -34,7 +34,7 @@ ITEM, CRC, OFFSET, BYTES, SHAPE = 0, 4, 8, 16, 24  # places in the entry of an a
 
 def good(kind: str) -> bytes:
     """Bytes of a good pack, "layout" or "tile"."""
-    arrays = getattr(brokenfiles, kind)()
+    arrays = getattr(npz, kind)()
     graph = (tg.LayoutGraph if kind == "layout" else tg.TileGraph)(**arrays)
     with tempfile.TemporaryDirectory() as folder:
         graph.save(Path(folder, "g.tgpack"))
@@ -83,11 +83,11 @@ def heads() -> Iterator[tuple[str, str, bytes]]:
     yield "a_byte_less", "file", pack[:-1]
     yield "a_byte_more", "file", pack + b"\0"
     yield "twice", "file", pack + pack
-    yield "an_npz", "header", brokenfiles.npz(brokenfiles.layout())
+    yield "an_npz", "header", npz.npz(npz.layout())
     yield "magic", "header", with_crc(b"\x89TGPACk\n" + pack[8:])
     yield "as_text", "header", with_crc(pack.replace(b"\n", b"\r\n", 1)[: len(pack)])
     yield "zeros", "header", bytes(len(pack))
-    yield "header_checksum", "header", brokenfiles.flipped(pack, HEADER - 2)
+    yield "header_checksum", "header", npz.flipped(pack, HEADER - 2)
     for version in (0, 2, 2**32 - 1):
         yield f"version_{version}", "version", header(pack, 8, "<I", version)
     for kind in (2, 2**31):
@@ -127,12 +127,12 @@ def tables() -> Iterator[tuple[str, str, bytes]]:
             }
             for what, (place, fmt, value) in changes.items():
                 yield f"{kind}_{name}_{what}", name, header(pack, at + place, fmt, value)
-            yield f"{kind}_{name}_flipped", name, brokenfiles.flipped(pack, offset + size // 2)
+            yield f"{kind}_{name}_flipped", name, npz.flipped(pack, offset + size // 2)
             yield f"{kind}_{name}_checksum", name, header(pack, at + CRC, "<I", 1)
             if offset % 4096 and pack[offset - 1] == 0 and offset - 1 >= HEADER:
                 before = [end for _, begin, length in parts.values() if (end := begin + length) <= offset]
                 if max(before, default=HEADER) < offset:
-                    yield f"{kind}_{name}_gap", name, brokenfiles.patched(pack, offset - 1, b"x")
+                    yield f"{kind}_{name}_gap", name, npz.patched(pack, offset - 1, b"x")
 
 
 def contents() -> Iterator[tuple[str, str, bytes]]:
