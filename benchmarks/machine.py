@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ PACKAGES = ("tpugraphs", "numpy", "torch", "torch_geometric", "scipy")
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, caches, memory, versions, and the load now, before anything is measured."""
+    """Processor, cores, caches, memory, versions, and what others do before anything is measured."""
     from tpugraphs import _core
 
     return {
@@ -31,8 +32,22 @@ def describe() -> dict[str, Any]:
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "commit": _commit(),
         "isa": _core.get_isa(),
-        "load": [round(value, 2) for value in os.getloadavg()],
+        "busy": _busy(),
     }
+
+
+def _busy(seconds: float = 2.0) -> float:
+    """Share of the processors' time that other work takes, or the host. The load is of minutes ago."""
+
+    def times() -> tuple[int, int]:
+        with open("/proc/stat", encoding="ascii") as file:
+            ticks = [int(word) for word in file.readline().split()[1:9]]
+        return sum(ticks), ticks[3] + ticks[4]  # all; idle and waiting for disks
+
+    total, idle = times()
+    time.sleep(seconds)
+    now, still = times()
+    return round(1 - (still - idle) / max(1, now - total), 3)
 
 
 def peaks(threads: int, quick: bool = False) -> dict[str, dict[str, float]]:

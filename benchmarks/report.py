@@ -7,7 +7,7 @@ from typing import Any
 from . import sections
 from .record import Record, Results
 
-BUSY = 0.25  # load per core above which other work disturbs
+BUSY = 0.1  # share of the processors' time above which other work disturbs
 HEAD = "| case | ours | peer | unit | ratio | required | reached | of the roof | beside | notes |"
 RULE = "| --- | ---: | ---: | --- | ---: | ---: | --- | ---: | --- | --- |"
 
@@ -44,7 +44,7 @@ def machine(run: dict[str, Any]) -> list[str]:
         f"{found['memory_gib']} GiB; {found['system']}; kernels for {found['isa']}",
         f"  - Python {found['python']}, " + ", ".join(f"{k} {v}" for k, v in found["packages"].items())
         + (f", commit {found['commit']}" if found["commit"] else ""),
-        f"  - load average at the start {', '.join(str(v) for v in found['load'])}",
+        f"  - other work at the start: {found['busy']:.1%} of the processors",
     ]  # fmt: skip
     if run["peaks"]:
         rates = [
@@ -77,7 +77,7 @@ def markdown(results: Results, name: str, figures: list[str]) -> str:
     if quick:
         lines += ["**A smoke run with tiny sizes: the figures mean nothing.**", ""]
     for run in results.runs:
-        if not quick and run["machine"]["load"][0] > BUSY * run["machine"]["cores"]:
+        if not quick and run["machine"]["busy"] > BUSY:
             lines += [
                 f"**The machine was not idle when `{run['command']}` began: its ratios are not reliable.**",
                 "",

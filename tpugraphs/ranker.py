@@ -361,9 +361,10 @@ class Ranker(Ranks):
         graph : LayoutGraph or TileGraph
             Of the kind the recipe is made for.
         configs : slice, (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
-            Which configs of the graph, in which order, as for ``graph.select``; all by default. Or other configs. Layout: digits,
-            whole numbers in -1..5, as in ``graph.node_config_feat``. int8 (C-contiguous) is used as it is, of
-            other types a copy of one byte per digit is made. Tile: the 24 numbers of ``graph.config_feat``.
+            Which configs of the graph, in which order, as for ``graph.select``; all by default. Or other
+            configs. Layout: digits, whole numbers in -1..5, as in ``graph.node_config_feat``. int8
+            (C-contiguous) is used as it is, of other types a copy of one byte per digit is made. Tile: the 24
+            numbers of ``graph.config_feat``.
         tta : int
             Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.
