@@ -36,7 +36,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _busy(seconds: float = 2.0) -> float:
+def _busy(seconds: float = 2.0) -> float | None:
     """Share of the processors' time that other work takes, or the host. The load is of minutes ago."""
 
     def times() -> tuple[int, int]:
@@ -44,6 +44,8 @@ def _busy(seconds: float = 2.0) -> float:
             ticks = [int(word) for word in file.readline().split()[1:9]]
         return sum(ticks), ticks[3] + ticks[4]  # all; idle and waiting for disks
 
+    if not os.path.exists("/proc/stat"):
+        return None
     total, idle = times()
     time.sleep(seconds)
     now, still = times()

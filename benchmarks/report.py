@@ -44,7 +44,7 @@ def machine(run: dict[str, Any]) -> list[str]:
         f"{found['memory_gib']} GiB; {found['system']}; kernels for {found['isa']}",
         f"  - Python {found['python']}, " + ", ".join(f"{k} {v}" for k, v in found["packages"].items())
         + (f", commit {found['commit']}" if found["commit"] else ""),
-        f"  - other work at the start: {found['busy']:.1%} of the processors",
+        f"  - other work at the start: {'not measured' if found['busy'] is None else format(found['busy'], '.1%')}",
     ]  # fmt: skip
     if run["peaks"]:
         rates = [
@@ -77,7 +77,7 @@ def markdown(results: Results, name: str, figures: list[str]) -> str:
     if quick:
         lines += ["**A smoke run with tiny sizes: the figures mean nothing.**", ""]
     for run in results.runs:
-        if not quick and run["machine"]["busy"] > BUSY:
+        if not quick and (run["machine"]["busy"] or 0.0) > BUSY:
             lines += [
                 f"**The machine was not idle when `{run['command']}` began: its ratios are not reliable.**",
                 "",

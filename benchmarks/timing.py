@@ -19,7 +19,10 @@ def once(call: Callable[[], Any]) -> float:
 
 
 SETTLE = 0.15  # after the last call of a side libgomp's threads spin for 5 ms, NumPy's OpenBLAS's for 105 ms
-WARM = 0.5  # shorter calls are measured as in a loop: after one that is not timed
+WARM = 0.5  # shorter calls are measured as in a loop: after some that are not timed
+WAKING = (
+    0.1  # seconds of these: threads that wake after a pause may share a core until the system spreads them
+)
 
 
 def race(
@@ -28,8 +31,8 @@ def race(
     """Time every side once per round, after a warm-up, beginning each round with another side.
 
     Before a turn the machine is left alone until the threads of the side before sleep. Calls shorter than
-    WARM are timed after one that is not, which wakes the side's own threads and brings its data back into
-    the caches, as in a loop; short ones are repeated for `least` seconds per turn.
+    WARM are timed after WAKING seconds of them that are not, which wake the side's own threads and bring its
+    data back into the caches, as in a loop; short ones are repeated for `least` seconds per turn.
     After `budget` seconds no further round begins, but three are made.
     """
     counts, warm = {}, {}
@@ -48,7 +51,10 @@ def race(
             call, count = sides[name], counts[name]
             time.sleep(SETTLE if least > 0.01 else 0.0)
             if warm[name]:
+                waking = time.perf_counter() + (WAKING if least > 0.01 else 0.0)
                 call()
+                while time.perf_counter() < waking:
+                    call()
             begin = time.perf_counter()
             for _ in range(count):
                 call()

@@ -29,36 +29,27 @@ def trained(seed):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two():
     """Two of everything that can be saved, so that old and new differ."""
-    folder = tmp_path_factory.mktemp("inputs")
     graphs = [small_graph(seed, configs=60 + seed) for seed in range(2)]
     rankers = [trained(seed) for seed in range(2)]
-    for i in range(2):
-        graphs[i].save(folder / f"{i}.npz")
-        graphs[i].select([i]).save(folder / f"single{i}.npz")
-        rankers[i].save(folder / f"{i}.safetensors")
-    return SimpleNamespace(
-        folder=folder,
-        graphs=graphs,
-        rankers=rankers,
-        ensembles=[tg.Ensemble(rankers[: i + 1]) for i in range(2)],
-        reports=[rankers[i].evaluate(graphs[i]) for i in range(2)],
-        runs=[
-            tg.train_seeds(
-                "first-layout",
-                graphs[i],
-                seeds=1,
-                steps=1,
-                width=16,
-                gate_reduction=4,
-                configs=16,
-                verbose=False,
-            )
-            for i in range(2)
-        ],
-        submissions=[{f"layout:xla:random:{'ab'[i]}": np.arange(900 + i)} for i in range(2)],
-    )
+    few = {"width": 16, "gate_reduction": 4, "configs": 16}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # `read_only` reads it as somebody else
+        for i in range(2):
+            graphs[i].save(folder / f"{i}.npz")
+            graphs[i].select([i]).save(folder / f"single{i}.npz")
+            rankers[i].save(folder / f"{i}.safetensors")
+        yield SimpleNamespace(
+            folder=folder,
+            graphs=graphs,
+            rankers=rankers,
+            ensembles=[tg.Ensemble(rankers[: i + 1]) for i in range(2)],
+            reports=[rankers[i].evaluate(graphs[i]) for i in range(2)],
+            runs=[tg.train_seeds("first-layout", g, seeds=1, steps=1, verbose=False, **few) for g in graphs],
+            submissions=[{f"layout:xla:random:{'ab'[i]}": np.arange(900 + i)} for i in range(2)],
+        )
 
 
 def command(*arguments):
