@@ -35,6 +35,10 @@ def row(record: Record) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _share(busy: float | None) -> str:
+    return "not measured" if busy is None else f"{busy:.1%} of the processors"
+
+
 def machine(run: dict[str, Any]) -> list[str]:
     """Lines about one run."""
     found = run["machine"]
@@ -44,7 +48,7 @@ def machine(run: dict[str, Any]) -> list[str]:
         f"{found['memory_gib']} GiB; {found['system']}; kernels for {found['isa']}",
         f"  - Python {found['python']}, " + ", ".join(f"{k} {v}" for k, v in found["packages"].items())
         + (f", commit {found['commit']}" if found["commit"] else ""),
-        f"  - other work at the start: {'not measured' if found['busy'] is None else format(found['busy'], '.1%')}",
+        f"  - other work at the start: {_share(found['busy'])}",
     ]  # fmt: skip
     if run["peaks"]:
         rates = [

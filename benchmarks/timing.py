@@ -20,9 +20,7 @@ def once(call: Callable[[], Any]) -> float:
 
 SETTLE = 0.15  # after the last call of a side libgomp's threads spin for 5 ms, NumPy's OpenBLAS's for 105 ms
 WARM = 0.5  # shorter calls are measured as in a loop: after some that are not timed
-WAKING = (
-    0.1  # seconds of these: threads that wake after a pause may share a core until the system spreads them
-)
+WAKING = 0.1  # seconds of these: threads that wake after a pause share a core until the system spreads them
 
 
 def race(
