@@ -17,7 +17,7 @@ import pytest
 from rankers import small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import submission
+from tpugraphs import rankerfile, submission
 from tpugraphs.cli import main
 from tpugraphs.training import CHECKPOINT, Callback
 
@@ -41,6 +41,7 @@ def two():
             graphs[i].save(folder / f"{i}.npz")
             graphs[i].select([i]).save(folder / f"single{i}.npz")
             rankers[i].save(folder / f"{i}.safetensors")
+            submission.write(folder / f"{i}.csv", {f"layout:xla:random:{'ab'[i]}": np.arange(900)})
         yield SimpleNamespace(
             folder=folder,
             graphs=graphs,
@@ -65,6 +66,8 @@ WRITERS = {
     "ranker.safetensors": lambda two, i, path: two.rankers[i].save(path),
     "ensemble.safetensors": lambda two, i, path: two.ensembles[i].save(path),
     "submission.csv": lambda two, i, path: submission.write(path, two.submissions[i]),
+    "merged.csv": lambda two, i, path: submission.merge([two.folder / f"{i}.csv"], out=path),
+    CHECKPOINT: lambda two, i, path: rankerfile.write(path, "checkpoint", {"step": i}, {"params": two.rankers[i].model.params}),
     "report.json": lambda two, i, path: two.reports[i].save(path),
     "report.md": lambda two, i, path: two.reports[i].save(path),
     "report.txt": lambda two, i, path: two.reports[i].save(path),
