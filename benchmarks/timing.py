@@ -40,6 +40,7 @@ def race(
         counts[name] = max(1, math.ceil(least / max(took, 1e-7)))
         warm[name] = took < WARM
     times: Times = {name: [] for name in sides}
+    settle, wake = (SETTLE, WAKING) if least > 0.01 else (0.0, 0.0)
     names, start = list(sides), time.perf_counter()
     for turn in range(rounds):
         if turn >= 3 and time.perf_counter() - start > budget:
@@ -47,9 +48,9 @@ def race(
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             call, count = sides[name], counts[name]
-            time.sleep(SETTLE if least > 0.01 else 0.0)
+            time.sleep(settle)
             if warm[name]:
-                waking = time.perf_counter() + (WAKING if least > 0.01 else 0.0)
+                waking = time.perf_counter() + wake
                 call()
                 while time.perf_counter() < waking:
                     call()

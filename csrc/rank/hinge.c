@@ -136,7 +136,7 @@ tg_hinge_counts tg_hinge_list(int64_t length, const float *scores, const int64_t
     int64_t active = 0;
     score_places(length, scores, margin, items, spare, place, below, reach);
     result.pairs = order_runtimes(length, runtimes, items, spare, group);
-#pragma omp parallel for schedule(static) num_threads(tg_threads(25.0 * (double)length))
+#pragma omp parallel for schedule(static) num_threads(tg_threads(50.0 * (double)length))
     for (int side = 0; side < 2; side++) {
         if (side == 0) active = count_losses(length, items, group, place, below, tree[0], losses);
         else count_wins(length, items, group, place, reach, tree[1], wins);
