@@ -10,8 +10,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 # libgomp reads this when the core is loaded. By default (300000) its waiting threads spin so long that a step
-# takes up to four times as long on a machine with other work. With this many a step on 20 nodes takes as long as
-# by default on an idle one; with 1000 a fifth longer.
+# takes up to four times as long on a machine with other work. With this many a step on 20 nodes takes as long
+# as by default on an idle one; with 1000 a fifth longer.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "4000")
 
