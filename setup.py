@@ -1,7 +1,8 @@
 """Build of the one extension module, tpugraphs._core.
 
 Sources are globbed from csrc/. Files named csrc/kernels/isa_*.c hold the same kernels compiled for one
-instruction set each; ISA_FLAGS says with which flags. Environment switches:
+instruction set each; ISA_FLAGS says with which flags. An object is compiled again only if its command, its source or
+a header it includes has changed (the compiler lists them in a .d file next to it). Environment switches:
 
     TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
     TPUGRAPHS_WERROR=1     warnings are errors (CI)
@@ -10,6 +11,7 @@ instruction set each; ISA_FLAGS says with which flags. Environment switches:
 
 import os
 import platform
+import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
@@ -48,17 +50,39 @@ def compile_flags():
     return flags
 
 
+def is_current(obj, command):
+    """Whether `obj` was made by this command from files that have not changed since."""
+    try:
+        with open(f"{obj}.command") as file:
+            if file.read() != command:
+                return False
+        with open(f"{obj}.d") as file:
+            files = shlex.split(file.read().replace("\\\n", " "))[1:]
+        made = os.path.getmtime(obj)
+        return all(os.path.getmtime(path) <= made for path in files)
+    except OSError:
+        return False
+
+
 class BuildExt(build_ext):
-    """build_ext with per-file flags for the ISA objects, compiled on all cores."""
+    """build_ext with per-file flags for the ISA objects, compiled on all cores, and only what has changed."""
 
     def build_extension(self, ext):
         compile_one, compile_all = self.compiler._compile, self.compiler.compile
         jobs = []
 
+        def compile_changed(obj, src, suffix, cc_args, flags, pp_opts):
+            command = repr((self.compiler.compiler_so, cc_args, flags, pp_opts))
+            if is_current(obj, command):
+                return
+            compile_one(obj, src, suffix, cc_args, [*flags, "-MD", "-MF", f"{obj}.d"], pp_opts)
+            with open(f"{obj}.command", "w") as file:
+                file.write(command)
+
         def compile_later(obj, src, suffix, cc_args, extra, pp_opts):
             stem = os.path.splitext(os.path.basename(src))[0]
             flags = list(extra) + ISA_FLAGS.get(stem, [])
-            jobs.append(pool.submit(compile_one, obj, src, suffix, cc_args, flags, pp_opts))
+            jobs.append(pool.submit(compile_changed, obj, src, suffix, cc_args, flags, pp_opts))
 
         def compile_and_wait(*args, **kwargs):
             objects = compile_all(*args, **kwargs)
