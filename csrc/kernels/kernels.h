@@ -6,7 +6,15 @@
 
 #include <stdint.h>
 
-enum { TG_ACT_NONE, TG_ACT_RELU, TG_ACT_GELU };
+/* The one list of activations, after "none". Leaky ReLU has the slope 0.01, ELU the scale 1 (PyTorch's defaults). */
+#define TG_ACT_LIST(A)                                                                                       \
+    A(RELU, "relu")                                                                                          \
+    A(GELU, "gelu") A(LEAKY, "leaky") A(ELU, "elu") A(SILU, "silu") A(SIGMOID, "sigmoid") A(TANH, "tanh")
+#define TG_ACT_ENUM(name, text) TG_ACT_##name,
+enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
+#undef TG_ACT_ENUM
+#define TG_ACT_TEXT(name, text) "|" text
+#define TG_ACT_NAMES            "none" TG_ACT_LIST(TG_ACT_TEXT)
 #define TG_NEAR 600.0 /* e^-TG_NEAR is a normal double */
 
 /* What the operands of a matrix product are rounded to; sums are float32 (int32 within a slice of int8), and
@@ -74,10 +82,10 @@ typedef struct tg_mix_tile {
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
-   lookup      z(C,O) = base(O) + sum over 18 digits of table[p][digit + 2]; digits of config c at c*stride
+   lookup      z(C,O) = base(O) + sum over P digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
-   digit_table table(18,8,O): [p][v] = sum over d of wt[p*D + d] * emb[v][d]; wt(18*D,O), emb(8,D)
-   digit_table_grad   dwt(18*D,O) = and demb(8,D) += from dtable(18,8,O)
+   digit_table table(P,V,O): [p][v] = sum over d of wt[p*D + d] * emb[v][d]; wt(P*D,O), emb(V,D)
+   digit_table_grad   dwt(P*D,O) = and demb(V,D) += from dtable(P,V,O)
    mix_forward, mix_backward   see tg_mix_tile; backward returns the gradient of the (normalised) z (C,D), in
                scratch
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
@@ -115,12 +123,14 @@ typedef struct tg_mix_tile {
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
     K(lookup, void,                                                                                          \
-      (int C, int O, const float *base, const float *table, const int8_t *digits, int64_t stride, float *z)) \
+      (int P, int V, int C, int O, const float *base, const float *table, const int8_t *digits,              \
+       int64_t stride, float *z))                                                                            \
     K(lookup_grad, void,                                                                                     \
-      (int C, int O, const float *dz, const int8_t *digits, int64_t stride, float *dtable))                  \
-    K(digit_table, void, (int O, int D, const float *wt, const float *emb, float *table))                    \
+      (int P, int V, int C, int O, const float *dz, const int8_t *digits, int64_t stride, float *dtable))    \
+    K(digit_table, void, (int P, int V, int O, int D, const float *wt, const float *emb, float *table))      \
     K(digit_table_grad, void,                                                                                \
-      (int O, int D, const float *dtable, const float *wt, const float *emb, float *dwt, float *demb))       \
+      (int P, int V, int O, int D, const float *dtable, const float *wt, const float *emb, float *dwt,       \
+       float *demb))                                                                                         \
     K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
     K(mix_backward, const float *, (const tg_mix_tile *tile))                                                \
     K(adamw, void,                                                                                           \

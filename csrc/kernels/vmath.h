@@ -145,15 +145,43 @@ INLINE value_slope vgelu_both(const int rough, vf x) { return (value_slope){vgel
 
 #endif
 
+/* Small |x|, where the closed forms of tanh and ELU cancel. */
+INLINE vf vtanh(vf x) {
+    const vf s = vsigmoid(0, x + x), u = x * x;
+    const vi small = u < 1.6e-3f;
+    return blend(small, x * (1.0f + u * (-1.0f / 3.0f + u * (2.0f / 15.0f))), s + s - 1.0f);
+}
+INLINE vf velu(vf x) {
+    const vf low = vmin(x, splat(0.0f)), far = vexp(low) - 1.0f;
+    const vf near = low * (1.0f + low * (0.5f + low * (1.0f / 6.0f + low * (1.0f / 24.0f))));
+    return blend(x > 0.0f, x, blend(low > -0.04f, near, far));
+}
+
+/* Activations that are not worth their place in the loops of every op. */
+static __attribute__((noinline, unused)) vf vact_other(int kind, vf x) {
+    if (kind == TG_ACT_LEAKY) return blend(x < 0.0f, x * 0.01f, x);
+    if (kind == TG_ACT_ELU) return velu(x);
+    if (kind == TG_ACT_SILU) return x * vsigmoid(0, x);
+    if (kind == TG_ACT_SIGMOID) return vsigmoid(0, x);
+    return vtanh(x);
+}
+static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) {
+    if (kind == TG_ACT_LEAKY) return blend(x > 0.0f, splat(1.0f), splat(0.01f));
+    if (kind == TG_ACT_ELU) return blend(x > 0.0f, splat(1.0f), vexp(vmin(x, splat(0.0f))));
+    if (kind == TG_ACT_TANH) return 1.0f - vtanh(x) * vtanh(x);
+    const vf s = vsigmoid(0, x);
+    return kind == TG_ACT_SILU ? s * (1.0f + x * (1.0f - s)) : s * (1.0f - s);
+}
+
 INLINE vf vact(const int rough, int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(rough, x);
     if (kind == TG_ACT_RELU) return blend(x < 0.0f, splat(0.0f), x); /* keeps NaN */
-    return x;
+    return kind == TG_ACT_NONE ? x : vact_other(kind, x);
 }
 INLINE vf vact_grad(int kind, vf g, vf x) {
     if (kind == TG_ACT_GELU) return g * vgelu_grad(x);
     if (kind == TG_ACT_RELU) return blend(x > 0.0f, g, splat(0.0f));
-    return g;
+    return kind == TG_ACT_NONE ? g : g * vact_other_slope(kind, x);
 }
 
 INLINE value_slope vact_both(const int rough, int kind, vf x) {

@@ -1,25 +1,34 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/rng.h"
 
-enum { MOST_PARAMETERS = 1 << 28, MOST_COLUMNS = 1 << 20 };
+enum { MOST_PARAMETERS = 1 << 28, MOST_INPUT_COLUMNS = 1 << 16 };
 
-static void add_input(tg_model *m, const char *name, tg_shape shape) {
+static tg_slot *add_slot(tg_model *m, const char *name, tg_shape shape, int producer) {
     tg_slot *slot = &m->slots[m->n_slots++];
-    *slot = (tg_slot){.shape = shape, .producer = -1};
+    *slot = (tg_slot){.shape = shape, .producer = producer};
     snprintf(slot->name, sizeof slot->name, "%s", name);
+    return slot;
 }
 
-tg_model *tg_model_new(int node_features, int config_features) {
+tg_model *tg_model_new(const tg_model_sizes *sizes) {
+    static atomic_uint_fast64_t made = 0;
     tg_model *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
-    add_input(m, "node_feat", (tg_shape){TG_SPACE_NODE, node_features});
-    add_input(m, "config_feat", (tg_shape){TG_SPACE_CONFIG, config_features});
+    m->number = ++made;
+    m->digit_cols = sizes->digit_cols;
+    m->digit_rows = sizes->digit_rows;
+    add_slot(m, "node_feat", (tg_shape){TG_SPACE_NODE, sizes->node_features}, -1);
+    add_slot(m, "config_feat", (tg_shape){TG_SPACE_CONFIG, sizes->config_features}, -1);
+    add_slot(m, "graph_feat", (tg_shape){TG_SPACE_SLATE, sizes->graph_features}, -1);
+    m->n_inputs = m->n_slots;
     m->scores = -1;
     return m;
 }
@@ -27,11 +36,10 @@ tg_model *tg_model_new(int node_features, int config_features) {
 void tg_model_free(tg_model *m) {
     if (m == NULL) return;
     tg_aligned_free(m->weights);
-    tg_arena_free(&m->arena);
     free(m);
 }
 
-static int find_slot(const tg_model *m, const char *name) {
+int tg_model_find_slot(const tg_model *m, const char *name) {
     for (int i = 0; i < m->n_slots; i++)
         if (strcmp(m->slots[i].name, name) == 0) return i;
     return -1;
@@ -43,44 +51,15 @@ static int find_param(const tg_model *m, const char *name) {
     return -1;
 }
 
-/* Position of `word` in "none|relu|gelu", or -1. */
-static int choice(const char *choices, const char *word) {
-    const size_t length = strlen(word);
-    for (int i = 0; choices != NULL; i++) {
-        const char *end = strchr(choices, '|');
-        const size_t size = end == NULL ? strlen(choices) : (size_t)(end - choices);
-        if (size == length && memcmp(choices, word, size) == 0) return i;
-        choices = end == NULL ? NULL : end + 1;
-    }
-    return -1;
-}
-
-tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, double *attr, tg_error *err) {
-    int count = 0;
-    while (count < TG_MAX_ATTRS && op->attrs[count].name != NULL) {
-        attr[count] = op->attrs[count].fallback;
-        count++;
-    }
-    for (int i = 0; i < n; i++) {
-        const tg_attr_value *v = &values[i];
-        int at = 0;
-        while (at < count && strcmp(op->attrs[at].name, v->key) != 0) at++;
-        if (at == count) return tg_fail(err, TG_E_RECIPE, "op %s has no attribute '%s'", op->name, v->key);
-        const tg_attr_spec *spec = &op->attrs[at];
-        if (spec->choices == NULL) {
-            if (v->is_word || !(fabs(v->number) <= INT32_MAX) ||
-                (!spec->real && v->number != floor(v->number)))
-                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a %s number", op->name,
-                               v->key, spec->real ? "finite" : "whole");
-            attr[at] = v->number;
-        } else {
-            const int chosen = v->is_word ? choice(spec->choices, v->word) : -1;
-            if (chosen < 0)
-                return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be one of %s", op->name, v->key,
-                               spec->choices);
-            attr[at] = chosen;
-        }
-    }
+tg_status tg_model_add_input(tg_model *m, const char *name, tg_shape shape, tg_error *err) {
+    if (m->n_steps > 0 || m->n_inputs == TG_MAX_INPUTS)
+        return tg_fail(err, TG_E_RECIPE, "a model has at most %d inputs, given before its steps", TG_MAX_INPUTS);
+    if (tg_model_find_slot(m, name) >= 0) return tg_fail(err, TG_E_RECIPE, "input '%.60s' is there twice", name);
+    if (shape.cols < 1 || shape.cols > MOST_INPUT_COLUMNS)
+        return tg_fail(err, TG_E_RECIPE, "input '%.60s': expected 1..%d columns, got %d", name,
+                       MOST_INPUT_COLUMNS, shape.cols);
+    add_slot(m, name, shape, -1);
+    m->n_inputs = m->n_slots;
     return TG_OK;
 }
 
@@ -93,37 +72,60 @@ static tg_status in_step(const tg_step_spec *spec, tg_error *err, tg_status stat
 }
 
 static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, tg_error *err) {
-    const tg_op *op = step->op;
-    if (spec->n_in < op->min_in || spec->n_in > op->max_in)
-        return tg_fail(err, TG_E_RECIPE, "takes %d to %d inputs, got %d", op->min_in, op->max_in, spec->n_in);
     for (int i = 0; i < spec->n_in; i++) {
-        step->in[i] = find_slot(m, spec->in[i]);
-        if (step->in[i] == TG_SLOT_CONFIG_FEAT && m->slots[step->in[i]].shape.cols == 0)
-            return tg_fail(err, TG_E_RECIPE, "the model has no config features: give config_features");
-        if (step->in[i] < 0) return tg_fail(err, TG_E_RECIPE, "no earlier step makes '%.60s'", spec->in[i]);
-        m->slots[step->in[i]].used = 1;
-        step->info.in[i] = m->slots[step->in[i]].shape;
+        const int slot = step->in[i] = tg_model_find_slot(m, spec->in[i]);
+        if (slot < 0) return tg_fail(err, TG_E_RECIPE, "no earlier step makes '%.60s'", spec->in[i]);
+        if (m->slots[slot].shape.cols == 0)
+            return tg_fail(err, TG_E_RECIPE, "the model has no %s: give its columns", m->slots[slot].name);
+        m->slots[slot].used = 1;
+        step->info.in[i] = m->slots[slot].shape;
     }
     step->n_in = step->info.n_in = spec->n_in;
-    if (find_slot(m, spec->out) >= 0) return tg_fail(err, TG_E_RECIPE, "'%.60s' is made twice", spec->out);
+    if (tg_model_find_slot(m, spec->out) >= 0)
+        return tg_fail(err, TG_E_RECIPE, "'%.60s' is made twice", spec->out);
     for (int i = 0; i < m->n_steps; i++)
         if (strcmp(m->steps[i].name, spec->name) == 0)
             return tg_fail(err, TG_E_RECIPE, "the name is used twice");
-    return tg_resolve_attrs(op, spec->n_attrs, spec->attrs, step->attr, err);
+    return tg_resolve_attrs(step->op, spec->n_attrs, spec->attrs, step->attrs, err);
 }
 
-static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step, int shared, tg_error *err) {
-    step->n_params = step->info.n_params;
-    for (int i = 0; i < step->n_params; i++) {
+/* Shapes of the parameters that the step takes from others. */
+static tg_status find_shared(const tg_model *m, const tg_step_spec *spec, tg_param_spec *shared, int *from,
+                             tg_error *err) {
+    for (int i = 0; i < spec->n_shared; i++) {
+        from[i] = find_param(m, spec->shared[i].from);
+        if (from[i] < 0)
+            return tg_fail(err, TG_E_RECIPE, "cannot share '%.100s' as its %.60s: no earlier step has it",
+                           spec->shared[i].from, spec->shared[i].param);
+        const tg_param *p = &m->params[from[i]];
+        shared[i] = (tg_param_spec){.name = spec->shared[i].param, .rows = p->rows, .cols = p->cols};
+    }
+    shared[spec->n_shared].name = NULL;
+    return TG_OK;
+}
+
+static int shared_as(const tg_step_spec *spec, const char *name) {
+    for (int i = 0; i < spec->n_shared; i++)
+        if (strcmp(spec->shared[i].param, name) == 0) return i;
+    return -1;
+}
+
+static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step, const int *from,
+                            tg_error *err) {
+    for (int i = 0; i < TG_MAX_PARAMS; i++) {
         const tg_param_spec *p = &step->info.params[i];
-        if (shared >= 0 && i == step->op->wants_table) {
-            step->param[i] = shared;
+        step->param[i] = -1;
+        if (p->name == NULL) continue;
+        const int shared = shared_as(spec, p->name);
+        if (shared >= 0) {
+            step->param[i] = from[shared];
             continue;
         }
         tg_param *param = &m->params[m->n_params];
         const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
-        if (m->P + size > MOST_PARAMETERS)
-            return tg_fail(err, TG_E_RECIPE, "the model has more than 2^28 parameters");
+        if (m->n_params == TG_MAX_MODEL_PARAMS || m->P + size > MOST_PARAMETERS)
+            return tg_fail(err, TG_E_RECIPE, "the model has more than %d parameters, or 2^28 numbers in them",
+                           TG_MAX_MODEL_PARAMS);
         *param =
             (tg_param){.rows = p->rows, .cols = p->cols, .offset = m->P, .init = p->init, .value = p->value};
         snprintf(param->name, sizeof param->name, "%s.%s", spec->name, p->name);
@@ -131,6 +133,32 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
         step->param[i] = m->n_params++;
     }
     return TG_OK;
+}
+
+/* What fusion allows. */
+static tg_status check_plan(const tg_model *m, const tg_step_spec *spec, const tg_step *step, tg_error *err) {
+    const tg_op_plan *info = &step->info;
+    TG_ASSERT(!(info->recompute && info->saved[0].cols > 0));
+    if (info->needs_stats && !m->slots[step->in[0]].has_stats)
+        return tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made",
+                       spec->in[0]);
+    return TG_OK;
+}
+
+static tg_status plan_step(tg_model *m, const tg_step_spec *spec, tg_step *step, tg_error *err) {
+    tg_param_spec shared[TG_MAX_PARAMS + 1];
+    int from[TG_MAX_PARAMS];
+    tg_status status = find_shared(m, spec, shared, from, err);
+    if (status != TG_OK) return status;
+    step->info.attrs = step->attrs;
+    step->info.digit_cols = m->digit_cols;
+    step->info.digit_rows = m->digit_rows;
+    step->info.shared = shared;
+    status = tg_plan_op(step->op, &step->info, err);
+    step->info.shared = NULL;
+    if (status == TG_OK) status = check_plan(m, spec, step, err);
+    if (status == TG_OK) status = add_params(m, spec, step, from, err);
+    return status;
 }
 
 tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err) {
@@ -142,36 +170,28 @@ tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err
     if (step->op == NULL) return in_step(spec, err, tg_fail(err, TG_E_RECIPE, "there is no such op"));
     snprintf(step->name, sizeof step->name, "%s", spec->name);
     tg_status status = connect(m, spec, step, err);
+    if (status == TG_OK) status = plan_step(m, spec, step, err);
     if (status != TG_OK) return in_step(spec, err, status);
-
-    int shared = -1;
-    if (spec->table[0] != '\0') {
-        shared = find_param(m, spec->table);
-        if (step->op->wants_table < 0 || shared < 0 || m->params[shared].cols == 0)
-            return in_step(spec, err,
-                           tg_fail(err, TG_E_RECIPE, "cannot share '%.100s' as its table", spec->table));
-        step->info.table_cols = m->params[shared].cols;
-    }
-    step->info.attr = step->attr;
-    step->info.inplace_in = -1;
-    status = step->op->plan(&step->info, err);
-    if (status == TG_OK && (step->info.out.cols < 1 || step->info.out.cols > MOST_COLUMNS))
-        status = tg_fail(err, TG_E_RECIPE, "the result would have more than %d columns", MOST_COLUMNS);
-    if (status == TG_OK && shared >= 0 &&
-        m->params[shared].rows != step->info.params[step->op->wants_table].rows)
-        status = tg_fail(err, TG_E_RECIPE, "the shared table must have %d rows",
-                         step->info.params[step->op->wants_table].rows);
-    if (status == TG_OK && step->info.needs_stats && !m->slots[step->in[0]].has_stats)
-        status = tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made",
-                         spec->in[0]);
-    if (status == TG_OK) status = add_params(m, spec, step, shared, err);
-    if (status != TG_OK) return in_step(spec, err, status);
-
-    tg_slot *slot = &m->slots[m->n_slots];
-    *slot = (tg_slot){.shape = step->info.out, .producer = m->n_steps, .has_stats = step->info.makes_stats};
-    snprintf(slot->name, sizeof slot->name, "%s", spec->out);
-    step->out = m->n_slots++;
+    step->out = m->n_slots;
+    add_slot(m, spec->out, step->info.out, m->n_steps)->has_stats = step->info.makes_stats;
+    m->flags |= step->info.flags;
+    m->per_config |= step->info.out.space == TG_SPACE_NODE_CONFIG ||
+                     step->info.out.space == TG_SPACE_CONFIG_NODE_CONFIG ||
+                     step->info.out.space == TG_SPACE_EDGE_CONFIG;
     m->n_steps++;
+    return TG_OK;
+}
+
+tg_status tg_model_add_output(tg_model *m, const char *name, tg_error *err) {
+    const int slot = tg_model_find_slot(m, name);
+    if (slot < m->n_inputs) return tg_fail(err, TG_E_RECIPE, "no step makes '%.60s'", name);
+    m->slots[slot].output = 1;
+    if (strcmp(name, "scores") != 0) return TG_OK;
+    const tg_shape shape = m->slots[slot].shape;
+    if (shape.space != TG_SPACE_CONFIG || shape.cols != 1)
+        return tg_fail(err, TG_E_RECIPE, "'scores' must have one row per config and one column");
+    if (m->slots[slot].used) return tg_fail(err, TG_E_RECIPE, "'scores' is used as an input");
+    m->scores = slot;
     return TG_OK;
 }
 
@@ -192,29 +212,23 @@ static void initialise(const tg_model *m, uint64_t seed) {
     }
 }
 
-tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
-    m->scores = find_slot(m, "scores");
-    if (m->scores < TG_EXTERNAL_SLOTS) return tg_fail(err, TG_E_RECIPE, "no step makes 'scores'");
-    const tg_shape shape = m->slots[m->scores].shape;
-    if (shape.space != TG_SPACE_CONFIG || shape.cols != 1)
-        return tg_fail(err, TG_E_RECIPE, "'scores' must have one row per config and one column");
-    for (int i = TG_EXTERNAL_SLOTS; i < m->n_slots; i++)
-        if (!m->slots[i].used != (i == m->scores))
-            return tg_fail(err, TG_E_RECIPE, "'%s' is %s", m->slots[i].name,
-                           i == m->scores ? "used as an input" : "never used");
-    /* Four vectors of P floats, each starting on a cache line, and not a multiple of a page apart: the optimizer
-       goes through all of them at once, and a load that agrees with an earlier store in its low bits waits. */
+float *tg_model_vectors(const tg_model *m, int vectors, int64_t *stride) {
     enum { PAGE = 4096 };
-    const int64_t stride =
-        (((m->P * (int64_t)sizeof(float) + PAGE - 1) & -(int64_t)PAGE) + PAGE / 4) / (int64_t)sizeof(float);
-    m->weights = tg_aligned_alloc(4 * (size_t)stride * sizeof(float));
+    const int64_t bytes = ((m->P * (int64_t)sizeof(float) + PAGE - 1) & -(int64_t)PAGE) + PAGE / 4;
+    float *block = tg_aligned_alloc((size_t)vectors * (size_t)bytes);
+    *stride = bytes / (int64_t)sizeof(float);
+    if (block != NULL) memset(block, 0, (size_t)vectors * (size_t)bytes);
+    return block;
+}
+
+tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
+    int64_t stride;
+    for (int i = m->n_inputs; i < m->n_slots; i++)
+        if (!m->slots[i].used && !m->slots[i].output)
+            return tg_fail(err, TG_E_RECIPE, "'%s' is never used", m->slots[i].name);
+    m->weights = tg_model_vectors(m, 1, &stride);
     if (m->weights == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);
-    memset(m->weights, 0, 4 * (size_t)stride * sizeof(float));
-    m->grads = m->weights + stride;
-    m->moment1 = m->grads + stride;
-    m->moment2 = m->moment1 + stride;
     initialise(m, seed);
-    for (int i = 0; i < TG_PLANS; i++) tg_plan_make(&m->plans[i], m, (tg_plan_kind)i);
     return TG_OK;
 }

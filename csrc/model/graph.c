@@ -1,8 +1,11 @@
 #include "model/graph.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/rng.h"
 
 static tg_status check(const tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes,
                        tg_error *err) {
@@ -27,44 +30,74 @@ static tg_status check(const tg_graph *g, const int64_t *edge_index, const int64
     return TG_OK;
 }
 
-static tg_status merge(tg_graph *g, tg_error *err) {
-    const int64_t entries = 2 * (int64_t)g->E;
-    if (entries > INT32_MAX) return tg_fail(err, TG_E_DATA, "too many edges: %d", g->E);
-    int32_t *block = malloc(((size_t)g->N + 1 + (size_t)entries) * sizeof *block);
-    if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d edges", g->E);
-    g->merged = (tg_csr){g->N, (int32_t)entries, block, block + g->N + 1};
-    const tg_csr *parts[2] = {&g->by_target, &g->by_source};
-    int32_t at = 0;
-    for (int32_t n = 0; n < g->N; n++) {
-        g->merged.ptr[n] = at;
-        for (int p = 0; p < 2; p++) {
-            int32_t count = parts[p]->ptr[n + 1] - parts[p]->ptr[n];
-            memcpy(g->merged.idx + at, parts[p]->idx + parts[p]->ptr[n], (size_t)count * sizeof *block);
-            at += count;
-        }
+/* Numbers that differ between rows of features and opcodes, most of the time. */
+static uint64_t hash_node(const tg_graph *g, int32_t n) {
+    uint64_t key = g->opcode == NULL ? 0 : g->opcode[n];
+    for (int32_t f = 0; f < g->F; f++) {
+        uint32_t bits;
+        memcpy(&bits, g->node_feat + (int64_t)n * g->F + f, sizeof bits);
+        key = tg_key(key, bits);
     }
-    g->merged.ptr[g->N] = at;
+    return key;
+}
+
+static int same_node(const tg_graph *g, int32_t a, int32_t b) {
+    const size_t size = (size_t)g->F * sizeof(float);
+    return (g->opcode == NULL || g->opcode[a] == g->opcode[b]) &&
+           memcmp(g->node_feat + (int64_t)a * g->F, g->node_feat + (int64_t)b * g->F, size) == 0;
+}
+
+static int by_hash(const void *a, const void *b) {
+    const uint64_t *x = a, *y = b;
+    return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] < y[1] ? -1 : x[1] > y[1];
+}
+
+/* alike(k): nodes of equal hash, in order, are compared with the first of them. */
+static tg_status find_alike(tg_graph *g, tg_error *err) {
+    uint64_t *keyed = malloc(((size_t)g->K + 1) * 2 * sizeof *keyed);
+    if (keyed == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d nodes", g->N);
+    for (int32_t k = 0; k < g->K; k++) {
+        keyed[2 * k] = hash_node(g, g->config_node[k]);
+        keyed[2 * k + 1] = (uint64_t)k;
+    }
+    qsort(keyed, (size_t)g->K, 2 * sizeof *keyed, by_hash);
+    for (int32_t i = 0, first = 0; i < g->K; i++) {
+        if (keyed[2 * i] != keyed[2 * first]) first = i;
+        const int32_t k = (int32_t)keyed[2 * i + 1], like = (int32_t)keyed[2 * first + 1];
+        g->alike[k] = same_node(g, g->config_node[k], g->config_node[like]) ? like : k;
+    }
+    free(keyed);
     return TG_OK;
 }
 
-tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
-    tg_status status = check(g, edge_index, config_nodes, err);
-    if (status == TG_OK) status = tg_csr_build(&g->by_source, g->N, g->E, edge_index, 0, err);
-    if (status == TG_OK) status = tg_csr_build(&g->by_target, g->N, g->E, edge_index, 1, err);
-    if (status == TG_OK) status = merge(g, err);
-    if (status != TG_OK) return status;
-    g->config_of = malloc((size_t)(g->N + 1) * sizeof *g->config_of);
-    g->inv_degree[0] = malloc((size_t)TG_DIRECTIONS * (size_t)(g->N + 1) * sizeof(float));
-    if (g->config_of == NULL || g->inv_degree[0] == NULL)
-        return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d nodes", g->N);
+static tg_status place_config_nodes(tg_graph *g, const int64_t *config_nodes, tg_error *err) {
     for (int32_t n = 0; n < g->N; n++) g->config_of[n] = -1;
     for (int32_t k = 0; k < g->K; k++) {
         if (g->config_of[config_nodes[k]] >= 0)
             return tg_fail_field(err, "config_nodes", "each node at most once", "node %lld twice",
                                  (long long)config_nodes[k]);
         g->config_of[config_nodes[k]] = k;
+        g->config_node[k] = (int32_t)config_nodes[k];
     }
-    const tg_csr *senders[TG_DIRECTIONS] = {&g->by_target, &g->by_source, &g->merged};
+    return find_alike(g, err);
+}
+
+tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
+    tg_status status = check(g, edge_index, config_nodes, err);
+    if (status == TG_OK) status = tg_csr_build(&g->by_source, g->N, g->E, edge_index, 0, err);
+    if (status == TG_OK) status = tg_csr_build(&g->by_target, g->N, g->E, edge_index, 1, err);
+    if (status == TG_OK) status = tg_csr_merge(&g->both_in, &g->by_target, &g->by_source, 1, err);
+    if (status == TG_OK) status = tg_csr_merge(&g->both_out, &g->by_target, &g->by_source, 0, err);
+    if (status != TG_OK) return status;
+    g->config_of = malloc(((size_t)g->N + 2 * (size_t)g->K + 1) * sizeof *g->config_of);
+    g->inv_degree[0] = malloc((size_t)TG_DIRECTIONS * (size_t)(g->N + 1) * sizeof(float));
+    if (g->config_of == NULL || g->inv_degree[0] == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d nodes", g->N);
+    g->config_node = g->config_of + g->N;
+    g->alike = g->config_node + g->K;
+    status = place_config_nodes(g, config_nodes, err);
+    if (status != TG_OK) return status;
+    const tg_csr *senders[TG_DIRECTIONS] = {&g->by_target, &g->by_source, &g->both_in};
     for (int d = 0; d < TG_DIRECTIONS; d++) {
         g->inv_degree[d] = g->inv_degree[0] + (size_t)d * (size_t)(g->N + 1);
         for (int32_t n = 0; n < g->N; n++) {
@@ -78,7 +111,8 @@ tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *c
 void tg_graph_free(tg_graph *g) {
     tg_csr_free(&g->by_source);
     tg_csr_free(&g->by_target);
-    tg_csr_free(&g->merged);
+    tg_csr_free(&g->both_in);
+    tg_csr_free(&g->both_out);
     free(g->config_of);
     free(g->inv_degree[0]);
     free((void *)(uintptr_t)g->codes.table);
@@ -97,24 +131,26 @@ tg_status tg_graph_set_codes(tg_graph *g, const void *data, int size, int64_t C,
     return tg_codes_widen(wide, table, entries, err);
 }
 
-/* to(K,18) = the digits of one config, checked. */
+/* to(K,D) = the digits of one config, checked. */
 static tg_status gather_row(const tg_graph *g, int64_t row, int8_t *to, tg_error *err) {
     if (g->codes.table != NULL) return tg_codes_row(&g->codes, row, to, err);
-    const int64_t width = (int64_t)g->K * TG_DIGITS;
+    const int64_t width = (int64_t)g->K * g->D;
     const int8_t *from = g->digits + row * width;
+    const int most = g->digit_rows - 3;
     for (int64_t i = 0; i < width; i++) {
         to[i] = from[i];
-        if ((uint8_t)(to[i] + 1) > 6)
-            return tg_fail_field(err, "digits", "digits in -1..5",
-                                 "%d in config %lld, node %lld, column %lld", to[i], (long long)row,
-                                 (long long)(i / TG_DIGITS), (long long)(i % TG_DIGITS));
+        if ((uint8_t)(to[i] + 1) <= (unsigned)most + 1) continue;
+        char expected[24];
+        snprintf(expected, sizeof expected, "digits in -1..%d", most);
+        return tg_fail_field(err, "digits", expected, "%d in config %lld, node %lld, column %lld", to[i],
+                             (long long)row, (long long)(i / g->D), (long long)(i % g->D));
     }
     return TG_OK;
 }
 
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err) {
     const tg_graph *g = entry->graph;
-    const int64_t width = (int64_t)g->K * TG_DIGITS;
+    const int64_t width = (int64_t)g->K * g->D;
     for (int32_t c = 0; c < entry->C; c++) {
         const int64_t row = entry->rows[c];
         if (row < 0 || row >= g->C)
@@ -133,6 +169,38 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
     return TG_OK;
 }
 
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int32_t *unique_of, int32_t *unique_at) {
+    const tg_graph *g = entry->graph;
+    const int64_t cells = (int64_t)g->K * entry->C;
+    const size_t width = (size_t)g->D;
+    int64_t slots = 16, mask;
+    while (slots < 2 * cells) slots *= 2;
+    mask = slots - 1;
+    int32_t *table = malloc((size_t)slots * sizeof *table), found = 0;
+    if (table == NULL) return -1;
+    memset(table, -1, (size_t)slots * sizeof *table);
+    for (int64_t cell = 0; cell < cells; cell++) {
+        const int32_t k = (int32_t)(cell / entry->C), c = (int32_t)(cell % entry->C), like = g->alike[k];
+        const int8_t *mine = digits + ((int64_t)c * g->K + k) * g->D;
+        uint64_t key = (uint64_t)like;
+        for (size_t i = 0; i < width; i++) key = key * 0x100000001b3u + (uint8_t)mine[i];
+        int64_t at = (int64_t)(tg_mix64(key) & (uint64_t)mask);
+        for (;; at = (at + 1) & mask) {
+            if (table[at] < 0) {
+                unique_at[found] = (int32_t)cell;
+                table[at] = found++;
+                break;
+            }
+            const int32_t other = unique_at[table[at]], ok = other / entry->C, oc = other % entry->C;
+            const int8_t *theirs = digits + ((int64_t)oc * g->K + ok) * g->D;
+            if (g->alike[ok] == like && memcmp(mine, theirs, width) == 0) break;
+        }
+        unique_of[cell] = table[at];
+    }
+    free(table);
+    return found;
+}
+
 tg_slate tg_make_slate(const tg_entry *entry) {
     const tg_graph *g = entry->graph;
     return (tg_slate){.N = g->N,
@@ -141,7 +209,11 @@ tg_slate tg_make_slate(const tg_entry *entry) {
                       .opcode = g->opcode,
                       .layout = g->layout,
                       .config_of = g->config_of,
-                      .senders = {&g->by_target, &g->by_source, &g->merged},
-                      .receivers = {&g->by_source, &g->by_target, &g->merged},
+                      .E = g->E,
+                      .digit_cols = g->D,
+                      .digit_rows = g->digit_rows,
+                      .config_node = g->config_node,
+                      .senders = {&g->by_target, &g->by_source, &g->both_in},
+                      .receivers = {&g->by_source, &g->by_target, &g->both_out},
                       .inv_degree = {g->inv_degree[0], g->inv_degree[1], g->inv_degree[2]}};
 }

@@ -10,16 +10,20 @@
 typedef struct tg_graph {
     int32_t N, E, K, F;
     int64_t C;                           /* configs stored */
-    int has_configs;                     /* layout digits given (even if K is 0), or features of configs */
+    int has_configs;                     /* digits given (even if K is 0), or features of configs */
+    int D, digit_rows;                   /* digits of a configurable node; their values are in -1..digit_rows-3 */
     int T;                               /* columns of config_feat, 0 without */
     const float *node_feat;              /* (N,F) */
     const uint8_t *opcode;               /* (N) */
     const int8_t *layout;                /* (N,6) or NULL */
-    const int8_t *digits;                /* (C,K,18), or NULL and */
+    const int8_t *digits;                /* (C,K,D), or NULL and */
     tg_codes codes;                      /* the same as numbers; the table is owned */
     const float *config_feat;            /* (C,T) or NULL */
-    tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
+    tg_csr by_source, by_target;         /* rows u: their v's; rows v: their u's */
+    tg_csr both_in, both_out;            /* both; they differ in the numbers of their edges */
     int32_t *config_of;                  /* (N) */
+    int32_t *config_node;                /* (K) */
+    int32_t *alike;                      /* (K): the first configurable node with the same features and opcode */
     float *inv_degree[TG_DIRECTIONS];    /* (N) each */
 } tg_graph;
 
@@ -40,9 +44,13 @@ typedef struct tg_entry {
     int32_t C;
 } tg_entry;
 
-/* Check the rows and what they hold, and gather them: digits (C,K,18), config_feat (C,T) unless
+/* Check the rows and what they hold, and gather them: digits (C,K,D), config_feat (C,T) unless
    it is NULL. */
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err);
+
+/* Cells (k,c) of an entry that are equal: same digits, at nodes that are alike. Fills unique_of (K,C), unique_at (at
+   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory. */
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int32_t *unique_of, int32_t *unique_at);
 
 /* The slate of an entry, but for the configs. */
 tg_slate tg_make_slate(const tg_entry *entry);

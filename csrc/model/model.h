@@ -1,36 +1,33 @@
-/* A model: steps over slots, one flat parameter vector, and the static plan made of them once.
-   Life: tg_model_new, tg_model_add_step for every step, tg_model_finish; then tg_model_run as often as
-   wanted. */
+/* A model: a program of steps over slots, and one flat vector of weights. Both are constant while passes run, so that
+   any number of threads may run passes at once, each in its own workspace (run.h).
+   Life: tg_model_new, tg_model_add_input and tg_model_add_step as often as wanted, tg_model_finish. */
 #ifndef TG_MODEL_H
 #define TG_MODEL_H
 
-#include "base/arena.h"
-#include "base/cancel.h"
 #include "base/status.h"
-#include "model/graph.h"
-#include "model/plan.h"
 #include "ops/op.h"
-#include "rank/loss.h"
 
-enum { TG_MAX_STEPS = 128, TG_MAX_NAME = 64 };
+enum { TG_MAX_STEPS = 128, TG_MAX_INPUTS = 16, TG_MAX_SLOTS = TG_MAX_STEPS + TG_MAX_INPUTS };
+enum { TG_MAX_MODEL_PARAMS = 8 * TG_MAX_STEPS };
 
-/* Step 0's inputs: slots without a producer. Features of configs have no columns in a model without. */
-enum { TG_SLOT_NODE_FEAT, TG_SLOT_CONFIG_FEAT, TG_EXTERNAL_SLOTS };
+/* The first slots are inputs, without a producer: those of the graph, then those that are fed per call. An input of
+   no columns cannot be read. */
+enum { TG_SLOT_NODE_FEAT, TG_SLOT_CONFIG_FEAT, TG_SLOT_GRAPH_FEAT, TG_GRAPH_SLOTS };
 
 typedef struct tg_slot {
     char name[TG_MAX_NAME];
     tg_shape shape;
     int producer;  /* step, or -1 */
-    int has_stats; /* norm statistics are kept beside it */
-    int used;
+    int has_stats; /* norm statistics are kept with it */
+    int used, output;
 } tg_slot;
 
 typedef struct tg_step {
     const tg_op *op;
     char name[TG_MAX_NAME];
-    double attr[TG_MAX_ATTRS];
+    _Alignas(16) char attrs[TG_ATTR_BYTES];
     int n_in, in[TG_MAX_IN], out;
-    int n_params, param[TG_MAX_PARAMS];
+    int param[TG_MAX_PARAMS]; /* of the model, or -1 */
     tg_op_plan info;
 } tg_step;
 
@@ -43,74 +40,52 @@ typedef struct tg_param {
 } tg_param;
 
 typedef struct tg_model {
-    int n_slots, n_steps, n_params;
-    tg_slot slots[TG_MAX_STEPS + TG_EXTERNAL_SLOTS];
+    uint64_t number; /* no other model of this process has it */
+    int n_slots, n_inputs, n_steps, n_params;
+    int digit_cols, digit_rows; /* of the graphs; 0: they need no digits */
+    tg_slot slots[TG_MAX_SLOTS];
     tg_step steps[TG_MAX_STEPS];
-    tg_param params[TG_MAX_STEPS * TG_MAX_PARAMS];
-    int scores; /* slot */
+    tg_param params[TG_MAX_MODEL_PARAMS];
+    unsigned flags; /* of all steps: what it needs of a graph */
+    int per_config; /* has slots per node and config, configurable node and config ... */
+    int scores;     /* slot of one column per config, or -1 */
+    int lean;       /* training never keeps what it can make again */
     int64_t P;
-    float *weights, *grads, *moment1, *moment2; /* (P) each */
-    tg_plan plans[TG_PLANS];
-    int lean; /* never TG_PLAN_KEEPING */
-    tg_arena arena;
-    const tg_plan *last;           /* of the last complete pass, NULL before */
-    double seconds[TG_MAX_EVENTS]; /* that each of its events took */
+    float *weights; /* (P), from tg_model_finish on */
 } tg_model;
 
-/* A step as the caller describes it. An attribute is a number, or a word out of the op's choices. */
-typedef struct tg_attr_value {
-    char key[TG_MAX_NAME], word[TG_MAX_NAME];
-    double number;
-    int is_word;
-} tg_attr_value;
+/* A step as the caller describes it. */
+typedef struct tg_share_spec {
+    char param[TG_MAX_NAME], from[2 * TG_MAX_NAME]; /* parameter of the step, parameter of the model */
+} tg_share_spec;
 typedef struct tg_step_spec {
     char op[TG_MAX_NAME], name[TG_MAX_NAME], out[TG_MAX_NAME], in[TG_MAX_IN][TG_MAX_NAME];
-    char table[2 * TG_MAX_NAME]; /* name of a shared parameter, or "" */
-    int n_in, n_attrs;
+    int n_in, n_attrs, n_shared;
     tg_attr_value attrs[TG_MAX_ATTRS];
+    tg_share_spec shared[TG_MAX_PARAMS];
 } tg_step_spec;
 
-tg_model *tg_model_new(int node_features, int config_features); /* NULL without memory */
+/* Columns of what the graphs hold; 0: nothing. */
+typedef struct tg_model_sizes {
+    int node_features, config_features, graph_features;
+    int digit_cols, digit_rows;
+} tg_model_sizes;
+
+tg_model *tg_model_new(const tg_model_sizes *sizes); /* NULL without memory */
+/* An input that is fed per call. */
+tg_status tg_model_add_input(tg_model *model, const char *name, tg_shape shape, tg_error *err);
 tg_status tg_model_add_step(tg_model *model, const tg_step_spec *spec, tg_error *err);
+/* Slots that may be read by nobody; others must be. */
+tg_status tg_model_add_output(tg_model *model, const char *name, tg_error *err);
+/* Nothing but the weights, drawn from `seed`, is missing now: they get memory. */
 tg_status tg_model_finish(tg_model *model, uint64_t seed, tg_error *err);
 void tg_model_free(tg_model *model);
 
-/* Resolve attributes by name against the op's table; words become positions, missing ones their fallback. */
-tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, double *attr, tg_error *err);
+int tg_model_find_slot(const tg_model *model, const char *name); /* -1: none */
 
-typedef struct tg_adamw {
-    double lr, beta1, beta2, eps, weight_decay;
-    double clip;  /* global gradient norm, 0 = none */
-    int64_t step; /* counts from 1 */
-} tg_adamw;
-
-/* One pass over a batch. Scores of all entries one after the other. With `loss` also gradients (into
-   model->grads); with `optimizer` also an update. A cancelled or failed run leaves weights and moments as
-   they were.
-   A batch too large for one pass is run in `parts` passes of equally many entries, part 0 to parts - 1: the
-   gradients, each 1/parts of the whole, add up in model->grads, and the last pass has the optimizer. */
-typedef struct tg_pass {
-    int n_entries;
-    const tg_entry *entries;
-    float *scores;             /* (sum of C) out */
-    const tg_loss_spec *loss;  /* NULL: scores only */
-    const int64_t *runtimes;   /* (sum of C) */
-    double loss_value;         /* out */
-    const tg_adamw *optimizer; /* NULL: no update */
-    int part, parts;           /* used with loss; parts >= 1 there */
-    uint64_t key;              /* dropout, from seed and step; used with loss */
-    tg_precision precision;    /* of matrix products; TG_INT8 for scores only */
-    tg_cancel *cancel;
-} tg_pass;
-tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
-
-/* Bytes of arena a pass over these entries needs. */
-int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training,
-                       tg_error *err); /* -1 with err when it cannot be */
-
-/* One AdamW update of flat arrays (n), gradient scaled by `scale`. */
-void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, float *m1, float *m2,
-                     double scale);
-double tg_global_norm(int64_t n, const float *g);
+/* A block of `vectors` vectors of P floats, zeroed, each starting `*stride` floats after the one before: on a cache line,
+   and not a multiple of a page apart, for an optimizer goes through all of them at once, and a load that agrees
+   with an earlier store in its low bits waits. NULL without memory; free with tg_aligned_free. */
+float *tg_model_vectors(const tg_model *model, int vectors, int64_t *stride);
 
 #endif

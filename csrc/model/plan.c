@@ -2,26 +2,26 @@
 
 #include <string.h>
 
-#include "model/model.h"
-
-enum { SLOTS = TG_MAX_STEPS + TG_EXTERNAL_SLOTS };
-
 /* While the plan is made: which buffer holds a slot's value, statistics, gradient and its fix right now. */
 typedef struct maker {
     tg_plan *plan;
     const tg_model *model;
-    int kept[SLOTS];       /* value of the forward pass */
-    int recomputed[SLOTS]; /* value made again for the backward pass */
-    int stats[SLOTS], grads[SLOTS], fixes[SLOTS];
-    int readers[SLOTS]; /* inputs it is given to */
-    int tiles[SLOTS];   /* it exists only as tiles */
-    int param_seen[TG_MAX_STEPS * TG_MAX_PARAMS];
+    int kept[TG_MAX_SLOTS];       /* value of the forward pass */
+    int recomputed[TG_MAX_SLOTS]; /* value made again for the backward pass */
+    int stats[TG_MAX_SLOTS], grads[TG_MAX_SLOTS], fixes[TG_MAX_SLOTS];
+    int saved[TG_MAX_STEPS][TG_MAX_SAVED];
+    int readers[TG_MAX_SLOTS]; /* inputs it is given to */
+    int tiles[TG_MAX_SLOTS];   /* it exists only as tiles */
+    int wanted[TG_MAX_SLOTS];  /* its gradient is needed */
+    int active[TG_MAX_STEPS];  /* it has a backward */
+    int digits_seen;
     int keep_all;  /* nothing is made again */
     int forget;    /* nothing is kept: no backward will ask */
     int kept_step; /* the one recomputable step whose output is kept all the same */
 } maker;
 
 static int new_buffer(maker *m, tg_shape shape, int event) {
+    TG_ASSERT(m->plan->n_buffers < TG_MAX_BUFFERS);
     m->plan->buffers[m->plan->n_buffers] = (tg_buffer){shape, event, event};
     return m->plan->n_buffers++;
 }
@@ -33,12 +33,12 @@ static tg_shape per_config(tg_shape shape, int numbers) {
 
 static tg_event blank(tg_event_kind kind, int step) {
     tg_event e = {.kind = kind, .step = step, .from = -1, .into = -1};
-    e.x_stats = e.y = e.y_stats = e.dy = e.dy_fix = e.dx_fix = TG_BUFFER_NONE;
-    for (int i = 0; i < TG_MAX_IN; i++) e.x[i] = e.dx[i] = TG_BUFFER_NONE;
+    for (int i = 0; i < TG_USES; i++) e.use[i] = TG_BUFFER_NONE;
     return e;
 }
 
 static int add_event(maker *m, tg_event e) {
+    TG_ASSERT(m->plan->n_events < TG_MAX_EVENTS);
     m->plan->events[m->plan->n_events] = e;
     return m->plan->n_events++;
 }
@@ -51,10 +51,8 @@ static int nest(maker *m, tg_event e) {
 /* The event and those within it run at `now`: what they touch is alive then. */
 static void touch(maker *m, int event, int now) {
     const tg_event *e = &m->plan->events[event];
-    const int used[] = {e->x[0], e->x[1],   e->x_stats, e->y,     e->y_stats,
-                        e->dy,   e->dy_fix, e->dx[0],   e->dx[1], e->dx_fix};
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        if (used[i] >= 0) m->plan->buffers[used[i]].last = now;
+    for (int i = 0; i < TG_USES; i++)
+        if (e->use[i] >= 0) m->plan->buffers[e->use[i]].last = now;
     if (e->from >= 0) touch(m, e->from, now);
     if (e->into >= 0) touch(m, e->into, now);
 }
@@ -73,10 +71,10 @@ static void find_inputs(maker *m, tg_event *e, int back, unsigned wanted) {
             find_inputs(m, &inner, back, ~0u);
             e->from = nest(m, inner);
         } else {
-            e->x[k] = back ? value_for_backward(m, slot) : m->kept[slot];
+            e->use[TG_USE_X + k] = back ? value_for_backward(m, slot) : m->kept[slot];
         }
     }
-    if (step->info.needs_stats) e->x_stats = m->stats[step->in[0]];
+    if (step->info.needs_stats) e->use[TG_USE_X_STATS] = m->stats[step->in[0]];
 }
 
 static void add_forward(maker *m, int i) {
@@ -86,8 +84,12 @@ static void add_forward(maker *m, int i) {
     tg_event e = blank(TG_EVENT_FORWARD, i);
     find_inputs(m, &e, 0, ~0u);
     const int now = m->plan->n_events;
-    e.y = m->kept[step->out] = new_buffer(m, out->shape, now);
-    if (out->has_stats) e.y_stats = m->stats[step->out] = new_buffer(m, per_config(out->shape, 2), now);
+    e.use[TG_USE_Y] = m->kept[step->out] = new_buffer(m, out->shape, now);
+    if (out->has_stats)
+        e.use[TG_USE_Y_STATS] = m->stats[step->out] = new_buffer(m, per_config(out->shape, 2), now);
+    for (int j = 0; j < TG_MAX_SAVED; j++)
+        if (step->info.saved[j].cols > 0)
+            e.use[TG_USE_SAVED + j] = m->saved[i][j] = new_buffer(m, step->info.saved[j], now);
     touch(m, add_event(m, e), now);
 }
 
@@ -101,9 +103,9 @@ static int value_for_backward(maker *m, int slot) {
     tg_event e = blank(TG_EVENT_RECOMPUTE, producer);
     find_inputs(m, &e, 1, ~0u);
     const int now = m->plan->n_events;
-    e.y = m->recomputed[slot] = new_buffer(m, m->model->slots[slot].shape, now);
+    e.use[TG_USE_Y] = m->recomputed[slot] = new_buffer(m, m->model->slots[slot].shape, now);
     touch(m, add_event(m, e), now);
-    return e.y;
+    return e.use[TG_USE_Y];
 }
 
 /* The backward of step i and of those it hands gradients on to; where those gradients go is not decided yet. */
@@ -111,14 +113,17 @@ static tg_event backward_event(maker *m, int i) {
     const tg_step *step = &m->model->steps[i];
     tg_event e = blank(TG_EVENT_BACKWARD, i);
     find_inputs(m, &e, 1, step->info.needs_in);
-    for (int p = 0; p < step->n_params; p++) e.dw_add[p] = m->param_seen[step->param[p]]++ > 0;
+    for (int p = 0; p < TG_MAX_PARAMS; p++)
+        if (step->param[p] >= 0) e.dw_add[p] = m->plan->reached[step->param[p]]++ > 0;
+    if (step->info.flags & TG_NEEDS_DIGITS) e.ddigits_add = m->digits_seen++ > 0;
+    for (int j = 0; j < TG_MAX_SAVED; j++) e.use[TG_USE_SAVED + j] = m->saved[i][j];
     if (!m->tiles[step->out]) {
-        e.dy = m->grads[step->out];
-        e.dy_fix = m->fixes[step->out];
-        if (e.dy_fix != TG_BUFFER_NONE && step->op->fixes_dy != TG_FIXED_BY_OP)
-            e.y = value_for_backward(m, step->out);
+        e.use[TG_USE_DY] = m->grads[step->out];
+        e.use[TG_USE_DY_FIX] = m->fixes[step->out];
+        const int fixed = e.use[TG_USE_DY_FIX] != TG_BUFFER_NONE && step->op->fixes_dy != TG_FIXED_BY_OP;
+        if (fixed || step->info.needs_out) e.use[TG_USE_Y] = value_for_backward(m, step->out);
     }
-    if (m->tiles[step->in[0]]) {
+    if (m->tiles[step->in[0]] && m->wanted[step->in[0]]) {
         const tg_event inner = backward_event(m, m->model->slots[step->in[0]].producer);
         e.into = nest(m, inner);
     }
@@ -129,9 +134,11 @@ static tg_event backward_event(maker *m, int i) {
 static int gradient_buffer(maker *m, const tg_event *e, int k, int now) {
     const tg_step *step = &m->model->steps[e->step];
     const tg_slot *slot = &m->model->slots[step->in[k]];
-    if (k == step->info.inplace_in && e->dy != TG_BUFFER_NONE) return e->dy;
-    if (k == 0 && step->info.overwrites_in0 && m->readers[step->in[0]] == 1 && !slot->has_stats)
-        return e->x[0];
+    if (k == step->info.inplace_in && e->use[TG_USE_DY] != TG_BUFFER_NONE && slot->producer >= 0)
+        return e->use[TG_USE_DY];
+    if (k == 0 && step->info.overwrites_in0 && m->readers[step->in[0]] == 1 && !slot->has_stats &&
+        slot->producer >= 0)
+        return e->use[TG_USE_X];
     return new_buffer(m, slot->shape, now);
 }
 
@@ -140,36 +147,44 @@ static void place_gradients(maker *m, int event, int now) {
     const tg_step *step = &m->model->steps[e->step];
     for (int k = step->n_in - 1; k >= 0; k--) { /* the residual first: it may take over dy's place */
         const int slot = step->in[k];
-        if (m->model->slots[slot].producer < 0 || m->tiles[slot]) continue;
+        if (!m->wanted[slot] || m->tiles[slot]) continue;
         e->dx_add[k] = m->grads[slot] != TG_BUFFER_NONE;
         if (!e->dx_add[k]) m->grads[slot] = gradient_buffer(m, e, k, now);
-        e->dx[k] = m->grads[slot];
+        e->use[TG_USE_DX + k] = m->grads[slot];
         if (k > 0 || !step->info.needs_stats) continue;
         e->dx_fix_add = m->fixes[slot] != TG_BUFFER_NONE;
         if (!e->dx_fix_add) m->fixes[slot] = new_buffer(m, per_config(m->model->slots[slot].shape, 3), now);
-        e->dx_fix = m->fixes[slot];
+        e->use[TG_USE_DX_FIX] = m->fixes[slot];
     }
     if (e->into >= 0) place_gradients(m, e->into, now);
 }
 
 static void add_backward(maker *m, int i) {
-    if (m->tiles[m->model->steps[i].out]) return; /* part of the event of the step that reads it */
+    if (!m->active[i] || m->tiles[m->model->steps[i].out]) return; /* tiles: part of the reader's event */
+    if (m->grads[m->model->steps[i].out] == TG_BUFFER_NONE) return; /* nothing that is scored depends on it */
     const int now = add_event(m, backward_event(m, i));
     place_gradients(m, now, now);
     touch(m, now, now);
 }
 
-static void choose(maker *m) {
+static void choose_tiles(maker *m) {
     const tg_model *model = m->model;
     for (int i = 0; i < model->n_steps; i++)
         for (int k = 0; k < model->steps[i].n_in; k++) m->readers[model->steps[i].in[k]]++;
+    for (int i = 0; i < m->plan->request.n_fetched; i++) m->readers[m->plan->request.fetched[i]]++;
     for (int i = 0; i < model->n_steps; i++) {
         const int slot = model->steps[i].in[0], producer = model->slots[slot].producer;
         if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
-        m->tiles[slot] = model->steps[i].info.pulls && !model->steps[producer].op->reduces &&
-                         (m->forget || model->steps[producer].info.recompute);
+        const tg_step *maker_ = &model->steps[producer];
+        m->tiles[slot] = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
+                         maker_->op->forward[1].forward == NULL && maker_->info.saved[0].cols == 0 &&
+                         !maker_->info.needs_out && (m->forget || maker_->info.recompute);
     }
-    /* The recomputable output that backward asks for first would be made again at once: keep that one. */
+}
+
+/* The recomputable output that backward asks for first would be made again at once: keep that one. */
+static void choose_kept(maker *m) {
+    const tg_model *model = m->model;
     m->kept_step = -1;
     for (int i = 0; i < model->n_steps; i++)
         for (int k = 0; k < model->steps[i].n_in; k++) {
@@ -180,29 +195,62 @@ static void choose(maker *m) {
         }
 }
 
-void tg_plan_make(tg_plan *plan, const tg_model *model, tg_plan_kind kind) {
-    maker m;
-    memset(&m, 0, sizeof m);
-    memset(plan, 0, sizeof *plan);
-    m.plan = plan;
-    m.model = model;
-    m.keep_all = kind == TG_PLAN_KEEPING;
-    m.forget = kind == TG_PLAN_SCORES;
-    for (int s = 0; s < model->n_slots; s++) {
-        m.kept[s] = m.recomputed[s] = m.stats[s] = m.grads[s] = m.fixes[s] = TG_BUFFER_NONE;
+static int has_params(const tg_step *step) {
+    for (int p = 0; p < TG_MAX_PARAMS; p++)
+        if (step->param[p] >= 0) return 1;
+    return 0;
+}
+
+/* Which gradients lead to one that is asked for. */
+static void choose_gradients(maker *m) {
+    const tg_model *model = m->model;
+    const tg_request *r = &m->plan->request;
+    for (int i = 0; i < r->n_inputs; i++) m->wanted[r->input_grads[i]] = 1;
+    for (int i = 0; i < model->n_steps; i++) {
+        const tg_step *step = &model->steps[i];
+        int wanted = (r->weights && has_params(step)) || (r->digits && (step->info.flags & TG_NEEDS_DIGITS));
+        for (int k = 0; k < step->n_in; k++) wanted |= m->wanted[step->in[k]];
+        m->active[i] = m->wanted[step->out] = wanted;
     }
-    m.kept[TG_SLOT_NODE_FEAT] = TG_BUFFER_NODE_FEAT;
-    m.kept[TG_SLOT_CONFIG_FEAT] = TG_BUFFER_CONFIG_FEAT;
-    choose(&m);
+}
+
+static void start(maker *m, tg_plan *plan, const tg_model *model, const tg_request *request) {
+    memset(m, 0, sizeof *m);
+    memset(plan, 0, sizeof *plan);
+    plan->request = *request;
+    m->plan = plan;
+    m->model = model;
+    m->keep_all = request->kind == TG_PLAN_KEEPING;
+    m->forget = request->kind == TG_PLAN_SCORES;
+    for (int s = 0; s < model->n_slots; s++) {
+        m->kept[s] = s < model->n_inputs ? tg_buffer_of_input(s) : TG_BUFFER_NONE;
+        m->recomputed[s] = m->stats[s] = m->grads[s] = m->fixes[s] = TG_BUFFER_NONE;
+    }
+    for (int i = 0; i < model->n_steps; i++)
+        for (int j = 0; j < TG_MAX_SAVED; j++) m->saved[i][j] = TG_BUFFER_NONE;
+}
+
+void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *request) {
+    maker m;
+    start(&m, plan, model, request);
+    choose_tiles(&m);
+    choose_kept(&m);
     for (int i = 0; i < model->n_steps; i++) add_forward(&m, i);
     plan->n_forward = plan->n_events;
-    plan->scores = m.kept[model->scores];
     plan->dscores = TG_BUFFER_NONE;
-    plan->buffers[plan->scores].last = plan->n_events;
-    if (kind == TG_PLAN_SCORES) return;
+    for (int i = 0; i < request->n_fetched; i++) {
+        const int buffer = plan->value[request->fetched[i]] = m.kept[request->fetched[i]];
+        if (buffer >= 0 && plan->buffers[buffer].last < plan->n_events) plan->buffers[buffer].last = plan->n_events;
+    }
+    if (request->kind == TG_PLAN_SCORES) return;
+    choose_gradients(&m);
     m.grads[model->scores] = plan->dscores =
         new_buffer(&m, model->slots[model->scores].shape, plan->n_events);
     for (int i = model->n_steps - 1; i >= 0; i--) add_backward(&m, i);
+    for (int i = 0; i < model->n_inputs; i++) {
+        plan->input_grads[i] = m.grads[i];
+        if (m.grads[i] >= 0) plan->buffers[m.grads[i]].last = plan->n_events;
+    }
 }
 
 int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offsets) {

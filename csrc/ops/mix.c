@@ -12,37 +12,42 @@
 
 #include "base/rng.h"
 
-enum { NORM, GATE, CROSS, ACT, DROPOUT, STATS };
+enum { W1, B1, W2, B2, TEMPERATURE };
+enum { Z, RESIDUAL };
 enum { BLOCK = 64 }; /* rows worked on at a time without cross */
 
+typedef struct attrs {
+    int norm, gate, cross, act;
+    double dropout;
+    int stats;
+} attrs;
+
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    const int D = p->in[0].cols, R = (int)p->attr[GATE], cross = (int)p->attr[CROSS], F = cross ? 2 * D : D;
-    if (!tg_has_nodes(p->in[0].space) && (cross || (int)p->attr[NORM] || (int)p->attr[STATS]))
+    const attrs *a = p->attrs;
+    const int D = p->in[Z].cols, R = a->gate, F = a->cross ? 2 * D : D;
+    if (!tg_has_nodes(p->in[Z].space) && (a->cross || a->norm || a->stats))
         return tg_fail(err, TG_E_RECIPE, "cross, norm and stats need rows of nodes");
-    if (R < 0 || R > 4096) return tg_fail(err, TG_E_RECIPE, "gate must be in 0..4096, got %d", R);
-    if (!(p->attr[DROPOUT] >= 0 && p->attr[DROPOUT] < 1))
-        return tg_fail(err, TG_E_RECIPE, "dropout must be in [0, 1), got %g", p->attr[DROPOUT]);
-    if (p->n_in == 2 && (p->in[1].space != p->in[0].space || p->in[1].cols != F))
-        return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[1].cols, F,
-                       p->in[1].space == p->in[0].space ? "" : ", and they differ in what a row is");
-    p->out = (tg_shape){p->in[0].space, F};
+    if (p->n_in == 2 && (p->in[RESIDUAL].space != p->in[Z].space || p->in[RESIDUAL].cols != F))
+        return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[RESIDUAL].cols, F,
+                       p->in[RESIDUAL].space == p->in[Z].space ? "" : ", and they differ in what a row is");
+    p->out = (tg_shape){p->in[Z].space, F};
     if (R > 0) {
-        tg_add_linear(p, "gate1_weight", "gate1_bias", R, D, 0);
-        tg_add_linear(p, "gate2_weight", "gate2_bias", D, R, 0);
+        tg_add_linear(p, W1, "gate1_weight", "gate1_bias", R, D, 0);
+        tg_add_linear(p, W2, "gate2_weight", "gate2_bias", D, R, 0);
     }
-    if (cross) p->params[p->n_params++] = (tg_param_spec){"temperature", 1, 0, TG_INIT_CONSTANT, 0.5f};
+    if (a->cross) p->params[TEMPERATURE] = (tg_param_spec){"temperature", 1, 0, TG_INIT_CONSTANT, 0.5f};
+    if (!a->cross) p->flags &= ~(unsigned)TG_ACROSS_CONFIGS;
+    if (a->dropout == 0) p->flags &= ~(unsigned)TG_RANDOM;
     p->needs_in = p->n_in == 2 ? 3 : 1;
-    p->needs_stats = (int)p->attr[NORM];
-    p->makes_stats = (int)p->attr[STATS];
-    p->inplace_in = p->n_in == 2 ? 1 : -1;
+    p->needs_stats = a->norm;
+    p->makes_stats = a->stats;
+    p->inplace_in = p->n_in == 2 ? RESIDUAL : -1;
     p->overwrites_in0 = !p->needs_stats;
     p->recompute = 1;
     p->pulls = 1;
-    p->whole_nodes = cross;
+    p->whole_nodes = a->cross;
     return TG_OK;
 }
-
-static int64_t gate_floats(int D, int R) { return R == 0 ? 0 : 2 * (int64_t)D * R + R + D; }
 
 /* Whether every row is a group of its own. */
 static int alone(const tg_exec *e) { return e->in[0].space != TG_SPACE_NODE_CONFIG; }
@@ -50,56 +55,85 @@ static int alone(const tg_exec *e) { return e->in[0].space != TG_SPACE_NODE_CONF
 /* Rows the kernel sees at a time. */
 static int block_rows(const tg_exec *e) {
     const int most = alone(e) ? e->tile_rows : e->slate->C;
-    return (!alone(e) && (int)e->attr[CROSS]) || most < BLOCK ? most : BLOCK;
+    return (!alone(e) && ((const attrs *)e->attrs)->cross) || most < BLOCK ? most : BLOCK;
 }
 
-/* Shared: gate weights packed, in backward both ways. Partial of backward: dw1 db1 dw2^T db2 dtau, sums of the norm.
-   Scratch: see make_tile. */
-static tg_sizes sizes(const tg_exec *e, int back) {
-    const int D = e->in[0].cols, R = (int)e->attr[GATE];
-    const int64_t down = tg_packed(e->k, R, D), up = tg_packed(e->k, D, R), rows = block_rows(e);
-    const double work = (double)tg_rows(e->slate, e->out.space) * (4.0 * D * R + 60.0 * e->out.cols);
-    const int64_t strips = rows * e->k->vector;
-    if (!back)
-        return (tg_sizes){down + up, tg_stats_floats(e), rows * (2 * D + 2 * R + 2) + 3 * strips, work};
-    return (tg_sizes){2 * (down + up), gate_floats(D, R) + 1 + tg_norm_floats(e),
-                      rows * (3 * D + 4 * R + 2) + R + 4 * strips, 2 * work};
+typedef struct room {
+    int D, R, block;
+    float *w1, *w2, *w1t, *w2t;            /* gate weights packed; backward: transposed, too */
+    float *sum;                            /* backward: dw2 before it is transposed */
+    float *strips, *normed, *u, *h, *h_rows, *keys; /* of a thread, see tg_mix_tile */
+    float *da, *dh, *h_columns;            /* backward, of a thread */
+    float *dw1, *db1, *dw2, *db2, *dtau;   /* backward, of a chunk; dw2 is transposed */
+} room;
+
+static void carve_back(const tg_exec *e, tg_carver *c, room *r) {
+    const int D = r->D, R = r->R;
+    const int64_t rows = r->block;
+    r->w1t = tg_carve(c, TG_SHARED, tg_packed(e->k, D, R));
+    r->w2t = tg_carve(c, TG_SHARED, tg_packed(e->k, R, D));
+    r->sum = tg_carve(c, TG_SHARED, (int64_t)R * D);
+    r->da = tg_carve(c, TG_SCRATCH, rows * D);
+    r->dh = tg_carve(c, TG_SCRATCH, rows * R);
+    r->h_columns = tg_carve(c, TG_SCRATCH, (rows + 1) * R);
+    r->dw1 = tg_carve(c, TG_PARTIAL, (int64_t)R * D);
+    r->db1 = tg_carve(c, TG_PARTIAL, R);
+    r->dw2 = tg_carve(c, TG_PARTIAL, (int64_t)R * D);
+    r->db2 = tg_carve(c, TG_PARTIAL, R > 0 ? D : 0);
+    r->dtau = tg_carve(c, TG_PARTIAL, 1);
 }
 
-/* Room in the scratch for normalised rows, behind the strips. */
-static float *normed_rows(const tg_exec *e, const tg_tile *tile, int back) {
-    return tg_scratch(e, tile) + (back ? 4 : 3) * (int64_t)block_rows(e) * e->k->vector;
+static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    room *r = to;
+    const int D = e->in[Z].cols, R = ((const attrs *)e->attrs)->gate;
+    const int64_t rows = block_rows(e);
+    *r = (room){.D = D, .R = R, .block = (int)rows};
+    c->work += (back ? 2 : 1) * (double)tg_rows(e->slate, e->out.space) * (4.0 * D * R + 60.0 * e->out.cols);
+    r->w1 = tg_carve(c, TG_SHARED, tg_packed(e->k, R, D));
+    r->w2 = tg_carve(c, TG_SHARED, tg_packed(e->k, D, R));
+    r->strips = tg_carve(c, TG_SCRATCH, (back ? 4 : 3) * rows * e->k->vector);
+    r->normed = tg_carve(c, TG_SCRATCH, rows * D);
+    r->u = tg_carve(c, TG_SCRATCH, rows * D);
+    r->h = tg_carve(c, TG_SCRATCH, rows * R);
+    r->h_rows = tg_carve(c, TG_SCRATCH, rows * R + (back ? R : 0));
+    r->keys = tg_carve(c, TG_SCRATCH, 2 * rows);
+    if (back) carve_back(e, c, r);
 }
 
 /* The parts of a tile that do not depend on the node. */
 static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
-    const int D = e->in[0].cols, R = (int)e->attr[GATE];
-    const int64_t down = tg_packed(e->k, R, D), up = tg_packed(e->k, D, R), rows = block_rows(e);
-    const double p = e->training ? e->attr[DROPOUT] : 0;
+    const room *r = (const room *)e->room;
+    const attrs *a = e->attrs;
+    const double p = e->training ? a->dropout : 0;
     tg_mix_tile t = {.k = e->k,
-                     .D = D,
-                     .R = R,
-                     .act = (int)e->attr[ACT],
-                     .gate = R > 0,
-                     .cross = (int)e->attr[CROSS],
-                     .alone = alone(e)};
-    t.inv_tau = t.cross ? 1.0f / e->w[t.gate ? 4 : 0][0] : 1.0f;
+                     .D = r->D,
+                     .R = r->R,
+                     .act = a->act,
+                     .gate = r->R > 0,
+                     .cross = a->cross,
+                     .alone = alone(e),
+                     .w1 = r->w1,
+                     .w2 = r->w2,
+                     .b1 = e->w[B1],
+                     .b2 = e->w[B2]};
+    t.inv_tau = t.cross ? 1.0f / e->w[TEMPERATURE][0] : 1.0f;
     t.dropout = (tg_dropout){(uint32_t)fmin(rint(p * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - p))};
-    t.w1 = e->shared, t.w2 = t.w1 + down, t.w1t = t.w2 + up, t.w2t = t.w1t + up;
-    if (t.gate) t.b1 = e->w[1], t.b2 = e->w[3];
-    t.strips = tg_scratch(e, tile);
-    t.u = normed_rows(e, tile, back) + rows * D;
-    t.h = t.u + rows * D;
-    t.h_rows = t.h + rows * R;
-    t.keys = (uint32_t *)(t.h_rows + rows * R);
-    t.da = t.h_rows + rows * (R + 2);
-    t.dh = t.da + rows * D;
-    t.h_columns = t.dh + rows * R;
+    t.strips = tg_of_thread(e, tile, r->strips);
+    t.u = tg_of_thread(e, tile, r->u);
+    t.h = tg_of_thread(e, tile, r->h);
+    t.h_rows = tg_of_thread(e, tile, r->h_rows);
+    t.keys = (uint32_t *)tg_of_thread(e, tile, r->keys);
     if (!back) return t;
-    t.dw1 = tg_partial(e, tile), t.db1 = t.dw1 + (int64_t)R * D, t.dw2 = t.db1 + R,
-    t.db2 = t.dw2 + (int64_t)R * D;
-    t.dtau = t.dw1 + gate_floats(D, R);
-    t.dresidual_add = e->dx_add[1];
+    t.w1t = r->w1t, t.w2t = r->w2t;
+    t.da = tg_of_thread(e, tile, r->da);
+    t.dh = tg_of_thread(e, tile, r->dh);
+    t.h_columns = tg_of_thread(e, tile, r->h_columns);
+    t.dw1 = tg_of_chunk(e, tile, r->dw1);
+    t.db1 = tg_of_chunk(e, tile, r->db1);
+    t.dw2 = tg_of_chunk(e, tile, r->dw2);
+    t.db2 = tg_of_chunk(e, tile, r->db2);
+    t.dtau = tg_of_chunk(e, tile, r->dtau);
+    t.dresidual_add = e->dx_add[RESIDUAL];
     return t;
 }
 
@@ -115,8 +149,8 @@ static void aim(const tg_exec *e, const tg_tile *tile, tg_mix_tile *t, int at, i
         tg_normalize(e, tile, at, rows, z, xh);
         t->x = xh;
     }
-    t->residual = e->x[1] == NULL ? NULL : e->x[1] + row * F;
-    t->dresidual = e->dx[1] == NULL ? NULL : e->dx[1] + row * F;
+    t->residual = e->x[RESIDUAL] == NULL ? NULL : e->x[RESIDUAL] + row * F;
+    t->dresidual = e->dx[RESIDUAL] == NULL ? NULL : e->dx[RESIDUAL] + row * F;
     if (e->dy_fix != NULL) {
         t->fix = e->dy_fix + from * F;
         t->fix_stride = C * F;
@@ -143,22 +177,27 @@ static int next_rows(const tg_exec *e, const tg_tile *t, int at) {
     return rows < block ? rows : block;
 }
 
-static void begin(const tg_exec *e, int back) {
-    const int D = e->in[0].cols, R = (int)e->attr[GATE];
-    const int64_t down = tg_packed(e->k, R, D), up = tg_packed(e->k, D, R);
-    if (R == 0) return;
-    tg_pack(e, 0, R, D, e->w[0], D, e->shared);
-    tg_pack(e, 0, D, R, e->w[2], R, e->shared + down);
-    if (!back) return;
-    tg_pack(e, 1, D, R, e->w[0], D, e->shared + down + up);
-    tg_pack(e, 1, R, D, e->w[2], R, e->shared + down + 2 * up);
+static void begin(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    if (r->R == 0) return;
+    tg_pack(e, 0, r->R, r->D, e->w[W1], r->D, r->w1);
+    tg_pack(e, 0, r->D, r->R, e->w[W2], r->R, r->w2);
+}
+
+static void begin_back(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    begin(e);
+    if (r->R == 0) return;
+    tg_pack(e, 1, r->D, r->R, e->w[W1], r->D, r->w1t);
+    tg_pack(e, 1, r->R, r->D, e->w[W2], r->R, r->w2t);
 }
 
 static void forward(const tg_exec *e, const tg_tile *tile, float *y) {
+    const room *r = (const room *)e->room;
     const float *z = tg_pull(e, tile);
     tg_mix_tile t = make_tile(e, tile, 0);
     for (int at = 0; at < tile->rows; at += t.C) {
-        aim(e, tile, &t, at, next_rows(e, tile, at), z + (int64_t)at * t.D, normed_rows(e, tile, 0));
+        aim(e, tile, &t, at, next_rows(e, tile, at), z + (int64_t)at * t.D, tg_of_thread(e, tile, r->normed));
         t.out = y + (int64_t)at * e->out.cols;
         t.out_follows = e->y != NULL;
         e->k->mix_forward(&t);
@@ -166,60 +205,64 @@ static void forward(const tg_exec *e, const tg_tile *tile, float *y) {
     tg_stats_tile(e, tile, y);
 }
 
+static void zero_partials(const tg_mix_tile *t) {
+    const size_t D = (size_t)t->D, R = (size_t)t->R;
+    memset(t->dw1, 0, R * D * sizeof(float));
+    memset(t->db1, 0, R * sizeof(float));
+    memset(t->dw2, 0, R * D * sizeof(float));
+    if (R > 0) memset(t->db2, 0, D * sizeof(float));
+    t->dtau[0] = 0;
+}
+
 static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
+    const room *r = (const room *)e->room;
     const float *z = tg_pull(e, tile);
     float *dx = tg_dx(e, tile);
     tg_mix_tile t = make_tile(e, tile, 1);
-    if (tile->first) memset(t.dw1, 0, (size_t)e->partial_stride * sizeof *t.dw1);
+    if (tile->first) zero_partials(&t);
     for (int at = 0; at < tile->rows; at += t.C) {
-        aim(e, tile, &t, at, next_rows(e, tile, at), z + (int64_t)at * t.D, normed_rows(e, tile, 1));
+        aim(e, tile, &t, at, next_rows(e, tile, at), z + (int64_t)at * t.D, tg_of_thread(e, tile, r->normed));
         t.dout = dy + (int64_t)at * e->out.cols;
-        t.dout_follows = e->dy != NULL && e->dy != e->dx[1];
+        t.dout_follows = e->dy != NULL && e->dy != e->dx[RESIDUAL];
         const float *dz = e->k->mix_backward(&t); /* in scratch */
         if (dx == NULL) continue;
         float *to = dx + (int64_t)at * t.D;
-        if (e->x_stats != NULL) tg_norm_tile(e, tile, at, t.C, dz, t.z, t.dtau + 1);
-        else if (e->into == NULL && e->dx_add[0]) e->k->add_rows(1, (int64_t)t.C * t.D, dz, 0, to);
+        if (e->x_stats != NULL) tg_norm_tile(e, tile, at, t.C, dz, t.z);
+        else if (e->into == NULL && e->dx_add[Z]) e->k->add_rows(1, (int64_t)t.C * t.D, dz, 0, to);
         else memcpy(to, dz, (size_t)t.C * (size_t)t.D * sizeof *to);
     }
     if (dx != NULL) tg_push(e, tile, dx);
 }
 
-static void end(const tg_exec *e, int back) {
-    const int D = e->in[0].cols, R = (int)e->attr[GATE];
-    if (!back) {
-        tg_stats_end(e);
-        return;
-    }
-    const int64_t sizes_[5] = {(int64_t)R * D, R, (int64_t)R * D, D, 1};
-    int64_t from = 0;
-    for (int p = R > 0 ? 0 : 4, slot = 0; p < 5; from += sizes_[p], p++, slot++)
-        if (p == 2) {
-            tg_sum_partials(e, from, sizes_[p], e->shared, 0); /* packed weights are not needed any more */
-            e->k->turn(R, D, e->shared, D, e->dw[slot], R, e->dw_add[slot]);
-        } else if (e->dw[slot] != NULL) {
-            tg_sum_partials(e, from, sizes_[p], e->dw[slot], e->dw_add[slot]);
-        }
-    tg_norm_end(e, gate_floats(D, R) + 1);
+static void end_back(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    const int D = r->D, R = r->R;
+    const struct {
+        const float *place;
+        int64_t n;
+    } sums[] = {[W1] = {r->dw1, (int64_t)R * D}, [B1] = {r->db1, R}, [B2] = {r->db2, D}, [TEMPERATURE] = {r->dtau, 1}};
+    for (int p = 0; p <= TEMPERATURE; p++)
+        if (p != W2 && e->dw[p] != NULL) tg_sum_partials(e, sums[p].place, sums[p].n, e->dw[p], e->dw_add[p]);
+    if (e->dw[W2] == NULL) return;
+    tg_sum_partials(e, r->dw2, (int64_t)R * D, r->sum, 0);
+    e->k->turn(R, D, r->sum, D, e->dw[W2], R, e->dw_add[W2]);
 }
 
 const tg_op tg_op_mix = {
     .name = "mix",
-    .min_in = 1,
-    .max_in = 2,
-    .wants_table = -1,
+    .doc = "Norm, channel gate, attention across configs, residual, activation and dropout in one pass (first place).",
+    .inputs = {{"z", TG_IN_ANY, 0}, {"residual", TG_IN_ANY, 1}},
+    .attrs = {TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
+              TG_INT(attrs, gate, 0, 0, 4096, "hidden width of the channel gate; 0: no gate"),
+              TG_FLAG(attrs, cross, "append the product with the softmax over configs"),
+              TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
+              TG_REAL(attrs, dropout, 0, 0, TG_BELOW_ONE, "chance that an element is dropped in training"),
+              TG_FLAG(attrs, stats, "keep norm statistics of the result")},
+    .flags = TG_ACROSS_CONFIGS | TG_RANDOM,
     .fixes_dy = TG_FIXED_BY_OP,
-    .tile_rows = 256, /* statistics of several nodes at a time */
-    .attrs = {{"norm", 0, NULL, 0},
-              {"gate", 0, NULL, 0},
-              {"cross", 0, NULL, 0},
-              {"act", TG_ACT_NONE, "none|relu|gelu", 0},
-              {"dropout", 0, NULL, 1},
-              {"stats", 0, NULL, 0}},
+    .most_rows = 256, /* statistics of several nodes at a time */
     .plan = plan,
-    .sizes = sizes,
-    .begin = begin,
-    .forward = forward,
-    .backward = backward,
-    .end = end,
+    .carve = carve,
+    .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},
+    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward, .end = end_back}},
 };

@@ -12,7 +12,7 @@ void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y) {
     if (e->y_stats == NULL) return;
     const int cols = e->out.cols, C = tg_per_out(e);
     const int64_t n = (int64_t)C * cols, size = (int64_t)(t->rows < C ? t->rows : C) * cols;
-    float *shift = tg_partial(e, t) + (int64_t)t->from * cols, *s = shift + n, *q = s + n;
+    float *shift = tg_of_chunk(e, t, e->stats_sums) + (int64_t)t->from * cols, *s = shift + n, *q = s + n;
     int nodes = t->rows < C ? 1 : t->rows / C;
     if (t->item == t->chunk_begin) {
         memcpy(shift, y, (size_t)size * sizeof *y);
@@ -51,7 +51,7 @@ static void merge(const tg_exec *e, void *context, int64_t part) {
 
 void tg_stats_end(const tg_exec *e) {
     if (e->y_stats == NULL) return;
-    merge_context m = {tg_loop_of(e), (int64_t)tg_per_out(e) * e->out.cols, e->partial_stride, e->partials,
+    merge_context m = {tg_loop_of(e), (int64_t)tg_per_out(e) * e->out.cols, e->partial_stride, e->stats_sums,
                        e->y_stats};
     tg_parts(e, (m.n + BLOCK - 1) / BLOCK, 8.0 * (double)m.loop.chunks * (double)m.n, merge, &m);
 }
@@ -97,9 +97,9 @@ void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const fl
     }
 }
 
-void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,
-                  float *sums) {
+void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x) {
     const int F = e->in[0].cols;
+    float *sums = tg_of_chunk(e, t, e->norm_sums);
     const int64_t n = (int64_t)tg_per_in(e) * F;
     float *dx = e->dx[0] + (t->row + at) * F;
     for (int config, here; rows > 0; at += here, rows -= here) {
@@ -147,10 +147,10 @@ static void finish_fix(const tg_exec *e, void *context, int64_t part) {
     }
 }
 
-void tg_norm_end(const tg_exec *e, int64_t at) {
+void tg_norm_end(const tg_exec *e) {
     if (e->x_stats == NULL || e->dx[0] == NULL) return;
     const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols;
-    float *sums = e->partials + at; /* of the first chunk: may be overwritten */
+    float *sums = e->norm_sums; /* of the first chunk: may be overwritten */
     fix_context f = {e->dx_fix == NULL ? sums : e->dx_fix, NULL, n, sums};
     tg_parts(e, (n + BLOCK - 1) / BLOCK, 2.0 * (double)tg_loop_of(e).chunks * (double)n, finish_fix, &f);
     if (e->dx_fix == NULL) tg_apply_fix(e, sums, e->x[0], e->in[0].cols, e->dx[0]);

@@ -1,6 +1,7 @@
 #include "ops/op.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <omp.h>
@@ -19,6 +20,28 @@ const tg_op *tg_find_op(const char *name) {
     return NULL;
 }
 
+/* ---- spaces ---- */
+
+int64_t tg_items(const tg_slate *s, tg_space space) {
+    switch (space) {
+#define ITEMS(name, text, items, per)                                                                        \
+    case TG_SPACE_##name: return items;
+        TG_SPACE_LIST(ITEMS)
+#undef ITEMS
+    default: return 0;
+    }
+}
+
+int tg_per_item(const tg_slate *s, tg_space space) {
+    switch (space) {
+#define PER(name, text, items, per)                                                                          \
+    case TG_SPACE_##name: return per;
+        TG_SPACE_LIST(PER)
+#undef PER
+    default: return 1;
+    }
+}
+
 /* ---- the loop ---- */
 
 enum {
@@ -27,13 +50,27 @@ enum {
     FEW = 4, /* ... but so many chunks even of small work, and a multiple of it: threads wait for odd ones */
 };
 
+static const tg_phase *phases_of(const tg_exec *e, int back) {
+    return back ? e->op->backward : e->op->forward;
+}
+
+static int count_phases(const tg_exec *e, int back) {
+    const tg_phase *phases = phases_of(e, back);
+    int n = 0;
+    while (n < TG_MAX_PHASES && (phases[n].forward != NULL || phases[n].backward != NULL)) n++;
+    return n;
+}
+
 tg_loop tg_loop_of(const tg_exec *e) {
-    const tg_space space = e->op->reduces ? e->in[0].space : e->out.space;
+    const int over = e->phase->over;
+    const tg_space space = over == TG_OVER_OUTPUT  ? e->out.space
+                           : over == TG_OVER_INPUT ? e->in[0].space
+                                                   : (tg_space)over;
     tg_loop loop = {tg_items(e->slate, space), 1, tg_per_item(e->slate, space)};
     const int64_t rows = loop.items * loop.per;
     loop.chunks = rows < FEW * TILE ? tg_chunks(rows, TILE, FEW) : tg_chunks(rows, GRAIN, TG_MAX_CHUNKS);
     if (rows >= FEW * TILE) loop.chunks = (loop.chunks + FEW - 1) / FEW * FEW;
-    if (loop.chunks > loop.items) loop.chunks = loop.items;
+    if (loop.chunks > loop.items) loop.chunks = loop.items > 0 ? loop.items : 1;
     return loop;
 }
 
@@ -44,24 +81,36 @@ static int tile_rows(tg_loop loop, int whole_nodes, int most) {
         return (loop.per + parts - 1) / parts;
     }
     const int64_t items = most / loop.per, longest = (loop.items + loop.chunks - 1) / loop.chunks;
-    return (int)(items < longest ? items : longest) * loop.per;
+    return (int)(items < longest || longest < 1 ? items : longest) * loop.per;
+}
+
+/* Rows of an array in the space of the loop, from the tile's on; NULL if the loop is over something else. */
+static float *rows_of(const tg_exec *e, const tg_tile *t, float *array) {
+    return e->phase->over != TG_OVER_OUTPUT || array == NULL ? NULL : array + t->row * e->out.cols;
+}
+
+static void run_backward(const tg_exec *e, const tg_tile *t, const float *dy) {
+    if (t->first && e->norm_sums != NULL) {
+        const int64_t n = 2 * (int64_t)tg_per_in(e) * e->in[0].cols;
+        memset(tg_of_chunk(e, t, e->norm_sums), 0, (size_t)n * sizeof(float));
+    }
+    e->phase->backward(e, t, dy);
 }
 
 static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
-    const int64_t at = t->row * e->out.cols;
-    if (back) e->op->backward(e, t, e->op->reduces ? e->dy : e->dy + at);
-    else e->op->forward(e, t, e->op->reduces || e->y == NULL ? NULL : e->y + at);
+    if (back) run_backward(e, t, rows_of(e, t, e->dy));
+    else e->phase->forward(e, t, rows_of(e, t, e->y));
 }
 
 /* Parts of nodes: the first part of every node, then the second ..., so that what is kept per config and column
    (statistics, sums) stays in cache from node to node. */
-static void run_chunk(const tg_exec *e, int back, tg_loop loop, int64_t chunk, int thread) {
+static void run_chunk(const tg_exec *e, int back, tg_loop loop, int most, int64_t chunk, int thread) {
     tg_tile t = {.chunk = chunk,
                  .chunk_begin = tg_chunk_start(loop.items, loop.chunks, chunk),
                  .chunk_end = tg_chunk_start(loop.items, loop.chunks, chunk + 1),
                  .first = 1,
                  .thread = thread};
-    const int width = e->tile_rows < loop.per ? e->tile_rows : loop.per, step = e->tile_rows / width;
+    const int width = most < loop.per ? most : loop.per, step = most / width;
     for (t.from = 0; t.from < loop.per; t.from += width)
         for (t.item = t.chunk_begin; t.item < t.chunk_end; t.item += step) {
             const int64_t items = t.chunk_end - t.item < step ? t.chunk_end - t.item : step;
@@ -75,18 +124,18 @@ static void run_chunk(const tg_exec *e, int back, tg_loop loop, int64_t chunk, i
         }
 }
 
-static double begin(const tg_exec *e, int back) {
-    double work = e->op->sizes(e, back).work;
-    if (e->from != NULL) work += begin(e->from, 0);
-    if (back && e->into != NULL) work += begin(e->into, 1);
-    if (e->op->begin != NULL) e->op->begin(e, back);
-    return work;
+static void begin(const tg_exec *e, int back) {
+    if (e->from != NULL) begin(e->from, 0);
+    if (back && e->into != NULL) begin(e->into, 1);
+    if (e->phase->begin != NULL) e->phase->begin(e);
 }
 
-static void end(const tg_exec *e, int back) {
-    if (e->op->end != NULL) e->op->end(e, back);
-    if (e->from != NULL) end(e->from, 0);
-    if (back && e->into != NULL) end(e->into, 1);
+static void end(const tg_exec *e, int back, int last) {
+    if (e->phase->end != NULL) e->phase->end(e);
+    if (last && !back) tg_stats_end(e);
+    if (last && back) tg_norm_end(e);
+    if (e->from != NULL) end(e->from, 0, last);
+    if (back && e->into != NULL) end(e->into, 1, last);
 }
 
 static int threads_for(const tg_exec *e, double work, int64_t parts) {
@@ -95,25 +144,37 @@ static int threads_for(const tg_exec *e, double work, int64_t parts) {
     return threads < e->threads ? threads : e->threads; /* the number may have been changed since binding */
 }
 
-void tg_run(tg_exec *e, int back) {
+static void run_phase(tg_exec *e, int back, int number, int last) {
     const tg_loop loop = tg_loop_of(e);
+    const int threads = threads_for(e, e->work, loop.chunks), most = e->phase_rows[number];
+    begin(e, back);
+    if (threads == 1) { /* a region of one thread would make a team all the same */
+        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, most, i, 0);
+    } else {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, most, i, omp_get_thread_num());
+    }
+    end(e, back, last);
+}
+
+static void close_call(tg_exec *e, int back);
+
+void tg_run(tg_exec *e, int back) {
+    const int phases = count_phases(e, back);
     if (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_BEFORE) {
         tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
         e->dy_fix = NULL;
     }
-    const int threads = threads_for(e, begin(e, back), loop.chunks);
-    if (threads == 1) { /* a region of one thread would make a team all the same */
-        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, 0);
-    } else {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, i, omp_get_thread_num());
+    for (int i = 0; i < phases; i++) {
+        e->phase = &phases_of(e, back)[i];
+        run_phase(e, back, i, i == phases - 1);
     }
-    end(e, back);
+    if (TG_REDZONE > 0) close_call(e, back);
 }
 
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context) {
     const int threads = threads_for(e, work, n);
-    if (threads == 1) {
+    if (threads <= 1) {
         for (int64_t i = 0; i < n; i++) fn(e, context, i);
     } else {
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -123,10 +184,20 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
 
 /* ---- memory ---- */
 
-static void set_tile_rows(tg_exec *e, int rows) {
-    e->tile_rows = rows;
-    if (e->from != NULL) set_tile_rows(e->from, rows);
-    if (e->into != NULL) set_tile_rows(e->into, rows);
+static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
+
+float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats) {
+    const int64_t at = c->at[kind];
+    TG_ASSERT(floats >= 0);
+    c->at[kind] += padded(floats + TG_REDZONE);
+    if (c->base[kind] == NULL) return NULL;
+    float *place = c->base[kind] + at;
+    for (int i = 0; TG_REDZONE > 0 && i < c->copies[kind]; i++) {
+        float *copy = place + i * c->stride[kind];
+        if (c->closing != NULL) tg_redzone_close(c->closing, copy, floats);
+        else tg_redzone_open(copy, floats);
+    }
+    return place;
 }
 
 static int any_whole(const tg_exec *e) {
@@ -134,33 +205,93 @@ static int any_whole(const tg_exec *e) {
            (e->into != NULL && any_whole(e->into));
 }
 
-static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
+/* The rows of a tile in every phase of the call, and in those within it, which have one phase. */
+static void set_tile_rows(tg_exec *e, int back, const int *rows, int phases) {
+    e->tile_rows = 0;
+    for (int i = 0; i < phases; i++) {
+        e->phase_rows[i] = rows[i];
+        if (rows[i] > e->tile_rows) e->tile_rows = rows[i];
+    }
+    e->phase = phases_of(e, back);
+    if (e->from != NULL) set_tile_rows(e->from, 0, rows, phases);
+    if (e->into != NULL) set_tile_rows(e->into, 1, rows, phases);
+}
 
-static int64_t place(tg_exec *e, int back, int inner, float *base) {
-    const tg_sizes s = e->op->sizes(e, back);
-    int64_t at = 0;
-    e->shared = base;
-    at += padded(s.shared);
-    e->partial_stride = padded(s.partial);
-    e->partials = base == NULL ? NULL : base + at;
-    at += e->partial_stride * tg_loop_of(e).chunks;
-    e->scratch_stride = padded(s.scratch) + 16; /* keeps threads off each other's cache lines */
-    e->scratch = base == NULL ? NULL : base + at;
-    at += e->scratch_stride * e->threads;
-    e->tile_stride = inner || (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_IN_TILES)
-                         ? padded((int64_t)e->tile_rows * e->out.cols) + 16
-                         : 0;
-    e->tiles = base == NULL ? NULL : base + at;
-    at += e->tile_stride * e->threads;
-    if (e->from != NULL) at += place(e->from, 0, 1, base == NULL ? NULL : base + at);
-    if (back && e->into != NULL) at += place(e->into, 1, 1, base == NULL ? NULL : base + at);
+static int64_t most_chunks(tg_exec *e, int back) {
+    const int phases = count_phases(e, back);
+    int64_t most = 1;
+    for (int i = 0; i < phases; i++) {
+        e->phase = &phases_of(e, back)[i];
+        const int64_t chunks = tg_loop_of(e).chunks;
+        if (chunks > most) most = chunks;
+    }
+    e->phase = phases_of(e, back);
+    return most;
+}
+
+/* The op's places, and those of the fused norms. */
+static void carve(tg_exec *e, int back, tg_carver *c) {
+    memset(e->room, 0, sizeof e->room);
+    const int64_t in = 3 * (int64_t)tg_per_in(e) * e->in[0].cols,
+                  out = 3 * (int64_t)tg_per_out(e) * e->out.cols;
+    e->stats_sums = !back && e->y_stats != NULL ? tg_carve(c, TG_PARTIAL, out) : NULL;
+    e->norm_sums = back && e->x_stats != NULL ? tg_carve(c, TG_PARTIAL, in) : NULL;
+    e->op->carve(e, back, c, e->room);
+}
+
+static int tile_copies(const tg_exec *e, int back, int inner) {
+    return inner || (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_IN_TILES);
+}
+
+/* The places of one call, without those within it; returns its floats. */
+static int64_t place_one(tg_exec *e, int back, int inner, float *base, const char *closing) {
+    tg_carver c = {.copies = {1, (int)most_chunks(e, back), e->threads}};
+    carve(e, back, &c);
+    e->work = c.work;
+    e->partial_stride = c.at[TG_PARTIAL];
+    e->scratch_stride = c.at[TG_SCRATCH] + 16; /* keeps threads off each other's cache lines */
+    e->tile_stride =
+        tile_copies(e, back, inner) ? padded((int64_t)e->tile_rows * e->out.cols + TG_REDZONE) + 16 : 0;
+    const int64_t partials = c.at[TG_SHARED], scratch = partials + e->partial_stride * c.copies[TG_PARTIAL],
+                  tiles = scratch + e->scratch_stride * e->threads;
+    if (base != NULL) {
+        e->tiles = base + tiles;
+        e->partials = base + partials;
+        tg_carver real = {.base = {base, e->partials, base + scratch},
+                          .stride = {0, e->partial_stride, e->scratch_stride},
+                          .copies = {1, c.copies[TG_PARTIAL], e->threads},
+                          .closing = closing};
+        carve(e, back, &real);
+    }
+    return tiles + e->tile_stride * e->threads;
+}
+
+static int64_t place(tg_exec *e, int back, int inner, float *base, const char *closing) {
+    int64_t at = place_one(e, back, inner, base, closing);
+    if (e->from != NULL) at += place(e->from, 0, 1, base == NULL ? NULL : base + at, closing);
+    if (back && e->into != NULL) at += place(e->into, 1, 1, base == NULL ? NULL : base + at, closing);
+    if (e->from != NULL) e->work += e->from->work;
+    if (back && e->into != NULL) e->work += e->into->work;
     return at;
 }
 
 int64_t tg_place_call(tg_exec *e, int back, float *base) {
-    const int own = e->from == NULL && e->op->tile_rows > 0; /* several ops' rows must fit L2 together */
-    set_tile_rows(e, tile_rows(tg_loop_of(e), any_whole(e), own ? e->op->tile_rows : TILE));
-    return place(e, back, 0, base);
+    const int own = e->from == NULL && e->op->most_rows > 0; /* several ops' rows must fit L2 together */
+    const int phases = count_phases(e, back), whole = any_whole(e);
+    int rows[TG_MAX_PHASES];
+    for (int i = 0; i < phases; i++) {
+        e->phase = &phases_of(e, back)[i];
+        rows[i] = tile_rows(tg_loop_of(e), whole, own ? e->op->most_rows : TILE);
+    }
+    set_tile_rows(e, back, rows, phases);
+    e->base = base;
+    e->floats = place(e, back, 0, base, NULL);
+    return e->floats;
+}
+
+static void close_call(tg_exec *e, int back) {
+    place(e, back, 0, e->base, e->op->name);
+    tg_unpoison(e->base, e->floats);
 }
 
 /* ---- tiles ---- */
@@ -170,7 +301,7 @@ static float *own_tile(const tg_exec *e, const tg_tile *t) { return e->tiles + t
 const float *tg_pull(const tg_exec *e, const tg_tile *t) {
     if (e->from == NULL) return e->x[0] + t->row * e->in[0].cols;
     float *y = own_tile(e->from, t);
-    e->from->op->forward(e->from, t, y);
+    e->from->phase->forward(e->from, t, y);
     return y;
 }
 
@@ -180,12 +311,12 @@ float *tg_dx(const tg_exec *e, const tg_tile *t) {
 }
 
 void tg_push(const tg_exec *e, const tg_tile *t, const float *dx) {
-    if (e->into != NULL) e->into->op->backward(e->into, t, dx);
+    if (e->into != NULL) run_backward(e->into, t, dx);
 }
 
 const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
     if (e->dy_fix == NULL) return dy;
-    const int cols = e->out.cols, per = tg_per_item(e->slate, e->out.space);
+    const int cols = e->out.cols, per = tg_per_out(e);
     const int64_t n = (int64_t)per * cols;
     float *fixed = own_tile(e, t);
     for (int at = 0; at < t->rows; at += per) { /* node by node; a part of one node is less than one */
@@ -197,98 +328,9 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
     return fixed;
 }
 
-/* ---- sums and products ---- */
-
-enum { COLUMNS = 4096 }; /* elements a thread reduces at a time */
-
-typedef struct sum_context {
-    int64_t at, n, first, chunks;
-    float *dst;
-    int add;
-} sum_context;
-
-static void sum_part(const tg_exec *e, void *context, int64_t i) {
-    const sum_context *s = context;
-    const int64_t begin_ = i * COLUMNS, size = s->n - begin_ < COLUMNS ? s->n - begin_ : COLUMNS;
-    float *dst = s->dst + begin_;
-    if (!s->add) memset(dst, 0, (size_t)size * sizeof *dst);
-    e->k->add_rows((int)(s->chunks - s->first), size,
-                   e->partials + s->first * e->partial_stride + s->at + begin_, e->partial_stride, dst);
-}
-
-static void sum_chunks(const tg_exec *e, sum_context s) {
-    s.chunks = tg_loop_of(e).chunks;
-    if (s.first == s.chunks) return;
-    tg_parts(e, (s.n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)s.n, sum_part, &s);
-}
-
-void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add) {
-    sum_chunks(e, (sum_context){.at = at, .n = n, .dst = dst, .add = add});
-}
-
-float *tg_share(const tg_exec *e, const tg_tile *t, int64_t at, int64_t n, float *dst, int add) {
-    float *share = t->chunk == 0 ? dst : tg_partial(e, t) + at;
-    if (t->first && !(t->chunk == 0 && add)) memset(share, 0, (size_t)n * sizeof *share);
-    return share;
-}
-
-void tg_sum_shares(const tg_exec *e, int64_t at, int64_t n, float *dst) {
-    sum_chunks(e, (sum_context){.at = at, .n = n, .first = 1, .dst = dst, .add = 1});
-}
-
-typedef struct pack_context {
-    int transposed, n, k;
-    int64_t ldw;
-    const float *w;
-    float *b;
-} pack_context;
-
-static void pack_part(const tg_exec *e, void *context, int64_t i) {
-    const pack_context *p = context;
-    const int at = (int)i * 2 * e->k->nr, cols = p->n - at < 2 * e->k->nr ? p->n - at : 2 * e->k->nr;
-    float *b = p->b + tg_packed(e->k, at, p->k);
-    if (p->transposed) e->k->pack_nn(cols, p->k, p->w + at, p->ldw, b);
-    else e->k->pack_nt(cols, p->k, p->w + at * p->ldw, p->ldw, b);
-}
-
-void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b) {
-    pack_context p = {transposed, n, k, ldw, w, b};
-    tg_parts(e, (n + 2 * e->k->nr - 1) / (2 * e->k->nr), 8.0 * n * k, pack_part, &p);
-}
-
-typedef struct gemm_context {
-    int64_t m, lda, ldc;
-    int n, k, add;
-    const float *a, *b, *bias;
-    float *c;
-} gemm_context;
-
-static void gemm_part(const tg_exec *e, void *context, int64_t i) {
-    const gemm_context *g = context;
-    const int64_t row = i * TILE, rows = g->m - row < TILE ? g->m - row : TILE;
-    e->k->gemm((int)rows, g->n, g->k, g->a + row * g->lda, g->lda, g->b, g->c + row * g->ldc, g->ldc, g->bias,
-               g->add);
-}
-
-void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
-                  float *c, int64_t ldc, const float *bias, int add) {
-    gemm_context g = {m, lda, ldc, n, k, add, a, b, bias, c};
-    tg_parts(e, (m + TILE - 1) / TILE, 2.0 * (double)m * n * k, gemm_part, &g);
-}
-
-tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {
-    return (tg_param_spec){name, rows, cols, TG_INIT_UNIFORM, (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in))};
-}
-
-void tg_add_linear(tg_op_plan *plan, const char *weight, const char *bias, int O, int F, int xavier) {
-    tg_param_spec *w = &plan->params[plan->n_params], *b = w + 1;
-    *w = tg_weight(weight, O, F, F);
-    *b = tg_weight(bias, O, 0, F);
-    if (xavier) {
-        w->init = TG_INIT_NORMAL;
-        w->value = (float)sqrt(2.0 / (O + F));
-        b->init = TG_INIT_CONSTANT;
-        b->value = 0.01f;
-    }
-    plan->n_params += 2;
+void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) {
+    if (e->dx[i] == NULL) return;
+    float *dx = e->dx[i] + row * e->in[i].cols;
+    if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
+    else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
 }

@@ -1,22 +1,55 @@
 /* What an op is: a forward and a backward over tiles of one slate, with everything they touch handed to them in
-   a tg_exec. op.c owns threads and the loop over tiles; kernels own the arithmetic; the plan (model/) owns
-   memory. */
+   a tg_exec. op.c owns threads and loops; kernels own the arithmetic; the plan (model/) owns memory.
+
+   An op is one file that ends in a `const tg_op tg_op_<name>` and has one line in TG_OP_LIST. Everything else
+   (binding, Python faces, file checks, tests, documentation) reads that structure. */
 #ifndef TG_OP_H
 #define TG_OP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/check.h"
 #include "base/status.h"
-#include "data/digits.h"
 #include "graph/csr.h"
 #include "kernels/kernels.h"
 
-enum { TG_MAX_IN = 2, TG_MAX_PARAMS = 5, TG_MAX_ATTRS = 7, TG_DIGIT_ROWS = 8, TG_MAX_CHUNKS = 32 };
+enum {
+    TG_MAX_IN = 6,
+    TG_MAX_PARAMS = 20,
+    TG_MAX_ATTRS = 16,
+    TG_MAX_SAVED = 4,
+    TG_MAX_PHASES = 4,
+    TG_MAX_CHUNKS = 32,
+    TG_ATTR_BYTES = 128, /* of an op's own structure of attributes */
+    TG_ROOM_BYTES = 256, /* of its own structure of places in memory */
+};
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
+#define TG_DIRECTION_NAMES "forward|reverse|both"
+#define TG_BELOW_ONE       0.9999999 /* the highest chance of a dropout */
 
-/* What a row of a slot is. */
-typedef enum { TG_SPACE_NODE, TG_SPACE_NODE_CONFIG, TG_SPACE_CONFIG, TG_SPACE_SLATE, TG_SPACES } tg_space;
+/* ---- row spaces: name, what a row is, items of slate s, rows per item ---- */
+#define TG_SPACE_LIST(S)                                                                                     \
+    S(NODE, "node", s->N, 1)                                                                                 \
+    S(NODE_CONFIG, "node and config", s->N, s->C)                                                            \
+    S(CONFIG_NODE, "configurable node", s->K, 1)                                                             \
+    S(CONFIG_NODE_CONFIG, "configurable node and config", s->K, s->C)                                        \
+    S(EDGE, "edge", s->E, 1)                                                                                 \
+    S(EDGE_CONFIG, "edge and config", s->E, s->C)                                                            \
+    S(CONFIG, "config", s->C, 1)                                                                             \
+    S(SLATE, "graph", 1, 1)                                                                                  \
+    S(UNIQUE, "unique cell", s->U, 1)
+
+#define TG_SPACE_NAME(name, text, items, per) TG_SPACE_##name,
+typedef enum { TG_SPACE_LIST(TG_SPACE_NAME) TG_SPACES } tg_space;
+#undef TG_SPACE_NAME
+#define TG_IN(name) (1u << TG_SPACE_##name) /* for masks of spaces */
+enum {
+    TG_IN_NODES = 1u << TG_SPACE_NODE | 1u << TG_SPACE_NODE_CONFIG,
+    TG_IN_CONFIG_NODES = 1u << TG_SPACE_CONFIG_NODE | 1u << TG_SPACE_CONFIG_NODE_CONFIG,
+    TG_IN_ANY = (1u << TG_SPACES) - 1,
+};
+
 typedef struct tg_shape {
     tg_space space;
     int cols;
@@ -24,44 +57,80 @@ typedef struct tg_shape {
 
 /* One graph with C of its configs, as the ops see it. Everything is checked before a slate is made. */
 typedef struct tg_slate {
-    int32_t N, C, K;
+    int32_t N, C, K, E, U;
+    int digit_cols, digit_rows;             /* D digits of a cell; their values + 2 are in 0..digit_rows-1 */
     const uint8_t *opcode;                  /* (N) */
     const int8_t *layout;                   /* (N,6) in -2..5, or NULL */
     const int32_t *config_of;               /* (N): position in the config nodes, or -1 */
-    const int8_t *digits;                   /* (C,K,18) in -1..5 */
-    const float *config_feat;               /* (C,T) or NULL */
-    const tg_csr *senders[TG_DIRECTIONS];   /* per receiver, the nodes it takes the mean of */
+    const int32_t *config_node;             /* (K): node of a position */
+    const int8_t *digits;                   /* (C,K,D): a cell is one configurable node of one config */
+    const int32_t *unique_of;               /* (K,C): number of the unique cell that a cell equals, or NULL */
+    const int32_t *unique_at;               /* (U): k * C + c of the first cell of that kind */
+    const tg_csr *senders[TG_DIRECTIONS];   /* per receiver, the nodes that send to it */
     const tg_csr *receivers[TG_DIRECTIONS]; /* per sender, the nodes that receive from it */
     const float *inv_degree[TG_DIRECTIONS]; /* (N): 1 / number of senders, 0 without */
 } tg_slate;
 
+/* ---- what an op says about itself ---- */
+
 typedef enum { TG_INIT_UNIFORM, TG_INIT_NORMAL, TG_INIT_CONSTANT } tg_init;
 typedef struct tg_param_spec {
-    const char *name;
-    int rows, cols; /* (rows, cols), or (rows,) when cols is 0 */
+    const char *name; /* NULL: this call has no such parameter */
+    int rows, cols;   /* (rows, cols), or (rows,) when cols is 0 */
     tg_init init;
     float value; /* bound, standard deviation, or constant */
 } tg_param_spec;
 
-/* An attribute: a whole number, a real one if `real`, or one of `choices` ("none|relu|gelu", the value is the
-   position). */
+/* An attribute is a field of the op's own structure, written there when a step is built. */
+typedef enum { TG_ATTR_INT, TG_ATTR_REAL, TG_ATTR_FLAG, TG_ATTR_CHOICE } tg_attr_kind;
 typedef struct tg_attr_spec {
     const char *name;
-    double fallback;
-    const char *choices;
-    int real;
+    tg_attr_kind kind;
+    size_t offset;
+    double fallback, low, high;
+    const char *choices; /* "none|relu": the value is the position */
+    const char *doc;
 } tg_attr_spec;
+#define TG_INT(type, field, fallback, low, high, doc)                                                        \
+    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc}
+#define TG_REAL(type, field, fallback, low, high, doc)                                                       \
+    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
+#define TG_FLAG(type, field, doc) {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+#define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
+    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc}
 
-/* What an op says about itself once its inputs and attributes are known. */
+typedef struct tg_in_spec {
+    const char *name;
+    unsigned spaces; /* what its rows may be */
+    int optional;    /* those after it are, too */
+} tg_in_spec;
+
+/* What an op needs of a slate, and how it behaves: decides which graphs it can be given, and how configs are
+   cut into chunks. */
+enum {
+    TG_NEEDS_EDGES = 1 << 0,
+    TG_NEEDS_DIGITS = 1 << 1,
+    TG_NEEDS_OPCODE = 1 << 2,
+    TG_NEEDS_LAYOUT = 1 << 3,
+    TG_NEEDS_UNIQUE = 1 << 4,
+    TG_ACROSS_CONFIGS = 1 << 5, /* a row depends on other configs of the slate */
+    TG_RANDOM = 1 << 6,         /* draws random numbers in training */
+};
+
+/* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */
 typedef struct tg_op_plan {
-    const double *attr;
+    const void *attrs;
     int n_in;
     tg_shape in[TG_MAX_IN];
-    int table_cols; /* columns of a shared table, 0 if none */
+    int digit_cols, digit_rows;              /* of the slates */
+    const tg_param_spec *shared;             /* shapes of parameters taken from other steps; ends with name NULL */
     tg_shape out;
-    int n_params;
     tg_param_spec params[TG_MAX_PARAMS];
-    unsigned needs_in;  /* bit i: backward reads input i */
+    tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward; cols 0: none */
+    unsigned flags;               /* of the op, for this step */
+    unsigned needs_in;            /* bit i: backward reads input i */
+    int needs_out;                /* backward reads the output */
+    /* Fusion, all of it optional */
     int needs_stats;    /* forward and backward read the norm statistics of input 0 */
     int makes_stats;    /* forward writes the norm statistics of its output */
     int inplace_in;     /* the gradient of this input may be written over dy; -1: none */
@@ -82,6 +151,8 @@ typedef struct tg_tile {
     int thread;
 } tg_tile;
 
+typedef struct tg_phase tg_phase;
+
 /* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major; where these are written, those
    of a node slot may stand, C being 1. A slot may exist only as
    tiles in cache: then the call that reads it holds the call that makes it (`from`), and hands its gradient
@@ -90,12 +161,14 @@ typedef struct tg_exec {
     const struct tg_op *op;
     const tg_kernels *k;
     const tg_slate *slate;
-    const double *attr;
+    const void *attrs;
+    int n_in;
     tg_shape in[TG_MAX_IN], out;
     const float *x[TG_MAX_IN]; /* NULL: input not given, or made by `from` */
     struct tg_exec *from;
     const float *x_stats; /* (2, C, cols of in[0]): mean, 1/std over nodes */
     float *y, *y_stats; /* y_stats NULL: not wanted. Backward: y is given with dy_fix unless TG_FIXED_BY_OP */
+    float *saved[TG_MAX_SAVED];
     float *dy;
     const float *dy_fix; /* (3, C, cols of out) or NULL: subtract fix[0] + fix[1] * (y - fix[2]) from dy */
     struct tg_exec *into;
@@ -103,48 +176,79 @@ typedef struct tg_exec {
     int dx_add[TG_MAX_IN];
     float *dx_fix; /* where norm leaves the fix of dx[0]; NULL: it is applied at the end */
     int dx_fix_add;
+    tg_param_spec params[TG_MAX_PARAMS];
     const float *w[TG_MAX_PARAMS];
-    float *dw[TG_MAX_PARAMS];
+    float *dw[TG_MAX_PARAMS]; /* NULL: not wanted, or no such parameter */
     int dw_add[TG_MAX_PARAMS];
-    int table_cols;
-    float *ddigits; /* (C,K,18,8) or NULL: gradient per digit value (config_linear) */
+    float *ddigits; /* (C,K,D,rows) or NULL: gradient per digit value */
+    int ddigits_add;
     int training, whole_nodes;
-    uint64_t key; /* dropout: from seed, step and op number */
-    /* Memory of this call, see tg_place_call. */
-    float *shared, *partials, *scratch, *tiles;
+    uint64_t key; /* of random numbers: from seed, step and op number */
+    /* Set by tg_place_call and tg_run. */
+    const tg_phase *phase; /* that is running */
+    float *partials, *tiles;
+    float *stats_sums, *norm_sums; /* of chunk 0, see below */
     int64_t partial_stride, scratch_stride, tile_stride;
-    int tile_rows;
-    int threads; /* scratch exists for so many */
+    int tile_rows;                  /* at most, in any phase */
+    int phase_rows[TG_MAX_PHASES];  /* in each */
+    double work;                    /* roughly, operations */
+    int threads;                    /* scratch exists for so many */
+    float *base; /* the memory of the call */
+    int64_t floats;
+    _Alignas(16) char room[TG_ROOM_BYTES]; /* the op's own places, see tg_op.carve */
 } tg_exec;
 
-/* Floats an op needs of every kind of memory, and a rough number of operations. */
-typedef struct tg_sizes {
-    int64_t shared;  /* for the call */
-    int64_t partial; /* for every chunk: partial sums */
-    int64_t scratch; /* for every thread */
-    double work;
-} tg_sizes;
+/* ---- memory of a call ----
+
+   An op's `carve` is called twice: to measure, and to fill in its own structure of places. */
+typedef enum { TG_SHARED, TG_PARTIAL, TG_SCRATCH, TG_MEMORIES } tg_memory;
+typedef struct tg_carver {
+    float *base[TG_MEMORIES]; /* NULL while measuring */
+    int64_t at[TG_MEMORIES], stride[TG_MEMORIES];
+    int copies[TG_MEMORIES];
+    double work;         /* the op adds, roughly, its operations */
+    const char *closing; /* checked builds: look at the redzones instead, for this op */
+} tg_carver;
+/* A place for `floats`, on a cache line: once for the call, once for every chunk (partial sums), or once for
+   every thread (scratch). Of the latter two it is that of number 0: see tg_of_chunk, tg_of_thread. */
+float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats);
+
+static inline float *tg_of_chunk(const tg_exec *e, const tg_tile *t, float *place) {
+    return place + t->chunk * e->partial_stride;
+}
+static inline float *tg_of_thread(const tg_exec *e, const tg_tile *t, float *place) {
+    return place + t->thread * e->scratch_stride;
+}
+
+/* ---- the op ---- */
 
 /* Who applies dy_fix in backward: the loop, to all of dy before the tiles; the op, by reading dy through tg_dy; the
    op, which makes y again by itself. */
 typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 
+/* A phase is one loop over rows, on threads; a sum over all rows is complete in its `end`, so that the next phase can
+   read it. */
+enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* else a tg_space */
+struct tg_phase {
+    int over;
+    void (*begin)(const tg_exec *e);                                 /* before the tiles; NULL: nothing */
+    void (*forward)(const tg_exec *e, const tg_tile *t, float *y);   /* over the output: y, rows of the tile */
+    void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* likewise */
+    void (*end)(const tg_exec *e); /* after the tiles; NULL: nothing */
+};
+
 typedef struct tg_op {
-    const char *name;
-    int min_in, max_in;
-    int wants_table; /* index of the parameter that must be shared with an embedding, or -1 */
-    int reduces;     /* the loop runs over the rows of input 0, not of the output */
-    int joins;       /* input 1 is one row per slate */
-    tg_fixes fixes_dy;
-    int tile_rows; /* about so many rows in a tile; 0: TILE of op.c */
+    const char *name, *doc;
+    tg_in_spec inputs[TG_MAX_IN];
     tg_attr_spec attrs[TG_MAX_ATTRS];
+    unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
+    tg_fixes fixes_dy;
+    int most_rows; /* about so many rows in a tile; 0: TILE of op.c */
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
-    /* e->tile_rows, shapes and slate are set; of pointers only whether they are NULL counts */
-    tg_sizes (*sizes)(const tg_exec *e, int back);
-    void (*begin)(const tg_exec *e, int back);                     /* before the tiles; NULL: nothing */
-    void (*forward)(const tg_exec *e, const tg_tile *t, float *y); /* y: rows of the tile */
-    void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* dy: rows of the tile */
-    void (*end)(const tg_exec *e, int back); /* after the tiles; NULL: nothing */
+    /* Of pointers only whether they are NULL counts; tile_rows, shapes and slate are set. `room`: the op's own
+       structure, zeroed. */
+    void (*carve)(const tg_exec *e, int back, tg_carver *c, void *room);
+    tg_phase forward[TG_MAX_PHASES], backward[TG_MAX_PHASES];
 } tg_op;
 
 /* The op table: one line per op, one file per op. */
@@ -155,16 +259,32 @@ TG_OP_LIST(TG_DECLARE)
 
 extern const tg_op *const tg_ops[]; /* NULL-terminated */
 const tg_op *tg_find_op(const char *name);
+int tg_op_most_in(const tg_op *op);
+int tg_op_least_in(const tg_op *op);
+/* What a row of a space is, in words. */
+const char *tg_space_name(tg_space space);
+/* "node or node and config" for a mask of spaces. */
+void tg_space_names(unsigned spaces, char *text, size_t size);
+
+/* An attribute as a caller gives it: a number, or a word out of the choices. */
+enum { TG_MAX_NAME = 64 };
+typedef struct tg_attr_value {
+    char key[TG_MAX_NAME], word[TG_MAX_NAME];
+    double number;
+    int is_word;
+} tg_attr_value;
+/* Write the attributes of `op` to its structure (TG_ATTR_BYTES); missing ones get their fallback. */
+tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, void *attrs, tg_error *err);
+
+/* Check the inputs of plan, and let the op make the rest of it. The caller has set attrs, n_in, in, digit_cols,
+   digit_rows and shared. */
+tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err);
 
 /* ---- shared by the op files (op.c) ---- */
 
-/* Rows per item of a slot: an item is a node (N, N*C), a config row, or the slate. */
-static inline int64_t tg_items(const tg_slate *s, tg_space space) {
-    return space == TG_SPACE_CONFIG ? s->C : space == TG_SPACE_SLATE ? 1 : s->N;
-}
-static inline int tg_per_item(const tg_slate *s, tg_space space) {
-    return space == TG_SPACE_NODE_CONFIG ? s->C : 1;
-}
+/* Rows per item of a slot: an item is a node (N, N*C), a config row, the slate ... */
+int64_t tg_items(const tg_slate *s, tg_space space);
+int tg_per_item(const tg_slate *s, tg_space space);
 static inline int64_t tg_rows(const tg_slate *s, tg_space space) {
     return tg_items(s, space) * tg_per_item(s, space);
 }
@@ -180,21 +300,15 @@ typedef struct tg_loop {
     int64_t items, chunks;
     int per; /* rows per item */
 } tg_loop;
-tg_loop tg_loop_of(const tg_exec *e);
-
-/* Run a call, and those it pulls from and pushes into. */
-void tg_run(tg_exec *e, int back);
+tg_loop tg_loop_of(const tg_exec *e); /* of the phase that is running */
 
 /* Set tile_rows for the call and those within it, and give them all their places in memory from `base` (NULL:
    only count). Returns the floats used. */
 int64_t tg_place_call(tg_exec *e, int back, float *base);
 
-static inline float *tg_partial(const tg_exec *e, const tg_tile *t) {
-    return e->partials + t->chunk * e->partial_stride;
-}
-static inline float *tg_scratch(const tg_exec *e, const tg_tile *t) {
-    return e->scratch + t->thread * e->scratch_stride;
-}
+/* Run a call that has its places, and those it pulls from and pushes into. */
+void tg_run(tg_exec *e, int back);
+
 /* The tile's rows of input 0. */
 const float *tg_pull(const tg_exec *e, const tg_tile *t);
 /* Where the tile's rows of the gradient of input 0 go, and: they are there. NULL if nobody wants them. */
@@ -202,17 +316,20 @@ float *tg_dx(const tg_exec *e, const tg_tile *t);
 void tg_push(const tg_exec *e, const tg_tile *t, const float *dx);
 /* The tile's rows of the gradient of the output, the fix applied. */
 const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy);
+/* dx[i](rows from `row` on, n floats in all) = [dx +] d, unless nobody wants it */
+void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d);
 
 /* fn(context, i) for i < n on the threads of the call, if `work` operations in all are worth it. */
 typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context);
 
-/* A sum over all tiles into dst(n) [+=]. The first chunk adds to dst itself, the others to partial[at .. at + n).
-   tg_share: where the tile adds its share, once per tile; tg_sum_shares: after the tiles. */
-float *tg_share(const tg_exec *e, const tg_tile *t, int64_t at, int64_t n, float *dst, int add);
-void tg_sum_shares(const tg_exec *e, int64_t at, int64_t n, float *dst);
-/* dst(n) = [dst +] sum over the chunks of partial[at .. at + n) */
-void tg_sum_partials(const tg_exec *e, int64_t at, int64_t n, float *dst, int add);
+/* A sum over all tiles into dst(n) [+=]. The first chunk adds to dst itself, the others to `place`, carved as
+   TG_PARTIAL. tg_share: where the tile adds its share, once per tile; tg_sum_shares: after the tiles. A dst of NULL
+   is not wanted: do not ask for the share. */
+float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add);
+void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, int add);
+/* dst(n) = [dst +] sum over the chunks of `place` */
+void tg_sum_partials(const tg_exec *e, const float *place, int64_t n, float *dst, int add);
 
 /* Pack w(n,k), or with `transposed` w(k,n), its columns on threads. */
 void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b);
@@ -223,11 +340,8 @@ void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int
 
 /* ---- instance norm, fused into the ops before and after (norm.c) ---- */
 
-/* Statistics: every chunk holds shift, sum, sum of squares (3 n floats, n = C * cols of the output) of its
-   nodes, from the start of its partial sums. */
-static inline int64_t tg_stats_floats(const tg_exec *e) {
-    return e->y_stats == NULL ? 0 : 3 * (int64_t)tg_per_out(e) * e->out.cols;
-}
+/* Statistics of the output: every chunk holds shift, sum, sum of squares (3 n floats, n = C * cols of the output) of
+   its nodes, in stats_sums. */
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y);
 void tg_stats_end(const tg_exec *e);
 /* The statistics of x (N,C,cols), for callers without a producer. */
@@ -237,25 +351,23 @@ void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats);
 void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y);
 
 /* Gradient through the norm of input 0. Per chunk: sums over its nodes of d and of d * xh, where d is the
-   gradient of the normalised value xh (2 n floats at `sums` of its partial sums, n = C * cols of the input; the
-   third n are room for the fix). */
-static inline int64_t tg_norm_floats(const tg_exec *e) {
-    return e->x_stats == NULL ? 0 : 3 * (int64_t)tg_per_in(e) * e->in[0].cols;
-}
-/* dx[0] = [dx +] d / std for the tile's rows [at, at + rows), and the sums. d, x: those rows. */
-void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x,
-                  float *sums);
+   gradient of the normalised value xh (2 n floats, n = C * cols of the input; the third n are room for the fix), in
+   norm_sums.
+   dx[0] = [dx +] d / std for the tile's rows [at, at + rows), and the sums. d, x: those rows. */
+void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const float *d, const float *x);
 /* The rest of the gradient depends on the sums over all nodes. It is linear in x, so that it can wait until
-   dx is read: dx_fix. `at`: where the sums are in the partial sums. */
-void tg_norm_end(const tg_exec *e, int64_t at);
+   dx is read: dx_fix. */
+void tg_norm_end(const tg_exec *e);
 /* g(N,C,cols) -= fix[0] + fix[1] * (x - fix[2]) */
 void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g);
 
 /* Fill a parameter spec; `fan_in` > 0: PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in);
 
-/* Weight (O,F) and bias (O) as the next two parameters; xavier: Xavier-normal weight, bias 0.01 (first
- * place). */
-void tg_add_linear(tg_op_plan *plan, const char *weight, const char *bias, int O, int F, int xavier);
+/* Weight (O,F) and bias (O) as parameters `at` and `at` + 1; xavier: Xavier-normal weight, bias 0.01 (first
+   place). */
+void tg_add_linear(tg_op_plan *plan, int at, const char *weight, const char *bias, int O, int F, int xavier);
+/* Columns of the parameter that is shared under this name, or `otherwise`. */
+int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise);
 
 #endif

@@ -4,59 +4,77 @@
 
 #include <string.h>
 
-enum { KIND };
 enum { MEAN = 1, MAX = 2, SUM = 4 };
 
-static int kinds(const double *attr) { /* choices are listed from bit set 1 on */
-    return (int)attr[KIND] + 1;
+typedef struct attrs {
+    int kind;
+} attrs;
+
+static int kinds(const void *attrs_) { /* choices are listed from bit set 1 on */
+    return ((const attrs *)attrs_)->kind + 1;
 }
 
 static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); }
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    if (!tg_has_nodes(p->in[0].space)) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
+    (void)err;
     p->out = (tg_shape){p->in[0].space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG,
-                        p->in[0].cols * count(kinds(p->attr))};
-    p->needs_in = kinds(p->attr) & MAX ? 1 : 0;
+                        p->in[0].cols * count(kinds(p->attrs))};
+    p->needs_in = kinds(p->attrs) & MAX ? 1 : 0;
     p->pulls = !p->needs_in; /* the gradient of a maximum needs all of x at once */
     return TG_OK;
 }
 
-/* Partial of forward: sums (C,F), maxima (C,F). Shared for backward: the same gradient for every node, as many
-   rows of it as a tile has; with maxima its share (C,F) and the node it goes to (C,F). */
-static tg_sizes sizes(const tg_exec *e, int back) {
-    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = e->tile_rows;
-    const double work = 2.0 * (double)e->slate->N * (double)n;
-    if (!back) return (tg_sizes){0, kinds(e->attr) & MAX ? 2 * n : n, 0, work};
-    const int64_t shares = rows * e->in[0].cols > n ? rows * e->in[0].cols : n;
-    return (tg_sizes){shares + (kinds(e->attr) & MAX ? 2 * n : 0), 0, 0, work};
+typedef struct room {
+    float *sum, *top; /* forward, of a chunk: sums (C,F), maxima (C,F) */
+    float *same;      /* backward: the same gradient for every node, as many rows of it as a tile has */
+    float *share;     /* the maximum's share (C,F), and */
+    int32_t *node;    /* the node it goes to (C,F) */
+} room;
+
+static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    room *r = to;
+    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
+    const int max = kinds(e->attrs) & MAX;
+    c->work += 2.0 * e->slate->N * (double)n;
+    if (!back) {
+        r->sum = tg_carve(c, TG_PARTIAL, n);
+        if (max) r->top = tg_carve(c, TG_PARTIAL, n);
+        return;
+    }
+    r->same = tg_carve(c, TG_SHARED, rows > n ? rows : n);
+    if (!max) return;
+    r->share = tg_carve(c, TG_SHARED, n);
+    r->node = (int32_t *)tg_carve(c, TG_SHARED, n);
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int F = e->in[0].cols, C = tg_per_in(e);
     const int64_t n = (int64_t)C * F, from = (int64_t)t->from * F;
     const float *x = tg_pull(e, t);
-    float *sum = tg_partial(e, t) + from, *top = sum + n;
+    const room *r = (const room *)e->room;
+    float *sum = tg_of_chunk(e, t, r->sum) + from, *top = r->top == NULL ? NULL : tg_of_chunk(e, t, r->top) + from;
     (void)y;
     for (int at = 0; at < t->rows; at += C, x += n) {
         const int64_t size = (int64_t)(t->rows - at < C ? t->rows - at : C) * F;
         const int first = t->item + at / C == t->chunk_begin;
         if (first) memcpy(sum, x, (size_t)size * sizeof *sum);
         else e->k->add_rows(1, size, x, 0, sum);
-        if (!(kinds(e->attr) & MAX)) continue;
+        if (!(kinds(e->attrs) & MAX)) continue;
         for (int64_t j = 0; j < size; j++) top[j] = first || x[j] > top[j] || x[j] != x[j] ? x[j] : top[j];
     }
 }
 
 static void forward_end(const tg_exec *e) {
-    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attr);
+    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attrs);
     const int64_t n = (int64_t)C * F, chunks = tg_loop_of(e).chunks;
-    float *sum = e->partials, *top = sum + n;
+    const room *r = (const room *)e->room;
+    float *sum = r->sum, *top = r->top;
     for (int64_t c = 1; c < chunks; c++) {
-        const float *other = e->partials + c * e->partial_stride;
-        e->k->add_rows(1, n, other, 0, sum);
+        e->k->add_rows(1, n, sum + c * e->partial_stride, 0, sum);
+        const float *other = top + c * e->partial_stride;
         for (int64_t j = 0; (set & MAX) && j < n; j++)
-            top[j] = other[n + j] > top[j] || other[n + j] != other[n + j] ? other[n + j] : top[j];
+            top[j] = other[j] > top[j] || other[j] != other[j] ? other[j] : top[j];
     }
     for (int c = 0; c < C; c++) {
         float *y = e->y + (int64_t)c * e->out.cols;
@@ -69,17 +87,13 @@ static void forward_end(const tg_exec *e) {
     }
 }
 
-static float *winners(const tg_exec *e) { /* (2,C,F): share of the maximum, its node */
-    const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
-    return e->shared + (rows > n ? rows : n);
-}
-
 /* Of config c: the first node that has the maximum. */
 static void find_winners(const tg_exec *e, void *context, int64_t c) {
-    const int F = e->in[0].cols, set = kinds(e->attr);
+    const int F = e->in[0].cols, set = kinds(e->attrs);
     const int64_t n = (int64_t)tg_per_in(e) * F;
-    float *share = winners(e) + c * F;
-    int32_t *node = (int32_t *)(share + n);
+    const room *r = (const room *)e->room;
+    float *share = r->share + c * F;
+    int32_t *node = r->node + c * F;
     const float *x = e->x[0] + c * F;
     (void)context;
     memcpy(share, e->dy + c * e->out.cols + (set & MEAN ? F : 0), (size_t)F * sizeof *share);
@@ -89,27 +103,25 @@ static void find_winners(const tg_exec *e, void *context, int64_t c) {
             if (x[v * n + f] > x[node[f] * n + f]) node[f] = v;
 }
 
-static void backward_begin(const tg_exec *e) {
-    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attr);
+static void begin_back(const tg_exec *e) {
+    const room *r_ = (const room *)e->room;
+    const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attrs);
     const int rows = e->tile_rows > C ? e->tile_rows : C;
     for (int r = 0; r < rows; r++) {
         const float *dy = e->dy + (int64_t)(r % C) * e->out.cols, *last = dy + (int64_t)(count(set) - 1) * F;
         for (int f = 0; f < F; f++)
-            e->shared[(int64_t)r * F + f] =
+            r_->same[(int64_t)r * F + f] =
                 (set & MEAN ? dy[f] / (float)e->slate->N : 0) + (set & SUM ? last[f] : 0);
     }
     const double elements = (double)e->slate->N * C * F;
     if (set & MAX) tg_parts(e, C, 2 * elements, find_winners, NULL);
 }
 
-static void begin(const tg_exec *e, int back) {
-    if (back) backward_begin(e);
-}
-
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int F = e->in[0].cols, C = tg_per_in(e);
     const int64_t n = (int64_t)C * F, size = (int64_t)t->rows * F;
-    const float *same = e->shared + (int64_t)t->from * F;
+    const room *r = (const room *)e->room;
+    const float *same = r->same + (int64_t)t->from * F;
     (void)dy;
     if (e->into != NULL) {
         tg_push(e, t, same);
@@ -119,28 +131,18 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     if (dx == NULL) return;
     if (e->dx_add[0]) e->k->add_rows(1, size, same, 0, dx);
     else memcpy(dx, same, (size_t)size * sizeof *dx);
-    if (!(kinds(e->attr) & MAX)) return;
-    const float *share = winners(e);
-    const int32_t *node = (const int32_t *)(share + n);
+    if (!(kinds(e->attrs) & MAX)) return;
     for (int64_t i = 0, j = (int64_t)t->from * F; i < size; i++, j = j + 1 == n ? 0 : j + 1)
-        if (node[j] == t->item + i / n) dx[i] += share[j];
-}
-
-static void end(const tg_exec *e, int back) {
-    if (!back) forward_end(e);
+        if (r->node[j] == t->item + i / n) dx[i] += r->share[j];
 }
 
 const tg_op tg_op_pool = {
     .name = "pool",
-    .min_in = 1,
-    .max_in = 1,
-    .wants_table = -1,
-    .reduces = 1,
-    .attrs = {{"kind", 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum", 0}},
+    .doc = "Mean, maximum and sum over the nodes, next to each other.",
+    .inputs = {{"x", TG_IN_NODES, 0}},
+    .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum", "which of them")},
     .plan = plan,
-    .sizes = sizes,
-    .begin = begin,
-    .forward = forward,
-    .backward = backward,
-    .end = end,
+    .carve = carve,
+    .forward = {{.over = TG_OVER_INPUT, .forward = forward, .end = forward_end}},
+    .backward = {{.over = TG_OVER_INPUT, .begin = begin_back, .backward = backward}},
 };

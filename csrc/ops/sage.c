@@ -5,41 +5,68 @@
 
 #include <string.h>
 
-enum { OUT, DIRECTION, NORM, STATS };
+enum { WEIGHT_L, BIAS_L, WEIGHT_R };
+
+typedef struct attrs {
+    int out, direction, norm, stats;
+} attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
-    int O = (int)p->attr[OUT], F = p->in[0].cols;
-    if (O < 1 || O > 65536) return tg_fail(err, TG_E_RECIPE, "out must be in 1..65536, got %d", O);
-    if (!tg_has_nodes(p->in[0].space)) return tg_fail(err, TG_E_RECIPE, "the input must have rows of nodes");
+    const attrs *a = p->attrs;
+    const int O = a->out, F = p->in[0].cols;
+    (void)err;
     p->out = (tg_shape){p->in[0].space, O};
-    p->needs_stats = (int)p->attr[NORM];
-    p->makes_stats = (int)p->attr[STATS];
-    tg_add_linear(p, "weight_l", "bias_l", O, F, 0);
-    p->params[p->n_params++] = tg_weight("weight_r", O, F, F);
+    p->needs_stats = a->norm;
+    p->makes_stats = a->stats;
+    tg_add_linear(p, WEIGHT_L, "weight_l", "bias_l", O, F, 0);
+    p->params[WEIGHT_R] = tg_weight("weight_r", O, F, F);
     p->needs_in = 1;
     return TG_OK;
 }
 
-/* Shared: w_l packed, w_r packed. Partial of backward: dw_l, dw_r, db_l, sums of the norm. Scratch: means, own
-   rows, products of the means, in backward also the gradient of the normalised rows. */
-static tg_sizes sizes(const tg_exec *e, int back) {
+typedef struct room {
+    int F, O;
+    const tg_csr *senders, *receivers;
+    const float *inv_degree;
+    float *left, *right;         /* packed w_l, w_r */
+    float *dw_l, *dw_r, *db;     /* backward, of a chunk */
+    float *mean, *own, *product; /* of a thread: means or sums of neighbours; own rows normalised; products */
+    float *dxh;                  /* backward: gradient of the normalised rows */
+} room;
+
+static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    const attrs *a = e->attrs;
+    room *r = to;
     const int F = e->in[0].cols, O = e->out.cols;
-    const double product = 4.0 * (double)tg_rows(e->slate, e->out.space) * F * O;
-    const int64_t rows = e->tile_rows;
-    if (!back) return (tg_sizes){2 * tg_packed(e->k, O, F), tg_stats_floats(e), rows * (2 * F + O), product};
-    return (tg_sizes){2 * tg_packed(e->k, F, O), 2 * (int64_t)O * F + O + tg_norm_floats(e),
-                      rows * (O + 3 * F), 2 * product};
+    const int64_t rows = e->tile_rows, packed = back ? tg_packed(e->k, F, O) : tg_packed(e->k, O, F);
+    *r = (room){.F = F,
+                .O = O,
+                .senders = e->slate->senders[a->direction],
+                .receivers = e->slate->receivers[a->direction],
+                .inv_degree = e->slate->inv_degree[a->direction]};
+    c->work += (back ? 8.0 : 4.0) * (double)tg_rows(e->slate, e->out.space) * F * O;
+    r->left = tg_carve(c, TG_SHARED, packed);
+    r->right = tg_carve(c, TG_SHARED, packed);
+    r->mean = tg_carve(c, TG_SCRATCH, rows * (back ? O : F));
+    r->own = tg_carve(c, TG_SCRATCH, rows * F);
+    r->product = tg_carve(c, TG_SCRATCH, rows * (back ? F : O));
+    if (!back) return;
+    r->dxh = tg_carve(c, TG_SCRATCH, rows * F);
+    r->dw_l = tg_carve(c, TG_PARTIAL, (int64_t)O * F);
+    r->dw_r = tg_carve(c, TG_PARTIAL, (int64_t)O * F);
+    r->db = tg_carve(c, TG_PARTIAL, O);
 }
 
-static void begin(const tg_exec *e, int back) {
-    const int F = e->in[0].cols, O = e->out.cols, edges = e->slate->senders[(int)e->attr[DIRECTION]]->E > 0;
-    if (back) {
-        if (edges) tg_pack(e, 1, F, O, e->w[0], F, e->shared);
-        tg_pack(e, 1, F, O, e->w[2], F, e->shared + tg_packed(e->k, F, O));
-    } else {
-        if (edges) tg_pack(e, 0, O, F, e->w[0], F, e->shared);
-        tg_pack(e, 0, O, F, e->w[2], F, e->shared + tg_packed(e->k, O, F));
-    }
+static void begin(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    if (r->senders->E > 0) tg_pack(e, 0, r->O, r->F, e->w[WEIGHT_L], r->F, r->left);
+    tg_pack(e, 0, r->O, r->F, e->w[WEIGHT_R], r->F, r->right);
+}
+
+static void begin_back(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    if (r->senders->E > 0) tg_pack(e, 1, r->F, r->O, e->w[WEIGHT_L], r->F, r->left);
+    tg_pack(e, 1, r->F, r->O, e->w[WEIGHT_R], r->F, r->right);
 }
 
 /* to(rows, cols) = the mean of x over the node's neighbours in `csr`, each weighted by `weight` (NULL: equally),
@@ -77,21 +104,21 @@ static const float *only_found(const tg_exec *e, const tg_tile *t, const tg_csr 
     return to;
 }
 
-/* y(rows, n) += a(found, k) B, a the rows `gather` has found; `room` for (found, n) */
+/* y(rows, n) += a(found, k) B, a the rows `gather` has found; `products` for (found, n) */
 static void add_product(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int found, int n, int k,
-                        const float *a, const float *b, float *y, float *room) {
+                        const float *a, const float *b, float *y, float *products) {
     if (found == 0) return;
     if (found == t->rows) {
         e->k->gemm(found, n, k, a, k, b, y, n, NULL, 1);
         return;
     }
     const int per = tg_per_out(e);
-    e->k->gemm(found, n, k, a, k, b, room, n, NULL, 0);
+    e->k->gemm(found, n, k, a, k, b, products, n, NULL, 0);
     for (int at = 0, i = 0; i < found; at += per) {
         const int64_t v = t->item + at / per;
         const int rows = t->rows - at < per ? t->rows - at : per;
         if (csr->ptr[v + 1] == csr->ptr[v]) continue;
-        e->k->add_rows(1, (int64_t)rows * n, room + (int64_t)i * n, 0, y + (int64_t)at * n);
+        e->k->add_rows(1, (int64_t)rows * n, products + (int64_t)i * n, 0, y + (int64_t)at * n);
         i += rows;
     }
 }
@@ -105,67 +132,67 @@ static const float *own_rows(const tg_exec *e, const tg_tile *t, float *to) {
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
-    const int F = e->in[0].cols, O = e->out.cols;
-    const tg_csr *senders = e->slate->senders[(int)e->attr[DIRECTION]];
-    float *mean = tg_scratch(e, t), *room = mean + (int64_t)t->rows * F;
-    const float *own = own_rows(e, t, room + (int64_t)t->rows * O);
-    e->k->gemm(t->rows, O, F, own, F, e->shared + tg_packed(e->k, O, F), y, O, e->w[1], 0);
-    const int found = gather(e, t, senders, NULL, e->x[0], F, e->x_stats, mean);
-    add_product(e, t, senders, found, O, F, mean, e->shared, y, room);
+    const room *r = (const room *)e->room;
+    const int F = r->F, O = r->O;
+    float *mean = tg_of_thread(e, t, r->mean);
+    const float *own = own_rows(e, t, tg_of_thread(e, t, r->own));
+    e->k->gemm(t->rows, O, F, own, F, r->right, y, O, e->w[BIAS_L], 0);
+    const int found = gather(e, t, r->senders, NULL, e->x[0], F, e->x_stats, mean);
+    add_product(e, t, r->senders, found, O, F, mean, r->left, y, tg_of_thread(e, t, r->product));
     tg_stats_tile(e, t, y);
 }
 
-/* With m_j = sum over receivers i of dy_i / degree_i:  dxh_j = w_l^T m_j + w_r^T dy_j,
-   dw_l = sum_j m_j^T xh_j, dw_r = sum_j dy_j^T xh_j, db_l = sum_j dy_j. */
-static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
-    const int F = e->in[0].cols, O = e->out.cols, direction = (int)e->attr[DIRECTION],
-              norm = e->x_stats != NULL;
-    const int64_t size = (int64_t)O * F, rows = t->rows;
-    const tg_csr *receivers = e->slate->receivers[direction];
-    float *m = tg_scratch(e, t), *dxh = m + rows * O, *room = dxh + rows * F, *own = room + rows * F;
-    float *dw_l = tg_share(e, t, 0, size, e->dw[0], e->dw_add[0]);
-    float *dw_r = tg_share(e, t, size, size, e->dw[2], e->dw_add[2]);
-    float *db = tg_share(e, t, 2 * size, O, e->dw[1], e->dw_add[1]);
-    float *sums = tg_partial(e, t) + 2 * size + O;
-    if (t->first && norm) memset(sums, 0, (size_t)tg_norm_floats(e) * sizeof *sums);
-    const float *xh = own_rows(e, t, own);
-    const int found = gather(e, t, receivers, e->slate->inv_degree[direction], e->dy, O, NULL, m);
+/* With m_j = sum over receivers i of dy_i / degree_i:  dw_l = sum_j m_j^T xh_j, dw_r = sum_j dy_j^T xh_j,
+   db_l = sum_j dy_j. `m`: the rows that `gather` has found. */
+static void weight_gradients(const tg_exec *e, const tg_tile *t, const float *m, int found, const float *dy) {
+    const room *r = (const room *)e->room;
+    const int F = r->F, O = r->O;
+    const int64_t size = (int64_t)O * F;
+    float *dw_l = tg_share(e, t, r->dw_l, size, e->dw[WEIGHT_L], e->dw_add[WEIGHT_L]);
+    float *dw_r = tg_share(e, t, r->dw_r, size, e->dw[WEIGHT_R], e->dw_add[WEIGHT_R]);
+    float *db = tg_share(e, t, r->db, O, e->dw[BIAS_L], e->dw_add[BIAS_L]);
+    const float *xh = own_rows(e, t, tg_of_thread(e, t, r->own));
+    float *rows = tg_of_thread(e, t, r->product);
     if (found > 0)
-        e->k->gemm_tn(found, O, F, m, O, only_found(e, t, receivers, found, F, xh, room), F, dw_l, F);
+        e->k->gemm_tn(found, O, F, m, O, only_found(e, t, r->receivers, found, F, xh, rows), F, dw_l, F);
     e->k->gemm_tn(t->rows, O, F, dy, O, xh, F, dw_r, F);
     e->k->add_rows(t->rows, O, dy, O, db);
-    if (e->dx[0] == NULL) return;
-    float *dx = norm ? dxh : e->dx[0] + t->row * F;
-    e->k->gemm(t->rows, F, O, dy, O, e->shared + tg_packed(e->k, F, O), dx, F, NULL, !norm && e->dx_add[0]);
-    add_product(e, t, receivers, found, F, O, m, e->shared, dx, room);
-    if (norm) tg_norm_tile(e, t, 0, t->rows, dxh, e->x[0] + t->row * F, sums);
 }
 
-static void end(const tg_exec *e, int back) {
-    const int64_t size = (int64_t)e->out.cols * e->in[0].cols;
-    if (!back) {
-        tg_stats_end(e);
-        return;
-    }
-    tg_sum_shares(e, 0, size, e->dw[0]);
-    tg_sum_shares(e, size, size, e->dw[2]);
-    tg_sum_shares(e, 2 * size, e->out.cols, e->dw[1]);
-    tg_norm_end(e, 2 * size + e->out.cols);
+/* dxh_j = w_l^T m_j + w_r^T dy_j */
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
+    const room *r = (const room *)e->room;
+    const int F = r->F, O = r->O, norm = e->x_stats != NULL;
+    float *m = tg_of_thread(e, t, r->mean);
+    const int found = gather(e, t, r->receivers, r->inv_degree, e->dy, O, NULL, m);
+    if (e->dw[WEIGHT_L] != NULL) weight_gradients(e, t, m, found, dy);
+    if (e->dx[0] == NULL) return;
+    float *dxh = tg_of_thread(e, t, r->dxh), *dx = norm ? dxh : e->dx[0] + t->row * F;
+    e->k->gemm(t->rows, F, O, dy, O, r->right, dx, F, NULL, !norm && e->dx_add[0]);
+    add_product(e, t, r->receivers, found, F, O, m, r->left, dx, tg_of_thread(e, t, r->product));
+    if (norm) tg_norm_tile(e, t, 0, t->rows, dxh, e->x[0] + t->row * F);
+}
+
+static void end_back(const tg_exec *e) {
+    const room *r = (const room *)e->room;
+    const int64_t size = (int64_t)r->O * r->F;
+    if (e->dw[WEIGHT_L] == NULL) return;
+    tg_sum_shares(e, r->dw_l, size, e->dw[WEIGHT_L], e->dw_add[WEIGHT_L]);
+    tg_sum_shares(e, r->dw_r, size, e->dw[WEIGHT_R], e->dw_add[WEIGHT_R]);
+    tg_sum_shares(e, r->db, r->O, e->dw[BIAS_L], e->dw_add[BIAS_L]);
 }
 
 const tg_op tg_op_sage = {
     .name = "sage",
-    .min_in = 1,
-    .max_in = 1,
-    .wants_table = -1,
-    .attrs = {{"out", 1, NULL, 0},
-              {"direction", TG_FORWARD, "forward|reverse|both", 0},
-              {"norm", 0, NULL, 0},
-              {"stats", 0, NULL, 0}},
+    .doc = "SAGEConv with mean aggregation (Hamilton et al. 2017).",
+    .inputs = {{"x", TG_IN_NODES, 0}},
+    .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
+              TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
+              TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
+              TG_FLAG(attrs, stats, "keep norm statistics of the result")},
+    .flags = TG_NEEDS_EDGES,
     .plan = plan,
-    .sizes = sizes,
-    .begin = begin,
-    .forward = forward,
-    .backward = backward,
-    .end = end,
+    .carve = carve,
+    .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},
+    .backward = {{.over = TG_OVER_OUTPUT, .begin = begin_back, .backward = backward, .end = end_back}},
 };

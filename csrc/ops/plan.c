@@ -1,0 +1,140 @@
+/* Attributes and inputs of a step checked against what its op says about itself. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/op.h"
+
+const char *tg_space_name(tg_space space) {
+    static const char *const names[] = {
+#define TEXT(name, text, items, per) [TG_SPACE_##name] = text,
+        TG_SPACE_LIST(TEXT)
+#undef TEXT
+    };
+    return names[space];
+}
+
+void tg_space_names(unsigned spaces, char *text, size_t size) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (int s = 0; s < TG_SPACES; s++)
+        if (spaces >> s & 1u && at < size)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? " or " : "",
+                                   tg_space_name((tg_space)s));
+}
+
+int tg_op_most_in(const tg_op *op) {
+    int n = 0;
+    while (n < TG_MAX_IN && op->inputs[n].name != NULL) n++;
+    return n;
+}
+
+int tg_op_least_in(const tg_op *op) {
+    int n = 0;
+    while (n < TG_MAX_IN && op->inputs[n].name != NULL && !op->inputs[n].optional) n++;
+    return n;
+}
+
+/* Position of `word` in "none|relu|gelu", or -1. */
+static int choice(const char *choices, const char *word) {
+    const size_t length = strlen(word);
+    for (int i = 0; choices != NULL; i++) {
+        const char *end = strchr(choices, '|');
+        const size_t size = end == NULL ? strlen(choices) : (size_t)(end - choices);
+        if (size == length && memcmp(choices, word, size) == 0) return i;
+        choices = end == NULL ? NULL : end + 1;
+    }
+    return -1;
+}
+
+static void write_attr(const tg_attr_spec *spec, void *attrs, double value) {
+    char *at = (char *)attrs + spec->offset;
+    const int whole = (int)value;
+    if (spec->kind == TG_ATTR_REAL) memcpy(at, &value, sizeof value);
+    else memcpy(at, &whole, sizeof whole);
+}
+
+static tg_status resolve(const tg_op *op, const tg_attr_spec *spec, const tg_attr_value *v, void *attrs,
+                         tg_error *err) {
+    if (spec->kind == TG_ATTR_CHOICE) {
+        const int chosen = v->is_word ? choice(spec->choices, v->word) : -1;
+        if (chosen < 0)
+            return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be one of %s", op->name, v->key,
+                           spec->choices);
+        write_attr(spec, attrs, chosen);
+        return TG_OK;
+    }
+    const int whole = spec->kind != TG_ATTR_REAL;
+    if (v->is_word || !isfinite(v->number) || (whole && v->number != floor(v->number)))
+        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a %s number", op->name, v->key,
+                       whole ? "whole" : "finite");
+    if (v->number < spec->low || v->number > spec->high)
+        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be in %g..%g, got %g", op->name, v->key,
+                       spec->low, spec->high, v->number);
+    write_attr(spec, attrs, v->number);
+    return TG_OK;
+}
+
+tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, void *attrs, tg_error *err) {
+    int count = 0;
+    memset(attrs, 0, TG_ATTR_BYTES);
+    for (; count < TG_MAX_ATTRS && op->attrs[count].name != NULL; count++)
+        write_attr(&op->attrs[count], attrs, op->attrs[count].fallback);
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        while (at < count && strcmp(op->attrs[at].name, values[i].key) != 0) at++;
+        if (at == count)
+            return tg_fail(err, TG_E_RECIPE, "op %s has no attribute '%s'", op->name, values[i].key);
+        const tg_status status = resolve(op, &op->attrs[at], &values[i], attrs, err);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise) {
+    for (const tg_param_spec *p = plan->shared; p != NULL && p->name != NULL; p++)
+        if (strcmp(p->name, name) == 0) return p->cols;
+    return otherwise;
+}
+
+static tg_status check_inputs(const tg_op *op, const tg_op_plan *plan, tg_error *err) {
+    const int least = tg_op_least_in(op), most = tg_op_most_in(op);
+    if (plan->n_in < least || plan->n_in > most)
+        return tg_fail(err, TG_E_RECIPE, "takes %d to %d inputs, got %d", least, most, plan->n_in);
+    for (int i = 0; i < plan->n_in; i++) {
+        if (op->inputs[i].spaces >> plan->in[i].space & 1u) continue;
+        char wanted[160];
+        tg_space_names(op->inputs[i].spaces, wanted, sizeof wanted);
+        return tg_fail(err, TG_E_RECIPE, "input '%s' must have one row per %s, found one per %s",
+                       op->inputs[i].name, wanted, tg_space_name(plan->in[i].space));
+    }
+    return TG_OK;
+}
+
+/* Parameters that are shared must have the shape the op wants. */
+static tg_status check_shared(const tg_op_plan *plan, tg_error *err) {
+    for (const tg_param_spec *s = plan->shared; s != NULL && s->name != NULL; s++) {
+        int at = 0;
+        while (at < TG_MAX_PARAMS &&
+               (plan->params[at].name == NULL || strcmp(plan->params[at].name, s->name) != 0))
+            at++;
+        if (at == TG_MAX_PARAMS) return tg_fail(err, TG_E_RECIPE, "has no parameter '%s' to share", s->name);
+        const tg_param_spec *p = &plan->params[at];
+        if (p->rows != s->rows || p->cols != s->cols)
+            return tg_fail(err, TG_E_RECIPE, "the shared '%s' must have the shape (%d, %d), found (%d, %d)",
+                           s->name, p->rows, p->cols, s->rows, s->cols);
+    }
+    return TG_OK;
+}
+
+tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
+    enum { MOST_COLUMNS = 1 << 20 };
+    plan->inplace_in = -1;
+    plan->flags = op->flags;
+    tg_status status = check_inputs(op, plan, err);
+    if (status == TG_OK) status = op->plan(plan, err);
+    if (status == TG_OK) status = check_shared(plan, err);
+    if (status == TG_OK && (plan->out.cols < 1 || plan->out.cols > MOST_COLUMNS))
+        status = tg_fail(err, TG_E_RECIPE, "the result would have more than %d columns", MOST_COLUMNS);
+    return status;
+}

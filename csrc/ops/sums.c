@@ -1,0 +1,105 @@
+/* Sums over chunks and matrix products on threads, for the op files. See op.h. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/op.h"
+
+
+enum { COLUMNS = 4096, ROWS = 64 }; /* elements a thread reduces, rows it multiplies at a time */
+
+typedef struct sum_context {
+    const float *place;
+    int64_t n, first, chunks;
+    float *dst;
+    int add;
+} sum_context;
+
+static void sum_part(const tg_exec *e, void *context, int64_t i) {
+    const sum_context *s = context;
+    const int64_t begin_ = i * COLUMNS, size = s->n - begin_ < COLUMNS ? s->n - begin_ : COLUMNS;
+    float *dst = s->dst + begin_;
+    if (!s->add) memset(dst, 0, (size_t)size * sizeof *dst);
+    e->k->add_rows((int)(s->chunks - s->first), size, s->place + s->first * e->partial_stride + begin_,
+                   e->partial_stride, dst);
+}
+
+static void sum_chunks(const tg_exec *e, sum_context s) {
+    const tg_loop loop = tg_loop_of(e);
+    s.chunks = loop.chunks;
+    if (loop.items == 0) { /* no tile came */
+        if (!s.add) memset(s.dst, 0, (size_t)s.n * sizeof *s.dst);
+        return;
+    }
+    if (s.first == s.chunks) return;
+    if (s.first > 0) s.add = 1; /* to what chunk 0 left there */
+    tg_parts(e, (s.n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)s.n, sum_part, &s);
+}
+
+void tg_sum_partials(const tg_exec *e, const float *place, int64_t n, float *dst, int add) {
+    sum_chunks(e, (sum_context){.place = place, .n = n, .dst = dst, .add = add});
+}
+
+float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add) {
+    float *share = t->chunk == 0 ? dst : tg_of_chunk(e, t, place);
+    if (t->first && !(t->chunk == 0 && add)) memset(share, 0, (size_t)n * sizeof *share);
+    return share;
+}
+
+void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, int add) {
+    sum_chunks(e, (sum_context){.place = place, .n = n, .first = 1, .dst = dst, .add = add});
+}
+
+typedef struct pack_context {
+    int transposed, n, k;
+    int64_t ldw;
+    const float *w;
+    float *b;
+} pack_context;
+
+static void pack_part(const tg_exec *e, void *context, int64_t i) {
+    const pack_context *p = context;
+    const int at = (int)i * 2 * e->k->nr, cols = p->n - at < 2 * e->k->nr ? p->n - at : 2 * e->k->nr;
+    float *b = p->b + tg_packed(e->k, at, p->k);
+    if (p->transposed) e->k->pack_nn(cols, p->k, p->w + at, p->ldw, b);
+    else e->k->pack_nt(cols, p->k, p->w + at * p->ldw, p->ldw, b);
+}
+
+void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b) {
+    pack_context p = {transposed, n, k, ldw, w, b};
+    tg_parts(e, (n + 2 * e->k->nr - 1) / (2 * e->k->nr), 8.0 * n * k, pack_part, &p);
+}
+
+typedef struct gemm_context {
+    int64_t m, lda, ldc;
+    int n, k, add;
+    const float *a, *b, *bias;
+    float *c;
+} gemm_context;
+
+static void gemm_part(const tg_exec *e, void *context, int64_t i) {
+    const gemm_context *g = context;
+    const int64_t row = i * ROWS, rows = g->m - row < ROWS ? g->m - row : ROWS;
+    e->k->gemm((int)rows, g->n, g->k, g->a + row * g->lda, g->lda, g->b, g->c + row * g->ldc, g->ldc, g->bias,
+               g->add);
+}
+
+void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
+                  float *c, int64_t ldc, const float *bias, int add) {
+    gemm_context g = {m, lda, ldc, n, k, add, a, b, bias, c};
+    tg_parts(e, (m + ROWS - 1) / ROWS, 2.0 * (double)m * n * k, gemm_part, &g);
+}
+
+tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {
+    return (tg_param_spec){name, rows, cols, TG_INIT_UNIFORM, (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in))};
+}
+
+void tg_add_linear(tg_op_plan *plan, int at, const char *weight, const char *bias, int O, int F, int xavier) {
+    tg_param_spec *w = &plan->params[at], *b = w + 1;
+    *w = tg_weight(weight, O, F, F);
+    *b = tg_weight(bias, O, 0, F);
+    if (!xavier) return;
+    w->init = TG_INIT_NORMAL;
+    w->value = (float)sqrt(2.0 / (O + F));
+    b->init = TG_INIT_CONSTANT;
+    b->value = 0.01f;
+}
