@@ -93,7 +93,7 @@ typedef struct tg_pass {
     int n_entries;
     const tg_entry *entries;
     float *scores;             /* (sum of C) out */
-    const tg_loss_spec *loss;  /* NULL: scores only */
+    const tg_losses *loss;     /* NULL: scores only */
     const int64_t *runtimes;   /* (sum of C) */
     double loss_value;         /* out */
     const tg_adamw *optimizer; /* NULL: no update */

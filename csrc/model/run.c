@@ -231,12 +231,12 @@ static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %zu scores", L);
     int64_t *offsets = block;
     float *dscores = (float *)(offsets + B + 1);
-    tg_loss_spec spec = *pass->loss;
-    spec.first = first_entry(pass);
+    const tg_targets targets = {.order = pass->runtimes};
+    const tg_lists lists = {.count = B, .offsets = offsets, .first = first_entry(pass)};
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
-    tg_status status =
-        tg_loss_lists(&spec, B, offsets, pass->scores, pass->runtimes, dscores, &pass->loss_value, err);
+    tg_status status = tg_losses_run(pass->loss, (int64_t)L, pass->scores, &targets, &lists, dscores,
+                                     &pass->loss_value, err);
     if (pass->parts > 1)
         for (size_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     for (int b = 0; status == TG_OK && b < B; b++)
