@@ -12,14 +12,19 @@ def limit_threads(threads: int, /) -> None: ...
 def get_num_threads() -> int: ...
 
 # rank
-def loss_lists(
-    kind: str,
-    reduction: str,
-    margin: float,
-    key: int,
+def losses() -> list[dict[str, Any]]: ...
+def losses_need(terms: list[dict[str, Any]], /) -> tuple[str, ...]: ...
+def losses_run(
+    terms: list[dict[str, Any]],
     scores: NDArray[np.float32],
-    runtimes: NDArray[Any],
+    runtimes: NDArray[Any] | None,
+    values: NDArray[np.float64] | None,
+    weights: NDArray[np.float32] | None,
     offsets: NDArray[np.int64] | None,
+    index: NDArray[np.int64] | None,
+    scale: NDArray[np.float32] | None,
+    shift: NDArray[np.float32] | None,
+    key: int,
     /,
 ) -> tuple[float, NDArray[np.float32]]: ...
 def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64], /) -> NDArray[np.int64]: ...

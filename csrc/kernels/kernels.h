@@ -92,6 +92,8 @@ typedef struct tg_mix_tile {
    sum_squares double sum of x^2
    list_mle    ListMLE, scores(n) whose order is numbers(n): *loss, and `scale` times its gradient in dscores(n);
                work(2n+14). 0, and nothing is written, if some scores are further apart than TG_NEAR
+   logistic_row   scale * sum over n of |c| log(1 + e^-x), x = sign(c) (a - pivot); its gradient is added to g(n) and
+               to *dpivot
    base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none
    pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is no digit */
 #define TG_PRODUCT_LIST(K)                                                                                   \
@@ -140,6 +142,8 @@ typedef struct tg_mix_tile {
     K(list_mle, int,                                                                                         \
       (int64_t n, const uint32_t *numbers, const float *scores, double scale, float *dscores, double *work,  \
        double *loss))                                                                                        \
+    K(logistic_row, double,                                                                                  \
+      (int64_t n, double pivot, const double *a, const double *c, double scale, double *g, double *dpivot))  \
     K(base7_encode, int, (int64_t n, const int8_t *digits, int32_t *codes))                                  \
     K(base7_decode, int, (int64_t n, const int32_t *codes, int8_t *digits))                                  \
     K(pack_digits, int, (int64_t n, const void *from, int8_t *to))

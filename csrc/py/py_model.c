@@ -143,13 +143,20 @@ static void model_dealloc(PyObject *object) {
 
 /* ---- passes ---- */
 
-static int parse_loss(PyObject *tuple, tg_loss_spec *spec, uint64_t key) {
+static int parse_loss(PyObject *tuple, tg_losses *losses, uint64_t key) {
     const char *kind, *reduction;
     double margin;
+    tg_error err;
     if (!PyArg_ParseTuple(tuple, "sds;loss must be (name, margin, reduction)", &kind, &margin, &reduction))
         return -1;
-    *spec = (tg_loss_spec){.margin = (float)margin, .key = key};
-    return tg_py_loss_names(kind, reduction, spec) ? 0 : -1;
+    *losses = (tg_losses){.key = key};
+    tg_status status = tg_losses_add(losses, kind, &err);
+    if (status == TG_OK) status = tg_loss_set_word(&losses->term[0], "reduction", reduction, &err);
+    if (status == TG_OK && strcmp(kind, "pairwise_hinge") == 0)
+        status = tg_loss_set_number(&losses->term[0], "margin", margin, &err);
+    if (status == TG_OK) return 0;
+    tg_raise(&err, NULL);
+    return -1;
 }
 
 /* The precision called `name`, or -1 with an exception. */
@@ -302,17 +309,18 @@ static batch_part parse_part(PyObject *tuple) {
 static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss,
                          const char *precision_name, uint64_t seed, const tg_adamw *optimizer, int64_t step,
                          batch_part part, tg_py_batch *batch, double *value) {
-    tg_loss_spec spec;
+    tg_losses losses;
     const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
     const int precision = parse_precision(precision_name, 1);
-    if (precision < 0 || parse_loss(loss, &spec, key) < 0 || tg_py_batch_init(batch, slates) < 0) return NULL;
+    if (precision < 0 || parse_loss(loss, &losses, key) < 0 || tg_py_batch_init(batch, slates) < 0)
+        return NULL;
     int64_t *times = gather_runtimes(runtimes, batch);
     float *scores = times == NULL ? NULL : malloc((size_t)batch->total * sizeof *scores);
     if (times != NULL && scores == NULL) PyErr_NoMemory();
     tg_pass pass = {.n_entries = batch->n,
                     .entries = batch->entries,
                     .scores = scores,
-                    .loss = &spec,
+                    .loss = &losses,
                     .runtimes = times,
                     .optimizer = optimizer,
                     .part = part.part,

@@ -1,32 +1,167 @@
 /* Losses and metrics over NumPy arrays. Orders are all the core needs, so runtimes become 64-bit keys here.
  */
-#include "py/pycore.h"
+#include "py/py_rank.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/loss.h"
-#include "py/py_rank.h"
 #include "rank/metrics.h"
 #include "rank/ratio.h"
 
-int tg_py_loss_names(const char *kind, const char *reduction, tg_loss_spec *spec) {
-    static const char *const kinds[] = {"pairwise_hinge", "list_mle"};
-    static const char *const reductions[] = {"mean-all", "sum", "mean-pairs"};
-    int k = 0, r = 0;
-    while (k < 2 && strcmp(kind, kinds[k]) != 0) k++;
-    while (r < 3 && strcmp(reduction, reductions[r]) != 0) r++;
-    spec->kind = (tg_loss_kind)k;
-    spec->reduction = (tg_reduction)r;
-    if (k < 2 && r < 3) return 1;
+/* ---- losses ---- */
+
+static int set_field(tg_loss_term *term, PyObject *key, PyObject *value) {
     tg_error err;
-    if (k == 2)
-        tg_fail(&err, TG_E_CONFIG, "loss must be \"pairwise_hinge\" or \"list_mle\", got \"%s\"", kind);
-    else
-        tg_fail(&err, TG_E_CONFIG, "reduction must be \"mean-all\", \"sum\" or \"mean-pairs\", got \"%s\"",
-                reduction);
+    tg_status status;
+    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL, *word;
+    if (name == NULL) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "loss: keys must be text");
+        return -1;
+    }
+    if (strcmp(name, "loss") == 0) return 0;
+    if (PyUnicode_Check(value)) {
+        if ((word = PyUnicode_AsUTF8AndSize(value, NULL)) == NULL) return -1;
+        status = tg_loss_set_word(term, name, word, &err);
+    } else { /* plain numbers only: nothing that runs Python code while the dict is walked */
+        if (!PyFloat_Check(value) && !PyLong_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "%s: %s must be a number or text", term->loss->name, name);
+            return -1;
+        }
+        const double number = PyFloat_Check(value) ? PyFloat_AsDouble(value) : PyLong_AsDouble(value);
+        if (PyErr_Occurred()) return -1;
+        status = tg_loss_set_number(term, name, number, &err);
+    }
+    if (status == TG_OK) return 0;
     tg_raise(&err, NULL);
+    return -1;
+}
+
+static int add_term(tg_losses *losses, PyObject *dict) {
+    PyObject *key, *value, *name = PyDict_Check(dict) ? PyDict_GetItemString(dict, "loss") : NULL;
+    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+    Py_ssize_t at = 0;
+    tg_error err;
+    if (text == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError,
+                            "loss: every term must be a dict with its name: {\"loss\": \"pairwise_hinge\"}");
+        return -1;
+    }
+    if (tg_losses_add(losses, text, &err) != TG_OK) {
+        tg_raise(&err, NULL);
+        return -1;
+    }
+    while (PyDict_Next(dict, &at, &key, &value))
+        if (set_field(&losses->term[losses->n - 1], key, value) < 0) return -1;
     return 0;
+}
+
+int tg_py_losses(PyObject *list, tg_losses *out) {
+    *out = (tg_losses){0};
+    if (!PyList_Check(list) || PyList_Size(list) < 1) {
+        PyErr_SetString(PyExc_TypeError, "loss: expected a list of dicts, one for each term");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
+        if (add_term(out, PyList_GetItem(list, i)) < 0) return -1;
+    return 0;
+}
+
+/* A new tuple of the words in "a|b". */
+static PyObject *words_of(const char *choices) {
+    char word[64];
+    int n = 0;
+    while (tg_loss_choice(choices, n, word, sizeof word)) n++;
+    PyObject *tuple = PyTuple_New(n);
+    for (int i = 0; tuple != NULL && i < n; i++) {
+        tg_loss_choice(choices, i, word, sizeof word);
+        PyObject *text = PyUnicode_FromString(word);
+        if (text == NULL) Py_CLEAR(tuple);
+        else PyTuple_SetItem(tuple, i, text);
+    }
+    return tuple;
+}
+
+static PyObject *describe_attr(const tg_loss_attr *a) {
+    if (a->choices != NULL) {
+        char word[64];
+        tg_loss_choice(a->choices, (int)a->fallback, word, sizeof word);
+        return Py_BuildValue("{s:s,s:s,s:s,s:N,s:s}", "name", a->name, "type", "choice", "default", word,
+                             "choices", words_of(a->choices), "meaning", a->meaning);
+    }
+    if (a->whole)
+        return Py_BuildValue("{s:s,s:s,s:L,s:L,s:L,s:s}", "name", a->name, "type", "int", "default",
+                             (long long)a->fallback, "low", (long long)a->low, "high", (long long)a->high,
+                             "meaning", a->meaning);
+    return Py_BuildValue("{s:s,s:s,s:d,s:d,s:d,s:s}", "name", a->name, "type", "float", "default",
+                         a->fallback, "low", a->low, "high", a->high, "meaning", a->meaning);
+}
+
+static PyObject *target_words(unsigned targets) {
+    static const char *const words[] = {"", "runtimes", "values", "runtimes|values"};
+    return targets == 0 ? PyTuple_New(0) : words_of(words[targets]);
+}
+
+/* What a loss may read, whatever its choices. */
+static unsigned may_read(const tg_loss *loss) {
+    char word[64];
+    tg_losses one = {0};
+    tg_losses_add(&one, loss->name, NULL);
+    unsigned targets = tg_losses_need(&one);
+    for (int a = 0; loss->attrs[a].name != NULL; a++)
+        for (int i = 0;
+             loss->attrs[a].choices != NULL && tg_loss_choice(loss->attrs[a].choices, i, word, sizeof word);
+             i++) {
+            one.term[0].attr[a] = i;
+            targets |= tg_losses_need(&one);
+        }
+    return targets;
+}
+
+/* The default first. */
+static PyObject *reductions_of(const tg_loss *loss) {
+    char words[128];
+    int used = snprintf(words, sizeof words, "%s", tg_reduction_names[loss->reduction]);
+    for (int r = 0; r < TG_REDUCTIONS; r++)
+        if (loss->reductions >> r & 1 && r != (int)loss->reduction)
+            used += snprintf(words + used, sizeof words - (size_t)used, "|%s", tg_reduction_names[r]);
+    return words_of(words);
+}
+
+static PyObject *describe_loss(const tg_loss *loss) {
+    tg_losses one = {0};
+    tg_losses_add(&one, loss->name, NULL);
+    PyObject *attrs = PyList_New(0);
+    for (int a = 0; attrs != NULL && loss->attrs[a].name != NULL; a++) {
+        PyObject *attr = describe_attr(&loss->attrs[a]);
+        if (attr == NULL || PyList_Append(attrs, attr) < 0) Py_CLEAR(attrs);
+        Py_XDECREF(attr);
+    }
+    if (attrs == NULL) return NULL;
+    return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N}", "name", loss->name, "doc", loss->doc, "least",
+                         loss->least, "reads", target_words(tg_losses_need(&one)), "may_read",
+                         target_words(may_read(loss)), "reductions", reductions_of(loss), "attributes",
+                         attrs);
+}
+
+/* () -> the table of losses as a list of dicts */
+static PyObject *losses_table(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && tg_loss_table[i] != NULL; i++) {
+        PyObject *loss = describe_loss(tg_loss_table[i]);
+        if (loss == NULL || PyList_Append(list, loss) < 0) Py_CLEAR(list);
+        Py_XDECREF(loss);
+    }
+    return list;
+}
+
+/* (terms) -> what they read */
+static PyObject *losses_need(PyObject *self, PyObject *terms) {
+    (void)self;
+    tg_losses losses;
+    return tg_py_losses(terms, &losses) < 0 ? NULL : target_words(tg_losses_need(&losses));
 }
 
 /* A 1-D array of one of the number types a metric or loss takes; NULL with ShapeError set. dims as in
@@ -70,19 +205,6 @@ static const int64_t *integer_runtimes(PyArrayObject *array, int64_t **owned) {
     return *owned;
 }
 
-static int offsets_fit(PyArrayObject *offsets, npy_intp lists, npy_intp length) {
-    if (lists >= 0 && TG_I64(offsets)[0] == 0 && TG_I64(offsets)[lists] == length) return 1;
-    tg_error err;
-    if (lists < 0)
-        tg_fail(&err, TG_E_SHAPE, "offsets: expected int64 array of shape (B+1,), got an empty one");
-    else
-        tg_fail(&err, TG_E_SHAPE,
-                "offsets: expected to run from 0 to %lld (the number of scores), found %lld to %lld",
-                (long long)length, (long long)TG_I64(offsets)[0], (long long)TG_I64(offsets)[lists]);
-    tg_raise(&err, NULL);
-    return 0;
-}
-
 /* 0 with ShapeError set if `runtimes` is a list of another length; anything else is checked later. */
 static int as_many_runtimes(PyObject *runtimes, npy_intp scores) {
     if (!PyArray_Check(runtimes) || PyArray_NDIM((PyArrayObject *)runtimes) != 1) return 1;
@@ -96,49 +218,110 @@ static int as_many_runtimes(PyObject *runtimes, npy_intp scores) {
     return 0;
 }
 
-/* loss_lists(kind, reduction, margin, key, scores, runtimes, offsets or None) -> loss, dscores */
-static PyObject *loss_lists(PyObject *self, PyObject *args) {
-    (void)self;
-    const char *kind, *reduction;
-    PyObject *scores_in, *runtimes_in, *offsets_in;
-    unsigned long long seed;
-    double margin, loss;
-    tg_loss_spec spec = {0};
-    tg_error err;
-    if (!PyArg_ParseTuple(args, "ssdKOOO:loss_lists", &kind, &reduction, &margin, &seed, &scores_in,
-                          &runtimes_in, &offsets_in))
-        return NULL;
-    if (!tg_py_loss_names(kind, reduction, &spec)) return NULL;
-    spec.margin = (float)margin;
-    spec.key = seed;
-    npy_intp length = -1, ends = -1;
-    PyArrayObject *scores = tg_array(scores_in, "scores", NPY_FLOAT32, 1, &length, "(L,)");
-    if (scores == NULL || !as_many_runtimes(runtimes_in, length)) return NULL;
-    PyArrayObject *runtimes = numbers(runtimes_in, "runtimes", &length, 1);
-    if (runtimes == NULL) return NULL;
-    const int64_t one_list[2] = {0, (int64_t)length};
-    PyArrayObject *offsets = NULL;
-    if (offsets_in != Py_None) {
-        offsets = tg_array(offsets_in, "offsets", NPY_INT64, 1, &ends, "(B+1,)");
-        if (offsets == NULL || !offsets_fit(offsets, ends - 1, length)) return NULL;
+/* Everything losses_run reads, checked for its type and shape. */
+typedef struct call {
+    tg_losses losses;
+    npy_intp length;
+    PyArrayObject *scores;
+    tg_targets targets;
+    tg_lists lists;
+    int64_t all[2];                 /* offsets of one list of everything */
+    int64_t *owned;                 /* keys of runtimes, to be freed */
+    PyArrayObject *offsets, *index; /* private copies */
+} call;
+
+static void end_call(call *c) {
+    free(c->owned);
+    Py_XDECREF((PyObject *)c->offsets);
+    Py_XDECREF((PyObject *)c->index);
+}
+
+/* 1 with *array NULL for None; (L,) arrays only. 0 with ShapeError set. */
+static int per_score(PyObject *object, const char *name, int type, const call *c, PyArrayObject **array) {
+    npy_intp length = c->length;
+    *array = NULL;
+    return object == Py_None || (*array = tg_array(object, name, type, 1, &length, "(L,)")) != NULL;
+}
+
+static int parse_targets(PyObject *runtimes, PyObject *values, PyObject *weights, call *c) {
+    PyArrayObject *array;
+    npy_intp length = c->length;
+    if (runtimes != Py_None) {
+        if (!as_many_runtimes(runtimes, length)) return 0;
+        array = numbers(runtimes, "runtimes", &length, 1);
+        if (array == NULL || (c->targets.order = integer_runtimes(array, &c->owned)) == NULL) return 0;
     }
-    int64_t *owned;
-    const int64_t *y = integer_runtimes(runtimes, &owned);
-    if (y == NULL) return NULL;
-    PyArrayObject *dscores = tg_new_array(NPY_FLOAT32, 1, &length);
-    PyArrayObject *ends_of = offsets == NULL ? NULL : tg_private_copy(offsets);
-    tg_status status = TG_E_MEMORY;
-    if (dscores != NULL && (offsets == NULL || ends_of != NULL)) {
-        const int64_t *list_ends = offsets == NULL ? one_list : TG_I64(ends_of);
-        const int64_t lists = offsets == NULL ? 1 : ends - 1;
+    if (!per_score(values, "values", NPY_FLOAT64, c, &array)) return 0;
+    if (array != NULL) c->targets.value = TG_F64(array);
+    if (!per_score(weights, "weights", NPY_FLOAT32, c, &array)) return 0;
+    if (array != NULL) c->targets.weight = TG_F32(array);
+    return 1;
+}
+
+static int parse_lists(PyObject *offsets, PyObject *index, PyObject *scale, PyObject *shift, call *c) {
+    PyArrayObject *array;
+    npy_intp ends = -1, entries = -1;
+    c->lists = (tg_lists){.count = 1, .offsets = c->all};
+    if (index != Py_None) {
+        array = tg_array(index, "index", NPY_INT64, 1, &entries, "(E,)");
+        if (array == NULL || (c->index = tg_private_copy(array)) == NULL) return 0;
+        c->lists.index = TG_I64(c->index);
+    }
+    c->all[1] = index == Py_None ? c->length : entries;
+    if (offsets != Py_None) {
+        array = tg_array(offsets, "offsets", NPY_INT64, 1, &ends, "(B+1,)");
+        if (array == NULL || (c->offsets = tg_private_copy(array)) == NULL) return 0;
+        c->lists.offsets = TG_I64(c->offsets);
+        c->lists.count = ends - 1;
+    }
+    tg_error err;
+    const int64_t first = ends == 0 ? 0 : c->lists.offsets[0],
+                  last = ends == 0 ? 0 : c->lists.offsets[c->lists.count];
+    if (ends == 0)
+        tg_fail(&err, TG_E_SHAPE, "offsets: expected int64 array of shape (B+1,), got an empty one");
+    else if (first != 0 || last != c->all[1])
+        tg_fail(&err, TG_E_SHAPE,
+                "offsets: expected to run from 0 to %lld (the number of %s), found %lld to %lld",
+                (long long)c->all[1], index == Py_None ? "scores" : "places of the index", (long long)first,
+                (long long)last);
+    if (ends == 0 || first != 0 || last != c->all[1]) {
+        tg_raise(&err, NULL);
+        return 0;
+    }
+    if (!per_score(scale, "scale", NPY_FLOAT32, c, &array)) return 0;
+    if (array != NULL) c->lists.scale = TG_F32(array);
+    if (!per_score(shift, "shift", NPY_FLOAT32, c, &array)) return 0;
+    if (array != NULL) c->lists.shift = TG_F32(array);
+    return 1;
+}
+
+/* losses_run(terms, scores, runtimes, values, weights, offsets, index, scale, shift, key), targets and lists None
+   where there are none -> value, dscores */
+static PyObject *losses_run(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *terms, *scores, *runtimes, *values, *weights, *offsets, *index, *scale, *shift;
+    unsigned long long key;
+    double value;
+    tg_error err;
+    call c = {.length = -1};
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOK:losses_run", &terms, &scores, &runtimes, &values, &weights,
+                          &offsets, &index, &scale, &shift, &key))
+        return NULL;
+    PyArrayObject *dscores = NULL;
+    tg_status status = TG_E_CONFIG;
+    if (tg_py_losses(terms, &c.losses) == 0 &&
+        (c.scores = tg_array(scores, "scores", NPY_FLOAT32, 1, &c.length, "(L,)")) != NULL &&
+        parse_targets(runtimes, values, weights, &c) && parse_lists(offsets, index, scale, shift, &c) &&
+        (dscores = tg_new_array(NPY_FLOAT32, 1, &c.length)) != NULL) {
+        c.losses.key = key;
         Py_BEGIN_ALLOW_THREADS
-        status = tg_loss_lists(&spec, lists, list_ends, TG_F32(scores), y, TG_F32(dscores), &loss, &err);
+        status = tg_losses_run(&c.losses, c.length, TG_F32(c.scores), &c.targets, &c.lists, TG_F32(dscores),
+                               &value, &err);
         Py_END_ALLOW_THREADS
         if (status != TG_OK) tg_raise(&err, NULL);
     }
-    free(owned);
-    Py_XDECREF((PyObject *)ends_of);
-    if (status == TG_OK) return Py_BuildValue("dN", loss, dscores);
+    end_call(&c);
+    if (status == TG_OK) return Py_BuildValue("dN", value, dscores);
     Py_XDECREF((PyObject *)dscores);
     return NULL;
 }
@@ -197,8 +380,10 @@ METRIC(top_k_slowdown)
 METRIC(ndcg)
 
 PyMethodDef tg_rank_methods[] = {
-    {"loss_lists", loss_lists, METH_VARARGS,
-     PyDoc_STR("Value and score gradient of a ranking loss over lists.")},
+    {"losses", losses_table, METH_NOARGS, PyDoc_STR("The table of losses.")},
+    {"losses_need", losses_need, METH_O, PyDoc_STR("What a weighted sum of losses reads besides scores.")},
+    {"losses_run", losses_run, METH_VARARGS,
+     PyDoc_STR("Value and score gradient of a weighted sum of losses over lists.")},
     {"ratio_ranks", ratio_ranks, METH_VARARGS, PyDoc_STR("Ranks of exact quotients of whole numbers.")},
     {"kendall_tau", kendall_tau, METH_VARARGS, PyDoc_STR("Kendall's tau-b; the last argument is unused.")},
     {"opa", opa, METH_VARARGS, PyDoc_STR("Ordered pair accuracy; the last argument is unused.")},

@@ -1,12 +1,11 @@
 /* ListMLE of one list. The usual code subtracts the maximum once and adds an epsilon inside the logarithm
    against log(0); here every suffix keeps its own maximum, so no epsilon is needed and none is used. */
-#include "rank/lists.h"
-
+#include <float.h>
 #include <math.h>
 
 #include "base/rng.h"
 #include "kernels/kernels.h"
-#include "rank/sort.h"
+#include "rank/pairs.h"
 
 /* Puts entries of equal runtime in an order drawn from `key`. numbers (n,); draws (3n,). */
 static void shuffle_ties(const tg_order *order, int64_t n, uint64_t key, uint32_t *numbers, uint64_t *draws) {
@@ -37,12 +36,12 @@ static void order_slowest_first(int64_t n, const int64_t *runtimes, uint64_t key
     if (tied) shuffle_ties(&order, n, key, numbers, scratch + 3 * n);
 }
 
-/* Loss, and `scale` times its gradient (n,), of any scores: every suffix keeps its own maximum. log_sum (n,) is
-   overwritten. */
-static double far_list(int64_t length, const uint32_t *numbers, const float *scores, double scale,
-                       float *gradient, double *log_sum) {
+/* Loss, and `scale` times its gradient, of any scores (n,) and with weights: every suffix keeps its own maximum.
+   log_sum (n,) is overwritten. */
+static double far_list(const tg_list *list, const uint32_t *numbers, const float *scores, double scale,
+                       double *log_sum) {
     double most = -INFINITY, sum = 0, loss = 0;
-    for (int64_t k = length - 1; k >= 0; k--) {
+    for (int64_t k = list->length - 1; k >= 0; k--) {
         double s = scores[numbers[k]];
         if (s > most) {
             sum = sum * exp(most - s) + 1;
@@ -51,26 +50,72 @@ static double far_list(int64_t length, const uint32_t *numbers, const float *sco
             sum += exp(s - most);
         }
         log_sum[k] = most + log(sum);
-        loss += log_sum[k] - s;
+        loss += tg_weight(list, numbers[k]) * (log_sum[k] - s);
     }
-    /* d loss / d s_i = exp(s_i) sum_{k<=i} exp(-log_sum[k]) - 1; `ratio` is that sum times exp(log_sum[i]),
-       and log_sum falls with k, so no factor exceeds 1. */
-    double ratio = 0, before = 0;
-    for (int64_t k = 0; k < length; k++) {
-        ratio = k == 0 ? 1 : ratio * exp(log_sum[k] - before) + 1;
+    /* d loss / d s_i = exp(s_i) sum_{k<=i} w_k exp(-log_sum[k]) - w_i; `ratio` is that sum times
+       exp(log_sum[i]), and log_sum falls with k, so no factor exceeds 1. */
+    double ratio = 0, before = log_sum[0];
+    for (int64_t k = 0; k < list->length; k++) {
+        const double w = tg_weight(list, numbers[k]);
+        ratio = ratio * exp(log_sum[k] - before) + w;
         before = log_sum[k];
-        gradient[numbers[k]] = (float)((exp((double)scores[numbers[k]] - before) * ratio - 1) * scale);
+        list->gradient[numbers[k]] = (float)((exp((double)scores[numbers[k]] - before) * ratio - w) * scale);
     }
     return loss;
 }
 
-double tg_mle_list(int64_t length, const float *scores, const int64_t *runtimes, uint64_t key, double scale,
-                   float *gradient, void *scratch) {
-    uint32_t *numbers = scratch;
-    uint64_t *work = (uint64_t *)scratch + (length + 1) / 2;
-    double loss;
-    order_slowest_first(length, runtimes, key, numbers, work);
-    if (tg_kernel_table()->list_mle(length, numbers, scores, scale, gradient, (double *)work, &loss))
-        return loss;
-    return far_list(length, numbers, scores, scale, gradient, (double *)work);
+typedef struct room {
+    uint32_t *numbers; /* (n,) */
+    uint64_t *work;    /* (6n,) of the order, then (2n + 14,) of the kernel */
+    float *scores;     /* (n,) divided by the temperature */
+} room;
+
+static room carve(tg_carve *c, int64_t n) {
+    room r;
+    r.numbers = tg_take(c, n, sizeof *r.numbers);
+    r.work = tg_take(c, 6 * n > 2 * n + 14 ? 6 * n : 2 * n + 14, sizeof *r.work);
+    r.scores = tg_take(c, n, sizeof *r.scores);
+    return r;
 }
+
+static double run(const tg_list *list) {
+    const int64_t n = list->length;
+    const double temperature = list->attr[0], reduce = tg_reduce_entries(list);
+    const double scale = reduce * list->share / temperature;
+    const float *scores = list->scores;
+    tg_carve c = {list->scratch, 0};
+    const room r = carve(&c, n);
+    double loss, *work = (double *)r.work;
+    order_slowest_first(n, list->order, list->key, r.numbers, r.work);
+    if (temperature != 1) {
+        for (int64_t i = 0; i < n; i++)
+            r.scores[i] = (float)fmax(-FLT_MAX, fmin(FLT_MAX, (double)list->scores[i] / temperature));
+        scores = r.scores;
+    }
+    if (list->weight != NULL ||
+        !tg_kernel_table()->list_mle(n, r.numbers, scores, scale, list->gradient, work, &loss))
+        loss = far_list(list, r.numbers, scores, scale, work);
+    return reduce * loss;
+}
+
+static tg_loss_sizes sizes(int64_t length) {
+    tg_carve c = {0};
+    carve(&c, length);
+    return (tg_loss_sizes){c.used, 100 * (double)length};
+}
+
+const tg_loss tg_loss_list_mle = {
+    .name = "list_mle",
+    .doc = "sum over k of log(sum over l >= k of exp(s_l)) - s_k, entries slowest first, ties by the seed",
+    .least = 2,
+    .reductions = 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_ALL,
+    .reduction = TG_REDUCE_SUM,
+    .reads = tg_reads_order,
+    .sizes = sizes,
+    .run = run,
+    .attrs = {{.name = "temperature",
+               .fallback = 1,
+               .low = 1e-3,
+               .high = 1e6,
+               .meaning = "scores are divided by it"}},
+};

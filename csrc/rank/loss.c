@@ -1,129 +1,137 @@
 #include "rank/loss.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "base/parallel.h"
-#include "base/rng.h"
-#include "rank/lists.h"
+const tg_loss *const tg_loss_table[] = {
+#define TG_ENTRY(name) &tg_loss_##name,
+    TG_LOSS_LIST(TG_ENTRY)
+#undef TG_ENTRY
+        NULL};
 
-static tg_status check_spec(const tg_loss_spec *spec, tg_error *err) {
-    if (spec->kind == TG_LOSS_LIST_MLE && spec->reduction == TG_REDUCE_MEAN_PAIRS)
-        return tg_fail(
-            err, TG_E_CONFIG,
-            "list_mle has no pairs: use reduction \"sum\" or \"mean-all\" instead of \"mean-pairs\"");
-    if (spec->kind == TG_LOSS_PAIRWISE_HINGE && !(isfinite(spec->margin) && spec->margin >= 0))
-        return tg_fail(err, TG_E_CONFIG, "pairwise_hinge: margin must be a finite number >= 0, got %g",
-                       (double)spec->margin);
+const char *const tg_reduction_names[TG_REDUCTIONS] = {
+#define TG_REDUCTION(id, name) [TG_REDUCE_##id] = name,
+    TG_REDUCTION_LIST(TG_REDUCTION)
+#undef TG_REDUCTION
+};
+
+/* Names one after the other for a message: "a", "b". */
+typedef struct names {
+    char text[256];
+    size_t used;
+} names;
+
+static void add_name(names *list, const char *name) {
+    const int n = snprintf(list->text + list->used, sizeof list->text - list->used, "%s\"%s\"",
+                           list->used > 0 ? ", " : "", name);
+    list->used += (size_t)n;
+    if (list->used >= sizeof list->text) list->used = sizeof list->text - 1;
+}
+
+int tg_loss_choice(const char *choices, int i, char *to, size_t size) {
+    for (; i > 0; i--) {
+        choices = strchr(choices, '|');
+        if (choices == NULL) return 0;
+        choices++;
+    }
+    snprintf(to, size, "%.*s", (int)strcspn(choices, "|"), choices);
+    return 1;
+}
+
+tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err) {
+    names known = {0};
+    if (losses->n == TG_MAX_LOSSES)
+        return tg_fail(err, TG_E_CONFIG, "loss: a sum has at most %d terms", TG_MAX_LOSSES);
+    for (int i = 0; tg_loss_table[i] != NULL; i++) {
+        const tg_loss *loss = tg_loss_table[i];
+        add_name(&known, loss->name);
+        if (strcmp(loss->name, name) != 0) continue;
+        tg_loss_term *term = &losses->term[losses->n++];
+        *term = (tg_loss_term){.loss = loss, .reduction = loss->reduction, .weight = 1};
+        for (int a = 0; loss->attrs[a].name != NULL; a++) term->attr[a] = loss->attrs[a].fallback;
+        return TG_OK;
+    }
+    return tg_fail(err, TG_E_CONFIG, "loss must be one of %s, got \"%s\"", known.text, name);
+}
+
+/* Position of the attribute, or -1 with err naming those there are. */
+static int find_attr(const tg_loss *loss, const char *key, tg_error *err) {
+    names known = {0};
+    for (int a = 0; loss->attrs[a].name != NULL; a++) {
+        if (strcmp(loss->attrs[a].name, key) == 0) return a;
+        add_name(&known, loss->attrs[a].name);
+    }
+    add_name(&known, "weight");
+    add_name(&known, "reduction");
+    add_name(&known, "over");
+    tg_fail(err, TG_E_CONFIG, "%s has no \"%s\"; it takes %s", loss->name, key, known.text);
+    return -1;
+}
+
+tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err) {
+    static const tg_loss_attr weight = {.name = "weight", .low = 0, .high = 1e30};
+    const tg_loss_attr *attr = &weight;
+    double *to = &term->weight;
+    if (strcmp(key, "reduction") == 0 || strcmp(key, "over") == 0)
+        return tg_fail(err, TG_E_CONFIG, "%s: %s is a word, got %g", term->loss->name, key, number);
+    if (strcmp(key, "weight") != 0) {
+        const int a = find_attr(term->loss, key, err);
+        if (a < 0) return TG_E_CONFIG;
+        attr = &term->loss->attrs[a];
+        to = &term->attr[a];
+    }
+    if (attr->choices != NULL)
+        return tg_fail(err, TG_E_CONFIG, "%s: %s is one of the words %s, got %g", term->loss->name, key,
+                       attr->choices, number);
+    if (!(number >= attr->low && number <= attr->high) || (attr->whole && number != floor(number)))
+        return tg_fail(err, TG_E_CONFIG, "%s: %s must be a %s from %g to %g, got %g", term->loss->name, key,
+                       attr->whole ? "whole number" : "number", attr->low, attr->high, number);
+    *to = number;
     return TG_OK;
 }
 
-/* Offsets (lists+1,) never fall; fills the longest list's length. All are checked before any score is read.
- */
-static tg_status check_offsets(int64_t lists, const int64_t *offsets, int64_t *longest, tg_error *err) {
-    *longest = 0;
-    for (int64_t list = 0; list < lists; list++) {
-        int64_t start = offsets[list], end = offsets[list + 1];
-        if (start < 0 || end < start)
-            return tg_fail(err, TG_E_SHAPE,
-                           "offsets: list %lld is [%lld, %lld); offsets start at 0 and never fall",
-                           (long long)list, (long long)start, (long long)end);
-        if (end - start > INT32_MAX / 2)
-            return tg_fail(err, TG_E_SHAPE, "offsets: list %lld has %lld entries, more than a loss takes",
-                           (long long)list, (long long)(end - start));
-        if (end - start > *longest) *longest = end - start;
+static tg_status set_reduction(tg_loss_term *term, const char *word, tg_error *err) {
+    names known = {0};
+    for (int r = 0; r < TG_REDUCTIONS; r++) {
+        if ((term->loss->reductions >> r & 1) == 0) continue;
+        if (strcmp(word, tg_reduction_names[r]) == 0) {
+            term->reduction = (tg_reduction)r;
+            return TG_OK;
+        }
+        add_name(&known, tg_reduction_names[r]);
     }
-    return TG_OK;
+    return tg_fail(err, TG_E_CONFIG, "%s: reduction must be one of %s, got \"%s\"", term->loss->name,
+                   known.text, word);
 }
 
-static tg_status check_scores(int64_t lists, const int64_t *offsets, const float *scores, tg_error *err) {
-    const int64_t all = lists > 0 ? offsets[lists] : 0;
-    int broken = 0;
-    for (int64_t i = lists > 0 ? offsets[0] : 0; i < all; i++) broken |= !isfinite(scores[i]);
-    if (!broken) return TG_OK;
-    for (int64_t list = 0; list < lists; list++)
-        for (int64_t i = offsets[list]; i < offsets[list + 1]; i++)
-            if (!isfinite(scores[i]))
-                return tg_fail_field(err, "scores", "finite numbers", "%g at index %lld (list %lld)",
-                                     (double)scores[i], (long long)i, (long long)list);
-    return TG_OK;
+tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err) {
+    if (strcmp(key, "reduction") == 0) return set_reduction(term, word, err);
+    if (strcmp(key, "over") == 0) {
+        term->over_batch = strcmp(word, "batch") == 0;
+        if (term->over_batch || strcmp(word, "list") == 0) return TG_OK;
+        return tg_fail(err, TG_E_CONFIG, "%s: over must be \"list\" or \"batch\", got \"%s\"",
+                       term->loss->name, word);
+    }
+    const int a = strcmp(key, "weight") == 0 ? -1 : find_attr(term->loss, key, err);
+    if (a < 0 && strcmp(key, "weight") != 0) return TG_E_CONFIG;
+    if (a < 0 || term->loss->attrs[a].choices == NULL)
+        return tg_fail(err, TG_E_CONFIG, "%s: %s is a number, got \"%s\"", term->loss->name, key, word);
+    names known = {0};
+    char choice[64];
+    for (int i = 0; tg_loss_choice(term->loss->attrs[a].choices, i, choice, sizeof choice); i++) {
+        if (strcmp(choice, word) == 0) {
+            term->attr[a] = i;
+            return TG_OK;
+        }
+        add_name(&known, choice);
+    }
+    return tg_fail(err, TG_E_CONFIG, "%s: %s must be one of %s, got \"%s\"", term->loss->name, key,
+                   known.text, word);
 }
 
-/* Value of one list of two or more; fills dscores (L,) with its gradient times 1/lists. work: 8-byte aligned,
-   as large as list_bytes says. */
-static double hinge(const tg_loss_spec *spec, int64_t length, const float *scores, const int64_t *runtimes,
-                    double share, float *dscores, char *work) {
-    int64_t *counts = (int64_t *)work;
-    tg_hinge_counts found = tg_hinge_list(length, scores, runtimes, spec->margin, length <= TG_HINGE_DIRECT,
-                                          counts, counts + length);
-    double scale = 1;
-    if (spec->reduction == TG_REDUCE_MEAN_ALL) scale = 1 / ((double)length * (double)length);
-    if (spec->reduction == TG_REDUCE_MEAN_PAIRS) scale = found.pairs > 0 ? 1 / (double)found.pairs : 0;
-    /* Counts sum to 0, so any constant may be taken from the scores: it keeps a common offset out of the
-     * rounding. */
-    double sum = 0, origin = scores[0];
-    for (int64_t i = 0; i < length; i++) {
-        sum += (double)counts[i] * ((double)scores[i] - origin);
-        dscores[i] = (float)((double)counts[i] * scale * share);
-    }
-    return ((double)spec->margin * (double)found.active + sum) * scale;
-}
-
-static double list_value(const tg_loss_spec *spec, int64_t list, const int64_t *offsets, const float *scores,
-                         const int64_t *runtimes, double share, float *dscores, char *work) {
-    int64_t start = offsets[list], length = offsets[list + 1] - start;
-    if (length < 2) {
-        if (length == 1) dscores[start] = 0;
-        return 0;
-    }
-    if (spec->kind == TG_LOSS_LIST_MLE) {
-        const double scale = spec->reduction == TG_REDUCE_MEAN_ALL ? 1 / (double)length : 1;
-        return scale * tg_mle_list(length, scores + start, runtimes + start,
-                                   tg_key(spec->key, (uint64_t)(spec->first + list)), scale * share,
-                                   dscores + start, work);
-    }
-    return hinge(spec, length, scores + start, runtimes + start, share, dscores + start, work);
-}
-
-/* Scalar operations of all lists, roughly; decides whether threads pay. */
-static double work_of(int64_t lists, const int64_t *offsets) {
-    double work = 0;
-    for (int64_t list = 0; list < lists; list++) {
-        double length = (double)(offsets[list + 1] - offsets[list]);
-        work += length <= TG_HINGE_DIRECT ? length * length / 2 + 50 * length : 400 * length;
-    }
-    return work;
-}
-
-tg_status tg_loss_lists(const tg_loss_spec *spec, int64_t lists, const int64_t *offsets, const float *scores,
-                        const int64_t *runtimes, float *dscores, double *loss, tg_error *err) {
-    int64_t longest;
-    *loss = 0;
-    tg_status status = check_spec(spec, err);
-    if (status == TG_OK) status = check_offsets(lists, offsets, &longest, err);
-    if (status == TG_OK) status = check_scores(lists, offsets, scores, err);
-    if (status != TG_OK || lists <= 0) return status;
-    int threads = lists > 1 ? tg_threads(work_of(lists, offsets)) : 1;
-    if (threads > lists) threads = (int)lists;
-    size_t list_bytes = (size_t)longest * sizeof(double) + tg_list_scratch(longest) + 64;
-    list_bytes &= ~(size_t)63;
-    double *values = malloc((size_t)lists * sizeof *values);
-    char *work = malloc(list_bytes * (size_t)threads);
-    if (values == NULL || work == NULL) {
-        free(values);
-        free(work);
-        return tg_fail(err, TG_E_MEMORY, "no memory for the loss of lists of up to %lld entries",
-                       (long long)longest);
-    }
-    double share = 1 / (double)lists;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int thread = 0; thread < threads; thread++)
-        for (int64_t list = thread; list < lists; list += threads)
-            values[list] = list_value(spec, list, offsets, scores, runtimes, share, dscores,
-                                      work + list_bytes * (size_t)thread);
-    for (int64_t list = 0; list < lists; list++) *loss += values[list];
-    *loss *= share;
-    free(values);
-    free(work);
-    return TG_OK;
+unsigned tg_losses_need(const tg_losses *losses) {
+    unsigned need = 0;
+    for (int i = 0; i < losses->n; i++) need |= losses->term[i].loss->reads(losses->term[i].attr).targets;
+    return need;
 }

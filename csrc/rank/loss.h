@@ -1,25 +1,141 @@
-/* Ranking losses: value and gradient with respect to the scores in one pass. */
+/* Losses: value and gradient with respect to the scores in one pass. A loss says everything about itself in one
+   tg_loss; checks, weighted sums, lists and threads are loss_run.c's, and no loss is named outside its own file
+   and TG_LOSS_LIST. */
 #ifndef TG_LOSS_H
 #define TG_LOSS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
-typedef enum { TG_LOSS_PAIRWISE_HINGE, TG_LOSS_LIST_MLE } tg_loss_kind;
-typedef enum { TG_REDUCE_MEAN_ALL, TG_REDUCE_SUM, TG_REDUCE_MEAN_PAIRS } tg_reduction;
+enum { TG_MAX_LOSSES = 8, TG_MAX_LOSS_ATTRS = 6 };
+enum { TG_NEED_ORDER = 1, TG_NEED_VALUE = 2 };
 
-typedef struct tg_loss_spec {
-    tg_loss_kind kind;
-    tg_reduction reduction; /* within a list; the value is the mean over lists */
-    float margin;           /* pairwise hinge */
-    uint64_t key;           /* breaks ties at random (ListMLE) */
-    int64_t first;          /* number of the first list, where these are a part of many */
-} tg_loss_spec;
+/* Within a list; the value is the mean over lists. W: sum of the weights of the list's entries, its length if there
+   are none.
+   SUM         divide by nothing
+   MEAN        of terms by entry: divide by W
+   MEAN_ALL    divide by W^2 (terms by pair), by W (ListMLE)
+   MEAN_PAIRS  divide by the sum of the weights of its pairs */
+#define TG_REDUCTION_LIST(R) R(SUM, "sum") R(MEAN, "mean") R(MEAN_ALL, "mean-all") R(MEAN_PAIRS, "mean-pairs")
+typedef enum {
+#define TG_REDUCTION(id, name) TG_REDUCE_##id,
+    TG_REDUCTION_LIST(TG_REDUCTION)
+#undef TG_REDUCTION
+        TG_REDUCTIONS
+} tg_reduction;
 
-/* scores (L,), runtimes (L,) of all lists together; list i is [offsets[i], offsets[i+1]). Lists shorter than
-   2 contribute 0. Fills dscores (L,) with d loss / d scores. */
-tg_status tg_loss_lists(const tg_loss_spec *spec, int64_t lists, const int64_t *offsets, const float *scores,
-                        const int64_t *runtimes, float *dscores, double *loss, tg_error *err);
+/* A number in [low, high], a whole one if `whole`; or one of `choices` ("rank|linear", the value is the position). */
+typedef struct tg_loss_attr {
+    const char *name;
+    double fallback, low, high;
+    int whole;
+    const char *choices, *meaning;
+} tg_loss_attr;
+
+/* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE. Values must be finite and more than `above`. */
+typedef struct tg_reads {
+    unsigned targets;
+    double above;
+} tg_reads;
+
+/* One list as a loss sees it, everything checked. A pair's weight is weight_i * weight_j, a term by entry has that
+   of its entry. Weights enter nothing else: an entry of weight 0 still has its place in a ranking. */
+typedef struct tg_list {
+    int64_t length;       /* at least tg_loss.least */
+    const float *scores;  /* (length,), finite */
+    const int64_t *order; /* (length,): smaller = faster; NULL unless read */
+    const double *value;  /* (length,); NULL unless read */
+    const float *weight;  /* (length,), NULL: all 1 */
+    const double *attr;   /* in the order of tg_loss.attrs */
+    tg_reduction reduction;
+    double share;    /* times this ... */
+    uint64_t key;    /* of draws */
+    float *gradient; /* (length,) ... out: d value / d scores */
+    void *scratch;   /* as many bytes as tg_loss.sizes says, aligned as by malloc */
+} tg_list;
+
+typedef struct tg_loss_sizes {
+    size_t scratch; /* bytes */
+    double work;    /* scalar operations, roughly */
+} tg_loss_sizes;
+
+typedef struct tg_loss {
+    const char *name, *doc;
+    int least;              /* shorter lists add 0 (but count) */
+    unsigned reductions;    /* bits by tg_reduction */
+    tg_reduction reduction; /* unless another is asked for */
+    tg_reads (*reads)(const double *attr);
+    tg_loss_sizes (*sizes)(int64_t length);    /* never falls with length */
+    double (*run)(const tg_list *list);        /* the value, without share */
+    tg_loss_attr attrs[TG_MAX_LOSS_ATTRS + 1]; /* ends with name NULL */
+} tg_loss;
+
+/* The loss table: one line per loss, one file per loss or family. */
+#define TG_LOSS_LIST(LOSS)                                                                                   \
+    LOSS(pairwise_hinge)                                                                                     \
+    LOSS(list_mle)                                                                                           \
+    LOSS(ranknet)                                                                                            \
+    LOSS(lambda_rank)                                                                                        \
+    LOSS(mse)                                                                                                \
+    LOSS(log_mse)                                                                                            \
+    LOSS(mape)
+#define TG_DECLARE(name) extern const tg_loss tg_loss_##name;
+TG_LOSS_LIST(TG_DECLARE)
+#undef TG_DECLARE
+
+extern const tg_loss *const tg_loss_table[]; /* NULL-terminated */
+extern const char *const tg_reduction_names[TG_REDUCTIONS];
+
+/* ---- weighted sums of losses ---- */
+
+typedef struct tg_loss_term {
+    const tg_loss *loss;
+    double attr[TG_MAX_LOSS_ATTRS];
+    tg_reduction reduction;
+    int over_batch; /* all lists together are one */
+    double weight;
+} tg_loss_term;
+
+typedef struct tg_losses {
+    int n;
+    tg_loss_term term[TG_MAX_LOSSES];
+    uint64_t key; /* of draws (ties of ListMLE) */
+} tg_losses;
+
+/* Appends a term with every field at its fallback. */
+tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err);
+
+/* Sets "weight", or a number among the loss's attributes; "reduction", "over", or a word among them. */
+tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err);
+tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err);
+
+/* Copies word `i` of "a|b|c" into `to`; 0 if there are not so many. */
+int tg_loss_choice(const char *choices, int i, char *to, size_t size);
+
+unsigned tg_losses_need(const tg_losses *losses); /* TG_NEED_ORDER | TG_NEED_VALUE */
+
+/* Of all L entries, one after the other. */
+typedef struct tg_targets {
+    const int64_t *order; /* exact order: smaller = faster; NULL if no loss of the sum reads it */
+    const double *value;  /* numbers: times, log-times, percentiles ...; NULL if no loss reads them */
+    const float *weight;  /* sample weights >= 0; NULL: all 1 */
+} tg_targets;
+
+/* A list: a slate, a part of one, or entries from all over the batch. */
+typedef struct tg_lists {
+    int64_t count;
+    const int64_t *offsets; /* (count + 1): list i is [offsets[i], offsets[i+1]) of the index; from 0 on */
+    const int64_t
+        *index; /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
+    const float *scale, *shift; /* (L,) or NULL: the loss sees scale * score + shift (segment training) */
+    int64_t first;              /* number of the first list in the whole batch (keys of tie breaks) */
+} tg_lists;
+
+/* Value and, in dscores (L,), gradient with respect to the scores (L,) as they were given; 0 for entries of no list.
+   Same bits for any number of threads. */
+tg_status tg_losses_run(const tg_losses *losses, int64_t L, const float *scores, const tg_targets *targets,
+                        const tg_lists *lists, float *dscores, double *value, tg_error *err);
 
 #endif

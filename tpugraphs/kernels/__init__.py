@@ -25,7 +25,7 @@ from tpugraphs.kernels.graph import (
     sample_epoch,
     sample_without_replacement,
 )
-from tpugraphs.kernels.losses import list_mle, pairwise_hinge, ratio_ranks
+from tpugraphs.kernels.losses import FACES, list_mle, pairwise_hinge, ratio_ranks, weighted_sum
 from tpugraphs.kernels.ops import (
     config_linear,
     config_linear_backward,
@@ -91,7 +91,10 @@ __all__ = [
     "sample_epoch",
     "sample_without_replacement",
     "warmup_cosine",
+    "weighted_sum",
 ]
+globals().update(FACES)  # the other losses: ranknet, lambda_rank, mse ...
+__all__ += FACES
 
 
 def __getattr__(name: str) -> Any:

@@ -1,18 +1,37 @@
-"""Ranking losses of lists of scores: value and gradient in one call.
+"""Losses of lists of scores: value and gradient in one call.
 
-A score rises with run time, so for ``runtimes[i] > runtimes[j]`` a loss wants ``scores[i] > scores[j]``.
+``_core.losses()`` is their table: name, meaning, attributes with ranges, reductions, and what each reads.
+
+- A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
+  with run time, so for ``runtimes[i] > runtimes[j]`` it wants ``scores[i] > scores[j]``.
+- A pointwise loss reads ``values``, numbers that scores predict: for ``mse`` and ``mape`` a score is a value, for
+  ``log_mse`` the logarithm of one. What values are (times, log-times, percentiles) is up to the caller.
+
+Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there are
+none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the sum of the weights of the
+pairs. The loss is the mean over lists; a list too short for a loss adds 0 but counts. With sample weights w, pair
+(i, j) weighs ``w[i] * w[j]`` and a term of one entry as much as the entry; an entry of weight 0 still has its
+place in a ranking. Sums are made of 64-bit numbers and have the same bits for any number of threads.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
 
-__all__ = ["list_mle", "pairwise_hinge", "ratio_ranks"]
+__all__ = ["list_mle", "pairwise_hinge", "ratio_ranks", "weighted_sum"]
+
+Result = tuple[float, NDArray[np.float32]]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Result]: ...  # the faces made below
 
 
 def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,7 +101,8 @@ def pairwise_hinge(
     ConfigError
         Unknown reduction, negative margin.
     """
-    return _core.loss_lists("pairwise_hinge", reduction, margin, 0, scores, runtimes, offsets)
+    terms = [{"loss": "pairwise_hinge", "reduction": reduction, "margin": margin}]
+    return weighted_sum(scores, terms, runtimes, offsets=offsets)
 
 
 def list_mle(
@@ -116,4 +136,112 @@ def list_mle(
     ShapeError, DataError, ConfigError
         As `pairwise_hinge`; ``"mean-pairs"`` is a ConfigError, there are no pairs here.
     """
-    return _core.loss_lists("list_mle", reduction, 0.0, seed, scores, runtimes, offsets)
+    terms = [{"loss": "list_mle", "reduction": reduction}]
+    return weighted_sum(scores, terms, runtimes, offsets=offsets, seed=seed)
+
+
+def weighted_sum(
+    scores: NDArray[np.float32],
+    losses: list[dict[str, Any]],
+    runtimes: NDArray[Any] | None = None,
+    values: NDArray[np.float64] | None = None,
+    *,
+    weights: NDArray[np.float32] | None = None,
+    offsets: NDArray[np.int64] | None = None,
+    index: NDArray[np.int64] | None = None,
+    scale: NDArray[np.float32] | None = None,
+    shift: NDArray[np.float32] | None = None,
+    seed: int = 0,
+) -> Result:
+    """Weighted sum of losses over lists of scores.
+
+    Parameters
+    ----------
+    scores : (L,) float32
+        Finite numbers.
+    losses : list of dict
+        One dict for each term (at most 8). ``"loss"`` is its name; optional are ``"weight"`` (1, at least 0),
+        ``"reduction"``, the attributes of the loss, and ``"over"``: ``"list"``, or ``"batch"`` for a term that
+        takes all lists together as one.
+    runtimes : (L,) int64, int32, float64 or float32, optional
+        Only their order matters. NaN is an error.
+    values : (L,) float64, optional
+        Finite numbers that scores predict.
+    weights : (L,) float32, optional
+        Sample weights, finite and at least 0.
+    offsets : (B+1,) int64, optional
+        List ``b`` is ``[offsets[b], offsets[b+1])`` of `index`, or of the scores if there is none. Without
+        offsets, everything is one list.
+    index : (E,) int64, optional
+        Positions of scores, each at most once: a list takes entries from anywhere. The others take no part in
+        the loss; their gradient is 0.
+    scale, shift : (L,) float32, optional
+        The losses see ``scale * scores + shift``, rounded to float32.
+    seed : int
+        Key of the tie breaks of ListMLE, 0 <= seed < 2**64. A list's draws also depend on its number.
+
+    Returns
+    -------
+    loss : float
+    dscores : (L,) float32
+        Gradient of the loss with respect to `scores`.
+
+    Raises
+    ------
+    ShapeError
+        Wrong dtype, shape or memory order; offsets that do not run from 0 to the number of entries.
+    DataError
+        A number that is not finite or out of range, an index out of range or given twice.
+    ConfigError
+        An unknown loss, attribute or reduction, a number out of its range, no runtimes or values for a loss
+        that reads them.
+    """
+    return _core.losses_run(losses, scores, runtimes, values, weights, offsets, index, scale, shift, seed)
+
+
+def _parameters(loss: dict[str, Any]) -> list[inspect.Parameter]:
+    """Parameters of a face: scores and targets, then by keyword what every loss has and its attributes."""
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [inspect.Parameter("scores", either)]
+    found += [inspect.Parameter(target, either) for target in loss["reads"]]
+    defaults = {target: None for target in loss["may_read"] if target not in loss["reads"]}
+    defaults |= {attribute["name"]: attribute["default"] for attribute in loss["attributes"]}
+    defaults |= {"reduction": loss["reductions"][0], "weights": None, "offsets": None}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return found + [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
+
+
+def _document(loss: dict[str, Any]) -> str:
+    lines = [f"Value and gradient of a loss: {loss['doc']}.", "", "Parameters", "----------"]
+    lines += [f"scores, {', '.join(loss['may_read'])}, weights, offsets", "    As for `weighted_sum`."]
+    for a in loss["attributes"]:
+        kind = " or ".join(map(repr, a["choices"])) if a["type"] == "choice" else a["type"]
+        limits = "" if a["type"] == "choice" else f" From {a['low']:g} to {a['high']:g}."
+        lines += [f"{a['name']} : {kind}, default {a['default']!r}"]
+        lines += [f"    {a['meaning'][0].upper()}{a['meaning'][1:]}.{limits}"]
+    lines += [f"reduction : {' or '.join(map(repr, loss['reductions']))}", "    Within a list."]
+    lines += ["", "Returns", "-------", "loss : float", "dscores : (L,) float32"]
+    return "\n".join(lines) + "\n"
+
+
+def _face(loss: dict[str, Any]) -> Callable[..., Result]:
+    """Make the function of one loss from its row of the table."""
+    name, attributes = loss["name"], [a["name"] for a in loss["attributes"]]
+    signature = inspect.Signature(_parameters(loss))
+
+    def face(*args: Any, **kwargs: Any) -> Result:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        term = {"loss": name} | {key: given.pop(key) for key in ["reduction", *attributes]}
+        return weighted_sum(given.pop("scores"), [term], **given)
+
+    face.__name__ = face.__qualname__ = name
+    face.__doc__ = _document(loss)
+    face.__signature__ = signature  # type: ignore[attr-defined]
+    return face
+
+
+FACES = {loss["name"]: _face(loss) for loss in _core.losses() if loss["name"] not in __all__}
+globals().update(FACES)
+__all__ += FACES

@@ -1,0 +1,88 @@
+/* Losses of each entry by itself: the score predicts its value. Sums in double; O(L). */
+#include <float.h>
+#include <math.h>
+
+#include "rank/pairs.h"
+
+typedef struct cost {
+    double value, slope;
+} cost;
+typedef cost cost_fn(double score, double value, double attr);
+
+static inline __attribute__((always_inline)) double run_with(const tg_list *list, cost_fn *cost_of) {
+    const double scale = tg_reduce_entries(list);
+    double sum = 0;
+    for (int64_t i = 0; i < list->length; i++) {
+        const cost c = cost_of((double)list->scores[i], list->value[i], list->attr[0]);
+        const double w = tg_weight(list, i);
+        sum += w * c.value;
+        list->gradient[i] = (float)(w * c.slope * scale * list->share);
+    }
+    return sum * scale;
+}
+
+static cost squared(double score, double value, double attr) {
+    (void)attr;
+    return (cost){(score - value) * (score - value), 2 * (score - value)};
+}
+
+static cost log_squared(double score, double value, double offset) {
+    return squared(score, log(value + offset), 0);
+}
+
+static cost relative(double score, double value, double epsilon) {
+    const double size = fabs(value) > epsilon ? fabs(value) : epsilon, error = score - value;
+    return (cost){fabs(error) / size, (double)((error > 0) - (error < 0)) / size};
+}
+
+static double run_mse(const tg_list *list) { return run_with(list, squared); }
+static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
+static double run_mape(const tg_list *list) { return run_with(list, relative); }
+
+static tg_loss_sizes sizes(int64_t length) { return (tg_loss_sizes){0, 4 * (double)length}; }
+
+static tg_reads any_value(const double *attr) {
+    (void)attr;
+    return (tg_reads){.targets = TG_NEED_VALUE, .above = -INFINITY};
+}
+
+static tg_reads with_logarithm(const double *attr) {
+    return (tg_reads){.targets = TG_NEED_VALUE, .above = -attr[0]};
+}
+
+#define POINTWISE                                                                                            \
+    .least = 1, .reductions = 1u << TG_REDUCE_MEAN | 1u << TG_REDUCE_SUM, .reduction = TG_REDUCE_MEAN,       \
+    .sizes = sizes
+
+const tg_loss tg_loss_mse = {
+    POINTWISE,
+    .name = "mse",
+    .doc = "mean of (score - value)^2: the score predicts the value itself",
+    .reads = any_value,
+    .run = run_mse,
+};
+
+const tg_loss tg_loss_log_mse = {
+    POINTWISE,
+    .name = "log_mse",
+    .doc = "mean of (score - ln(offset + value))^2: values are times, the score predicts a logarithm",
+    .reads = with_logarithm,
+    .run = run_log_mse,
+    .attrs = {{.name = "offset",
+               .low = 0,
+               .high = FLT_MAX,
+               .meaning = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}},
+};
+
+const tg_loss tg_loss_mape = {
+    POINTWISE,
+    .name = "mape",
+    .doc = "mean of |score - value| / max(|value|, epsilon): the score predicts the value itself",
+    .reads = any_value,
+    .run = run_mape,
+    .attrs = {{.name = "epsilon",
+               .fallback = 1e-8,
+               .low = 1e-30,
+               .high = FLT_MAX,
+               .meaning = "least size of a value that an error is divided by"}},
+};

@@ -1,0 +1,63 @@
+/* RankNet of one list (Burges et al. 2005): the logistic loss of every pair. Arithmetic on 64-bit numbers; O(L^2),
+   1 to 2 ns a pair with AVX-512: 10 us for 128 entries, 0.1 s for 10,000. */
+#include "kernels/kernels.h"
+#include "rank/pairs.h"
+
+typedef struct room {
+    tg_ordered by;
+    double *a, *c, *memory; /* (n,) sigma * score, (n,) -weight, by order; tg_pair_rows */
+} room;
+
+static room carve(tg_carve *c, int64_t n) {
+    room r;
+    r.by = tg_take_ordered(c, n);
+    r.a = tg_take(c, n, sizeof *r.a);
+    r.c = tg_take(c, n, sizeof *r.c);
+    r.memory = tg_take(c, tg_pair_room(n), sizeof *r.memory);
+    return r;
+}
+
+/* The entry at place p against all that are faster. */
+static double row(const void *context, int64_t p, double *g, double *spare) {
+    const room *r = context;
+    (void)spare;
+    return tg_kernel_table()->logistic_row(r->by.group[p], r->a[p], r->a, r->c, -r->c[p], g, &g[p]);
+}
+
+static double run(const tg_list *list) {
+    const int64_t n = list->length;
+    const double sigma = list->attr[0];
+    tg_carve c = {list->scratch, 0};
+    const room r = carve(&c, n);
+    const double pairs = tg_order_list(list, r.by);
+    for (int64_t p = 0; p < n; p++) {
+        r.a[p] = sigma * (double)list->scores[r.by.items[p].index];
+        r.c[p] = -tg_weight(list, r.by.items[p].index);
+    }
+    const double sum = tg_pair_rows(n, n, row, &r, r.memory), scale = tg_reduce_pairs(list, pairs);
+    for (int64_t p = 0; p < n; p++)
+        list->gradient[r.by.items[p].index] = (float)(r.memory[p] * sigma * scale * list->share);
+    return sum * scale;
+}
+
+static tg_loss_sizes sizes(int64_t length) {
+    tg_carve c = {0};
+    carve(&c, length);
+    return (tg_loss_sizes){c.used, 10 * (double)length * (double)length};
+}
+
+const tg_loss tg_loss_ranknet = {
+    .name = "ranknet",
+    .doc = "sum of log(1 + exp(-sigma (s_i - s_j))) over pairs of i slower than j",
+    .least = 2,
+    .reductions = 1u << TG_REDUCE_MEAN_PAIRS | 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_ALL,
+    .reduction = TG_REDUCE_MEAN_PAIRS,
+    .reads = tg_reads_order,
+    .sizes = sizes,
+    .run = run,
+    .attrs = {{.name = "sigma",
+               .fallback = 1,
+               .low = 1e-6,
+               .high = 1e6,
+               .meaning = "steepness: scores are multiplied by it"}},
+};
