@@ -10,6 +10,7 @@
 #include "model/graph.h"
 #include "model/plan.h"
 #include "ops/op.h"
+#include "optim/optim.h"
 #include "rank/loss.h"
 
 enum { TG_MAX_STEPS = 128, TG_MAX_NAME = 64 };
@@ -78,12 +79,6 @@ void tg_model_free(tg_model *model);
 /* Resolve attributes by name against the op's table; words become positions, missing ones their fallback. */
 tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, double *attr, tg_error *err);
 
-typedef struct tg_adamw {
-    double lr, beta1, beta2, eps, weight_decay;
-    double clip;  /* global gradient norm, 0 = none */
-    int64_t step; /* counts from 1 */
-} tg_adamw;
-
 /* One pass over a batch. Scores of all entries one after the other. With `loss` also gradients (into
    model->grads); with `optimizer` also an update. A cancelled or failed run leaves weights and moments as
    they were.
@@ -92,14 +87,14 @@ typedef struct tg_adamw {
 typedef struct tg_pass {
     int n_entries;
     const tg_entry *entries;
-    float *scores;             /* (sum of C) out */
-    const tg_loss_spec *loss;  /* NULL: scores only */
-    const int64_t *runtimes;   /* (sum of C) */
-    double loss_value;         /* out */
-    const tg_adamw *optimizer; /* NULL: no update */
-    int part, parts;           /* used with loss; parts >= 1 there */
-    uint64_t key;              /* dropout, from seed and step; used with loss */
-    tg_precision precision;    /* of matrix products; TG_INT8 for scores only */
+    float *scores;                 /* (sum of C) out */
+    const tg_loss_spec *loss;      /* NULL: scores only */
+    const int64_t *runtimes;       /* (sum of C) */
+    double loss_value;             /* out */
+    const tg_optimizer *optimizer; /* NULL: no update */
+    int part, parts;               /* used with loss; parts >= 1 there */
+    uint64_t key;                  /* dropout, from seed and step; used with loss */
+    tg_precision precision;        /* of matrix products; TG_INT8 for scores only */
     tg_cancel *cancel;
 } tg_pass;
 tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
@@ -107,10 +102,5 @@ tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err);
 /* Bytes of arena a pass over these entries needs. */
 int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training,
                        tg_error *err); /* -1 with err when it cannot be */
-
-/* One AdamW update of flat arrays (n), gradient scaled by `scale`. */
-void tg_adamw_update(const tg_adamw *o, int64_t n, float *w, const float *g, float *m1, float *m2,
-                     double scale);
-double tg_global_norm(int64_t n, const float *g);
 
 #endif

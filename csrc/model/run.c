@@ -247,17 +247,10 @@ static tg_status run_loss(const binding *bind, tg_pass *pass, tg_error *err) {
 }
 
 static tg_status update(tg_model *model, tg_pass *pass, tg_error *err) {
-    const tg_adamw *o = pass->optimizer;
-    const double norm = tg_global_norm(model->P, model->grads);
-    if (!isfinite(norm) || !isfinite(pass->loss_value))
-        return tg_fail(err, TG_E_DATA,
-                       "the gradient is not finite (loss %g): lower the learning rate or look at the data",
-                       pass->loss_value);
-    /* torch.nn.utils.clip_grad_norm_: scale by clip / (norm + 1e-6) where that is below 1 */
-    double scale = o->clip > 0 ? o->clip / (norm + 1e-6) : 1;
-    tg_adamw_update(o, model->P, model->weights, model->grads, model->moment1, model->moment2,
-                    scale < 1 ? scale : 1);
-    return TG_OK;
+    float *const moments[] = {model->moment1, model->moment2};
+    if (!isfinite(pass->loss_value))
+        return tg_fail(err, TG_E_DATA, "the loss is not finite: lower the learning rate or look at the data");
+    return tg_optimizer_update(pass->optimizer, model->P, model->weights, model->grads, moments, NULL, err);
 }
 
 tg_status tg_model_run(tg_model *model, tg_pass *pass, tg_error *err) {

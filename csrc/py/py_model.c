@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 #include "py/py_ops.h"
+#include "py/py_optim.h"
 #include "py/py_rank.h"
 
 typedef struct py_model {
@@ -300,8 +301,8 @@ static batch_part parse_part(PyObject *tuple) {
 
 /* Shared by step and gradients: returns loss and scores (caller frees), or NULL. */
 static float *train_pass(PyObject *object, PyObject *slates, PyObject *runtimes, PyObject *loss,
-                         const char *precision_name, uint64_t seed, const tg_adamw *optimizer, int64_t step,
-                         batch_part part, tg_py_batch *batch, double *value) {
+                         const char *precision_name, uint64_t seed, const tg_optimizer *optimizer,
+                         int64_t step, batch_part part, tg_py_batch *batch, double *value) {
     tg_loss_spec spec;
     const uint64_t key = tg_key(tg_key(seed, 0xd409), (uint64_t)step);
     const int precision = parse_precision(precision_name, 1);
@@ -336,14 +337,17 @@ static PyObject *model_step(PyObject *object, PyObject *args, PyObject *kwargs) 
     PyObject *slates, *runtimes, *loss, *tuple = NULL;
     long long step;
     unsigned long long seed = 0;
-    tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    const int64_t P = ((py_model *)object)->model->P;
+    tg_group all = {.end = P, .lr_scale = 1};
+    tg_optimizer o = {
+        .kind = TG_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .n_groups = 1, .groups = &all};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!dddL|KdddsO!", names, &slates, &runtimes,
-                                     &PyTuple_Type, &loss, &o.lr, &o.weight_decay, &o.clip, &step, &seed,
+                                     &PyTuple_Type, &loss, &o.lr, &all.weight_decay, &o.clip, &step, &seed,
                                      &o.beta1, &o.beta2, &o.eps, &precision, &PyTuple_Type, &tuple))
         return NULL;
     o.step = step;
     const batch_part part = parse_part(tuple);
-    if (part.parts == 0 || !tg_py_check_adamw(&o)) return NULL;
+    if (part.parts == 0 || !tg_py_check_optimizer(&o, P)) return NULL;
     if (part.part != part.parts - 1) {
         PyErr_Format(PyExc_ValueError,
                      "part: a step takes the last of %d parts, got %d; give the others to gradients",

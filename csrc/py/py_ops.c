@@ -338,62 +338,6 @@ static PyObject *set_isa(PyObject *self, PyObject *arg) {
     return PyErr_Format(PyExc_ValueError, "set_isa: '%s' is not among isa_levels() of this machine", name);
 }
 
-int tg_py_check_adamw(const tg_adamw *o) {
-    const int rates =
-        isfinite(o->lr) && o->lr >= 0 && isfinite(o->weight_decay) && isfinite(o->clip) && o->clip >= 0;
-    const int moments =
-        o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && isfinite(o->eps);
-    if (o->step < 1) PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", (long long)o->step);
-    else if (!rates)
-        PyErr_SetString(PyExc_ValueError,
-                        "lr, weight_decay and clip must be finite, lr and clip not negative");
-    else if (!moments) PyErr_SetString(PyExc_ValueError, "beta1 and beta2 must be in [0, 1), eps positive");
-    return !PyErr_Occurred();
-}
-
-/* Whether two of n arrays share memory. */
-static int overlap(PyArrayObject *const *arrays, int n) {
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            if (tg_overlap(arrays[i], arrays[j])) return 1;
-    return 0;
-}
-
-/* In-place AdamW on flat float32 arrays */
-static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"w",    "g",    "m1",    "m2",    "lr",  "weight_decay",
-                            "clip", "step", "beta1", "beta2", "eps", NULL};
-    PyObject *given[4];
-    PyArrayObject *a[4];
-    npy_intp dims[1] = {-1};
-    tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    long long step;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2],
-                                     &given[3], &o.lr, &o.weight_decay, &o.clip, &step, &o.beta1, &o.beta2,
-                                     &o.eps))
-        return NULL;
-    o.step = step;
-    for (int i = 0; i < 4; i++) {
-        if ((a[i] = tg_array(given[i], names[i], NPY_FLOAT32, 1, dims, "(P,)")) == NULL) return NULL;
-        if (i != 1 && !PyArray_ISWRITEABLE(a[i]))
-            return PyErr_Format(PyExc_ValueError, "%s: is updated in place and must be writable", names[i]);
-    }
-    if (!tg_py_check_adamw(&o)) return NULL;
-    if (overlap(a, 4)) {
-        PyErr_SetString(PyExc_ValueError, "adamw_step: w, g, m1 and m2 must not share memory");
-        return NULL;
-    }
-    double norm;
-    Py_BEGIN_ALLOW_THREADS
-    norm = tg_global_norm(dims[0], TG_F32(a[1]));
-    double scale = o.clip > 0 ? o.clip / (norm + 1e-6) : 1;
-    tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]),
-                    scale < 1 ? scale : 1);
-    Py_END_ALLOW_THREADS
-    return PyFloat_FromDouble(norm);
-}
-
 PyMethodDef tg_model_methods[] = {
     {"op_forward", op_forward, METH_VARARGS,
      PyDoc_STR(
@@ -408,7 +352,5 @@ PyMethodDef tg_model_methods[] = {
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},
     {"set_isa", set_isa, METH_O, PyDoc_STR("Use one of isa_levels().")},
-    {"adamw_step", (PyCFunction)(void (*)(void))adamw_step, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("AdamW on flat arrays in place, gradient clipped by global norm; returns the norm.")},
     {NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,4 @@
 /* Attributes from a dict; 0, or -1 with an exception. values has TG_MAX_ATTRS entries. */
 int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count);
 
-/* 1, or 0 with ValueError when a number of the optimizer makes no sense. */
-int tg_py_check_adamw(const tg_adamw *o);
-
 #endif
