@@ -21,10 +21,10 @@ from tpugraphs import files, kernels, metrics, progress, rankerfile
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.interrupts import Interrupts
-from tpugraphs.kernels import warmup_cosine as learning_rate
 from tpugraphs.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
 from tpugraphs.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
+from tpugraphs.schedules import warmup_cosine as learning_rate
 from tpugraphs.trainset import Material, split_configs
 
 if TYPE_CHECKING:
