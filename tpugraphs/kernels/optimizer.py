@@ -18,8 +18,8 @@ def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Se
         ``{"kind": "adamw", "lr": 1e-3, "step": 1}``. `kind`: ``"adamw"`` (Loshchilov & Hutter 2019),
         ``"adam"`` (Kingma & Ba 2015; the weight decay is a part of the gradient) or ``"sgd"`` (with
         `momentum`). `step` counts from 1. Further numbers and their defaults: `clip` 0 (none), `weight_decay`
-        0, `beta1` 0.9, `beta2` 0.999, `eps` 1e-8, `momentum` 0.9. Instead of `weight_decay`, `groups`: a list of
-        ``(begin, end, factor of the learning rate, weight decay)`` that covers all parameters in order.
+        0, `beta1` 0.9, `beta2` 0.999, `eps` 1e-8, `momentum` 0.9. Instead of `weight_decay`, `groups`: a list
+        of ``(begin, end, factor of the learning rate, weight decay)`` that covers all parameters in order.
     w, g : (P,) float32
         Weights, which are overwritten, and gradient.
     moments : sequence of (P,) float32
