@@ -3,6 +3,7 @@
 import numpy as np
 
 import tpugraphs as tg
+from tpugraphs.recipes import get_recipe
 
 FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
 
@@ -34,8 +35,36 @@ def small_graph(seed=0, configs=96, nodes=14, config_nodes=4, copies=0, **change
     return tg.LayoutGraph(**{**given, **changes})
 
 
+def small_tile(seed=0, configs=40, **changes):
+    """A kernel whose normalised runtimes follow from the configs, and whose plain ones do not."""
+    rng = np.random.default_rng(seed)
+    feat = np.zeros((9, 140), np.float32)
+    feat[:, :30] = rng.normal(size=(9, 30))
+    config = rng.integers(1, 64, (configs, 24)).astype(np.float32)
+    normalizers = rng.integers(10**4, 10**7, configs)
+    given = {
+        "node_feat": feat,
+        "node_opcode": rng.integers(1, 120, 9),
+        "edge_index": np.stack([np.arange(1, 9), np.arange(8)], 1),
+        "config_feat": config,
+        "config_runtime": (normalizers * (1 + config[:, :8].sum(1) / 100)).astype(np.int64),
+        "config_runtime_normalizers": normalizers,
+        "name": f"small{seed}",
+    }
+    return tg.TileGraph(**{**given, **changes})
+
+
+SMALL_GRAPHS = {"layout": small_graph, "tile": small_tile}  # a graph of every kind, by seed
+
+
+def having(recipe, **fields):
+    """Those of the fields that the recipe has: models differ in what can be made small."""
+    known = get_recipe(recipe).options.__dataclass_fields__
+    return {name: value for name, value in fields.items() if name in known}
+
+
 def small_ranker(recipe="first-layout-cross", **fields):
-    return tg.Ranker(recipe, **{**FIELDS, "steps": 20, "evaluate_every": 5, **fields})
+    return tg.Ranker(recipe, **{**having(recipe, **FIELDS), "steps": 20, "evaluate_every": 5, **fields})
 
 
 class Lazy:

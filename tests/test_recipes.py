@@ -1,26 +1,34 @@
-import dataclasses
+import copy
 import json
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
 
 import models
 import numpy as np
 import pytest
+from check_recipe import CHECKS, WITH_FILES, check_recipe
+from rankers import SMALL_GRAPHS, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import _core
-from tpugraphs.recipes import get_recipe, plain
+from tpugraphs import _core, recipes
+from tpugraphs.optimizer import parameter_groups
+from tpugraphs.recipes import Recipe, TrainingFields, get_recipe, option, plain
+from tpugraphs.targets import TARGETS, targets
 
 
-def test_the_recipes_are_listed_and_described():
-    assert tg.list_recipes() == ["first-layout", "first-layout-cross", "first-tile"]
-    assert tg.list_recipes("tile") == ["first-tile"]
-    for name in tg.list_recipes():
-        recipe = get_recipe(name)
-        assert set(recipe.presets) == {"cpu", "full"}
-        assert recipe.summary.endswith(".") and recipe.source
-        assert dataclasses.is_dataclass(recipe.options)
-        described = recipe.options.__doc__
-        for field in dataclasses.fields(recipe.options):
-            assert field.name in described or field.name.endswith("_columns")
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("recipe", tg.list_recipes())
+def test_every_recipe_keeps_the_contract(recipe, check, tmp_path):
+    CHECKS[check](recipe, *([tmp_path] if check in WITH_FILES else []))
+
+
+def test_recipes_are_listed_by_kind():
+    names = tg.list_recipes()
+    assert names == sorted(names) and {"first-layout", "first-layout-cross", "first-tile"} <= set(names)
+    assert sorted(name for kind in SMALL_GRAPHS for name in tg.list_recipes(kind)) == names
+    assert all(get_recipe(name).source for name in names)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +118,236 @@ def test_the_recipes_build_the_model_that_is_compared_with_pytorch(name, cross):
     recipe = get_recipe(name)
     ours = recipe.steps(recipe.fields("full"))
     assert numbered(ours) == numbered(models.first_layout(cross=cross, dropout=0.2))
+
+
+# ---- recipes of one's own ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OwnFields(TrainingFields):
+    width: int = option(16, 1, 64, doc="columns of the layer")
+    act: str = option("gelu", choices=("gelu", "relu"), doc="activation of the layer")
+    bias: bool = option(True, doc="nothing: a field that is true or false")
+
+
+def own_steps(fields):
+    return [
+        models.step("config_linear", "first", "node_feat", "z", column=134, cols=4, out=fields.width),
+        models.step("mix", "act", "z", "x", act=fields.act),
+        models.step("pool", "pool", "x", "pooled", kind="mean"),
+        models.step("linear", "head", "pooled", "scores", out=1),
+    ]
+
+
+def own_loss(fields):
+    return [{"loss": "list_mle", "weight": 1.0, "reduction": "mean-all"}]
+
+
+def own_groups(fields):
+    return [
+        {"match": "first.table", "learning_rate": 0.1, "weight_decay": 0.0},
+        {"match": "*.bias", "weight_decay": 0.0},
+    ]
+
+
+def own(**changes):
+    first = get_recipe("first-layout")
+    given = {
+        "name": "own",
+        "summary": "One layer.",
+        "options": OwnFields,
+        "steps": own_steps,
+        "preprocessing": lambda fields: first.preprocessing(first.fields()),
+        "loss": own_loss,
+        "groups": own_groups,
+    }
+    return Recipe(**{**given, **changes})
+
+
+@pytest.fixture
+def registered():
+    recipe = own()
+    recipes.register(recipe)
+    yield recipe
+    recipes.unregister("own")
+
+
+def test_a_recipe_of_ones_own_keeps_the_contract_once_it_is_registered(registered, tmp_path):
+    check_recipe("own", tmp_path)
+    assert "own" in tg.list_recipes("layout") and "own" not in tg.list_recipes("tile")
+
+
+def test_a_recipe_that_is_not_registered_trains_but_its_file_wants_it_registered(tmp_path):
+    r, g, path = tg.Ranker(own(), steps=2, configs=8), small_graph(), tmp_path / "r.safetensors"
+    r.fit(g, verbose=False)
+    assert r.recipe == "own" and isinstance(r.get_params()["recipe"], Recipe)
+    twin = copy.deepcopy(r)
+    assert (twin.predict(g) == r.predict(g)).all()
+    assert (
+        r.set_params(width=20).fields.width == 20
+        and r.set_params(recipe="first-layout").recipe == "first-layout"
+    )
+    twin.save(path)
+    with pytest.raises(tg.CheckpointError, match=r"recipe: .*'own'.*recipes\.register") as error:
+        tg.Ranker.load(path)
+    assert error.value.field == "recipe"
+    recipes.register(own(preprocessing=twin._recipe.preprocessing))
+    try:
+        assert (tg.Ranker.load(path).predict(g) == twin.predict(g)).all()
+        assert pickle.loads(pickle.dumps(twin)).get_params() == twin.get_params()
+    finally:
+        recipes.unregister("own")
+
+
+def test_names_are_taken_once(registered):
+    recipes.register(registered)  # the same one again
+    for clash in (own(summary="Another."), own(name="first-layout")):
+        for use in (recipes.register, tg.Ranker):
+            with pytest.raises(tg.RecipeError, match="another recipe has that name"):
+                use(clash)
+    with pytest.raises(tg.RecipeError, match="expected a .*Recipe, got str"):
+        recipes.register("own")
+    with pytest.raises(tg.RecipeError, match="unknown registered recipe"):
+        recipes.unregister("first-layout")
+
+
+def test_a_module_of_the_package_is_found_by_itself(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from tpugraphs.recipes.base import Recipe\n"
+        "RECIPES = (Recipe(name='mine', summary='Mine.', steps=lambda f: [], preprocessing=lambda f: []),)\n"
+    )
+    code = f"import tpugraphs.recipes as r; r.__path__.append({str(tmp_path)!r}); print(*r.list_recipes())"
+    names = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert set(names.split()) == {*tg.list_recipes(), "mine"}
+
+
+class Plain:
+    pass
+
+
+@dataclass(frozen=True)
+class WithoutMeaning(TrainingFields):
+    width: int = option(16, 1, 64)
+
+
+@dataclass(frozen=True)
+class WithoutOption(TrainingFields):
+    configs: int = 32
+
+
+@dataclass(frozen=True)
+class OfAnotherType(TrainingFields):
+    width: complex = option(16, doc="columns")
+
+
+@dataclass(frozen=True)
+class OutOfRange(TrainingFields):
+    width: int = option(0, 1, 64, doc="columns")
+
+
+class Undecorated(TrainingFields):
+    width: int = option(16, 1, 64, doc="columns")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"options": Plain}, "derives from TrainingFields.*Plain"),
+        ({"options": WithoutMeaning}, "own: width: say what it means"),
+        ({"options": WithoutOption}, "own: configs: say what it means"),
+        ({"options": OfAnotherType}, "own: width: expected int.*complex"),
+        ({"options": OutOfRange}, r"own: width: the default must be a whole number in 1\.\.64, got 0"),
+        ({"options": Undecorated}, "Undecorated lacks @dataclass"),
+        ({"presets": {"cpu": {"widht": 3}}}, "did you mean 'width'"),
+        ({"presets": {"cpu": {"width": 65}}}, r"width must be a whole number in 1\.\.64, got 65"),
+        ({"presets": {"full": {}}}, "expected 'cpu'"),
+        ({"loss": lambda fields: []}, "at least one term"),
+        ({"loss": lambda fields: [{"weight": 1.0}]}, "loss must be a list of dicts"),
+        ({"loss": lambda fields: [{"loss": "list_mle", "weight": np.nan}]}, "loss must be a list of dicts"),
+    ],
+)
+def test_a_recipe_is_checked_when_it_is_made(changes, words):
+    with pytest.raises(tg.RecipeError, match=words):
+        own(**changes)
+
+
+# ---- losses, groups, targets -----------------------------------------------------------------------------
+
+
+def test_the_loss_can_be_chosen():
+    recipe, r = get_recipe("first-layout"), small_ranker("first-layout", margin=0.5)
+    assert r.loss == ("pairwise_hinge", 0.5, "mean-all")
+    for loss, expected in (
+        ("pairwise_hinge", ("pairwise_hinge", 0.5, "mean-all")),  # the recipe's, with its margin
+        ([{"loss": "pairwise_hinge"}], ("pairwise_hinge", 1.0, "mean-all")),
+        ("list_mle", ("list_mle", 1.0, "sum")),
+        ([{"loss": "list_mle", "reduction": "mean-all"}], ("list_mle", 1.0, "mean-all")),
+    ):
+        r.set_params(loss=loss)
+        assert r.loss == expected
+        assert recipe.losses(r.fields)[0]["loss"] == expected[0]
+    g = small_graph()
+    assert (
+        r.fit(g, steps=2, verbose=False).loss
+        != small_ranker("first-layout").fit(g, steps=2, verbose=False).loss
+    )
+
+
+@pytest.mark.parametrize(
+    "loss", ["mean", 3, [], [3], {"loss": "list_mle"}, [{"weight": 1.0}], [{"loss": "list_mle", "weight": "x", "y": None}]]
+)  # fmt: skip
+def test_losses_that_there_are_not_are_refused_when_the_ranker_is_made(loss):
+    with pytest.raises(tg.ConfigError, match="loss"):
+        tg.Ranker(loss=loss)
+
+
+LAYOUT = [("a.weight", 0, (3, 2)), ("a.bias", 6, (3,)), ("b.weight", 9, (2, 3)), ("b.bias", 15, (2,))]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ([], [(0, 17, 1.0, 0.5)]),
+        ([{"match": "b.*", "learning_rate": 0.1}], [(0, 9, 1.0, 0.5), (9, 17, 0.1, 0.5)]),
+        (
+            [{"match": "*.bias", "weight_decay": 0.0}, {"match": "a.*", "learning_rate": 2}],
+            [(0, 6, 2.0, 0.5), (6, 9, 1.0, 0.0), (9, 15, 1.0, 0.5), (15, 17, 1.0, 0.0)],
+        ),
+    ],
+)
+def test_the_first_pattern_decides_and_groups_cover_all_parameters(patterns, expected):
+    assert parameter_groups(patterns, LAYOUT, 0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        ([{"match": "c.*"}], "'c.*' matches no parameter.*a.weight, a.bias"),
+        ([{"match": "*"}, {"match": "a.*"}], "'a.*' matches no parameter that an earlier"),
+        ([{"learning_rate": 0.1}], "expected dicts with match"),
+        ([{"match": "a.*", "lr": 0.1}], "expected dicts with match"),
+    ],
+)
+def test_groups_that_make_no_sense_are_refused(patterns, words):
+    with pytest.raises(tg.RecipeError, match=words):
+        parameter_groups(patterns, LAYOUT, 0.5)
+
+
+def test_groups_reach_the_parameters():
+    frozen = own(groups=lambda fields: [{"match": "first.*", "learning_rate": 0.0}])
+    r = tg.Ranker(frozen, steps=2, configs=8)
+    before = {name: array.copy() for name, array in r.parameters.items()}
+    r.fit(small_graph(), verbose=False)
+    moved = {name for name, array in r.parameters.items() if not (array == before[name]).all()}
+    assert moved == {"head.weight"}  # the order does not depend on the last bias
+
+
+def test_targets_are_what_they_say():
+    times = np.array([30, 10, 20, 20], np.int64)
+    np.testing.assert_array_equal(targets(times, "runtime"), [30.0, 10.0, 20.0, 20.0])
+    np.testing.assert_allclose(targets(times, "log-runtime"), np.log([30, 10, 20, 20]))
+    np.testing.assert_allclose(targets(times, "percentile"), [1, 0, 0.5, 0.5])
+    np.testing.assert_allclose(targets(times[:1], "percentile"), [0.0])
+    for target in TARGETS:
+        made = targets(times / 7, target)
+        assert made.dtype == np.float64 and (np.argsort(made, kind="stable") == [1, 2, 3, 0]).all()

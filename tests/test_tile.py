@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from rankers import small_tile
 
 import tpugraphs as tg
 from tpugraphs import cli
@@ -28,25 +29,6 @@ def ranker(kernels):
 
 def times(graph):
     return graph.config_runtime / graph.config_runtime_normalizers
-
-
-def small_tile(seed=0, configs=40, **changes):
-    """A kernel whose normalised runtimes follow from the configs, and whose plain ones do not."""
-    rng = np.random.default_rng(seed)
-    feat = np.zeros((9, 140), np.float32)
-    feat[:, :30] = rng.normal(size=(9, 30))
-    config = rng.integers(1, 64, (configs, 24)).astype(np.float32)
-    normalizers = rng.integers(10**4, 10**7, configs)
-    given = {
-        "node_feat": feat,
-        "node_opcode": rng.integers(1, 120, 9),
-        "edge_index": np.stack([np.arange(1, 9), np.arange(8)], 1),
-        "config_feat": config,
-        "config_runtime": (normalizers * (1 + config[:, :8].sum(1) / 100)).astype(np.int64),
-        "config_runtime_normalizers": normalizers,
-        "name": f"small{seed}",
-    }
-    return tg.TileGraph(**{**given, **changes})
 
 
 def test_a_fit_ranks_and_tells(kernels, ranker):

@@ -196,6 +196,16 @@ def product_tn(
     out: NDArray[np.float32] | None = None,
     /,
 ) -> NDArray[np.float32]: ...
+
+# optim
+def optimizers() -> dict[str, int]: ...
+def optimizer_step(
+    optimizer: dict[str, Any],
+    w: NDArray[np.float32],
+    g: NDArray[np.float32],
+    moments: tuple[NDArray[np.float32], ...],
+    /,
+) -> float: ...
 def adamw_step(
     w: NDArray[np.float32],
     g: NDArray[np.float32],

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import _core, kernels, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
 from tpugraphs.files import file_name
+from tpugraphs.optimizer import Optimizer
 from tpugraphs.pipeline import SCHEMA, Pipeline, Prepared, check_kind, check_measured
 from tpugraphs.progress import Progress
 from tpugraphs.ranking import Ranks
-from tpugraphs.recipes import get_recipe, list_recipes, plain
+from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
 _STATE = ("params", "moment1", "moment2")  # arrays of a model
+_CORE_LOSSES = {"pairwise_hinge": "mean-all", "list_mle": "sum"}  # and how each is reduced by default
+
+
+def core_loss(losses: Sequence[Mapping[str, Any]]) -> tuple[str, float, str]:
+    """Losses as the core takes them, which is one of two so far: (name, margin, reduction)."""
+    first, keys = losses[0], {"loss", "weight", "margin", "reduction"}
+    if (
+        len(losses) > 1
+        or first["loss"] not in _CORE_LOSSES
+        or first.get("weight", 1.0) != 1
+        or not first.keys() <= keys
+    ):
+        raise ConfigError(f"loss: expected one of {', '.join(_CORE_LOSSES)}, with weight 1, got {[*losses]}")
+    reduction = first.get("reduction", _CORE_LOSSES[first["loss"]])
+    return first["loss"], float(first.get("margin", 1.0)), str(reduction)
 
 
 class Ranker(Ranks):
@@ -33,8 +49,8 @@ class Ranker(Ranks):
 
     Parameters
     ----------
-    recipe : str
-        One of :func:`tpugraphs.list_recipes`.
+    recipe : str or Recipe
+        One of :func:`tpugraphs.list_recipes`, or a recipe of your own (see :mod:`tpugraphs.recipes`).
     seed : int
         Of everything random; the same seed gives the same bits, for any number of threads.
     preset : {"cpu", "full"}
@@ -75,7 +91,7 @@ class Ranker(Ranks):
 
     def __init__(
         self,
-        recipe: str = "first-layout",
+        recipe: str | Recipe = "first-layout",
         seed: int = 0,
         preset: str = "cpu",
         precision: str = "f32",
@@ -83,14 +99,17 @@ class Ranker(Ranks):
     ) -> None:
         self._configure(recipe, seed, preset, precision, fields)
 
-    def _configure(self, recipe: str, seed: int, preset: str, precision: str, given: dict[str, Any]) -> None:
+    def _configure(
+        self, recipe: str | Recipe, seed: int, preset: str, precision: str, given: dict[str, Any]
+    ) -> None:
         found = get_recipe(recipe)
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
             raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
         check_precision(precision, TRAINING)
         fields = found.fields(preset, given)
+        core_loss(found.losses(fields))
         self._recipe, self.fields = found, fields
-        self.recipe, self.seed, self.preset, self.precision = recipe, seed, preset, precision
+        self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
         self.steps: list[dict[str, Any]] = found.steps(fields)
         self._reset()
 
@@ -134,7 +153,7 @@ class Ranker(Ranks):
     @property
     def metric(self) -> str:
         """What its fits are validated by: see :data:`tpugraphs.metrics.VALIDATION`."""
-        return str(getattr(self.fields, "metric", "tau"))
+        return str(self.fields.metric)
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -147,13 +166,19 @@ class Ranker(Ranks):
 
     @property
     def loss(self) -> tuple[Any, ...]:
-        """Loss as the core takes it."""
-        return ("pairwise_hinge", float(self.fields.margin), "mean-all")
+        """Losses as the core takes them."""
+        return core_loss(self._recipe.losses(self.fields))
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters that the recipe trains differently: see :class:`tpugraphs.recipes.Recipe`."""
+        return self._recipe.groups(self.fields)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All constructor arguments, every field of the recipe among them; ``sklearn.base.clone`` uses it."""
         names = self.fields.__dataclass_fields__
-        own = {"recipe": self.recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
+        recipe = self.recipe if is_registered(self._recipe) else self._recipe
+        own = {"recipe": recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
         return {**own, **{name: getattr(self.fields, name) for name in names}}
 
     def set_params(self, **params: Any) -> Self:
@@ -168,14 +193,11 @@ class Ranker(Ranks):
             return self
         defaults = plain(self._recipe.fields(self.preset))
         given = {name: value for name, value in old.items() if name in defaults and defaults[name] != value}
-        recipe = params.get("recipe", self.recipe)
-        known = get_recipe(recipe).options.__dataclass_fields__
+        known = get_recipe(params.get("recipe", old["recipe"])).options.__dataclass_fields__
         given = {name: value for name, value in given.items() if name in known}
         if by_epochs:
             given.pop("steps", None)
-        own = {
-            name: params.pop(name, getattr(self, name)) for name in ("recipe", "seed", "preset", "precision")
-        }
+        own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
 
@@ -191,13 +213,14 @@ class Ranker(Ranks):
     # Copies (copy.deepcopy, worker processes): the model goes as its arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: v for name, v in vars(self).items() if name not in ("_model", "_last", "_recipe")}
-        model = self._model
+        left_out = {"_model", "_last", *(["_recipe"] if is_registered(self._recipe) else [])}
+        state, model = {name: v for name, v in vars(self).items() if name not in left_out}, self._model
         return {**state, "arrays": model and {name: getattr(model, name).copy() for name in _STATE}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays = state.pop("arrays")
-        vars(self).update(state, _model=None, _last=Last(), _recipe=get_recipe(state["recipe"]))
+        recipe = state.get("_recipe") or get_recipe(state["recipe"])
+        vars(self).update(state, _model=None, _last=Last(), _recipe=recipe)
         for name, array in (arrays or {}).items():
             getattr(self.model, name)[:] = array
 
@@ -326,20 +349,11 @@ class Ranker(Ranks):
             self.pipeline.fit([graph])
         prepared = self._prepare(graph)
         self._last.measured = True
-        f = self.fields
-        loss = self.model.step(
-            [prepared.slate(rows)],
-            [prepared.runtimes[rows]],
-            loss=self.loss,
-            lr=float(f.learning_rate),
-            weight_decay=float(f.weight_decay),
-            clip=float(f.clip),
-            step=self._step + 1,
-            seed=int(self.seed),
-            precision=self.precision,
-        )
-        self._step, self._fitted = self._step + 1, True
-        return float(loss)
+        optimizer, number = Optimizer(self), self._step + 1
+        loss = optimizer.gradients(number, [prepared.slate(rows)], [prepared.runtimes[rows]])
+        optimizer.update(number, float(self.fields.learning_rate), [])
+        self._step, self._fitted = number, True
+        return loss
 
     # Ranking
 
@@ -590,8 +604,11 @@ class Ranker(Ranks):
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
         steps = entry("steps", list)
         rankerfile.check_steps(path, steps, tensors)
+        own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+        if own["recipe"] not in list_recipes():
+            todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
+            raise rankerfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
-            own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
             ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
             ranker.steps = steps
             layout = ranker.model.layout

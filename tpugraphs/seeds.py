@@ -22,7 +22,7 @@ from tpugraphs.ensemble import Ensemble
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.interrupts import Interrupts
 from tpugraphs.ranker import Ranker
-from tpugraphs.recipes import plain
+from tpugraphs.recipes import Recipe, plain
 from tpugraphs.selection import ONE_STANDARD_ERROR, Judgement, Rule
 from tpugraphs.training import Fit, held
 from tpugraphs.trainset import Material, hold_out
@@ -234,7 +234,7 @@ class SeedRuns:
 
 
 def train_seeds(
-    recipe: str = "first-layout",
+    recipe: str | Recipe = "first-layout",
     train: Any = None,
     valid: Any = None,
     *,

@@ -7,6 +7,7 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import files, kernels, metrics, progress, rankerfile
+from tpugraphs import files, kernels, metrics, progress, rankerfile, schedules
 from tpugraphs.callbacks import Callback, EarlyStopping, History
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.interrupts import Interrupts
-from tpugraphs.kernels import warmup_cosine as learning_rate
+from tpugraphs.optimizer import Optimizer
 from tpugraphs.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
 from tpugraphs.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
+from tpugraphs.schedules import warmup_cosine as learning_rate
 from tpugraphs.trainset import Material, split_configs
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class Fit:
     ) -> None:
         _check_callbacks(callbacks)
         self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
+        self.optimizer = Optimizer(ranker)
         self.material, ranker.pipeline = material, material.pipeline
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
         self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
@@ -214,44 +217,27 @@ class Fit:
         )
 
     def _train_step(self, interrupts: Interrupts) -> None:
-        f, history, number, visit = self.fields, self.history, self.step + 1, self.visit
-        rate = learning_rate(number, self.total, f.learning_rate, f.warmup)
-        common: dict[str, Any] = {
-            "loss": self.ranker.loss,
-            "step": number,
-            "seed": self.seed,
-            "precision": self.ranker.precision,
-        }
-        parts, earlier = int(f.accumulate), 0.0
+        number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
+        rate = schedules.rate(number, self.total, self.fields)
+        losses: list[float] = []
+        norms: list[float] = []
         try:
-            for part in range(parts - 1):
-                slates, runtimes, names = self._next_slates()
-                add = functools.partial(self.model.gradients, slates, runtimes, **common, part=(part, parts))
-                earlier += self._in_core(interrupts, names, add)[0]
-                if interrupts.pressed:
+            for part in range(parts):
+                if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
-            slates, runtimes, names = self._next_slates()
-            call = functools.partial(
-                self.model.step,
-                lr=rate,
-                weight_decay=float(f.weight_decay),
-                clip=float(f.clip),
-                part=(parts - 1, parts),
-                **common,
-            )
-            # Appending happens in C right after the step, with no place in between where Ctrl-C could come
-            # up: so the length of the list tells whether the step was taken.
-            take = functools.partial(history.loss.extend, map(call, [slates], [runtimes]))
-            self._in_core(interrupts, names, take)
+                slates, runtimes, names = self._next_slates()
+                add = functools.partial(self.optimizer.gradients, number, slates, runtimes, (part, parts))
+                losses.append(self._in_core(interrupts, names, add))
+            update = functools.partial(self.optimizer.update, number, rate, norms)
+            self._in_core(interrupts, names, update)
         except KeyboardInterrupt:
             interrupts.pressed = True
-            if len(history.loss) < number:
+            if not norms:
                 self.visit = visit
                 raise
-        if parts > 1:
-            history.loss[-1] = (earlier + history.loss[-1]) / parts
         self.step = number
-        history.learning_rate.append(rate)
+        self.history.loss.append(sum(losses) / parts)
+        self.history.learning_rate.append(rate)
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
         """Do work in which Ctrl-C may come up at once, because the core then leaves everything as it was."""
@@ -412,7 +398,10 @@ class Fit:
         history.skipped.update(skipped)
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
+        defaults = {f"field {field.name}": field.default for field in dataclasses.fields(self.fields)}
         mine = self.identity
+        younger = mine.keys() & defaults.keys() - theirs.keys()  # fields that are younger than the checkpoint
+        theirs = {**theirs, **{key: defaults[key] for key in younger}}
         differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         if differ:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]

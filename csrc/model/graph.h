@@ -12,13 +12,14 @@ typedef struct tg_graph {
     int64_t C;                           /* configs stored */
     int has_configs;                     /* digits given (even if K is 0), or features of configs */
     int D, digit_rows;                   /* digits of a configurable node; their values are in -1..digit_rows-3 */
-    int T;                               /* columns of config_feat, 0 without */
+    int T, G;                            /* columns of config_feat, of graph_feat; 0 without */
     const float *node_feat;              /* (N,F) */
     const uint8_t *opcode;               /* (N) */
     const int8_t *layout;                /* (N,6) or NULL */
     const int8_t *digits;                /* (C,K,D), or NULL and */
     tg_codes codes;                      /* the same as numbers; the table is owned */
     const float *config_feat;            /* (C,T) or NULL */
+    const float *graph_feat;             /* (G) or NULL */
     tg_csr by_source, by_target;         /* rows u: their v's; rows v: their u's */
     tg_csr both_in, both_out;            /* both; they differ in the numbers of their edges */
     int32_t *config_of;                  /* (N) */

@@ -20,8 +20,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (a->column > F) return tg_fail(err, TG_E_RECIPE, "column must be in 0..%d, got %d", F, a->column);
     p->out = (tg_shape){TG_SPACE_NODE_CONFIG, O};
     p->makes_stats = a->stats;
-    tg_add_linear(p, WEIGHT, "weight", "bias", O, F + p->digit_cols * D, a->init == 1);
-    p->params[TABLE] = (tg_param_spec){"table", p->digit_rows, D, TG_INIT_NORMAL, 1.0f};
+    tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init == 1);
+    p->params[TABLE] = (tg_param_spec){NULL, p->digit_rows, D, TG_INIT_NORMAL, 1.0f};
     p->needs_in = 1;
     p->recompute = 1;
     return TG_OK;
@@ -204,6 +204,7 @@ const tg_op tg_op_config_linear = {
     .name = "config_linear",
     .doc = "Linear layer over a node's columns and the embedded digits of its config, factorised into look-ups.",
     .inputs = {{"h", TG_IN(NODE), 0}},
+    .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_INT(attrs, column, 0, 0, 65536, "column of h before which the digits stand"),
               TG_INT(attrs, cols, 4, 1, 4096, "columns of the digits' embedding, unless it is shared"),

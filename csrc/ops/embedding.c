@@ -21,7 +21,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
                        a->rows);
     p->flags = layout ? TG_NEEDS_LAYOUT : TG_NEEDS_OPCODE;
     p->out = (tg_shape){TG_SPACE_NODE, p->in[0].cols + (layout ? TG_CODE_DIGITS : 1) * a->cols};
-    p->params[WEIGHT] = (tg_param_spec){"weight", a->rows, a->cols, TG_INIT_NORMAL, 1.0f};
+    p->params[WEIGHT] = (tg_param_spec){NULL, a->rows, a->cols, TG_INIT_NORMAL, 1.0f};
     return TG_OK;
 }
 
@@ -79,6 +79,7 @@ const tg_op tg_op_embedding = {
     .name = "embedding",
     .doc = "Table rows of a node's opcode, or of its layout digits, behind its columns.",
     .inputs = {{"x", TG_IN(NODE), 0}},
+    .params = {[WEIGHT] = "weight"},
     .attrs = {TG_CHOICE(attrs, source, 0, "opcode|layout", "what chooses the rows"),
               TG_INT(attrs, rows, 120, 1, 65536, "rows of the table; ids outside it take row 0"),
               TG_INT(attrs, cols, 16, 1, 4096, "columns of the table")},

@@ -18,7 +18,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->makes_stats = a->stats;
     if (p->makes_stats && !tg_has_nodes(p->out.space))
         return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
-    tg_add_linear(p, WEIGHT, "weight", "bias", a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0),
+    tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0),
                   a->init == 1);
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->pulls = 1;
@@ -137,6 +137,7 @@ const tg_op tg_op_linear = {
     .name = "linear",
     .doc = "Linear layer, x w^T + b; with a second input, that row stands before every row of x.",
     .inputs = {{"x", TG_IN_ANY, 0}, {"row", TG_IN(SLATE), 1}},
+    .params = {[WEIGHT] = "weight", [BIAS] = "bias"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),

@@ -32,10 +32,10 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
                        p->in[RESIDUAL].space == p->in[Z].space ? "" : ", and they differ in what a row is");
     p->out = (tg_shape){p->in[Z].space, F};
     if (R > 0) {
-        tg_add_linear(p, W1, "gate1_weight", "gate1_bias", R, D, 0);
-        tg_add_linear(p, W2, "gate2_weight", "gate2_bias", D, R, 0);
+        tg_add_linear(p, W1, R, D, 0);
+        tg_add_linear(p, W2, D, R, 0);
     }
-    if (a->cross) p->params[TEMPERATURE] = (tg_param_spec){"temperature", 1, 0, TG_INIT_CONSTANT, 0.5f};
+    if (a->cross) p->params[TEMPERATURE] = (tg_param_spec){NULL, 1, 0, TG_INIT_CONSTANT, 0.5f};
     if (!a->cross) p->flags &= ~(unsigned)TG_ACROSS_CONFIGS;
     if (a->dropout == 0) p->flags &= ~(unsigned)TG_RANDOM;
     p->needs_in = p->n_in == 2 ? 3 : 1;
@@ -252,6 +252,8 @@ const tg_op tg_op_mix = {
     .name = "mix",
     .doc = "Norm, channel gate, attention across configs, residual, activation and dropout in one pass (first place).",
     .inputs = {{"z", TG_IN_ANY, 0}, {"residual", TG_IN_ANY, 1}},
+    .params = {[W1] = "gate1_weight", [B1] = "gate1_bias", [W2] = "gate2_weight", [B2] = "gate2_bias",
+               [TEMPERATURE] = "temperature"},
     .attrs = {TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
               TG_INT(attrs, gate, 0, 0, 4096, "hidden width of the channel gate; 0: no gate"),
               TG_FLAG(attrs, cross, "append the product with the softmax over configs"),

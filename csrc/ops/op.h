@@ -75,7 +75,7 @@ typedef struct tg_slate {
 
 typedef enum { TG_INIT_UNIFORM, TG_INIT_NORMAL, TG_INIT_CONSTANT } tg_init;
 typedef struct tg_param_spec {
-    const char *name; /* NULL: this call has no such parameter */
+    const char *name; /* the op's, set after planning; NULL: this call has no such parameter */
     int rows, cols;   /* (rows, cols), or (rows,) when cols is 0 */
     tg_init init;
     float value; /* bound, standard deviation, or constant */
@@ -240,6 +240,7 @@ struct tg_phase {
 typedef struct tg_op {
     const char *name, *doc;
     tg_in_spec inputs[TG_MAX_IN];
+    const char *params[TG_MAX_PARAMS]; /* their names; plan says which of them a step has, and their shapes */
     tg_attr_spec attrs[TG_MAX_ATTRS];
     unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
     tg_fixes fixes_dy;
@@ -361,12 +362,12 @@ void tg_norm_end(const tg_exec *e);
 /* g(N,C,cols) -= fix[0] + fix[1] * (x - fix[2]) */
 void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g);
 
-/* Fill a parameter spec; `fan_in` > 0: PyTorch's default uniform(-1/sqrt(fan_in), +). */
-tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in);
+/* A parameter with PyTorch's default uniform(-1/sqrt(fan_in), +). */
+tg_param_spec tg_weight(int rows, int cols, int fan_in);
 
 /* Weight (O,F) and bias (O) as parameters `at` and `at` + 1; xavier: Xavier-normal weight, bias 0.01 (first
    place). */
-void tg_add_linear(tg_op_plan *plan, int at, const char *weight, const char *bias, int O, int F, int xavier);
+void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int xavier);
 /* Columns of the parameter that is shared under this name, or `otherwise`. */
 int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise);
 

@@ -133,6 +133,10 @@ tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
     plan->flags = op->flags;
     tg_status status = check_inputs(op, plan, err);
     if (status == TG_OK) status = op->plan(plan, err);
+    for (int i = 0; status == TG_OK && i < TG_MAX_PARAMS; i++) {
+        TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
+        plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
+    }
     if (status == TG_OK) status = check_shared(plan, err);
     if (status == TG_OK && (plan->out.cols < 1 || plan->out.cols > MOST_COLUMNS))
         status = tg_fail(err, TG_E_RECIPE, "the result would have more than %d columns", MOST_COLUMNS);

@@ -18,8 +18,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->out = (tg_shape){p->in[0].space, O};
     p->needs_stats = a->norm;
     p->makes_stats = a->stats;
-    tg_add_linear(p, WEIGHT_L, "weight_l", "bias_l", O, F, 0);
-    p->params[WEIGHT_R] = tg_weight("weight_r", O, F, F);
+    tg_add_linear(p, WEIGHT_L, O, F, 0);
+    p->params[WEIGHT_R] = tg_weight(O, F, F);
     p->needs_in = 1;
     return TG_OK;
 }
@@ -186,6 +186,7 @@ const tg_op tg_op_sage = {
     .name = "sage",
     .doc = "SAGEConv with mean aggregation (Hamilton et al. 2017).",
     .inputs = {{"x", TG_IN_NODES, 0}},
+    .params = {[WEIGHT_L] = "weight_l", [BIAS_L] = "bias_l", [WEIGHT_R] = "weight_r"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
               TG_FLAG(attrs, norm, "instance norm of the input on the way in"),

@@ -89,14 +89,15 @@ void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int
     tg_parts(e, (m + ROWS - 1) / ROWS, 2.0 * (double)m * n * k, gemm_part, &g);
 }
 
-tg_param_spec tg_weight(const char *name, int rows, int cols, int fan_in) {
-    return (tg_param_spec){name, rows, cols, TG_INIT_UNIFORM, (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in))};
+tg_param_spec tg_weight(int rows, int cols, int fan_in) {
+    const float bound = (float)(1.0 / sqrt(fan_in < 1 ? 1 : fan_in));
+    return (tg_param_spec){.rows = rows, .cols = cols, .init = TG_INIT_UNIFORM, .value = bound};
 }
 
-void tg_add_linear(tg_op_plan *plan, int at, const char *weight, const char *bias, int O, int F, int xavier) {
+void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int xavier) {
     tg_param_spec *w = &plan->params[at], *b = w + 1;
-    *w = tg_weight(weight, O, F, F);
-    *b = tg_weight(bias, O, 0, F);
+    *w = tg_weight(O, F, F);
+    *b = tg_weight(O, 0, F);
     if (!xavier) return;
     w->init = TG_INIT_NORMAL;
     w->value = (float)sqrt(2.0 / (O + F));

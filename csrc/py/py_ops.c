@@ -1,70 +1,110 @@
-#include "py/py_ops.h"
+#include "py/py_steps.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/parallel.h"
-#include "base/rng.h"
+#include "base/arena.h"
 #include "py/py_graph_type.h"
 
 /* One call of one op over arrays: the op is planned as in a model, its memory is NumPy's. */
 typedef struct call {
     const tg_op *op;
-    double attr[TG_MAX_ATTRS];
+    _Alignas(16) char attrs[TG_ATTR_BYTES];
     tg_op_plan plan;
     tg_slate slate;
     tg_exec e;
     PyArrayObject *read[TG_MAX_IN + TG_MAX_PARAMS + 1]; /* arrays given: results must not lie in them */
     int n_read;
-    int8_t *digits; /* gathered */
-    float *block;   /* statistics, then memory of the call */
+    void *cells;   /* digits and numbers of unique cells, gathered */
+    float *kept;   /* statistics of the input, saved slots, the output where backward reads it */
+    float *block;  /* memory of the call */
 } call;
 
 static void call_free(call *c) {
-    free(c->digits);
+    free(c->cells);
+    tg_aligned_free(c->kept);
     tg_aligned_free(c->block);
 }
 
+static int is_three(tg_space space) {
+    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG || space == TG_SPACE_EDGE_CONFIG;
+}
+
+/* Dimensions of an array in a space; returns their number. `cols` may be -1. */
+static int space_dims(const tg_slate *slate, tg_space space, npy_intp cols, npy_intp dims[3]) {
+    const int three = is_three(space);
+    dims[0] = (npy_intp)tg_items(slate, space);
+    dims[1] = three ? slate->C : cols;
+    dims[2] = cols;
+    return three ? 3 : 2;
+}
+
+static const char *space_text(tg_space space) {
+    static const char *const texts[] = {
+        [TG_SPACE_NODE] = "(N, F)",        [TG_SPACE_NODE_CONFIG] = "(N, C, F)",
+        [TG_SPACE_CONFIG_NODE] = "(K, F)", [TG_SPACE_CONFIG_NODE_CONFIG] = "(K, C, F)",
+        [TG_SPACE_EDGE] = "(E, F)",        [TG_SPACE_EDGE_CONFIG] = "(E, C, F)",
+        [TG_SPACE_CONFIG] = "(C, F)",      [TG_SPACE_SLATE] = "(1, G)",
+        [TG_SPACE_UNIQUE] = "(U, F)"};
+    return texts[space];
+}
+
+/* The first space of the mask that has the array's number of dimensions, best one with its rows. */
+static tg_space guess_space(const call *c, PyObject *item, unsigned spaces) {
+    const int ndim = PyArray_Check(item) ? PyArray_NDIM((PyArrayObject *)item) : 0;
+    int first = -1;
+    for (int s = 0; s < TG_SPACES; s++) {
+        npy_intp dims[3];
+        if (!(spaces >> s & 1u)) continue;
+        if (first < 0 || (space_dims(&c->slate, (tg_space)first, -1, dims) != ndim &&
+                          space_dims(&c->slate, (tg_space)s, -1, dims) == ndim))
+            first = s;
+        if (space_dims(&c->slate, (tg_space)s, -1, dims) != ndim) continue;
+        const npy_intp *given = PyArray_DIMS((PyArrayObject *)item);
+        if (given[0] == dims[0] && (ndim == 2 || given[1] == dims[1])) return (tg_space)s;
+    }
+    return (tg_space)first;
+}
+
 static PyArrayObject *take_input(call *c, PyObject *item, int i) {
-    const int joined = i == 1 && c->op->joins;
-    const int ndim = joined || (PyArray_Check(item) && PyArray_NDIM((PyArrayObject *)item) == 2) ? 2 : 3;
-    npy_intp dims[3] = {joined ? 1 : c->slate.N, ndim == 2 ? -1 : c->slate.C, -1};
-    PyArrayObject *a = tg_array(item,
-                                i == 0   ? "x"
-                                : joined ? "row"
-                                         : "residual",
-                                NPY_FLOAT32, ndim, dims,
-                                joined      ? "(1, G)"
-                                : ndim == 2 ? "(N, F)"
-                                            : "(N, C, F)");
+    const tg_in_spec *spec = &c->op->inputs[i];
+    const tg_space space = guess_space(c, item, spec->spaces);
+    npy_intp dims[3];
+    const int ndim = space_dims(&c->slate, space, -1, dims);
+    PyArrayObject *a = tg_array(item, spec->name, NPY_FLOAT32, ndim, dims, space_text(space));
     if (a == NULL) return NULL;
     if (dims[ndim - 1] < 1 || dims[ndim - 1] > 65536) {
-        PyErr_Format(PyExc_ValueError, "x: expected 1..65536 columns, got %zd", dims[ndim - 1]);
+        PyErr_Format(PyExc_ValueError, "%s: expected 1..65536 columns, got %zd", spec->name, dims[ndim - 1]);
         return NULL;
     }
-    c->plan.in[i] = (tg_shape){joined      ? TG_SPACE_SLATE
-                               : ndim == 2 ? TG_SPACE_NODE
-                                           : TG_SPACE_NODE_CONFIG,
-                               (int)dims[ndim - 1]};
+    c->plan.in[i] = (tg_shape){space, (int)dims[ndim - 1]};
     c->e.x[i] = TG_F32(a);
     c->read[c->n_read++] = a;
     return a;
 }
 
+static int count_params(const tg_op_plan *plan) {
+    int n = 0;
+    for (int i = 0; i < TG_MAX_PARAMS; i++) n += plan->params[i].name != NULL;
+    return n;
+}
+
 static int take_params(call *c, PyObject *params) {
-    if (PyTuple_Size(params) != c->plan.n_params) {
-        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, c->plan.n_params,
-                     PyTuple_Size(params));
+    const int n = count_params(&c->plan);
+    if (PyTuple_Size(params) != n) {
+        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, n, PyTuple_Size(params));
         return -1;
     }
-    for (int i = 0; i < c->plan.n_params; i++) {
+    for (int i = 0, at = 0; i < TG_MAX_PARAMS; i++) {
         const tg_param_spec *p = &c->plan.params[i];
+        if (p->name == NULL) continue;
         npy_intp dims[2] = {p->rows, p->cols};
         char shape[48];
         PyOS_snprintf(shape, sizeof shape, p->cols == 0 ? "(%d,)" : "(%d, %d)", p->rows, p->cols);
         PyArrayObject *a =
-            tg_array(PyTuple_GetItem(params, i), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
+            tg_array(PyTuple_GetItem(params, at++), p->name, NPY_FLOAT32, p->cols == 0 ? 1 : 2, dims, shape);
         if (a == NULL) return -1;
         c->e.w[i] = TG_F32(a);
         c->read[c->n_read++] = a;
@@ -72,19 +112,28 @@ static int take_params(call *c, PyObject *params) {
     return 0;
 }
 
-/* Checked copies of all digits of the graph's first `configs` configs. */
-static int take_digits(call *c, const tg_graph *g, int configs) {
+/* Checked copies of all digits of the graph's first `configs` configs, and which cells are equal. */
+static int take_cells(call *c, const tg_graph *g, int configs) {
     tg_error err;
-    tg_status status;
+    const size_t cells = (size_t)configs * (size_t)g->K, bytes = tg_align(cells * (size_t)g->D + 1);
     int64_t *rows = malloc((size_t)configs * sizeof *rows);
-    c->digits = malloc((size_t)configs * (size_t)g->K * TG_DIGITS + 1);
-    status = rows == NULL || c->digits == NULL
-                 ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
-                 : TG_OK;
+    c->cells = malloc(bytes + 2 * cells * sizeof(int32_t));
+    tg_status status = rows == NULL || c->cells == NULL
+                           ? tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs)
+                           : TG_OK;
+    const tg_entry entry = {g, rows, configs};
+    int8_t *digits = c->cells;
     for (int i = 0; status == TG_OK && i < configs; i++) rows[i] = i;
-    if (status == TG_OK) status = tg_gather_configs(&(tg_entry){g, rows, configs}, c->digits, NULL, &err);
+    if (status == TG_OK) status = tg_gather_configs(&entry, digits, NULL, &err);
+    if (status == TG_OK && (c->op->flags & TG_NEEDS_UNIQUE)) {
+        int32_t *unique = (int32_t *)((char *)c->cells + bytes);
+        c->slate.U = tg_unique_cells(&entry, digits, unique, unique + cells);
+        c->slate.unique_of = unique;
+        c->slate.unique_at = unique + cells;
+        if (c->slate.U < 0) status = tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs);
+    }
     free(rows);
-    c->slate.digits = c->digits;
+    c->slate.digits = digits;
     if (status == TG_OK) return 0;
     tg_raise(&err, NULL);
     return -1;
@@ -93,19 +142,20 @@ static int take_digits(call *c, const tg_graph *g, int configs) {
 /* The slate of a graph and `configs` of its configs or, for ops that do not ask how nodes are connected nor what
    they are, of a number of nodes. */
 static int take_slate(call *c, PyObject *object, int configs) {
+    const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT | TG_NEEDS_UNIQUE;
     const int whole = PyObject_IsInstance(object, (PyObject *)tg_graph_type());
     if (whole < 0) return -1;
     if (whole) {
-        const tg_entry entry = {&((tg_py_graph *)object)->graph, NULL, configs};
+        const tg_graph *graph = &((tg_py_graph *)object)->graph;
+        const tg_entry entry = {graph, NULL, configs};
         c->slate = tg_make_slate(&entry);
-        return 0;
+        if ((c->op->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE)) == 0) return 0;
+        return take_cells(c, graph, configs);
     }
-    const char *const needy[] = {"embedding", "config_linear", "sage"};
-    for (size_t i = 0; i < sizeof needy / sizeof *needy; i++)
-        if (strcmp(c->op->name, needy[i]) == 0 || !PyLong_Check(object)) {
-            PyErr_Format(PyExc_TypeError, "%s: expected a Graph", c->op->name);
-            return -1;
-        }
+    if ((c->op->flags & needy) != 0 || !PyLong_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s: expected a Graph", c->op->name);
+        return -1;
+    }
     const long nodes = PyLong_AsLong(object);
     if (nodes == -1 && PyErr_Occurred()) return -1;
     if (nodes < 1 || nodes > INT32_MAX / 2) {
@@ -117,12 +167,30 @@ static int take_slate(call *c, PyObject *object, int configs) {
     return 0;
 }
 
+static int plan_call(call *c, PyObject *attrs, PyObject *inputs) {
+    tg_attr_value values[TG_MAX_ATTRS];
+    tg_error err;
+    int n_attrs;
+    if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
+    c->plan.attrs = c->attrs;
+    c->plan.n_in = (int)PyTuple_Size(inputs);
+    c->plan.digit_cols = c->slate.digit_cols;
+    c->plan.digit_rows = c->slate.digit_rows;
+    for (int i = 0; i < c->plan.n_in; i++)
+        if (take_input(c, PyTuple_GetItem(inputs, i), i) == NULL) return -1;
+    tg_status status = tg_resolve_attrs(c->op, n_attrs, values, c->attrs, &err);
+    if (status == TG_OK) status = tg_plan_op(c->op, &c->plan, &err);
+    if (status == TG_OK) return 0;
+    tg_raise(&err, NULL);
+    return -1;
+}
+
 /* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
    memory */
 static int call_init(call *c, PyObject *args, PyObject **rest) {
     const char *name, *precision = "f32";
     PyObject *attrs, *inputs, *params, *object;
-    int configs, training, n_attrs;
+    int configs, training;
     unsigned long long key;
     memset(c, 0, sizeof *c);
     if (!PyArg_ParseTuple(args, "sO!O!O!OiKp|OOs", &name, &PyDict_Type, &attrs, &PyTuple_Type, &inputs,
@@ -130,74 +198,89 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
                           &precision))
         return -1;
     if ((c->e.k = tg_kernels_named(precision)) == NULL) return -1;
-    tg_attr_value values[TG_MAX_ATTRS];
-    tg_error err;
-    if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
     c->op = tg_find_op(name);
     const Py_ssize_t n_in = PyTuple_Size(inputs);
-    if (c->op == NULL || configs < 1 || n_in < c->op->min_in || n_in > c->op->max_in) {
+    if (c->op == NULL || configs < 1 || n_in < tg_op_least_in(c->op) || n_in > tg_op_most_in(c->op)) {
         PyErr_Format(PyExc_ValueError, "no op '%s' with %zd inputs and %d configs", name, n_in, configs);
         return -1;
     }
-    if (take_slate(c, object, configs) < 0) return -1;
-    c->plan.attr = c->attr;
-    c->plan.inplace_in = -1;
-    c->plan.n_in = (int)n_in;
-    for (int i = 0; i < n_in; i++)
-        if (take_input(c, PyTuple_GetItem(inputs, i), i) == NULL) return -1;
-    tg_status status = tg_resolve_attrs(c->op, n_attrs, values, c->attr, &err);
-    if (status == TG_OK) status = c->op->plan(&c->plan, &err);
-    if (status != TG_OK) {
-        tg_raise(&err, NULL);
+    if (take_slate(c, object, configs) < 0 || plan_call(c, attrs, inputs) < 0 || take_params(c, params) < 0)
         return -1;
-    }
-    if (take_params(c, params) < 0) return -1;
     c->e.op = c->op;
     c->e.whole_nodes = c->plan.whole_nodes;
     c->e.slate = &c->slate;
-    c->e.attr = c->attr;
+    c->e.attrs = c->attrs;
+    c->e.n_in = c->plan.n_in;
     memcpy(c->e.in, c->plan.in, sizeof c->e.in);
+    memcpy(c->e.params, c->plan.params, sizeof c->e.params);
     c->e.out = c->plan.out;
     c->e.training = training;
     c->e.key = key;
-    if (c->op->wants_table >= 0) c->e.table_cols = c->plan.params[c->op->wants_table].cols;
-    if (c->slate.layout == NULL && strcmp(name, "embedding") == 0 && (int)c->attr[0] == 1) {
-        PyErr_SetString(PyExc_ValueError, "embedding: the graph has no layout digits");
+    if ((c->plan.flags & TG_NEEDS_LAYOUT) && c->slate.layout == NULL) {
+        PyErr_Format(PyExc_ValueError, "%s: the graph has no layout digits", name);
         return -1;
     }
-    if (strcmp(name, "config_linear") != 0) return 0;
-    return take_digits(c, &((tg_py_graph *)object)->graph, configs);
+    return 0;
 }
 
-/* Memory of the call; statistics of the input are computed where the op wants them. */
-static int call_reserve(call *c, int back) {
-    tg_exec *e = &c->e;
-    const int64_t stats = c->plan.needs_stats ? 2 * (int64_t)tg_per_in(e) * e->in[0].cols : 0;
-    if (stats > 0) e->x_stats = e->x[0]; /* any non-NULL pointer: sizes depend on its presence */
-    e->threads = tg_max_threads() < TG_MAX_CHUNKS ? tg_max_threads() : TG_MAX_CHUNKS;
-    const int64_t floats = (stats + 15) / 16 * 16 + tg_place_call(e, back, NULL);
+/* ---- memory ---- */
+
+static int64_t slot_floats(const call *c, tg_shape shape) {
+    return shape.cols == 0 ? 0 : (tg_rows(&c->slate, shape.space) * shape.cols + 15) / 16 * 16;
+}
+
+static int place(call *c, int back) {
+    tg_aligned_free(c->block);
+    const int64_t floats = tg_place_call(&c->e, back, NULL);
     if ((c->block = tg_aligned_alloc((size_t)floats * sizeof(float))) == NULL) {
         PyErr_NoMemory();
         return -1;
     }
+    tg_place_call(&c->e, back, c->block);
+    return 0;
+}
+
+/* Memory of the call; statistics of the input are computed where the op wants them, and for backward what its forward
+   saves. */
+static int call_reserve(call *c, int back) {
+    tg_exec *e = &c->e;
+    int64_t sizes[TG_MAX_SAVED], floats = c->plan.needs_stats ? 2 * (int64_t)tg_per_in(e) * e->in[0].cols : 0;
+    floats = (floats + 15) / 16 * 16;
+    const int64_t stats = floats, whole = back && c->plan.needs_out ? slot_floats(c, e->out) : 0;
+    int saves = 0;
+    for (int i = 0; i < TG_MAX_SAVED; i++) {
+        floats += sizes[i] = slot_floats(c, c->plan.saved[i]);
+        saves |= sizes[i] > 0;
+    }
+    const int forward = back && (saves || whole > 0);
+    const int64_t output = forward ? slot_floats(c, e->out) : 0;
+    e->threads = tg_max_threads() < TG_MAX_CHUNKS ? tg_max_threads() : TG_MAX_CHUNKS;
+    if ((c->kept = tg_aligned_alloc((size_t)(floats + output) * sizeof(float))) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    float *at = c->kept + stats;
+    for (int i = 0; i < TG_MAX_SAVED; at += sizes[i++]) e->saved[i] = sizes[i] > 0 ? at : NULL;
     if (stats > 0) {
         Py_BEGIN_ALLOW_THREADS
-        tg_stats_of(e, e->x[0], e->in[0].cols, c->block);
+        tg_stats_of(e, e->x[0], e->in[0].cols, c->kept);
         Py_END_ALLOW_THREADS
-        e->x_stats = c->block;
+        e->x_stats = c->kept;
     }
-    tg_place_call(e, back, c->block + (stats + 15) / 16 * 16);
+    if (forward) {
+        e->y = at;
+        if (place(c, 0) < 0) return -1;
+        Py_BEGIN_ALLOW_THREADS
+        tg_run(e, 0);
+        Py_END_ALLOW_THREADS
+    }
     return 0;
 }
 
 /* An array of a slot's shape, see tg_out_array. */
 static PyArrayObject *result_like(const call *c, tg_shape shape, PyObject *out, const char *name) {
-    npy_intp dims[3] = {c->slate.N, c->slate.C, shape.cols};
-    const int ndim = shape.space == TG_SPACE_NODE_CONFIG ? 3 : 2;
-    if (ndim == 2) {
-        dims[0] = tg_rows(&c->slate, shape.space);
-        dims[1] = shape.cols;
-    }
+    npy_intp dims[3];
+    const int ndim = space_dims(&c->slate, shape.space, shape.cols, dims);
     return tg_out_array(out, name, NPY_FLOAT32, ndim, dims, c->n_read, c->read);
 }
 
@@ -210,9 +293,13 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     if (call_init(&c, args, rest) == 0 && call_reserve(&c, 0) == 0 &&
         (y = result_like(&c, c.e.out, rest[1], "out")) != NULL) {
         c.e.y = TG_F32(y);
-        Py_BEGIN_ALLOW_THREADS
-        tg_run(&c.e, 0);
-        Py_END_ALLOW_THREADS
+        if (place(&c, 0) < 0) {
+            Py_CLEAR(y);
+        } else {
+            Py_BEGIN_ALLOW_THREADS
+            tg_run(&c.e, 0);
+            Py_END_ALLOW_THREADS
+        }
     }
     call_free(&c);
     return (PyObject *)y;
@@ -225,55 +312,67 @@ static int check_outs(PyObject *outs, Py_ssize_t n) {
     return 0;
 }
 
-/* Item i of a checked `outs`, NULL without one. Borrowed. */
-static PyObject *given_out(PyObject *outs, Py_ssize_t i) {
-    return outs == NULL || outs == Py_None ? NULL : PyTuple_GetItem(outs, i);
+/* Gradients that are made one after the other; `outs`: for each an array or None. */
+typedef struct gradients {
+    PyObject *outs;
+    PyArrayObject *made[TG_MAX_IN + TG_MAX_PARAMS + 1];
+    int n;
+} gradients;
+
+/* The next of them: where it is written to, or NULL with an exception. `list` takes it. */
+static float *next_gradient(const call *c, gradients *g, const char *name, int ndim, const npy_intp *dims,
+                            PyObject *list, int at) {
+    PyObject *given = g->outs == NULL || g->outs == Py_None ? NULL : PyTuple_GetItem(g->outs, g->n);
+    PyArrayObject *a = tg_out_array(given, name, NPY_FLOAT32, ndim, dims, c->n_read, c->read);
+    if (a == NULL) return NULL;
+    for (int i = 0; i < g->n; i++)
+        if (tg_overlap(g->made[i], a)) {
+            PyErr_SetString(PyExc_ValueError, "out: two of its arrays share memory");
+            Py_DECREF(a);
+            return NULL;
+        }
+    g->made[g->n++] = a;
+    PyList_SetItem(list, at, (PyObject *)a);
+    return TG_F32(a);
+}
+
+static int input_gradients(call *c, gradients *g, PyObject *list) {
+    for (int i = 0; i < c->plan.n_in; i++) {
+        npy_intp dims[3];
+        const int ndim = space_dims(&c->slate, c->e.in[i].space, c->e.in[i].cols, dims);
+        if ((c->e.dx[i] = next_gradient(c, g, "out", ndim, dims, list, i)) == NULL) return -1;
+    }
+    return 0;
+}
+
+static int param_gradients(call *c, gradients *g, PyObject *list) {
+    for (int i = 0, at = 0; i < TG_MAX_PARAMS; i++) {
+        const tg_param_spec *p = &c->plan.params[i];
+        npy_intp dims[2] = {p->rows, p->cols};
+        if (p->name == NULL) continue;
+        if ((c->e.dw[i] = next_gradient(c, g, p->name, p->cols == 0 ? 1 : 2, dims, list, at++)) == NULL) return -1;
+    }
+    return 0;
 }
 
 /* Arrays for all gradients, filled in by backward: ([dx...], [dw...], ddigits or None). `outs`: for each of them,
    in that order, an array or None. */
-static PyObject *gradient_arrays(call *c, PyObject *outs, int with_digits) {
-    if (!check_outs(outs, c->plan.n_in + c->plan.n_params + with_digits)) return NULL;
-    PyObject *dx = PyList_New(c->plan.n_in), *dw = PyList_New(c->plan.n_params), *dd = Py_None;
-    int fine = dx != NULL && dw != NULL;
-    PyArrayObject *made[TG_MAX_IN + TG_MAX_PARAMS + 1];
-    int n = 0;
-    for (int i = 0; fine && i < c->plan.n_in; i++) {
-        PyArrayObject *a = result_like(c, c->e.in[i], given_out(outs, n), "out");
-        if ((fine = a != NULL)) {
-            c->e.dx[i] = TG_F32(made[n++] = a);
-            PyList_SetItem(dx, i, (PyObject *)a);
-        }
+static PyObject *gradient_arrays(call *c, PyObject *outs) {
+    const int digits = (c->plan.flags & TG_NEEDS_DIGITS) != 0, params = count_params(&c->plan);
+    if (!check_outs(outs, c->plan.n_in + params + digits)) return NULL;
+    gradients g = {.outs = outs};
+    PyObject *dx = PyList_New(c->plan.n_in), *dw = PyList_New(params), *dd = PyList_New(1), *result = NULL;
+    int fine = dx != NULL && dw != NULL && dd != NULL && input_gradients(c, &g, dx) == 0 &&
+               param_gradients(c, &g, dw) == 0;
+    if (fine && digits) {
+        npy_intp dims[4] = {c->slate.C, c->slate.K, c->slate.digit_cols, c->slate.digit_rows};
+        fine = (c->e.ddigits = next_gradient(c, &g, "digits", 4, dims, dd, 0)) != NULL;
     }
-    for (int i = 0; fine && i < c->plan.n_params; i++) {
-        npy_intp dims[2] = {c->plan.params[i].rows, c->plan.params[i].cols};
-        PyArrayObject *a = tg_out_array(given_out(outs, n), c->plan.params[i].name, NPY_FLOAT32,
-                                        dims[1] == 0 ? 1 : 2, dims, c->n_read, c->read);
-        if ((fine = a != NULL)) {
-            c->e.dw[i] = TG_F32(made[n++] = a);
-            PyList_SetItem(dw, i, (PyObject *)a);
-        }
-    }
-    Py_INCREF(Py_None);
-    if (fine && with_digits) {
-        npy_intp dims[4] = {c->slate.C, c->slate.K, TG_DIGITS, TG_DIGIT_ROWS};
-        Py_DECREF(Py_None);
-        PyArrayObject *a =
-            tg_out_array(given_out(outs, n), "digits", NPY_FLOAT32, 4, dims, c->n_read, c->read);
-        dd = (PyObject *)a;
-        if ((fine = a != NULL)) c->e.ddigits = TG_F32(made[n++] = a);
-    }
-    for (int i = 0; fine && i < n; i++)
-        for (int j = 0; fine && j < i; j++)
-            if (tg_overlap(made[i], made[j])) {
-                PyErr_SetString(PyExc_ValueError, "out: two of its arrays share memory");
-                fine = 0;
-            }
-    if (fine) return Py_BuildValue("NNN", dx, dw, dd);
+    if (fine) result = Py_BuildValue("OOO", dx, dw, digits ? PyList_GetItem(dd, 0) : Py_None);
     Py_XDECREF(dx);
     Py_XDECREF(dw);
     Py_XDECREF(dd);
-    return NULL;
+    return result;
 }
 
 /* (..., dy, outs=None) after the arguments of op_forward */
@@ -281,21 +380,23 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
     call c;
     PyObject *rest[2] = {NULL, NULL}, *result = NULL;
     (void)self;
-    if (call_init(&c, args, rest) == 0 && call_reserve(&c, 1) == 0) {
-        const int three = c.e.out.space == TG_SPACE_NODE_CONFIG;
-        npy_intp dims[3] = {three ? c.slate.N : tg_rows(&c.slate, c.e.out.space),
-                            three ? c.slate.C : c.e.out.cols, c.e.out.cols};
-        PyArrayObject *given = rest[0] == NULL ? NULL
-                                               : tg_array(rest[0], "dy", NPY_FLOAT32, three ? 3 : 2, dims,
-                                                          three ? "(N, C, F)" : "(rows, F)");
-        if (rest[0] == NULL) PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
+    if (call_init(&c, args, rest) == 0 && rest[0] == NULL)
+        PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
+    if (!PyErr_Occurred() && call_reserve(&c, 1) == 0) {
+        npy_intp dims[3];
+        const int ndim = space_dims(&c.slate, c.e.out.space, c.e.out.cols, dims);
+        PyArrayObject *given = tg_array(rest[0], "dy", NPY_FLOAT32, ndim, dims,
+                                        ndim == 3 ? "(N, C, F)" : "(rows, F)");
         c.read[c.n_read++] = given;
-        if (given != NULL &&
-            (result = gradient_arrays(&c, rest[1], strcmp(c.op->name, "config_linear") == 0)) != NULL) {
+        if (given != NULL && (result = gradient_arrays(&c, rest[1])) != NULL) {
             c.e.dy = TG_F32(given);
-            Py_BEGIN_ALLOW_THREADS
-            tg_run(&c.e, 1);
-            Py_END_ALLOW_THREADS
+            if (place(&c, 1) < 0) {
+                Py_CLEAR(result);
+            } else {
+                Py_BEGIN_ALLOW_THREADS
+                tg_run(&c.e, 1);
+                Py_END_ALLOW_THREADS
+            }
         }
     }
     call_free(&c);
@@ -310,13 +411,6 @@ static PyObject *name_list(const char *const *names) {
         Py_XDECREF(name);
     }
     return list;
-}
-
-static PyObject *op_names(PyObject *self, PyObject *unused) {
-    const char *names[64] = {NULL};
-    (void)self, (void)unused;
-    for (int i = 0; tg_ops[i] != NULL && i < 63; i++) names[i] = tg_ops[i]->name;
-    return name_list(names);
 }
 
 static PyObject *isa_levels(PyObject *self, PyObject *unused) {
@@ -338,62 +432,6 @@ static PyObject *set_isa(PyObject *self, PyObject *arg) {
     return PyErr_Format(PyExc_ValueError, "set_isa: '%s' is not among isa_levels() of this machine", name);
 }
 
-int tg_py_check_adamw(const tg_adamw *o) {
-    const int rates =
-        isfinite(o->lr) && o->lr >= 0 && isfinite(o->weight_decay) && isfinite(o->clip) && o->clip >= 0;
-    const int moments =
-        o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 && isfinite(o->eps);
-    if (o->step < 1) PyErr_Format(PyExc_ValueError, "step: counts from 1, got %lld", (long long)o->step);
-    else if (!rates)
-        PyErr_SetString(PyExc_ValueError,
-                        "lr, weight_decay and clip must be finite, lr and clip not negative");
-    else if (!moments) PyErr_SetString(PyExc_ValueError, "beta1 and beta2 must be in [0, 1), eps positive");
-    return !PyErr_Occurred();
-}
-
-/* Whether two of n arrays share memory. */
-static int overlap(PyArrayObject *const *arrays, int n) {
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            if (tg_overlap(arrays[i], arrays[j])) return 1;
-    return 0;
-}
-
-/* In-place AdamW on flat float32 arrays */
-static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"w",    "g",    "m1",    "m2",    "lr",  "weight_decay",
-                            "clip", "step", "beta1", "beta2", "eps", NULL};
-    PyObject *given[4];
-    PyArrayObject *a[4];
-    npy_intp dims[1] = {-1};
-    tg_adamw o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    long long step;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2],
-                                     &given[3], &o.lr, &o.weight_decay, &o.clip, &step, &o.beta1, &o.beta2,
-                                     &o.eps))
-        return NULL;
-    o.step = step;
-    for (int i = 0; i < 4; i++) {
-        if ((a[i] = tg_array(given[i], names[i], NPY_FLOAT32, 1, dims, "(P,)")) == NULL) return NULL;
-        if (i != 1 && !PyArray_ISWRITEABLE(a[i]))
-            return PyErr_Format(PyExc_ValueError, "%s: is updated in place and must be writable", names[i]);
-    }
-    if (!tg_py_check_adamw(&o)) return NULL;
-    if (overlap(a, 4)) {
-        PyErr_SetString(PyExc_ValueError, "adamw_step: w, g, m1 and m2 must not share memory");
-        return NULL;
-    }
-    double norm;
-    Py_BEGIN_ALLOW_THREADS
-    norm = tg_global_norm(dims[0], TG_F32(a[1]));
-    double scale = o.clip > 0 ? o.clip / (norm + 1e-6) : 1;
-    tg_adamw_update(&o, dims[0], TG_F32(a[0]), TG_F32(a[1]), TG_F32(a[2]), TG_F32(a[3]),
-                    scale < 1 ? scale : 1);
-    Py_END_ALLOW_THREADS
-    return PyFloat_FromDouble(norm);
-}
-
 PyMethodDef tg_model_methods[] = {
     {"op_forward", op_forward, METH_VARARGS,
      PyDoc_STR(
@@ -403,12 +441,11 @@ PyMethodDef tg_model_methods[] = {
      PyDoc_STR(
          "(op, attrs, inputs, params, graph, configs, key, training, dy, outs=None) -> (dx list, dw list, "
          "ddigits or None). outs: a tuple with an array to write to, or None, for each of them.")},
-    {"op_names", op_names, METH_NOARGS, PyDoc_STR("Names of all ops.")},
+    {"ops", tg_py_ops, METH_NOARGS,
+     PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},
     {"set_isa", set_isa, METH_O, PyDoc_STR("Use one of isa_levels().")},
-    {"adamw_step", (PyCFunction)(void (*)(void))adamw_step, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("AdamW on flat arrays in place, gradient clipped by global norm; returns the norm.")},
     {NULL, NULL, 0, NULL},
 };

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tpugraphs.cli import common
 
-HELP = "list the recipes and their fields"
+HELP = "list the recipes, or what one does: its fields, losses and optimizer"
 EXAMPLE = "tpugraphs recipes first-layout"
+_WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +31,47 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.say(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
-    recipe = get_recipe(args.recipe)
-    fields: dict[str, Any] = Ranker(args.recipe).get_params()
-    common.emit(args, {"recipe": recipe.name, "summary": recipe.summary, "fields": fields})
-    width = max(map(len, fields))
-    common.say(args, f"{recipe.name}: {recipe.summary}\nSource: {recipe.source}\n")
-    common.say(args, "\n".join(f"  {name:<{width}}  {value!r}" for name, value in fields.items()))
+    told = get_recipe(args.recipe).describe()
+    common.emit(args, {**told, "fields": Ranker(args.recipe).get_params()})
+    common.say(args, "\n".join(_lines(told)))
     return 0
+
+
+def _lines(told: Mapping[str, Any]) -> Iterator[str]:
+    options = told["options"]
+
+    def default(name: str, show: Any = str) -> str:
+        return _by_preset(options[name]["default"], show)
+
+    yield f"{told['recipe']}: {told['summary']}"
+    yield f"Ranks {told['kind']} graphs." + (f" Source: {told['source']}." if told["source"] else "")
+    yield f"\nLosses:     {_by_preset(told['losses'], _terms)}"
+    yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"
+    yield f"Schedule:   {default('schedule')}"
+    yield f"Groups:     {_by_preset(told['groups'], _terms)}"
+    yield "\nFields, for --set FIELD=VALUE: default; values. Meaning."
+    for name, option in options.items():
+        yield f"  {name} = {default(name, repr)}; {option['expected']}"
+        yield textwrap.fill(
+            option["meaning"][0].upper() + option["meaning"][1:] + ".",
+            _WIDTH, initial_indent="      ", subsequent_indent="      ",
+        )  # fmt: skip
+
+
+def _by_preset(values: Mapping[str, Any], show: Any) -> str:
+    """One value, or that of each preset where they differ."""
+    shown = {preset: show(value) for preset, value in values.items()}
+    if len(set(shown.values())) == 1:
+        return str(next(iter(shown.values())))
+    return ", ".join(f"{text} ({preset})" for preset, text in shown.items())
+
+
+def _terms(terms: list[dict[str, Any]]) -> str:
+    """Losses, or parameter groups, in words."""
+    words = []
+    for term in terms:
+        name, *rest = term.items()
+        words.append(
+            name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
+        )
+    return " + ".join(words) or "none"

@@ -45,7 +45,8 @@ from tpugraphs.kernels.ops import (
     sage_conv,
     sage_conv_backward,
 )
-from tpugraphs.kernels.optimizer import adamw_step, warmup_cosine
+from tpugraphs.kernels.optimizer import adamw_step, optimizer_step
+from tpugraphs.schedules import warmup_cosine
 
 if TYPE_CHECKING:
     from tpugraphs.preprocess import ConfigSampler, StandardScaler
@@ -80,6 +81,7 @@ __all__ = [
     "mix_backward",
     "mlp",
     "mlp_backward",
+    "optimizer_step",
     "pack_digits",
     "pairwise_hinge",
     "pool",

@@ -1,11 +1,43 @@
-"""The optimizer and its schedule over NumPy arrays, exactly as training takes its steps."""
+"""Optimizers over NumPy arrays, exactly as training takes its steps."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tpugraphs import _core
 from tpugraphs.kernels.calls import Array
+
+
+def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Sequence[Array]) -> float:
+    """One update in place by any optimizer, gradient clipped by its global norm.
+
+    Parameters
+    ----------
+    optimizer : mapping
+        ``{"kind": "adamw", "lr": 1e-3, "step": 1}``. `kind`: ``"adamw"`` (Loshchilov & Hutter 2019),
+        ``"adam"`` (Kingma & Ba 2015; the weight decay is a part of the gradient) or ``"sgd"`` (with
+        `momentum`). `step` counts from 1. Further numbers and their defaults: `clip` 0 (none), `weight_decay`
+        0, `beta1` 0.9, `beta2` 0.999, `eps` 1e-8, `momentum` 0.9. Instead of `weight_decay`, `groups`: a list
+        of ``(begin, end, factor of the learning rate, weight decay)`` that covers all parameters in order.
+    w, g : (P,) float32
+        Weights, which are overwritten, and gradient.
+    moments : sequence of (P,) float32
+        State, zeros before the first step, overwritten: two of adamw and adam, one of sgd.
+
+    Returns
+    -------
+    float
+        Norm of the gradient before clipping.
+
+    Raises
+    ------
+    DataError
+        The gradient is not finite; nothing is changed.
+    ConfigError
+        A number that makes no sense, or groups that do not cover the parameters.
+    """
+    return _core.optimizer_step(dict(optimizer), w, g, tuple(moments))
 
 
 def adamw_step(
@@ -51,14 +83,3 @@ def adamw_step(
         beta2=beta2,
         eps=eps,
     )
-
-
-def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
-    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
-
-    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
-    """
-    warm = math.ceil(warmup * total)
-    if step <= warm:
-        return peak * step / warm
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - 1 - warm) / max(1, total - warm)))

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tpugraphs.recipes import Recipe, Sampling, option
+from tpugraphs.recipes.base import Recipe, TrainingFields, option
 
 SCALED_COLUMNS = 134  # node features before the layout columns: scaled; the layout columns are embedded
 OPCODE_ROWS = 120
@@ -43,47 +43,35 @@ TILE_COLUMNS = 24
 
 
 @dataclass(frozen=True)
-class _Fields(Sampling):
+class FirstFields(TrainingFields):
     """What layout and tile have in common."""
 
-    width: int = option(256, 16, 4096)
-    blocks: int = option(2, 0, 16)
-    gate_reduction: int = option(8, 1, 64)
-    opcode_columns: int = option(16, 1, 256)
-    layout_columns: int = option(4, 1, 64)
-    dropout: float = option(0.2, 0.0, 0.95)
-    direction: str = option("forward", choices=("forward", "reverse", "both"))
-    margin: float = option(1.0, 0.0, 1e6)
-    configs: int = option(64, 2, 1 << 20)
-    steps: int | None = option(None, 1, 10**9)
-    epochs: int | None = option(1000, 1, 10**9)
-    learning_rate: float = option(1e-3, 0.0, 10.0)
-    weight_decay: float = option(1e-5, 0.0, 10.0)
-    clip: float = option(1.0, 1e-6, 1e9)
-    warmup: float = option(0.05, 0.0, 1.0)
-    evaluate_every: int = option(200, 1, 10**9)
-    valid_configs: int = option(4000, 2, 10**7)
-    chunk: int = option(128, 1, 1 << 20)
-    dedup: str = option("first", choices=("none", "first", "min", "mean"))
+    width: int = option(256, 16, 4096, doc="columns of every layer")
+    blocks: int = option(2, 0, 16, doc="layers of message passing")
+    gate_reduction: int = option(8, 1, 64, doc="columns of a layer over hidden columns of its gate")
+    opcode_columns: int = option(16, 1, 256, doc="columns of the opcode embedding")
+    layout_columns: int = option(4, 1, 64, doc="columns of the embedding of layout digits")
+    dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation of a block is dropped in training")
+    direction: str = option(
+        "forward",
+        choices=("forward", "reverse", "both"),
+        doc="messages from producer to consumer, back, or both ways",
+    )
+    margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+
+
+def hinge(fields: FirstFields) -> list[dict[str, Any]]:
+    """Hinge over all pairs of a slate."""
+    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-all"}]
 
 
 @dataclass(frozen=True)
-class FirstLayout(_Fields):
-    """Fields of both layout recipes.
+class FirstLayout(FirstFields):
+    """Fields of both layout recipes."""
 
-    Model: `width` of every layer; `blocks` with message passing; `gate_reduction` of the gate; columns
-    of the two embeddings; `dropout` in the blocks; `direction` of messages. Loss: hinge with `margin`.
-    Training: `configs` per slate, `steps` or else `epochs` (one visit of every graph each), AdamW
-    with `learning_rate`, `weight_decay`, gradient norm at most `clip`, linear `warmup` over that share of the
-    steps, then cosine to 0. `evaluate_every` so many steps on `valid_configs` in all, evenly from the graphs.
-    `slates`, `accumulate`, `close` and `graph_sampling`: see :class:`tpugraphs.recipes.Sampling`.
-    `chunk`: configs scored together in prediction. `prune` and `dedup` (training only): see
-    :mod:`tpugraphs.preprocess`; ``"none"``: off.
-    """
-
-    configs: int = option(64, 2, 4096)
-    chunk: int = option(128, 1, 4096)
-    prune: str = option("config-1hop")
+    configs: int = option(64, 2, 4096, doc="configs of a slate, at most")
+    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
+    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
 
 
 def preprocessing(fields: FirstLayout) -> list[dict[str, Any]]:
@@ -159,28 +147,23 @@ def _step(op: str, name: str, inputs: list[str], slot: str, /, **attrs: Any) -> 
 
 
 @dataclass(frozen=True)
-class FirstTile(_Fields):
-    """Fields of ``first-tile``.
+class FirstTile(FirstFields):
+    """Fields of ``first-tile``. The published training takes all configs of a graph in one step."""
 
-    Model: `width` of every layer; `blocks` with message passing; `gate_reduction` of the gate; columns of the
-    two embeddings; `dropout` in the blocks, the network of the configs and the head; `direction` of messages.
-    Loss: hinge with `margin`, on the exact order of normalised runtimes. Training as of :class:`FirstLayout`
-    (`steps`, `epochs`, `learning_rate`, `weight_decay`, `clip`, `warmup`, `slates`, `accumulate`, `close`,
-    `graph_sampling`, `dedup`), but `configs` is only the most of a graph in one step: the published training
-    takes all of them. `evaluate_every` so many steps on `valid_configs` in all. `chunk`: configs scored
-    together, for which the graph branch runs once. `metric`: what chooses the best parameters: ``"top5"``,
-    the competition's 1 - slowdown of the best of the predicted five, or ``"mean50"``, as published: 2 - mean
-    runtime of the predicted 50 over that of the fastest 50; both on normalised runtimes. `config_scale`:
-    ``"log"`` takes ln(1 + x) of the 24 numbers before they are standardised; as published they are not.
-    """
-
-    configs: int = option(16384, 2, 1 << 20)
-    steps: int | None = option(100_000, 1, 10**9)
-    epochs: int | None = option(None, 1, 10**9)
-    valid_configs: int = option(200_000, 2, 10**9)
-    chunk: int = option(8192, 1, 1 << 20)
-    metric: str = option("top5", choices=("top5", "mean50"))
-    config_scale: str = option("none", choices=("none", "log"))
+    configs: int = option(16384, 2, 1 << 20, doc="configs of a slate, at most")
+    steps: int | None = option(100_000, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
+    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
+    valid_configs: int = option(200_000, 2, 10**9, doc="configs validated on, evenly from the graphs")
+    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together, for which the graph branch runs once")
+    metric: str = option(
+        "top5",
+        choices=("top5", "mean50"),
+        doc="what chooses the best parameters: the competition's 1 - slowdown of the best of five, or, as "
+        "published, 2 - mean runtime of the predicted 50 over that of the fastest 50",
+    )
+    config_scale: str = option(
+        "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
+    )
 
 
 def tile_preprocessing(fields: FirstTile) -> list[dict[str, Any]]:
@@ -234,6 +217,7 @@ RECIPES = (
         },
         steps=partial(steps, cross=False),
         preprocessing=preprocessing,
+        loss=hinge,
         source=_SOURCE,
     ),
     Recipe(
@@ -246,6 +230,7 @@ RECIPES = (
         },
         steps=partial(steps, cross=True),
         preprocessing=preprocessing,
+        loss=hinge,
         source=_SOURCE,
     ),
     Recipe(
@@ -258,6 +243,7 @@ RECIPES = (
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
+        loss=hinge,
         source=_SOURCE,
         kind="tile",
     ),

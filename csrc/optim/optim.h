@@ -1,0 +1,55 @@
+/* Optimizers: one update of a flat vector of parameters, its gradient clipped by the global norm.
+   A rule is one function, one row of the table in optim.c and one float64 reference. */
+#ifndef TG_OPTIM_H
+#define TG_OPTIM_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum { TG_ADAMW, TG_ADAM, TG_SGD, TG_OPTIMIZERS } tg_optimizer_kind;
+
+enum { TG_MAX_MOMENTS = 2 };
+
+/* Parameters [begin, end) with their own learning rate, lr_scale times the optimizer's. */
+typedef struct tg_group {
+    int64_t begin, end;
+    double lr_scale, weight_decay;
+} tg_group;
+
+typedef struct tg_optimizer {
+    tg_optimizer_kind kind;
+    double lr, beta1, beta2, eps, momentum; /* a rule reads those it has */
+    double clip;                            /* global norm of the gradient, 0: none */
+    int64_t step;                           /* counts from 1 */
+    int n_groups;
+    const tg_group *groups; /* from 0 to P without a gap */
+} tg_optimizer;
+
+/* A rule updates one stretch of parameters; `scale` multiplies the gradient. */
+typedef struct tg_stretch {
+    int64_t n;
+    float *w, *moment[TG_MAX_MOMENTS];
+    const float *g;
+    double lr, weight_decay, scale;
+} tg_stretch;
+
+void tg_adamw_rule(const tg_optimizer *o, const tg_stretch *at);
+void tg_adam_rule(const tg_optimizer *o, const tg_stretch *at);
+void tg_sgd_rule(const tg_optimizer *o, const tg_stretch *at);
+
+/* Name of a rule, and the vectors (P) of state it keeps. */
+const char *tg_optimizer_name(tg_optimizer_kind kind);
+int tg_optimizer_moments(tg_optimizer_kind kind);
+
+/* TG_E_CONFIG if a number makes no sense or the groups do not cover P parameters. */
+tg_status tg_optimizer_check(const tg_optimizer *o, int64_t P, tg_error *err);
+
+/* Update w (P) and the rule's moments (P) by the gradient g (P). `norm` (may be NULL): of g, before clipping.
+   The optimizer must have passed the check. A gradient that is not finite is TG_E_DATA and changes nothing. */
+tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
+                              float *const *moments, double *norm, tg_error *err);
+
+double tg_global_norm(int64_t n, const float *g);
+
+#endif

@@ -1,0 +1,85 @@
+/* What the op table says about itself, for everything that reads it: faces, file checks, documentation, tests. */
+#include "py/py_steps.h"
+
+static int set(PyObject *dict, const char *key, PyObject *value) {
+    const int status = value == NULL ? -1 : PyDict_SetItemString(dict, key, value);
+    Py_XDECREF(value);
+    return status;
+}
+
+static PyObject *space_names(unsigned spaces) {
+    PyObject *list = PyList_New(0);
+    for (int s = 0; list != NULL && s < TG_SPACES; s++) {
+        if (!(spaces >> s & 1u)) continue;
+        PyObject *name = PyUnicode_FromString(tg_py_space_name((tg_space)s));
+        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    return list;
+}
+
+static PyObject *input(const tg_in_spec *spec) {
+    return Py_BuildValue("{s:s,s:N,s:N}", "name", spec->name, "rows", space_names(spec->spaces), "optional",
+                         PyBool_FromLong(spec->optional));
+}
+
+static PyObject *attr(const tg_attr_spec *spec) {
+    static const char *const kinds[] = {"int", "real", "flag", "choice"};
+    PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:d}", "name", spec->name, "kind", kinds[spec->kind], "doc", spec->doc,
+                                   "default", spec->fallback);
+    if (dict == NULL) return NULL;
+    int status = 0;
+    if (spec->kind == TG_ATTR_CHOICE) {
+        PyObject *text = PyUnicode_FromString(spec->choices);
+        PyObject *bar = PyUnicode_FromString("|");
+        status = text == NULL || bar == NULL ? -1 : set(dict, "choices", PyUnicode_Split(text, bar, -1));
+        Py_XDECREF(text);
+        Py_XDECREF(bar);
+    } else {
+        status = set(dict, "low", PyFloat_FromDouble(spec->low)) | set(dict, "high", PyFloat_FromDouble(spec->high));
+    }
+    if (status < 0) Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *flags(unsigned bits) {
+    static const char *const names[] = {"edges", "digits", "opcodes", "layout", "unique", "across configs", "random"};
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < sizeof names / sizeof *names; i++) {
+        if (!(bits >> i & 1u)) continue;
+        PyObject *name = PyUnicode_FromString(names[i]);
+        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    return list;
+}
+
+static int append(PyObject *list, PyObject *item) {
+    const int status = list == NULL || item == NULL ? -1 : PyList_Append(list, item);
+    Py_XDECREF(item);
+    return status;
+}
+
+static PyObject *describe(const tg_op *op) {
+    PyObject *inputs = PyList_New(0), *params = PyList_New(0), *attrs = PyList_New(0);
+    int status = 0;
+    for (int i = 0; i < TG_MAX_IN && op->inputs[i].name != NULL; i++) status |= append(inputs, input(&op->inputs[i]));
+    for (int i = 0; i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
+        status |= append(params, PyUnicode_FromString(op->params[i]));
+    for (int i = 0; i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++) status |= append(attrs, attr(&op->attrs[i]));
+    if (status == 0)
+        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs, "params",
+                             params, "attrs", attrs, "flags", flags(op->flags));
+    Py_XDECREF(inputs);
+    Py_XDECREF(params);
+    Py_XDECREF(attrs);
+    return NULL;
+}
+
+PyObject *tg_py_ops(PyObject *self, PyObject *unused) {
+    PyObject *list = PyList_New(0);
+    (void)self, (void)unused;
+    for (int i = 0; list != NULL && tg_ops[i] != NULL; i++)
+        if (append(list, describe(tg_ops[i])) < 0) Py_CLEAR(list);
+    return list;
+}

@@ -1,0 +1,376 @@
+#include "py/py_pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "py/py_rank.h"
+
+/* ---- memory ---- */
+
+static void *own(tg_py_pass *p, size_t bytes) {
+    void *block = calloc(1, bytes + 1);
+    if (block == NULL) PyErr_NoMemory();
+    else p->owned[p->n_owned++] = block;
+    return block;
+}
+
+static void free_rows(tg_py_rows *rows) {
+    free(rows->rows);
+    Py_CLEAR(rows->arrays);
+    rows->rows = NULL;
+}
+
+void tg_py_pass_free(tg_py_pass *p) {
+    for (int i = 0; i < TG_MAX_INPUTS; i++) free_rows(&p->fed_rows[i]);
+    for (int i = 0; i < TG_MAX_SLOTS; i++) free_rows(&p->fetched_rows[i]);
+    for (int i = 0; i < TG_MAX_INPUTS; i++) free_rows(&p->input_grad_rows[i]);
+    free_rows(&p->digit_rows);
+    for (int i = 0; i < p->n_keep; i++) Py_XDECREF(p->keep[i]);
+    for (int i = 0; i < p->n_owned; i++) free(p->owned[i]);
+    p->n_keep = p->n_owned = 0;
+    tg_py_batch_free(&p->batch);
+}
+
+/* ---- the batch ---- */
+
+/* The precision called `name`, or -1 with an exception. */
+static int parse_precision(const char *name, int training) {
+    const int precision = tg_find_precision(name);
+    if (precision < 0 || (training && precision == TG_INT8)) {
+        PyErr_Format(PyExc_ValueError, "precision: expected %s, got '%s'",
+                     training ? "'f32' or 'bf16'" : "'f32', 'bf16' or 'int8'", name);
+        return -1;
+    }
+    return precision;
+}
+
+/* What the graph lacks for the model, or NULL. */
+static const char *lacking(const tg_model *m, const tg_graph *g) {
+    const int config = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols, graph = m->slots[TG_SLOT_GRAPH_FEAT].shape.cols;
+    if (g->F != m->slots[TG_SLOT_NODE_FEAT].shape.cols) return "node features of another number";
+    if (!g->has_configs) return "no configs";
+    if (g->T != config) return config > 0 && g->T == 0 ? "no features of configs" : "configs of another kind";
+    if (g->G != graph) return "graph features of another number";
+    if ((m->flags & TG_NEEDS_LAYOUT) && g->layout == NULL) return "no layout digits";
+    if ((m->flags & TG_NEEDS_OPCODE) && g->opcode == NULL) return "no opcodes";
+    const int digits = m->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE);
+    if (digits && g->T == 0 && (g->D != m->digit_cols || g->digit_rows != m->digit_rows))
+        return "config digits of another kind";
+    return digits && g->T > 0 ? "no config digits" : NULL;
+}
+
+static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
+    for (int i = 0; i < batch->n; i++) {
+        const tg_graph *g = batch->entries[i].graph;
+        const char *what = lacking(m, g);
+        if (what == NULL) continue;
+        PyErr_Format(PyExc_ValueError,
+                     "slate %d: the model wants graphs of %d node features, %d of configs, %d of the graph; this one "
+                     "has %s (%d, %d, %d)",
+                     i, m->slots[TG_SLOT_NODE_FEAT].shape.cols, m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
+                     m->slots[TG_SLOT_GRAPH_FEAT].shape.cols, what, g->F, g->T, g->G);
+        return -1;
+    }
+    return 0;
+}
+
+int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision, int training) {
+    memset(p, 0, sizeof *p);
+    const int found = parse_precision(precision, training);
+    if (found < 0 || tg_py_batch_init(&p->batch, slates) < 0) return -1;
+    p->pass = (tg_pass){.n_entries = p->batch.n,
+                        .entries = p->batch.entries,
+                        .parts = 1,
+                        .precision = (tg_precision)found,
+                        .fed = p->fed,
+                        .fetched = p->fetched,
+                        .input_grads = p->input_grads};
+    return check_graphs(model, &p->batch);
+}
+
+/* ---- arrays per slate ---- */
+
+/* Rows and dimensions that slot `shape` has for entry i. */
+static int slot_dims(const tg_py_pass *p, int i, tg_shape shape, npy_intp dims[3]) {
+    const tg_slate slate = tg_make_slate(&p->batch.entries[i]);
+    const int per = tg_per_item(&slate, shape.space);
+    const int three = shape.space == TG_SPACE_NODE_CONFIG || shape.space == TG_SPACE_CONFIG_NODE_CONFIG ||
+                      shape.space == TG_SPACE_EDGE_CONFIG;
+    dims[0] = (npy_intp)tg_items(&slate, shape.space);
+    dims[1] = three ? per : shape.cols;
+    dims[2] = shape.cols;
+    return three ? 3 : 2;
+}
+
+static int reserve_rows(const tg_py_pass *p, tg_py_rows *rows) {
+    rows->rows = calloc((size_t)p->batch.n, sizeof *rows->rows);
+    if (rows->rows != NULL) return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* New arrays for a slot of every entry. */
+static int make_rows(const tg_py_pass *p, tg_shape shape, tg_py_rows *rows) {
+    if (shape.space == TG_SPACE_UNIQUE) {
+        PyErr_SetString(PyExc_ValueError, "rows of unique cells are known within a pass only: gather them first");
+        return -1;
+    }
+    if (reserve_rows(p, rows) < 0 || (rows->arrays = PyList_New(p->batch.n)) == NULL) return -1;
+    for (int i = 0; i < p->batch.n; i++) {
+        npy_intp dims[3];
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, slot_dims(p, i, shape, dims), dims);
+        if (a == NULL) return -1;
+        rows->rows[i] = TG_F32(a);
+        PyList_SetItem(rows->arrays, i, (PyObject *)a);
+    }
+    return 0;
+}
+
+/* `arrays` as a tuple of as many items as there are slates (a new reference), or NULL with an exception. */
+static PyObject *per_slate(const tg_py_pass *p, PyObject *arrays, const char *name) {
+    PyObject *items = PySequence_Tuple(arrays);
+    if (items == NULL || PyTuple_Size(items) == p->batch.n) return items;
+    PyErr_Format(PyExc_ValueError, "%s: expected one array per slate (%d), got %zd", name, p->batch.n,
+                 PyTuple_Size(items));
+    Py_DECREF(items);
+    return NULL;
+}
+
+int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
+    const Py_ssize_t given = inputs == NULL || inputs == Py_None ? 0 : PyDict_Size(inputs);
+    if (given < 0) return -1;
+    if (given != m->n_inputs - TG_GRAPH_SLOTS) {
+        PyErr_Format(PyExc_ValueError, "inputs: the model is fed %d inputs per call, got %zd",
+                     m->n_inputs - TG_GRAPH_SLOTS, given);
+        return -1;
+    }
+    for (int slot = TG_GRAPH_SLOTS; slot < m->n_inputs; slot++) {
+        const int at = slot - TG_GRAPH_SLOTS;
+        PyObject *arrays = PyDict_GetItemString(inputs, m->slots[slot].name);
+        if (arrays == NULL) {
+            PyErr_Format(PyExc_ValueError, "inputs: '%s' is missing", m->slots[slot].name);
+            return -1;
+        }
+        tg_py_rows *rows = &p->fed_rows[at];
+        if ((rows->arrays = per_slate(p, arrays, m->slots[slot].name)) == NULL || reserve_rows(p, rows) < 0)
+            return -1;
+        for (int i = 0; i < p->batch.n; i++) {
+            npy_intp dims[3];
+            const int ndim = slot_dims(p, i, m->slots[slot].shape, dims);
+            PyArrayObject *a = tg_array(PyTuple_GetItem(rows->arrays, i), m->slots[slot].name, NPY_FLOAT32, ndim,
+                                        dims, ndim == 3 ? "(rows, C, F)" : "(rows, F)");
+            if (a == NULL) return -1;
+            rows->rows[i] = TG_F32(a);
+        }
+        p->fed[p->pass.n_fed++] = (tg_slot_rows){slot, rows->rows};
+    }
+    return 0;
+}
+
+/* The slot called `name`, below `most`, or -1 with an exception. */
+static int find_slot(const tg_model *m, PyObject *name, int most, const char *what) {
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    const int slot = text == NULL ? -1 : tg_model_find_slot(m, text);
+    if (slot >= 0 && slot < most && m->slots[slot].shape.cols > 0) return slot;
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s: the model has no '%S'", what, name);
+    return -1;
+}
+
+int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
+    PyObject *items = PySequence_Tuple(names);
+    if (items == NULL) return -1;
+    p->keep[p->n_keep++] = items;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
+        const int slot = find_slot(m, PyTuple_GetItem(items, i), m->n_slots, "outputs"), at = p->pass.n_fetched;
+        for (int j = 0; slot >= 0 && j < at; j++)
+            if (p->fetched[j].slot == slot) {
+                PyErr_Format(PyExc_ValueError, "outputs: '%s' is there twice", m->slots[slot].name);
+                return -1;
+            }
+        if (slot < 0 || make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0) return -1;
+        p->fetched[at] = (tg_slot_rows){slot, p->fetched_rows[at].rows};
+        p->pass.n_fetched++;
+    }
+    return 0;
+}
+
+int tg_py_pass_scores(tg_py_pass *p, const tg_model *m) {
+    if (m->scores < 0) {
+        PyErr_SetString(PyExc_ValueError, "the model makes no 'scores'");
+        return -1;
+    }
+    return (p->pass.scores = own(p, (size_t)p->batch.total * sizeof(float))) == NULL ? -1 : 0;
+}
+
+static int want_digits(tg_py_pass *p) {
+    tg_py_rows *rows = &p->digit_rows;
+    if (reserve_rows(p, rows) < 0 || (rows->arrays = PyList_New(p->batch.n)) == NULL) return -1;
+    for (int i = 0; i < p->batch.n; i++) {
+        const tg_graph *g = p->batch.entries[i].graph;
+        npy_intp dims[4] = {p->batch.entries[i].C, g->K, g->D, g->digit_rows};
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, 4, dims);
+        if (a == NULL) return -1;
+        memset(PyArray_DATA(a), 0, (size_t)PyArray_NBYTES(a));
+        rows->rows[i] = TG_F32(a);
+        PyList_SetItem(rows->arrays, i, (PyObject *)a);
+    }
+    p->pass.ddigits = rows->rows;
+    return 0;
+}
+
+int tg_py_pass_gradients(tg_py_pass *p, const tg_model *m, PyObject *names) {
+    PyObject *items = PySequence_Tuple(names);
+    if (items == NULL) return -1;
+    p->keep[p->n_keep++] = items;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
+        PyObject *name = PyTuple_GetItem(items, i);
+        const int at = p->pass.n_input_grads;
+        if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "digits") == 0) {
+            if (!(m->flags & TG_NEEDS_DIGITS)) {
+                PyErr_SetString(PyExc_ValueError, "gradients: no step of the model reads config digits");
+                return -1;
+            }
+            if (p->pass.ddigits == NULL && want_digits(p) < 0) return -1;
+            continue;
+        }
+        const int slot = find_slot(m, name, m->n_inputs, "gradients");
+        if (slot < 0 || at == TG_MAX_INPUTS || make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
+            return -1;
+        p->input_grads[at] = (tg_slot_rows){slot, p->input_grad_rows[at].rows};
+        p->pass.n_input_grads++;
+    }
+    return 0;
+}
+
+/* ---- losses ---- */
+
+/* The arrays of all slates one after the other, in memory of the pass; NULL with an exception. */
+static void *gather(tg_py_pass *p, PyObject *arrays, const char *name, int typenum, size_t size) {
+    PyObject *items = per_slate(p, arrays, name);
+    char *all = items == NULL ? NULL : own(p, (size_t)p->batch.total * size), *at = all;
+    for (int i = 0; all != NULL && i < p->batch.n; i++) {
+        npy_intp dims[1] = {p->batch.entries[i].C};
+        PyArrayObject *a = tg_array(PyTuple_GetItem(items, i), name, typenum, 1, dims, "(C,)");
+        if (a == NULL) {
+            all = NULL;
+            break;
+        }
+        memcpy(at, PyArray_DATA(a), (size_t)dims[0] * size);
+        at += (size_t)dims[0] * size;
+    }
+    Py_XDECREF(items);
+    return all;
+}
+
+static int take_targets(tg_py_pass *p, PyObject *targets) {
+    tg_targets *t = &p->pass.targets;
+    const unsigned need = tg_losses_need(&p->losses);
+    if (!PyDict_Check(targets))
+        return (t->order = gather(p, targets, "runtimes", NPY_INT64, sizeof(int64_t))) == NULL ? -1 : 0;
+    PyObject *order = PyDict_GetItemString(targets, "order"), *value = PyDict_GetItemString(targets, "value"),
+             *weight = PyDict_GetItemString(targets, "weight");
+    if (((need & TG_NEED_ORDER) && order == NULL) || ((need & TG_NEED_VALUE) && value == NULL)) {
+        PyErr_Format(PyExc_ValueError, "targets: a loss reads '%s', which is missing",
+                     (need & TG_NEED_ORDER) && order == NULL ? "order" : "value");
+        return -1;
+    }
+    if (order != NULL && (t->order = gather(p, order, "order", NPY_INT64, sizeof(int64_t))) == NULL) return -1;
+    if (value != NULL && (t->value = gather(p, value, "value", NPY_FLOAT64, sizeof(double))) == NULL) return -1;
+    if (weight != NULL && (t->weight = gather(p, weight, "weight", NPY_FLOAT32, sizeof(float))) == NULL) return -1;
+    return 0;
+}
+
+/* A private copy of an array of the dict, which is kept; NULL if it is not there, or with an exception. */
+static void *take_array(tg_py_pass *p, PyObject *dict, const char *name, int typenum, npy_intp *length) {
+    PyObject *given = PyDict_GetItemString(dict, name);
+    if (given == NULL || given == Py_None) return NULL;
+    PyArrayObject *a = tg_array(given, name, typenum, 1, length, "(n,)");
+    PyArrayObject *copy = a == NULL ? NULL : tg_private_copy(a);
+    p->keep[p->n_keep] = (PyObject *)copy;
+    p->n_keep += copy != NULL;
+    return copy == NULL ? NULL : PyArray_DATA(copy);
+}
+
+static int take_lists(tg_py_pass *p, PyObject *dict) {
+    npy_intp ends = -1, entries = -1, total = (npy_intp)p->batch.total;
+    p->lists.offsets = take_array(p, dict, "offsets", NPY_INT64, &ends);
+    if (p->lists.offsets == NULL || ends < 2) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "lists: expected offsets (B+1,)");
+        return -1;
+    }
+    p->lists.count = ends - 1;
+    p->lists.index = take_array(p, dict, "index", NPY_INT64, &entries);
+    p->lists.scale = take_array(p, dict, "scale", NPY_FLOAT32, &total);
+    p->lists.shift = take_array(p, dict, "shift", NPY_FLOAT32, &total);
+    if (PyErr_Occurred()) return -1;
+    const int64_t all = p->lists.index == NULL ? p->batch.total : entries;
+    if (p->lists.offsets[0] != 0 || p->lists.offsets[p->lists.count] != all) {
+        PyErr_Format(PyExc_ValueError, "lists: offsets must run from 0 to %lld, found %lld to %lld", (long long)all,
+                     (long long)p->lists.offsets[0], (long long)p->lists.offsets[p->lists.count]);
+        return -1;
+    }
+    p->pass.lists = &p->lists;
+    return 0;
+}
+
+int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObject *lists, uint64_t key) {
+    if (tg_py_losses(losses, &p->losses) < 0 || take_targets(p, targets) < 0) return -1;
+    p->losses.key = p->pass.key = key;
+    p->pass.losses = &p->losses;
+    return lists == NULL || lists == Py_None ? 0 : take_lists(p, lists);
+}
+
+int tg_py_pass_start(tg_py_pass *p, PyObject *dscores) {
+    return (p->pass.dscores = gather(p, dscores, "dscores", NPY_FLOAT32, sizeof(float))) == NULL ? -1 : 0;
+}
+
+int tg_py_pass_part(tg_py_pass *p, PyObject *tuple) {
+    int part = 0, parts = 1;
+    if (tuple != NULL && !PyArg_ParseTuple(tuple, "ii;part must be (number, parts)", &part, &parts)) return -1;
+    if (parts >= 1 && part >= 0 && part < parts && parts <= 1 << 16) {
+        p->pass.part = part;
+        p->pass.parts = parts;
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "part: expected (number, parts) with 0 <= number < parts <= 65536, got (%d, %d)", part, parts);
+    return -1;
+}
+
+/* ---- results ---- */
+
+PyObject *tg_py_split_scores(const tg_py_pass *p) {
+    const float *scores = p->pass.scores;
+    PyObject *list = PyList_New(p->batch.n);
+    for (int i = 0; list != NULL && i < p->batch.n; i++) {
+        npy_intp dims[1] = {p->batch.entries[i].C};
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, 1, dims);
+        if (a == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        memcpy(PyArray_DATA(a), scores, (size_t)dims[0] * sizeof *scores);
+        scores += dims[0];
+        PyList_SetItem(list, i, (PyObject *)a);
+    }
+    return list;
+}
+
+static PyObject *by_name(const tg_model *m, int n, const tg_slot_rows *slots, const tg_py_rows *rows) {
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < n; i++)
+        if (PyDict_SetItemString(dict, m->slots[slots[i].slot].name, rows[i].arrays) < 0) Py_CLEAR(dict);
+    return dict;
+}
+
+PyObject *tg_py_fetched(const tg_py_pass *p, const tg_model *m) {
+    return by_name(m, p->pass.n_fetched, p->fetched, p->fetched_rows);
+}
+
+PyObject *tg_py_gradients(const tg_py_pass *p, const tg_model *m) {
+    PyObject *dict = by_name(m, p->pass.n_input_grads, p->input_grads, p->input_grad_rows);
+    if (dict != NULL && p->pass.ddigits != NULL &&
+        PyDict_SetItemString(dict, "digits", p->digit_rows.arrays) < 0)
+        Py_CLEAR(dict);
+    return dict;
+}

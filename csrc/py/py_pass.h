@@ -1,0 +1,55 @@
+/* Arguments of a pass over a batch, as Python gives them. */
+#ifndef TG_PY_PASS_H
+#define TG_PY_PASS_H
+
+#include "py/py_graph_type.h"
+
+#include "model/run.h"
+
+/* One of several arrays per slate: of an input, an output or a gradient. */
+typedef struct tg_py_rows {
+    float **rows;      /* (n) */
+    PyObject *arrays;  /* list that holds them */
+} tg_py_rows;
+
+/* Everything a pass is given, and what it fills. */
+typedef struct tg_py_pass {
+    tg_pass pass;
+    tg_py_batch batch;
+    tg_losses losses;
+    tg_lists lists;
+    tg_slot_rows fed[TG_MAX_INPUTS], fetched[TG_MAX_SLOTS], input_grads[TG_MAX_INPUTS];
+    tg_py_rows fed_rows[TG_MAX_INPUTS], fetched_rows[TG_MAX_SLOTS], input_grad_rows[TG_MAX_INPUTS], digit_rows;
+    PyObject *keep[6];
+    int n_keep;
+    void *owned[6]; /* free() */
+    int n_owned;
+} tg_py_pass;
+
+/* The batch, checked against the model: 0, or -1 with an exception. tg_py_pass_free in any case. */
+int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision, int training);
+void tg_py_pass_free(tg_py_pass *p);
+
+/* {"name": [array per slate], ...}: the inputs that are fed per call, all of them. NULL or None: none. */
+int tg_py_pass_feed(tg_py_pass *p, const tg_model *model, PyObject *inputs);
+/* Names of slots whose rows are wanted. */
+int tg_py_pass_fetch(tg_py_pass *p, const tg_model *model, PyObject *names);
+/* Scores of all entries are wanted. */
+int tg_py_pass_scores(tg_py_pass *p, const tg_model *model);
+/* Names of inputs whose gradients are wanted, "digits" among them. */
+int tg_py_pass_gradients(tg_py_pass *p, const tg_model *model, PyObject *names);
+/* Targets: a list of int64 arrays, one per slate, their exact order; or a dict of such lists, "order", "value"
+   (float64) and "weight" (float32). Lists: a dict "offsets", "index", "scale", "shift", or NULL. */
+int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObject *lists, uint64_t key);
+/* Gradients of the scores to start from, one array per slate. */
+int tg_py_pass_start(tg_py_pass *p, PyObject *dscores);
+/* (number, parts), or NULL for the whole batch. */
+int tg_py_pass_part(tg_py_pass *p, PyObject *tuple);
+
+/* Scores of all entries as a list of arrays. */
+PyObject *tg_py_split_scores(const tg_py_pass *p);
+/* {"name": [array per slate]} of what was fetched, or of the gradients. */
+PyObject *tg_py_fetched(const tg_py_pass *p, const tg_model *model);
+PyObject *tg_py_gradients(const tg_py_pass *p, const tg_model *model);
+
+#endif

@@ -1,0 +1,162 @@
+#include "py/py_steps.h"
+
+#include <string.h>
+
+static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
+    Py_ssize_t length;
+    const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
+    if (utf8 == NULL || (size_t)length >= size || memchr(utf8, 0, (size_t)length) != NULL) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "a step's '%s' must be text of at most %zu characters", what,
+                         size - 1);
+        return -1;
+    }
+    memcpy(to, utf8, (size_t)length + 1);
+    return 0;
+}
+
+int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    *count = 0;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "attrs must be a dict");
+        return -1;
+    }
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        if (*count == TG_MAX_ATTRS) {
+            PyErr_Format(PyExc_ValueError, "an op has at most %d attributes", TG_MAX_ATTRS);
+            return -1;
+        }
+        tg_attr_value *v = &values[(*count)++];
+        memset(v, 0, sizeof *v);
+        if (copy_text(key, "attrs", v->key, sizeof v->key) < 0) return -1;
+        v->is_word = PyUnicode_Check(value);
+        if (v->is_word && copy_text(value, "attrs", v->word, sizeof v->word) < 0) return -1;
+        if (!v->is_word) {
+            /* plain numbers only: nothing that runs Python code while the dict is walked */
+            if (PyFloat_Check(value)) v->number = PyFloat_AsDouble(value);
+            else if (PyLong_Check(value)) v->number = PyLong_AsDouble(value);
+            else PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
+            if (PyErr_Occurred()) return -1;
+        }
+    }
+    return 0;
+}
+
+/* {"parameter of the step": "parameter of an earlier one"} */
+static int parse_share(PyObject *dict, tg_step_spec *spec) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (dict == NULL) return 0;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_ValueError, "a step's 'share' must be {name of its parameter: name of another's}");
+        return -1;
+    }
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        if (spec->n_shared == TG_MAX_PARAMS) {
+            PyErr_Format(PyExc_ValueError, "a step has at most %d parameters", TG_MAX_PARAMS);
+            return -1;
+        }
+        tg_share_spec *s = &spec->shared[spec->n_shared++];
+        if (copy_text(key, "share", s->param, sizeof s->param) < 0 ||
+            copy_text(value, "share", s->from, sizeof s->from) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int parse_step(PyObject *dict, tg_step_spec *spec) {
+    memset(spec, 0, sizeof *spec);
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "steps: every step must be a dict");
+        return -1;
+    }
+    if (copy_text(PyDict_GetItemString(dict, "op"), "op", spec->op, sizeof spec->op) < 0 ||
+        copy_text(PyDict_GetItemString(dict, "name"), "name", spec->name, sizeof spec->name) < 0 ||
+        copy_text(PyDict_GetItemString(dict, "out"), "out", spec->out, sizeof spec->out) < 0 ||
+        parse_share(PyDict_GetItemString(dict, "share"), spec) < 0)
+        return -1;
+    PyObject *in = PyDict_GetItemString(dict, "in"), *attrs = PyDict_GetItemString(dict, "attrs");
+    if (in == NULL || !PyList_Check(in) || PyList_Size(in) < 1 || PyList_Size(in) > TG_MAX_IN) {
+        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of 1 to %d slot names", spec->name,
+                     TG_MAX_IN);
+        return -1;
+    }
+    spec->n_in = (int)PyList_Size(in);
+    for (int i = 0; i < spec->n_in; i++)
+        if (copy_text(PyList_GetItem(in, i), "in", spec->in[i], sizeof spec->in[i]) < 0) return -1;
+    return attrs == NULL ? 0 : tg_py_attrs(attrs, spec->attrs, &spec->n_attrs);
+}
+
+static const char *const SPACES[] = {
+#define NAME(name, text, items, per) #name,
+    TG_SPACE_LIST(NAME)
+#undef NAME
+};
+
+const char *tg_py_space_name(tg_space space) { return SPACES[space]; }
+
+int tg_py_space(const char *name) {
+    for (int i = 0; i < TG_SPACES; i++)
+        if (strcmp(SPACES[i], name) == 0) return i;
+    PyErr_Format(PyExc_ValueError, "inputs: there are no rows of '%s'", name);
+    return -1;
+}
+
+static int fail(const tg_error *err) {
+    tg_raise(err, NULL);
+    return -1;
+}
+
+static int add_inputs(tg_model *model, PyObject *inputs, tg_error *err) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (inputs == NULL || inputs == Py_None) return 0;
+    if (!PyDict_Check(inputs)) {
+        PyErr_SetString(PyExc_TypeError, "inputs must be a dict");
+        return -1;
+    }
+    while (PyDict_Next(inputs, &at, &key, &value)) {
+        char name[TG_MAX_NAME];
+        const char *space;
+        int cols;
+        if (copy_text(key, "inputs", name, sizeof name) < 0 || !PyTuple_Check(value) ||
+            !PyArg_ParseTuple(value, "si;inputs must be {name: (space, columns)}", &space, &cols)) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "inputs must be {name: (space, columns)}");
+            return -1;
+        }
+        const int found = tg_py_space(space);
+        if (found < 0) return -1;
+        if (tg_model_add_input(model, name, (tg_shape){(tg_space)found, cols}, err) != TG_OK) return fail(err);
+    }
+    return 0;
+}
+
+static int add_outputs(tg_model *model, PyObject *outputs, tg_error *err) {
+    PyObject *names = outputs == NULL ? Py_BuildValue("(s)", "scores") : PySequence_Tuple(outputs);
+    int status = names == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; status == 0 && i < PyTuple_Size(names); i++) {
+        char name[TG_MAX_NAME];
+        status = copy_text(PyTuple_GetItem(names, i), "outputs", name, sizeof name);
+        if (status == 0 && tg_model_add_output(model, name, err) != TG_OK) status = fail(err);
+    }
+    Py_XDECREF(names);
+    return status;
+}
+
+int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs, uint64_t seed) {
+    tg_error err;
+    tg_step_spec spec;
+    if (add_inputs(model, inputs, &err) < 0) return -1;
+    for (Py_ssize_t i = 0; i < PyList_Size(steps); i++) {
+        if (parse_step(PyList_GetItem(steps, i), &spec) < 0) return -1;
+        if (tg_model_add_step(model, &spec, &err) != TG_OK) return fail(&err);
+    }
+    if (add_outputs(model, outputs, &err) < 0) return -1;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_model_finish(model, seed, &err);
+    Py_END_ALLOW_THREADS
+    return status == TG_OK ? 0 : fail(&err);
+}

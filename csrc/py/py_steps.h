@@ -1,0 +1,24 @@
+/* Steps of a model and attributes of an op, as Python describes them. */
+#ifndef TG_PY_STEPS_H
+#define TG_PY_STEPS_H
+
+#include "py/pycore.h"
+
+#include "model/model.h"
+
+/* Attributes from a dict; 0, or -1 with an exception. values has TG_MAX_ATTRS entries. */
+int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count);
+
+/* The space called `name` ("NODE", "NODE_CONFIG", ...: TG_SPACE_LIST in lower case), or -1 with an exception. */
+int tg_py_space(const char *name);
+/* Its name. */
+const char *tg_py_space_name(tg_space space);
+
+/* The op table: _core.ops(). */
+PyObject *tg_py_ops(PyObject *self, PyObject *unused);
+
+/* Add steps (list of dicts), inputs {name: (space, columns)} or None, and outputs (sequence of names) to a model, and
+   finish it. 0, or -1 with an exception. */
+int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs, uint64_t seed);
+
+#endif

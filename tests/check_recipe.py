@@ -1,0 +1,171 @@
+"""What every recipe must do. Each check takes a recipe, by name or as it is, and knows nothing else about it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from rankers import SMALL_GRAPHS, having
+from sklearn.base import clone
+
+import tpugraphs as tg
+from tpugraphs import _core
+from tpugraphs.recipes import TrainingFields, get_recipe, plain
+from tpugraphs.training import Callback
+
+SMALL = {"width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1}
+ARRAYS = ("params", "moment1", "moment2")
+
+
+def ranker(recipe, steps=2, **fields):
+    return tg.Ranker(recipe, seed=3, **{**having(recipe, **SMALL), "steps": steps, **fields})
+
+
+def graphs(recipe):
+    """Two to learn from, one to validate on, one to rank."""
+    return [SMALL_GRAPHS[get_recipe(recipe).kind](seed) for seed in range(4)]
+
+
+def state(r):
+    return [getattr(r.model, name).tobytes() for name in ARRAYS]
+
+
+def described(recipe):
+    found = get_recipe(recipe)
+    assert found.summary.endswith(".") and issubclass(found.options, TrainingFields)
+    told = json.loads(json.dumps(found.describe()))
+    assert told["options"].keys() == {field.name for field in dataclasses.fields(found.options)}
+    for name, option in told["options"].items():
+        assert len(option["meaning"]) > 5 and option["meaning"][-1] != ".", name
+        assert option["expected"] and option["default"].keys() == found.presets.keys(), name
+        number = any(word in option["expected"] for word in ("number", "whole"))
+        assert not number or option["low"] < option["high"], f"{name} has no range"
+
+
+def builds_models_of_plain_values(recipe):
+    found = get_recipe(recipe)
+    for preset in found.presets:
+        fields = found.fields(preset)
+        for made in (
+            found.steps(fields),
+            found.preprocessing(fields),
+            found.losses(fields),
+            found.groups(fields),
+        ):
+            assert json.loads(json.dumps(made)) == made
+        assert tg.Ranker(recipe, preset=preset).num_parameters > 0
+    again = found.fields("cpu", json.loads(json.dumps(plain(found.fields("cpu")))))
+    assert again == found.fields("cpu")
+
+
+def fits(recipe):
+    *train, valid, unseen = graphs(recipe)
+    r = ranker(recipe)
+    before = r.model.params.copy()
+    history = r.fit(train, [valid], verbose=False)
+    assert len(history.loss) == len(history.valid_metric) == 2 and np.isfinite(history.loss).all()
+    assert not (r.model.params == before).all()
+    scores = r.predict(unseen)
+    assert scores.shape == (unseen.num_configs,) and np.isfinite(scores).all() and np.ptp(scores) > 0
+    assert np.isfinite(r.partial_fit(train[0], range(8)))
+
+
+def resumes_to_the_same_bits(recipe, folder):
+    class Break(Callback):
+        def __init__(self, at=None):
+            self.at = at
+
+        def on_step(self, fit):
+            if fit.step == self.at:
+                raise OSError("broken")
+
+    *train, valid, _ = graphs(recipe)
+    straight, resumed = ranker(recipe, 4), ranker(recipe, 4)
+    expected = straight.fit(train, [valid], callbacks=[Break()], verbose=False)
+    options = {"checkpoint_dir": folder, "checkpoint_every": 1, "verbose": False}
+    with pytest.raises(OSError, match="broken"):
+        ranker(recipe, 4).fit(train, [valid], callbacks=[Break(3)], **options)
+    history = resumed.fit(train, [valid], callbacks=[Break()], **options)
+    assert history.loss == expected.loss and history.valid_metric == expected.valid_metric
+    assert state(straight) == state(resumed)
+
+
+def loads_to_the_same_bits(recipe, folder):
+    train, *_, unseen = graphs(recipe)
+    r = ranker(recipe)
+    r.fit(train, verbose=False)
+    r.save(folder / "r.safetensors")
+    loaded = tg.Ranker.load(folder / "r.safetensors")
+    assert loaded.get_params() == r.get_params()
+    assert (loaded.predict(unseen) == r.predict(unseen)).all()
+
+
+def keeps_bits_over_threads(recipe):
+    train, *_, unseen = graphs(recipe)
+    results, threads = [], tg.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            tg.set_num_threads(count)
+            r = ranker(recipe)
+            r.fit(train, verbose=False)
+            results.append([*state(r), r.predict(unseen).tobytes()])
+    finally:
+        tg.set_num_threads(threads)
+    assert results[0] == results[1] == results[2]
+
+
+def refuses_other_kinds(recipe):
+    kind, r = get_recipe(recipe).kind, ranker(recipe)
+    r.fit(graphs(recipe)[0], verbose=False)
+    for other, make in SMALL_GRAPHS.items():
+        if other != kind:
+            for use in (lambda g: ranker(recipe).fit(g, verbose=False), r.predict, r.rank):
+                with pytest.raises(tg.DataError, match=kind):
+                    use(make())
+    for nothing in (None, "graph.npz", 3):
+        with pytest.raises(tg.ConfigError):
+            ranker(recipe).fit(nothing, verbose=False)
+
+
+def is_cloned(recipe):
+    r = ranker(recipe, learning_rate=2e-3, loss=[{"loss": "list_mle"}])
+    copy = clone(r)
+    assert copy.get_params() == r.get_params() and repr(copy) == repr(r)
+    assert tg.Ranker(**r.get_params()).fields == r.fields
+    assert r.set_params(**r.get_params()) is r
+    assert r.set_params(optimizer="sgd").fields.optimizer == "sgd" and r.fields.learning_rate == 2e-3
+
+
+def takes_every_optimizer(recipe):
+    train = graphs(recipe)[0]
+    ends = set()
+    for kind in _core.optimizers():
+        r = ranker(recipe, optimizer=kind, learning_rate=1e-2, schedule="constant")
+        history = r.fit(train, verbose=False)
+        assert np.isfinite(r.predict(train)).all() and history.learning_rate == [1e-2, 1e-2]
+        ends.add(r.model.params.tobytes())
+    assert len(ends) == len(_core.optimizers())
+
+
+def check_recipe(recipe, folder):
+    """All of it: for a recipe of your own."""
+    for name, check in CHECKS.items():
+        (folder / name).mkdir()
+        check(recipe, *([folder / name] if name in WITH_FILES else []))
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        described,
+        builds_models_of_plain_values,
+        fits,
+        resumes_to_the_same_bits,
+        loads_to_the_same_bits,
+        keeps_bits_over_threads,
+        refuses_other_kinds,
+        is_cloned,
+        takes_every_optimizer,
+    )
+}
+WITH_FILES = {"resumes_to_the_same_bits", "loads_to_the_same_bits"}

@@ -1,0 +1,52 @@
+"""Optimizers in float64. A state is a list of arrays; every function returns new weights and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from reference.ops import adamw as _adamw
+from reference.ops import clip_scale
+
+Array = np.ndarray[Any, Any]
+State = list[Array]
+
+
+def adamw(w: Array, g: Array, state: State, step: int, lr: float, decay: float, **o: float) -> Any:
+    """Decoupled decay."""
+    w, *state = _adamw(w, g, *state, step, lr, decay, o["beta1"], o["beta2"], o["eps"])
+    return w, state
+
+
+def adam(w: Array, g: Array, state: State, step: int, lr: float, decay: float, **o: float) -> Any:
+    """The decay is a part of the gradient."""
+    return adamw(w, g + decay * w, state, step, lr, 0.0, **o)
+
+
+def sgd(w: Array, g: Array, state: State, step: int, lr: float, decay: float, **o: float) -> Any:
+    """m = momentum m + g + decay w; w -= lr m."""
+    m = o["momentum"] * state[0] + g + decay * w
+    return w - lr * m, [m]
+
+
+RULES: dict[str, tuple[Callable[..., Any], int]] = {"adamw": (adamw, 2), "adam": (adam, 2), "sgd": (sgd, 1)}
+DEFAULTS = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum": 0.9}
+
+
+def optimizer_step(optimizer: dict[str, Any], w: Array, g: Array, state: Sequence[Array]) -> Any:
+    """One step of ``tpugraphs.kernels.optimizer_step``: new (w, state)."""
+    o = {**DEFAULTS, **optimizer}
+    rule = RULES[o["kind"]][0]
+    g = g * clip_scale(g, o.get("clip", 0.0))
+    groups = o.get("groups", [(0, len(w), 1.0, o.get("weight_decay", 0.0))])
+    new, moments = w.copy(), [m.copy() for m in state]
+    numbers = {name: o[name] for name in DEFAULTS}
+    for begin, end, factor, decay in groups:
+        at = slice(begin, end)
+        new[at], parts = rule(
+            w[at], g[at], [m[at] for m in state], o["step"], o["lr"] * factor, decay, **numbers
+        )
+        for moment, part in zip(moments, parts, strict=True):
+            moment[at] = part
+    return new, moments

@@ -1,0 +1,193 @@
+"""Optimizers and schedules against float64 and their formulas."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from reference import optim as ref
+
+import tpugraphs as tg
+from tpugraphs import _core, schedules
+from tpugraphs.kernels import optimizer_step
+
+P = 40_003  # several blocks, and a rest
+GROUPS = [(0, 5, 0.1, 0.0), (5, 20_001, 1.0, 0.1), (20_001, 20_001, 3.0, 0.0), (20_001, P, 0.0, 0.5)]
+KINDS = sorted(_core.optimizers())
+
+
+def start(kind, seed=0, size=P):
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=size).astype(np.float32)
+    return rng, w, [np.zeros(size, np.float32) for _ in range(_core.optimizers()[kind])]
+
+
+def test_every_optimizer_has_a_reference():
+    assert {kind: count for kind, (_, count) in ref.RULES.items()} == _core.optimizers()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {},
+        {"clip": 1.0, "weight_decay": 0.05},
+        {"clip": 1e9, "groups": GROUPS},
+        {"beta1": 0.5, "beta2": 0.9, "eps": 1e-3, "momentum": 0.0, "weight_decay": 0.3},
+    ],
+)
+def test_updates_equal_the_reference(kind, numbers):
+    rng, w, moments = start(kind)
+    expected, state = w.astype(float), [m.astype(float) for m in moments]
+    for step in range(1, 6):
+        g = rng.normal(size=P).astype(np.float32)
+        optimizer = {"kind": kind, "lr": 1e-2, "step": step, **numbers}
+        expected, state = ref.optimizer_step(optimizer, expected, g.astype(float), state)
+        norm = optimizer_step(optimizer, w, g, moments)
+        assert norm == pytest.approx(np.linalg.norm(g.astype(float)), rel=1e-6)
+    for got, want in zip((w, *moments), (expected, *state), strict=True):
+        np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_factor_of_zero_freezes_and_groups_keep_to_their_range(kind):
+    rng, w, moments = start(kind)
+    before, g = w.copy(), rng.normal(size=P).astype(np.float32)
+    optimizer_step({"kind": kind, "lr": 1e-2, "step": 1, "groups": GROUPS}, w, g, moments)
+    same = w == before
+    assert same[20_001:].all() and not same[:20_001].any()
+    whole, others = before.copy(), [np.zeros_like(m) for m in moments]
+    optimizer_step({"kind": kind, "lr": 1e-2, "step": 1, "weight_decay": 0.1}, whole, g, others)
+    assert (whole[5:20_001] == w[5:20_001]).all() and not (whole[:5] == w[:5]).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_bits_for_any_number_of_threads(kind):
+    results, threads = [], tg.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            tg.set_num_threads(count)
+            rng, w, moments = start(kind)
+            for step in (1, 2):
+                g = rng.normal(size=P).astype(np.float32)
+                optimizer_step(
+                    {"kind": kind, "lr": 0.1, "step": step, "clip": 2.0, "groups": GROUPS}, w, g, moments
+                )
+            results.append([v.tobytes() for v in (w, *moments)])
+    finally:
+        tg.set_num_threads(threads)
+    assert results[0] == results[1] == results[2]
+
+
+def test_adam_without_decay_has_the_bits_of_adamw():
+    (_, w, moments), (_, w2, moments2) = start("adam"), start("adamw")
+    g = np.random.default_rng(1).normal(size=P).astype(np.float32)
+    optimizer_step({"kind": "adam", "lr": 1e-2, "step": 1}, w, g, moments)
+    optimizer_step({"kind": "adamw", "lr": 1e-2, "step": 1}, w2, g, moments2)
+    assert (w == w2).all()
+
+
+def test_the_generic_step_has_the_bits_of_adamw_step():
+    (rng, w, moments), (_, w2, moments2) = start("adamw"), start("adamw")
+    for step in (1, 2, 3):
+        g = rng.normal(size=P).astype(np.float32)
+        numbers = {"lr": 1e-2, "step": step, "clip": 1.0, "weight_decay": 0.1}
+        one = optimizer_step({"kind": "adamw", **numbers}, w, g, moments)
+        assert one == tg.kernels.adamw_step(w2, g, *moments2, **numbers)
+    assert (w == w2).all() and (moments[1] == moments2[1]).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_changes_nothing(kind, value):
+    rng, w, moments = start(kind)
+    g = rng.normal(size=P).astype(np.float32)
+    g[P - 1] = value
+    before = [v.tobytes() for v in (w, *moments)]
+    with pytest.raises(tg.DataError, match="not finite"):
+        optimizer_step({"kind": kind, "lr": 1e-2, "step": 1}, w, g, moments)
+    assert [v.tobytes() for v in (w, *moments)] == before
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"kind": "adagrad"}, "optimizer: expected one of.*adagrad"),
+        ({"kind": 3}, "optimizer: expected one of"),
+        ({"lr": -1.0}, "lr and clip"),
+        ({"lr": math.nan}, "lr and clip"),
+        ({"clip": math.inf}, "lr and clip"),
+        ({"step": 0}, "step: counts from 1, got 0"),
+        ({"beta1": 1.0}, "beta1"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"eps": 0.0}, "eps"),
+        ({"learning_rate": 1.0}, "got 'learning_rate'"),
+        ({"weight_decay": math.nan}, "weight_decay"),
+        ({"groups": [(0, 9, 1.0, 0.0)]}, "all 10 parameters, got the first 9"),
+        ({"groups": [(0, 4, 1.0, 0.0), (5, 10, 1.0, 0.0)]}, r"groups\[1\].*from 4.*got 5 to 10"),
+        ({"groups": [(0, 11, 1.0, 0.0)]}, r"groups\[0\].*at most 10"),
+        ({"groups": [(0, 10, -1.0, 0.0)]}, "factor"),
+        ({"groups": [(0, 10, 1.0)]}, "4"),
+        ({"groups": [[0, 10, 1.0, 0.0]]}, "tuples of four"),
+        ({"groups": [(0, 0, 1.0, 0.0)] * 11}, "at most as many"),
+        ({"groups": []}, "got the first 0"),
+    ],
+)  # fmt: skip
+def test_descriptions_that_make_no_sense_are_refused(change, word):
+    _, w, moments = start("adamw", size=10)
+    before = w.copy()
+    with pytest.raises((tg.ConfigError, TypeError), match=word):
+        optimizer_step(
+            {"kind": "adamw", "lr": 1e-2, "step": 1, **change}, w, np.ones(10, np.float32), moments
+        )
+    assert (w == before).all()
+
+
+def test_arrays_that_do_not_go_together_are_refused():
+    _, w, (m1, m2) = start("adamw", size=10)
+    o, g = {"kind": "adamw", "lr": 1e-2, "step": 1}, np.ones(10, np.float32)
+    for moments, word in (([m1], "keeps 2 arrays, got 1"), ([m1, m1], "share"), ([m1, m2, g], "at most two")):
+        with pytest.raises(ValueError, match=word):
+            optimizer_step(o, w, g, moments)
+    with pytest.raises(tg.ShapeError, match=r"moments\[1\]"):
+        optimizer_step(o, w, g, [m1, m2[:9]])
+    m2.flags.writeable = False
+    with pytest.raises(ValueError, match=r"moments\[1\].*writable"):
+        optimizer_step(o, w, g, [m1, m2])
+
+
+# ---- schedules ------------------------------------------------------------------------------------------
+
+
+def fields(schedule, **changes):
+    given = {"learning_rate": 2.0, "warmup": 0.1, "decay": 0.5, "decay_every": 0.25, **changes}
+    return SimpleNamespace(schedule=schedule, **given)
+
+
+@pytest.mark.parametrize("schedule", schedules.SCHEDULES)
+def test_schedules_follow_their_formulas(schedule):
+    rates = [schedules.rate(step, 100, fields(schedule)) for step in range(1, 101)]
+    warm = 10 if schedule.startswith("warmup-") else 0
+    np.testing.assert_allclose(rates[:warm], 2.0 * np.arange(1, warm + 1) / 10, rtol=1e-15)
+    share = np.arange(100 - warm) / (100 - warm)
+    expected = {
+        "constant": np.ones(100 - warm),
+        "cosine": np.cos(np.pi / 2 * share) ** 2,
+        "linear": 1 - share,
+        "step": 0.5 ** np.floor(np.arange(100 - warm) / math.ceil(0.25 * (100 - warm))),
+    }[schedule.removeprefix("warmup-")]
+    np.testing.assert_allclose(rates[warm:], 2.0 * expected, rtol=1e-12)
+    assert min(rates) > 0
+
+
+@pytest.mark.parametrize("schedule", schedules.SCHEDULES)
+@pytest.mark.parametrize("warmup", [0.0, 1.0])
+def test_schedules_of_one_step(schedule, warmup):
+    assert schedules.rate(1, 1, fields(schedule, warmup=warmup, decay_every=0.0)) == 2.0
+
+
+def test_warmup_cosine_is_the_schedule_of_that_name():
+    for step in (1, 3, 50, 100):
+        assert tg.kernels.warmup_cosine(step, 100, 2.0, 0.1) == schedules.rate(
+            step, 100, fields("warmup-cosine")
+        )

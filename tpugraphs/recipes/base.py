@@ -1,0 +1,345 @@
+"""What a recipe is: declared fields, presets of their values, and pure functions of the fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpugraphs import _core, metrics
+from tpugraphs.errors import ConfigError, RecipeError
+from tpugraphs.schedules import SCHEDULES
+from tpugraphs.targets import TARGETS
+
+__all__ = ["Recipe", "TrainingFields", "option"]
+
+Terms = list[dict[str, Any]]
+
+
+def option(
+    default: Any,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    choices: Iterable[str] = (),
+    doc: str = "",
+) -> Any:
+    """Field of a recipe: default, values allowed (`low` and `high` included), and its meaning in a line."""
+    metadata = {"low": low, "high": high, "choices": tuple(choices), "doc": doc}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class TrainingFields:
+    """Fields that every recipe has: all that a fit and a prediction read.
+
+    The fields of a recipe derive from these and may declare any of them again, with another default or range.
+    """
+
+    slates: int = option(1, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
+    accumulate: int = option(
+        1, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
+    )
+    close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
+    graph_sampling: str = option(
+        "even",
+        choices=("even", "sqrt-configs"),
+        doc="visit graphs equally often, or in proportion to the root of their number of configs",
+    )
+    configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
+    dedup: str = option(
+        "first",
+        choices=("none", "first", "min", "mean"),
+        doc="runtime of equal configs, which are merged for training",
+    )
+    steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
+    epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph, where steps are not given")
+    loss: str | list[dict[str, Any]] | None = option(  # noqa: RUF009
+        None,
+        doc="a loss by name, or several to be added up: [{'loss': 'list_mle', 'weight': 1.0}, ...]; "
+        "None: those of the recipe",
+    )
+    target: str = option(
+        "log-runtime", choices=TARGETS, doc="what losses of values fit; those of the order compare runtimes"
+    )
+    optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
+    learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
+    weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
+    clip: float = option(1.0, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
+    beta1: float = option(0.9, 0.0, 0.9999999, doc="decay of the first moment (adamw, adam)")
+    beta2: float = option(0.999, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
+    eps: float = option(1e-8, 1e-30, 1.0, doc="added to the root of the second moment (adamw, adam)")
+    momentum: float = option(0.9, 0.0, 0.9999999, doc="decay of the sum of gradients (sgd)")
+    schedule: str = option("warmup-cosine", choices=SCHEDULES, doc="learning rate over the steps")
+    warmup: float = option(
+        0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
+    )
+    decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
+    decay_every: float = option(0.3, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
+    evaluate_every: int = option(200, 1, 10**9, doc="steps from one validation to the next")
+    valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
+    metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")
+    chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
+
+
+def _hinge(fields: Any) -> Terms:
+    return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
+
+
+def _no_groups(fields: Any) -> list[dict[str, Any]]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One way to build and train a ranker. It is checked when it is made.
+
+    Attributes
+    ----------
+    name, summary : str
+        `summary` is one sentence.
+    steps : callable
+        ``steps(fields)``: list of model steps.
+    preprocessing : callable
+        ``preprocessing(fields)``: list of dicts, in order; see :class:`tpugraphs.pipeline.Pipeline`.
+    options : type
+        Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`.
+    presets : mapping of str to mapping
+        Values of fields that differ from the defaults, for ``"cpu"`` and ``"full"``.
+    loss : callable
+        ``loss(fields)``: list of ``{"loss": name, "weight": 1.0, "reduction": ..., ...}``, added up. Further
+        entries are the loss's own parameters. By default the pairwise hinge with margin 1.
+    groups : callable
+        ``groups(fields)``: list of ``{"match": "embedding*", "learning_rate": 0.1, "weight_decay": 0.0}``.
+        The first pattern that matches a parameter's name decides about its weight decay and the factor of its
+        learning rate. A pattern without a parameter is an error.
+    source : str
+        Where the method was published.
+    kind : {"layout", "tile"}
+        Graphs it is made for.
+
+    Raises
+    ------
+    RecipeError
+        Options that do not derive from `TrainingFields`, a field without a meaning or of an unknown type, a
+        default or preset out of range.
+    """
+
+    name: str
+    summary: str
+    steps: Callable[[Any], list[dict[str, Any]]]
+    preprocessing: Callable[[Any], list[dict[str, Any]]]
+    options: type[Any] = TrainingFields
+    presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+        default_factory=lambda: {"cpu": {}, "full": {}}
+    )
+    loss: Callable[[Any], Terms] = _hinge
+    groups: Callable[[Any], list[dict[str, Any]]] = _no_groups
+    source: str = ""
+    kind: str = "layout"
+
+    def __post_init__(self) -> None:
+        try:
+            _check_options(self.options)
+            for preset in self.presets:
+                self.losses(self.fields(preset))
+        except ConfigError as error:
+            raise RecipeError(str(error)) from None
+        except RecipeError as error:
+            raise RecipeError(f"recipe {self.name}: {error}") from None
+        if "cpu" not in self.presets:
+            raise RecipeError(
+                f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
+            )
+
+    def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
+        """Values of all fields: those given, then the preset's, then the defaults.
+
+        Given `epochs` without `steps` go before the preset's `steps`. None is ``"none"`` for a field of text.
+
+        Raises
+        ------
+        ConfigError
+            An unknown preset or field, or a value out of range; the message lists what is valid.
+        """
+        if preset not in self.presets:
+            raise ConfigError(unknown("preset", preset, self.presets))
+        given = given or {}
+        values = {**self.presets[preset], **given}
+        if given.get("epochs") is not None and "steps" not in given and "steps" in values:
+            values["steps"] = None
+        known, types_of = (
+            {field.name: field for field in dataclasses.fields(self.options)},
+            _kinds(self.options),
+        )
+        for name, value in list(values.items()):
+            if name not in known:
+                raise ConfigError(unknown(f"field of recipe {self.name}", name, known))
+            kinds = types_of[name]
+            if value is None and str in kinds and types.NoneType not in kinds:
+                values[name] = value = "none"
+            if not _fits(known[name], kinds, value):
+                expected = _expected(known[name], kinds)
+                raise ConfigError(f"recipe {self.name}: {name} must be {expected}, got {value!r}")
+        return self.options(**values)
+
+    def losses(self, fields: Any) -> Terms:
+        """Losses of a fit with these fields: those of the field `loss`, or the recipe's.
+
+        A name that is among the recipe's own losses means that one, with the recipe's parameters.
+        """
+        terms = [dict(term) for term in self.loss(fields)]
+        if isinstance(fields.loss, str):
+            own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
+            terms = own[:1] or [{"loss": fields.loss}]
+        elif fields.loss is not None:
+            terms = [dict(term) for term in fields.loss]
+        if not terms:
+            raise ConfigError(f"recipe {self.name}: loss must have at least one term, got none")
+        for term in terms:
+            _check_term(self.name, term)
+        return terms
+
+    def describe(self) -> dict[str, Any]:
+        """All that is declared, as plain values: fields with meaning, default and range; losses; groups."""
+        values, kinds = {preset: self.fields(preset) for preset in self.presets}, _kinds(self.options)
+        options = {
+            field.name: {
+                "meaning": field.metadata["doc"],
+                "expected": _expected(field, kinds[field.name]),
+                "low": field.metadata["low"],
+                "high": field.metadata["high"],
+                "choices": list(field.metadata["choices"]),
+                "default": {preset: plain(made)[field.name] for preset, made in values.items()},
+            }
+            for field in dataclasses.fields(self.options)
+        }
+        return {
+            "recipe": self.name,
+            "summary": self.summary,
+            "source": self.source,
+            "kind": self.kind,
+            "options": options,
+            "losses": {preset: self.losses(made) for preset, made in values.items()},
+            "groups": {preset: self.groups(made) for preset, made in values.items()},
+        }
+
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "True or False",
+    list: "a list of dicts",
+}
+
+
+def _kinds(options: type[Any]) -> dict[str, tuple[type, ...]]:
+    """Types that each field takes, without their arguments."""
+
+    def split(hint: Any) -> tuple[Any, ...]:
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            return tuple(kind for part in typing.get_args(hint) for kind in split(part))
+        return (typing.get_origin(hint) or hint,)
+
+    hints = typing.get_type_hints(options)
+    return {field.name: split(hints[field.name]) for field in dataclasses.fields(options)}
+
+
+def _check_options(options: Any) -> None:
+    if not (isinstance(options, type) and issubclass(options, TrainingFields)):
+        raise RecipeError(f"options: expected a dataclass that derives from TrainingFields, got {options!r}")
+    if "__dataclass_fields__" not in vars(options):
+        raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
+    types_of = _kinds(options)
+    for field in dataclasses.fields(options):
+        kinds = types_of[field.name]
+        if not field.metadata.get("doc"):
+            raise RecipeError(f"{field.name}: say what it means: option(..., doc=...)")
+        if any(kind not in (*_WORDS, types.NoneType) for kind in kinds):
+            raise RecipeError(
+                f"{field.name}: expected int, float, str, bool, list or None as its type, got {field.type}"
+            )
+        if not _fits(field, kinds, field.default):
+            raise RecipeError(
+                f"{field.name}: the default must be {_expected(field, kinds)}, got {field.default!r}"
+            )
+
+
+def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:
+    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+    for kind in kinds:
+        if kind is types.NoneType:
+            fits = value is None
+        elif kind is str:
+            fits = isinstance(value, str) and (not choices or value in choices)
+        elif kind is list:
+            fits = isinstance(value, (list, tuple)) and all(isinstance(term, Mapping) for term in value)
+        elif kind is bool:
+            fits = isinstance(value, bool)
+        else:
+            number = isinstance(value, numbers.Integral if kind is int else numbers.Real)
+            fits = (
+                number
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+                and (low is None or value >= low)
+                and (high is None or value <= high)
+            )
+        if fits:
+            return True
+    return False
+
+
+def _expected(field: dataclasses.Field[Any], kinds: tuple[type, ...]) -> str:
+    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+    ends = f" in {low}..{high}" if low is not None else ""
+    words = []
+    for kind in kinds:
+        if kind is str and choices:
+            words.append("one of " + ", ".join(choices))
+        elif kind is not types.NoneType:
+            words.append(_WORDS[kind] + (ends if kind in (int, float) else ""))
+    return " or ".join(words + ["None"] * (types.NoneType in kinds))
+
+
+def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
+    fine = isinstance(term.get("loss"), str) and all(
+        isinstance(value, str)
+        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value))
+        for value in term.values()
+    )
+    if not fine:
+        raise ConfigError(
+            f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
+            f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"
+        )
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> str:
+    """Message for a name that there is not, with what it may have been meant to be."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {what}: {name!r}{hint}; valid: {', '.join(known)}"
+
+
+def plain(fields: Any) -> dict[str, Any]:
+    """Fields as plain Python values for JSON (a NumPy integer becomes an int)."""
+
+    def value(v: Any) -> Any:
+        if v is None or isinstance(v, (str, bool)):
+            return v
+        if isinstance(v, Mapping):
+            return {str(key): value(item) for key, item in v.items()}
+        if isinstance(v, (list, tuple)):
+            return [value(item) for item in v]
+        return int(v) if isinstance(v, numbers.Integral) else float(v)
+
+    return {field.name: value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}

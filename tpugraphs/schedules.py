@@ -1,0 +1,48 @@
+"""Learning-rate schedules: pure functions of (step, total, fields)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = ["SCHEDULES", "rate", "warmup_cosine"]
+
+_WARMUP = "warmup-"
+
+# Share of the peak after `done` of `count` steps.
+_SHAPES: dict[str, Callable[[int, int, Any], float]] = {
+    "constant": lambda done, count, fields: 1.0,
+    "cosine": lambda done, count, fields: 0.5 * (1 + math.cos(math.pi * done / count)),
+    "linear": lambda done, count, fields: 1 - done / count,
+    "step": lambda done, count, fields: (
+        fields.decay ** (done // max(1, math.ceil(fields.decay_every * count)))
+    ),
+}
+
+SCHEDULES = (*_SHAPES, *(_WARMUP + name for name in _SHAPES))
+"""``"constant"``; ``"cosine"`` and ``"linear"`` towards 0; ``"step"``: times `decay` after every share
+`decay_every` of the steps. ``"warmup-..."``: the same after a linear rise over the share `warmup`."""
+
+
+def rate(step: int, total: int, fields: Any) -> float:
+    """Learning rate of step 1..total.
+
+    `fields` has `schedule`, one of :data:`SCHEDULES`, the peak `learning_rate`, and what the schedule reads:
+    `warmup`, `decay` and `decay_every`. With a warm-up, ``warm = ceil(warmup * total)``: the first step has
+    ``peak / warm``, step ``warm`` has the peak, and the shape goes over the steps after it.
+    """
+    shape, peak = fields.schedule.removeprefix(_WARMUP), float(fields.learning_rate)
+    warm = math.ceil(fields.warmup * total) if fields.schedule.startswith(_WARMUP) else 0
+    if step <= warm:
+        return peak * step / warm
+    return peak * _SHAPES[shape](step - 1 - warm, max(1, total - warm), fields)
+
+
+def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
+    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
+
+    The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
+    """
+    return rate(step, total, SimpleNamespace(schedule="warmup-cosine", learning_rate=peak, warmup=warmup))

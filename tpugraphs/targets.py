@@ -1,0 +1,27 @@
+"""Numbers that a loss of values fits scores to; losses of the order compare the runtimes themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TARGETS", "targets"]
+
+TARGETS = ("runtime", "log-runtime", "percentile")
+"""The runtime (of tile graphs normalised), its natural logarithm, or the share of the graph's other configs
+that are faster, from 0 to 1, where equal ones count half."""
+
+
+def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
+    """Targets (C,) of the runtimes (C,) of all configs of a graph; see :data:`TARGETS`."""
+    values = np.asarray(times, np.float64)
+    if target == "runtime":
+        return values
+    if target == "log-runtime":
+        return np.log(values)
+    ordered = np.sort(times)
+    faster, others = np.searchsorted(ordered, times), max(1, len(ordered) - 1)
+    equal = np.searchsorted(ordered, times, side="right") - faster - 1
+    return np.asarray((faster + 0.5 * equal) / others, np.float64)
