@@ -260,8 +260,21 @@ def test_submit(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 def test_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     code, text, _ = run(capsys, "recipes")
     assert code == 0 and all(name in text for name in tg.list_recipes())
-    code, text, _ = run(capsys, "recipes", "first-layout", "--json")
-    assert code == 0 and json.loads(text)["fields"]["recipe"] == "first-layout"
+    for name in tg.list_recipes():
+        code, text, _ = run(capsys, "recipes", name, "--json")
+        told = json.loads(text)
+        assert (
+            code == 0
+            and told["fields"]["recipe"] == name
+            and told["losses"].keys() == told["options"]["clip"]["default"].keys()
+        )
+        code, text, _ = run(capsys, "recipes", name)
+        shown = " ".join(text.split())
+        for field, option in told["options"].items():
+            assert f" {field} = " in shown and option["expected"] in shown
+            assert option["meaning"][1:] in shown
+        for word in ("Losses: ", "Optimizer: adamw", "Schedule: warmup-cosine", "learning rate"):
+            assert word in shown
 
 
 def test_demo_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

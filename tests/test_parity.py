@@ -180,24 +180,32 @@ def test_message_direction_is_pyg(kind, direction, configs):
             assert relative(got[name], parameter.grad.numpy()) <= 1e-5, name
 
 
+OPTIMIZERS = {
+    "adamw": (torch.optim.AdamW, {}, ["exp_avg", "exp_avg_sq"]),
+    "adam": (torch.optim.Adam, {}, ["exp_avg", "exp_avg_sq"]),
+    "sgd": (torch.optim.SGD, {"momentum": 0.8}, ["momentum_buffer"]),
+}
+
+
+@pytest.mark.parametrize("kind", _core.optimizers())
 @pytest.mark.parametrize("clip", [0.0, 1.0, 1e9])
-def test_adamw_and_clipping(clip):
-    rng = np.random.default_rng(0)
+def test_optimizers_and_clipping(kind, clip):
+    rng, (make, options, names) = np.random.default_rng(0), OPTIMIZERS[kind]
     w = rng.normal(size=4001).astype(np.float32)
     parameter = torch.nn.Parameter(torch.tensor(w))
-    optimizer = torch.optim.AdamW([parameter], lr=3e-3, weight_decay=0.1)
-    m1, m2 = np.zeros_like(w), np.zeros_like(w)
+    optimizer = make([parameter], lr=3e-3, weight_decay=0.1, **options)
+    moments = [np.zeros_like(w) for _ in names]
     for step in range(1, 21):
         g = (rng.normal(size=w.shape) * rng.uniform(0, 0.1, w.shape)).astype(np.float32)
         parameter.grad = torch.tensor(g)
         if clip > 0:
             torch.nn.utils.clip_grad_norm_([parameter], clip)
         optimizer.step()
-        tg.kernels.adamw_step(w, g, m1, m2, step=step, lr=3e-3, weight_decay=0.1, clip=clip)
+        ours = {"kind": kind, "lr": 3e-3, "weight_decay": 0.1, "clip": clip, "step": step, **options}
+        tg.kernels.optimizer_step(ours, w, g, moments)
     assert relative(w, parameter.detach().numpy()) <= 1e-6
-    state = optimizer.state[parameter]
-    assert relative(m1, state["exp_avg"].numpy()) <= 1e-6
-    assert relative(m2, state["exp_avg_sq"].numpy()) <= 1e-6
+    for moment, name in zip(moments, names, strict=True):
+        assert relative(moment, optimizer.state[parameter][name].numpy()) <= 1e-6
 
 
 @BOTH

@@ -205,6 +205,21 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, name):
     assert (r.model.params == before).all()
 
 
+def test_a_checkpoint_from_before_a_field_existed_had_its_default(tmp_path):
+    def forget(metadata, tensors):
+        for name in ("optimizer", "momentum", "schedule", "loss", "metric"):
+            del metadata["identity"][f"field {name}"]
+
+    path, options = resumable(tmp_path), {"callbacks": [Break()], "verbose": False}
+    rewrite(path, path, forget)
+    with pytest.raises(tg.CheckpointError, match="field optimizer: 'adamw' there, 'sgd' here"):
+        small_ranker(optimizer="sgd").fit(small_graph(), 0.2, checkpoint_dir=tmp_path, **options)
+    resumed, straight = small_ranker(), small_ranker()
+    history = resumed.fit(small_graph(), 0.2, checkpoint_dir=tmp_path, **options)
+    assert same(history, straight.fit(small_graph(), 0.2, **options))
+    assert (resumed.model.params == straight.model.params).all()
+
+
 def test_a_cut_checkpoint_is_refused(tmp_path):
     path = resumable(tmp_path)
     data = path.read_bytes()

@@ -412,24 +412,41 @@ def test_an_interrupt_at_any_moment_is_exact(tmp_path):
         assert (r.model.params == whole.model.params).all()
 
 
-def test_an_interrupt_before_the_first_step_is_passed_on():
-    r = small_ranker()
+class Interrupted(Callback):
+    """Ctrl-C in the first step: while the gradients are made, or right after the update."""
 
-    def step(*args, **kwargs):
+    def __init__(self, after_update):
+        self.after_update = after_update
+
+    def on_fit_begin(self, fit):
+        self.optimizer, fit.optimizer = fit.optimizer, self
+
+    def gradients(self, *batch):
+        if not self.after_update:
+            raise KeyboardInterrupt
+        return self.optimizer.gradients(*batch)
+
+    def update(self, *step):
+        self.optimizer.update(*step)
         raise KeyboardInterrupt
 
-    class Model:
-        def __getattr__(self, name):
-            return step if name == "step" else getattr(r.model, name)
 
-    class Replace(Callback):
-        def on_fit_begin(self, fit):
-            fit.model = Model()
-
+def test_an_interrupt_before_the_first_step_is_passed_on():
+    r = small_ranker()
     with pytest.raises(KeyboardInterrupt):
-        r.fit(small_graph(), verbose=False, callbacks=[Replace()])
+        r.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=False)])
     with pytest.raises(tg.Error, match="call fit"):
         r.predict(small_graph())
+
+
+def test_an_interrupt_after_an_update_keeps_the_step():
+    r, twin = small_ranker(), small_ranker()
+    with pytest.warns(UserWarning, match="interrupted after step 1 of 20"):
+        h = r.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)])
+    assert h.interrupted and len(h.loss) == len(h.learning_rate) == 1
+    with pytest.warns(UserWarning, match="interrupted after step 1 of 20"):
+        twin.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)])
+    assert (r.model.params == twin.model.params).all() and r.model.moment1.any()
 
 
 def test_tile_graphs_can_be_split_too():
