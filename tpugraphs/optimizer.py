@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core
 from tpugraphs.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
+    from tpugraphs.pipeline import Prepared
     from tpugraphs.ranker import Ranker
+
+    Chosen = tuple[Prepared, NDArray[np.int64]]
 
 __all__ = ["Optimizer", "parameter_groups"]
 
@@ -37,29 +38,31 @@ class Optimizer:
     """
 
     def __init__(self, ranker: Ranker) -> None:
-        f, self.model = ranker.fields, ranker.model
+        f, self.trainer = ranker.fields, ranker.trainer
         self._pass: dict[str, Any] = {
-            "loss": ranker.loss,
+            "losses": ranker.loss,
             "seed": int(ranker.seed),
             "precision": ranker.precision,
         }
+        self._values = f.target if ranker.reads_values else None
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
             "kind": f.optimizer,
-            "groups": parameter_groups(ranker.groups, self.model.layout, float(f.weight_decay)),
+            "groups": parameter_groups(ranker.groups, ranker.model.layout, float(f.weight_decay)),
             **{name: float(getattr(f, name)) for name in numbers},
         }
-        self._moments = (self.model.moment1, self.model.moment2)[: _core.optimizers()[f.optimizer]]
 
-    def gradients(
-        self,
-        step: int,
-        slates: Sequence[Any],
-        runtimes: Sequence[NDArray[np.int64]],
-        part: tuple[int, int] = (0, 1),
-    ) -> float:
-        """Loss of part i of n of a step's batch, whose gradients are added to those of the parts before."""
-        loss = self.model.gradients(slates, runtimes, step=step, part=part, **self._pass)[0]
+    def gradients(self, step: int, chosen: Sequence[Chosen], part: tuple[int, int] = (0, 1)) -> float:
+        """Loss of part i of n of a step's batch, whose gradients are added to those of the parts before.
+
+        `chosen`: prepared graphs, and which of their configs.
+        """
+        slates = [prepared.slate(rows) for prepared, rows in chosen]
+        targets: Any = [prepared.runtimes[rows] for prepared, rows in chosen]
+        if self._values is not None:
+            values = [prepared.values(self._values)[rows] for prepared, rows in chosen]
+            targets = {"order": targets, "value": values}
+        loss = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")
         return loss
@@ -71,8 +74,7 @@ class Optimizer:
         list tells whether the step was taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
-        update = functools.partial(_core.optimizer_step, optimizer)
-        norms.extend(map(update, [self.model.params], [self.model.grads], [self._moments]))
+        norms.extend(map(self.trainer.update, [optimizer]))
 
 
 def parameter_groups(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels, padding, preprocess
 from tpugraphs.digits import Digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
+from tpugraphs.targets import targets
 
 __all__ = ["Pipeline", "Prepared"]
 
@@ -72,6 +73,13 @@ class Prepared:
     def by_runtime(self) -> NDArray[np.int64]:
         """The C configs by runtime, fastest first; equal ones in their order."""
         return np.argsort(self.runtimes, kind="stable").astype(np.int64, copy=False)
+
+    def values(self, target: str) -> NDArray[np.float64]:
+        """Numbers (C,) that losses of values fit, see :data:`tpugraphs.targets.TARGETS`; made once."""
+        known: dict[str, NDArray[np.float64]] = self.__dict__.setdefault("_values", {})
+        if target not in known:
+            known[target] = targets(self.times, target)
+        return known[target]
 
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
         """Make the same graph with other configs, as the core takes them, that were not measured."""

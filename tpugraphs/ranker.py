@@ -26,23 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranker", "list_recipes"]
 
 _TTA = 5  # key of the random stream of test-time augmentation
-_STATE = ("params", "moment1", "moment2")  # arrays of a model
-_CORE_LOSSES = {"pairwise_hinge": "mean-all", "list_mle": "sum"}  # and how each is reduced by default
-
-
-def core_loss(losses: Sequence[Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Losses as the core takes them, which is one of two so far: (name, margin, reduction)."""
-    first, keys = losses[0], {"loss", "weight", "margin", "reduction"}
-    if (
-        len(losses) > 1
-        or first["loss"] not in _CORE_LOSSES
-        or first.get("weight", 1.0) != 1
-        or not first.keys() <= keys
-    ):
-        raise ConfigError(f"loss: expected one of {', '.join(_CORE_LOSSES)}, with weight 1, got {[*losses]}")
-    reduction = first.get("reduction", _CORE_LOSSES[first["loss"]])
-    return first["loss"], float(first.get("margin", 1.0)), str(reduction)
-
+_STATE = ("moment1", "moment2")  # arrays of a trainer
 
 class Ranker(Ranks):
     """Learn from measured runtimes to rank the configs of a graph that was not measured.
@@ -107,7 +91,7 @@ class Ranker(Ranks):
             raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
         check_precision(precision, TRAINING)
         fields = found.fields(preset, given)
-        core_loss(found.losses(fields))
+        _core.losses_need(found.losses(fields))
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
         self.steps: list[dict[str, Any]] = found.steps(fields)
@@ -115,6 +99,7 @@ class Ranker(Ranks):
 
     def _reset(self) -> None:
         self._model: _core.Model | None = None
+        self._trainer: _core.Trainer | None = None
         self.pipeline = Pipeline(self._recipe.preprocessing(self.fields))
         self._fitted = False
         self._step = 0
@@ -165,9 +150,21 @@ class Ranker(Ranks):
         }
 
     @property
-    def loss(self) -> tuple[Any, ...]:
-        """Losses as the core takes them."""
-        return core_loss(self._recipe.losses(self.fields))
+    def loss(self) -> list[dict[str, Any]]:
+        """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
+        return [dict(term) for term in self._recipe.losses(self.fields)]
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether a loss fits values, and not only the order of runtimes."""
+        return "value" in _core.losses_need(self.loss)
+
+    @property
+    def trainer(self) -> _core.Trainer:
+        """Gradients and optimizer state of the model."""
+        if self._trainer is None:
+            self._trainer = _core.Trainer(self.model)
+        return self._trainer
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -213,16 +210,20 @@ class Ranker(Ranks):
     # Copies (copy.deepcopy, worker processes): the model goes as its arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_model", "_last", *(["_recipe"] if is_registered(self._recipe) else [])}
-        state, model = {name: v for name, v in vars(self).items() if name not in left_out}, self._model
-        return {**state, "arrays": model and {name: getattr(model, name).copy() for name in _STATE}}
+        left_out = {"_model", "_trainer", "_last", *(["_recipe"] if is_registered(self._recipe) else [])}
+        state = {name: v for name, v in vars(self).items() if name not in left_out}
+        model, trainer = self._model, self._trainer
+        arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
+        return {**state, "arrays": ({} if model is None else {"params": model.params.copy()}) | arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays = state.pop("arrays")
         recipe = state.get("_recipe") or get_recipe(state["recipe"])
-        vars(self).update(state, _model=None, _last=Last(), _recipe=recipe)
-        for name, array in (arrays or {}).items():
-            getattr(self.model, name)[:] = array
+        vars(self).update(state, _model=None, _trainer=None, _last=Last(), _recipe=recipe)
+        if "params" in arrays:
+            self.model.params[:] = arrays.pop("params")
+        for name, array in arrays.items():
+            getattr(self.trainer, name)[:] = array
 
     # Learning
 
@@ -350,7 +351,7 @@ class Ranker(Ranks):
         prepared = self._prepare(graph)
         self._last.measured = True
         optimizer, number = Optimizer(self), self._step + 1
-        loss = optimizer.gradients(number, [prepared.slate(rows)], [prepared.runtimes[rows]])
+        loss = optimizer.gradients(number, [(prepared, rows)])
         optimizer.update(number, float(self.fields.learning_rate), [])
         self._step, self._fitted = number, True
         return loss

@@ -391,7 +391,6 @@ def _run(
     if usable[0].valid:
         judged = []
         for fit in usable:
-            fit.model.take_memory(max(usable, key=lambda other: other.model.memory).model)
             judged.append(list(fit.valid_scores()))
         names = [name for name, _, _ in judged[0]]
         runtimes = [times for _, _, times in judged[0]]
@@ -407,12 +406,14 @@ class _Crew:
     """Workers who take turns with the fits, one step at a time, always of the fit that is behind.
 
     A worker is a thread that calls the core, so several steps run at the same time, each with its share of
-    the core's threads: that needs less waiting for one another than all threads on one step. Memory of a
-    step is handed on, so there is as much of it as there are workers.
+    the core's threads: that needs less waiting for one another than all threads on one step. The models share
+    their working memory, so there is as much of it as there are workers.
     """
 
     def __init__(self, fits: Sequence[Fit], workers: int | None, verbose: bool | None) -> None:
         self.fits, self.open, self.busy = fits, list(fits), set[Fit]()
+        for fit in fits:
+            fit.model.share_memory(fits[0].model)
         self.failed: dict[Fit, str] = {}
         self.flags = {fit: Interrupts() for fit in fits}
         self.threads = _core.get_num_threads()
@@ -501,11 +502,6 @@ class _Crew:
                 self.changed.notify_all()
                 return None
             fit = min(free, key=lambda fit: fit.step)
-            if fit.model.memory == 0:
-                idle = [other for other in self.fits if other is not fit and other not in self.busy]
-                donor = max(idle, key=lambda other: other.model.memory, default=None)
-                if donor is not None:
-                    fit.model.take_memory(donor.model)
             self.busy.add(fit)
             return fit, max(1, self.threads // self.live + (number < self.threads % self.live))
 

@@ -85,7 +85,8 @@ class Fit:
         verbose: bool | None,
     ) -> None:
         _check_callbacks(callbacks)
-        self.ranker, self.fields, self.model = ranker, ranker.fields, ranker.model
+        self.ranker, self.fields = ranker, ranker.fields
+        self.model, self.trainer = ranker.model, ranker.trainer
         self.optimizer = Optimizer(ranker)
         self.material, ranker.pipeline = material, material.pipeline
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
@@ -207,14 +208,10 @@ class Fit:
             return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
         return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), before)
 
-    def _next_slates(self) -> tuple[list[Any], list[NDArray[np.int64]], str]:
-        """Slates and runtimes of the next pass, and names of their graphs."""
+    def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], str]:
+        """Graphs and rows of the next pass, and the graphs' names."""
         chosen = [self._next_slate() for _ in range(self.fields.slates)]
-        return (
-            [prepared.slate(rows) for prepared, rows in chosen],
-            [prepared.runtimes[rows] for prepared, rows in chosen],
-            ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen)),
-        )
+        return chosen, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
 
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
@@ -225,8 +222,8 @@ class Fit:
             for part in range(parts):
                 if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
-                slates, runtimes, names = self._next_slates()
-                add = functools.partial(self.optimizer.gradients, number, slates, runtimes, (part, parts))
+                chosen, names = self._next_slates()
+                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts))
                 losses.append(self._in_core(interrupts, names, add))
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
@@ -334,8 +331,8 @@ class Fit:
         }
         tensors = {
             "params": self.model.params,
-            "moment1": self.model.moment1,
-            "moment2": self.model.moment2,
+            "moment1": self.trainer.moment1,
+            "moment2": self.trainer.moment2,
             "loss": np.asarray(history.loss, np.float64),
             "learning_rate": np.asarray(history.learning_rate, np.float64),
             "valid_steps": np.asarray(history.valid_steps, np.int64),
@@ -385,8 +382,9 @@ class Fit:
                 raise rankerfile.fail(
                     path, name, "the constants of these graphs", "others", "the file is damaged"
                 )
+        self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
-            getattr(self.model, name)[:] = array
+            getattr(self.trainer, name)[:] = array
         self.best, self.step, self.visit = best, step, visit
         for callback, state in zip(self.callbacks, states, strict=True):
             callback.restore(state)

@@ -152,7 +152,7 @@ tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, t
     if (status == TG_OK) copy_slots(&bind);
     if (status == TG_OK && bind.training) status = run_backward(&bind, ws, pass, err);
     if (status == TG_OK && bind.training) copy_input_gradients(&bind);
-    if (status == TG_OK) ws->last = bind.plan;
+    if (status == TG_OK) ws->last = bind.plan, ws->last_model = model->number;
     if (TG_REDZONE > 0 && bind.base != NULL)
         tg_unpoison(ws->arena.base, (int64_t)(ws->arena.size / sizeof(float)));
     tg_unbind(&bind);

@@ -19,6 +19,7 @@ typedef struct tg_workspace {
     } kept[TG_KEPT_PLANS];
     uint64_t passes;
     const tg_plan *last;           /* of the last complete pass, NULL before */
+    uint64_t last_model;
     double seconds[TG_MAX_EVENTS]; /* that each of its events took */
 } tg_workspace;
 void tg_workspace_free(tg_workspace *workspace); /* what it holds; all zero is a valid one */

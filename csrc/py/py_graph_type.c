@@ -27,12 +27,18 @@ static int take_codes(tg_graph *g, PyObject *pair) {
 
 /* The configs of a graph: layout digits, or features of whole configs. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {-1, g->K, TG_DIGITS}, flat[2] = {-1, -1};
+    npy_intp wide[3] = {-1, g->K, g->digit_rows == TG_DIGIT_ROWS ? TG_DIGITS : -1}, flat[2] = {-1, -1};
     PyArrayObject *a;
     if (PyTuple_Check(digits)) {
         if (take_codes(g, digits) < 0) return -1;
     } else if (digits != Py_None) {
-        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, "(C, K, 18)")) == NULL) return -1;
+        const char *shape = wide[2] < 0 ? "(C, K, D)" : "(C, K, 18)";
+        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
+        if (wide[2] < 1 || wide[2] > 64) {
+            PyErr_Format(PyExc_ValueError, "digits: expected 1..64 columns, got %zd", wide[2]);
+            return -1;
+        }
+        g->D = (int)wide[2];
         g->digits = TG_I8(a);
         g->C = wide[0];
         g->has_configs = 1;
@@ -54,28 +60,45 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
     return 0;
 }
 
+/* The optional arrays with a row per node or for the graph. */
+static int take_optional(tg_graph *g, PyObject *opcode, PyObject *layout, PyObject *graph_feat) {
+    npy_intp ids[1] = {g->N}, digits[2] = {g->N, 6}, columns[1] = {-1};
+    PyArrayObject *a;
+    if (opcode != Py_None) {
+        if ((a = tg_array(opcode, "node_opcode", NPY_UINT8, 1, ids, "(N,)")) == NULL) return -1;
+        g->opcode = TG_U8(a);
+    }
+    if (layout != Py_None) {
+        if ((a = tg_array(layout, "layout_digits", NPY_INT8, 2, digits, "(N, 6)")) == NULL) return -1;
+        g->layout = TG_I8(a);
+    }
+    if (graph_feat == Py_None) return 0;
+    if ((a = tg_array(graph_feat, "graph_feat", NPY_FLOAT32, 1, columns, "(G,)")) == NULL) return -1;
+    if (columns[0] < 1 || columns[0] > 65536) {
+        PyErr_Format(PyExc_ValueError, "graph_feat: expected 1..65536 columns, got %zd", columns[0]);
+        return -1;
+    }
+    g->graph_feat = TG_F32(a);
+    g->G = (int)columns[0];
+    return 0;
+}
+
 /* Sizes and borrowed pointers from the arguments; arrays end up in self->keep. */
-static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edges, PyArrayObject **nodes) {
+static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArrayObject **edges, PyArrayObject **nodes) {
     tg_graph *g = &self->graph;
-    npy_intp feat[2] = {-1, -1}, op[1], layout[2] = {0, 6}, edge[2] = {-1, 2}, node[1] = {-1};
+    npy_intp feat[2] = {-1, -1}, edge[2] = {-1, 2}, node[1] = {-1};
     PyArrayObject *a = tg_array(args[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)");
     if (a == NULL) return -1;
-    if (feat[0] < 1 || feat[0] > INT32_MAX / 2 || feat[1] < 1 || feat[1] > 65536) {
+    if (feat[0] < 1 || feat[0] > INT32_MAX / 2 || feat[1] > 65536) {
         PyErr_Format(PyExc_ValueError,
-                     "node_feat: expected 1..2^30 nodes and 1..65536 columns, got (%zd, %zd)", feat[0],
+                     "node_feat: expected 1..2^30 nodes and 0..65536 columns, got (%zd, %zd)", feat[0],
                      feat[1]);
         return -1;
     }
     g->N = (int32_t)feat[0];
     g->F = (int32_t)feat[1];
     g->node_feat = TG_F32(a);
-    op[0] = layout[0] = feat[0];
-    if ((a = tg_array(args[1], "node_opcode", NPY_UINT8, 1, op, "(N,)")) == NULL) return -1;
-    g->opcode = TG_U8(a);
-    if (args[2] != Py_None) {
-        if ((a = tg_array(args[2], "layout_digits", NPY_INT8, 2, layout, "(N, 6)")) == NULL) return -1;
-        g->layout = TG_I8(a);
-    }
+    if (take_optional(g, args[1], args[2], args[7]) < 0) return -1;
     if ((*edges = tg_array(args[3], "edge_index", NPY_INT64, 2, edge, "(E, 2)")) == NULL) return -1;
     if ((*nodes = tg_array(args[4], "config_nodes", NPY_INT64, 1, node, "(K,)")) == NULL) return -1;
     if (edge[0] > INT32_MAX / 2 || node[0] > feat[0]) {
@@ -86,8 +109,8 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
     g->E = (int32_t)edge[0];
     g->K = (int32_t)node[0];
     if (take_configs(g, args[5], args[6]) < 0) return -1;
-    const int from[5] = {0, 1, 2, 5, 6};
-    for (int i = 0; i < 5; i++) {
+    const int from[TG_GRAPH_KEPT] = {0, 1, 2, 5, 6, 7};
+    for (int i = 0; i < TG_GRAPH_KEPT; i++) {
         Py_INCREF(args[from[i]]);
         self->keep[i] = args[from[i]];
     }
@@ -95,17 +118,24 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
 }
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"node_feat",    "node_opcode", "layout_digits", "edge_index",
-                            "config_nodes", "digits",      "config_feat",   NULL};
-    PyObject *a[7] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|OO", names, &a[0], &a[1], &a[2], &a[3], &a[4],
-                                     &a[5], &a[6]))
+    static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes",
+                            "digits",    "config_feat", "graph_feat",    "digit_rows", NULL};
+    PyObject *a[TG_GRAPH_ARGS] = {NULL};
+    int digit_rows = TG_DIGIT_ROWS;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|OOOi", names, &a[0], &a[1], &a[2], &a[3], &a[4],
+                                     &a[5], &a[6], &a[7], &digit_rows))
         return NULL;
-    for (int i = 5; i < 7; i++)
+    for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
+    if (digit_rows < 4 || digit_rows > 34) {
+        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..34, got %d", digit_rows);
+        return NULL;
+    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
     if (self == NULL) return NULL;
+    self->graph.D = TG_DIGITS;
+    self->graph.digit_rows = digit_rows;
     PyArrayObject *edges, *nodes;
     if (take_arrays(self, a, &edges, &nodes) < 0) {
         Py_DECREF(self);
@@ -133,7 +163,7 @@ static void graph_dealloc(PyObject *object) {
     tg_py_graph *self = (tg_py_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
     tg_graph_free(&self->graph);
-    for (int i = 0; i < 5; i++) Py_XDECREF(self->keep[i]);
+    for (int i = 0; i < TG_GRAPH_KEPT; i++) Py_XDECREF(self->keep[i]);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -6,9 +6,10 @@
 
 #include "model/graph.h"
 
+enum { TG_GRAPH_ARGS = 8, TG_GRAPH_KEPT = 6 };
 typedef struct tg_py_graph {
     PyObject_HEAD tg_graph graph;
-    PyObject *keep[5]; /* node_feat, node_opcode, layout_digits, digits, config_feat */
+    PyObject *keep[TG_GRAPH_KEPT]; /* node_feat, node_opcode, layout_digits, digits, config_feat, graph_feat */
 } tg_py_graph;
 
 PyTypeObject *tg_graph_type(void); /* borrowed; NULL before tg_add_graph_type */

@@ -259,6 +259,16 @@ static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs)
     return bytes < 0 ? tg_raise(&err, NULL) : PyLong_FromLongLong(bytes);
 }
 
+static PyObject *model_share_memory(PyObject *object, PyObject *args) {
+    PyObject *other;
+    if (!PyArg_ParseTuple(args, "O!", model_type, &other)) return NULL;
+    PyObject *spare = ((tg_py_model *)other)->spare, *mine = ((tg_py_model *)object)->spare;
+    Py_INCREF(spare);
+    ((tg_py_model *)object)->spare = spare;
+    Py_DECREF(mine);
+    Py_RETURN_NONE;
+}
+
 static PyObject *model_cancel(PyObject *object, PyObject *unused) {
     (void)unused;
     ((tg_py_model *)object)->cancels++;
@@ -322,11 +332,12 @@ static PyObject *get_memory(PyObject *object, void *unused) {
     return PyLong_FromSize_t(bytes);
 }
 
-/* (phase, step, seconds) of the last pass in a workspace, which was one of this model. */
+/* (phase, step, seconds) of the last pass in a workspace, if it was one of this model. */
 static PyObject *profile(const tg_model *m, const tg_workspace *ws) {
     static const char *const kinds[] = {"forward", "recompute", "backward"};
     PyObject *list = PyList_New(0);
-    for (int i = 0; list != NULL && ws->last != NULL && i < ws->last->n_events; i++) {
+    const int mine = ws->last != NULL && ws->last_model == m->number;
+    for (int i = 0; list != NULL && mine && i < ws->last->n_events; i++) {
         const tg_event *e = &ws->last->events[i];
         if (e->nested) continue; /* part of another event's time */
         PyObject *item = Py_BuildValue("(ssd)", kinds[e->kind], m->steps[e->step].name, ws->seconds[i]);
@@ -365,6 +376,8 @@ static PyMethodDef model_methods[] = {
      PyDoc_STR("(scores, {name: list of arrays}): gradients of inputs and \"digits\" from those of the scores.")},
     {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
+    {"share_memory", model_share_memory, METH_VARARGS,
+     PyDoc_STR("Take spare working memory from where another model takes it, and return it there.")},
     {"cancel", model_cancel, METH_NOARGS,
      PyDoc_STR("End the passes that other threads are running with KeyboardInterrupt there.")},
     {NULL, NULL, 0, NULL},
