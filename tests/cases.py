@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import operators
 from reference import ops as ref
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +36,10 @@ OPS = {
     "mix": Op("mix", ("z", "residual", "w1", "b1", "w2", "b2", "temperature")),
     "pool": Op("pool", ("x",)),
 }
+
+
+BY_HAND = set(OPS)
+OPS |= {name: Op(name, module.GRADIENTS) for name, module in operators.MODULES.items()}
 
 
 @dataclass(frozen=True)
@@ -74,14 +79,26 @@ def single(arguments: Arrays) -> Arrays:
     }
 
 
+def forward_of(op: str) -> Callable[..., Array]:
+    """The reference of an op."""
+    module = operators.MODULES.get(op)
+    return getattr(ref, OPS[op].kernel) if module is None else module.forward
+
+
+def backward_of(op: str) -> Callable[..., Arrays]:
+    """The reference of its gradients."""
+    module = operators.MODULES.get(op)
+    return getattr(ref, OPS[op].kernel + "_backward") if module is None else module.backward
+
+
 def forward64(case: Case, arguments: Arrays) -> Array:
     """The reference's result."""
-    return getattr(ref, OPS[case.op].kernel)(**arguments, **case.attrs)
+    return forward_of(case.op)(**arguments, **case.attrs)
 
 
 def backward64(case: Case, dy: Array, arguments: Arrays) -> Arrays:
     """The reference's gradients by name."""
-    return getattr(ref, OPS[case.op].kernel + "_backward")(dy, **arguments, **case.attrs)
+    return backward_of(case.op)(dy, **arguments, **case.attrs)
 
 
 def direction_of(case: Case, y: Array) -> Array:
@@ -221,7 +238,7 @@ def _cases() -> list[Case]:
 
     for rows, f, o in (((1,), 1, 1), ((5,), 3, 17), ((7, 3), 140, 1), ((33,), 17, 140), ((20, 13), 64, 48)):
         name = f"{'x'.join(map(str, rows))}-{f}to{o}"
-        for act in ("none", "relu", "gelu"):
+        for act in ref.ACTIVATIONS:
             add("linear", f"{name}-{act}", _linear(rows, f, o), act=act)
         add("linear", f"{name}-joined", _linear(rows, f, o, 1 + f % 5), act="gelu")
     add("linear", "long-joined-700x64-512to40", _linear((700,), 64, 40, 512))
@@ -266,14 +283,22 @@ def _cases() -> list[Case]:
     add("mix", "no-configs-normed", _mix(70, 0, 24, 3, residual=True), norm=True, act="gelu")
     add("mix", "no-configs-cross", _mix(9, 0, 20, 4, True, True), norm=True, act="relu")
     add("mix", "no-configs-first-place", _mix(90, 0, 128, 16, True, True), norm=True, act="gelu")
-    for act in ("none", "relu", "gelu"):
+    for act in ref.ACTIVATIONS:
         add("mix", f"all-{act}", _mix(11, 9, 20, 4, True, True), norm=True, act=act)
     add("mix", "first-place", _mix(30, 16, 128, 16, True, True), act="gelu")
 
     for kind in ("mean", "max", "sum", "mean+max", "mean+max+sum"):
         for n, c, f in ((1, 1, 1), (17, 5, 3), (40, 3, 140), (200, 0, 30)):
             add("pool", f"{kind}-n{n}c{c}f{f}", _x(n, c, f), kind=kind)
+    for op, module in operators.MODULES.items():
+        for made in module.cases():
+            add(op, *made[:2], **(made[2] if len(made) > 2 else {}))
     return out
 
 
 CASES = _cases()
+LARGE = [
+    Case(op, f"large-{i}", make, attrs)
+    for op, module in operators.MODULES.items()
+    for i, (make, attrs) in enumerate(module.large())
+]

@@ -11,7 +11,34 @@ from tpugraphs import _core
 from tpugraphs.recipes import get_recipe
 
 Array = np.ndarray[Any, Any]
-HINGE = ("pairwise_hinge", 1.0, "mean-all")
+HINGE = [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
+
+
+LIST_MLE = [{"loss": "list_mle", "reduction": "sum"}]
+
+
+class Trained:
+    """A model and its trainer under one name, for tests that use both."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.model = _core.Model(*args, **kwargs)
+        self.trainer = _core.Trainer(self.model)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.trainer if hasattr(_core.Trainer, name) else self.model, name)
+
+    def gradients(self, slates: Any, runtimes: Any, loss: Any = HINGE, **options: Any) -> Any:
+        """Loss and scores; the gradients are in `grads`."""
+        return self.trainer.gradients(slates, runtimes, loss, **options)
+
+    def step(
+        self, slates: Any, runtimes: Any, loss: Any, lr: float, weight_decay: float, clip: float, step: int,
+        **options: Any
+    ) -> float:  # fmt: skip
+        """One step of AdamW."""
+        optimizer = {"kind": "adamw", "lr": lr, "weight_decay": weight_decay, "clip": clip, "step": step}
+        optimizer |= {name: options.pop(name) for name in ("beta1", "beta2", "eps") if name in options}
+        return self.trainer.step(slates, runtimes, loss, optimizer, **options)
 
 
 def step(
@@ -155,7 +182,7 @@ COLUMNS = 11
 
 
 def make(spec="cross", seed=1, **kw):
-    model = _core.Model(SPECS[spec](COLUMNS, **kw), seed, COLUMNS)
+    model = Trained(SPECS[spec](COLUMNS, **kw), seed, COLUMNS)
     randomize(model, seed)
     return model
 

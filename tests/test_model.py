@@ -152,7 +152,7 @@ def test_random_models_equal_the_reference(seed):
     kind = ["random", "odd", "star", "line"][seed % 4]
     arrays, one, runtimes = slate(seed, 12 + seed % 5, 1 + seed % 11, seed % 7, kind)
     scores, value, grads = reference(model, steps, arrays, one[1], runtimes, 100.0)  # all pairs active
-    loss, (got,) = model.gradients([one], [runtimes], loss=("pairwise_hinge", 100.0, "mean-all"))
+    loss, (got,) = model.gradients([one], [runtimes], loss=[{"loss": "pairwise_hinge", "margin": 100.0, "reduction": "mean-all"}])
     assert np.linalg.norm(got - scores) <= 1e-4 * np.linalg.norm(scores)
     assert loss == pytest.approx(value, rel=1e-5)
     everything = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
@@ -231,12 +231,12 @@ def test_equivariance_to_the_order_of_configs():
 def test_list_mle_trains_too():
     model = make("cross")
     _, one, runtimes = slate()
-    before = model.gradients([one], [runtimes], loss=("list_mle", 0.0, "sum"))[0]
+    before = model.gradients([one], [runtimes], loss=LIST_MLE)[0]
     for i in range(1, 31):
         model.step(
-            [one], [runtimes], loss=("list_mle", 0.0, "sum"), lr=3e-3, weight_decay=0.0, clip=1.0, step=i
+            [one], [runtimes], loss=LIST_MLE, lr=3e-3, weight_decay=0.0, clip=1.0, step=i
         )
-    assert model.gradients([one], [runtimes], loss=("list_mle", 0.0, "sum"))[0] < 0.9 * before
+    assert model.gradients([one], [runtimes], loss=LIST_MLE)[0] < 0.9 * before
 
 
 # ---- the optimizer step ---------------------------------------------------------------------------------

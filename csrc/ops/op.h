@@ -115,6 +115,7 @@ enum {
     TG_NEEDS_UNIQUE = 1 << 4,
     TG_ACROSS_CONFIGS = 1 << 5, /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,         /* draws random numbers in training */
+    TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
 };
 
 /* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */

@@ -43,7 +43,8 @@ static PyObject *attr(const tg_attr_spec *spec) {
 }
 
 static PyObject *flags(unsigned bits) {
-    static const char *const names[] = {"edges", "digits", "opcodes", "layout", "unique", "across configs", "random"};
+    static const char *const names[] = {"edges", "digits", "opcodes", "layout", "unique", "across configs", "random",
+                                        "config nodes"};
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < sizeof names / sizeof *names; i++) {
         if (!(bits >> i & 1u)) continue;

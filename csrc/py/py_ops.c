@@ -142,7 +142,8 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
 /* The slate of a graph and `configs` of its configs or, for ops that do not ask how nodes are connected nor what
    they are, of a number of nodes. */
 static int take_slate(call *c, PyObject *object, int configs) {
-    const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT | TG_NEEDS_UNIQUE;
+    const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT | TG_NEEDS_UNIQUE |
+                           TG_NEEDS_CONFIG_NODES;
     const int whole = PyObject_IsInstance(object, (PyObject *)tg_graph_type());
     if (whole < 0) return -1;
     if (whole) {

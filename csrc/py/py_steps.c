@@ -78,8 +78,8 @@ static int parse_step(PyObject *dict, tg_step_spec *spec) {
         parse_share(PyDict_GetItemString(dict, "share"), spec) < 0)
         return -1;
     PyObject *in = PyDict_GetItemString(dict, "in"), *attrs = PyDict_GetItemString(dict, "attrs");
-    if (in == NULL || !PyList_Check(in) || PyList_Size(in) < 1 || PyList_Size(in) > TG_MAX_IN) {
-        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of 1 to %d slot names", spec->name,
+    if (in == NULL || !PyList_Check(in) || PyList_Size(in) > TG_MAX_IN) {
+        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of at most %d slot names", spec->name,
                      TG_MAX_IN);
         return -1;
     }

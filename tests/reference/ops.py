@@ -8,6 +8,8 @@ the result of the op; every ``*_backward`` returns a dict keyed by argument name
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any
 
 import numpy as np
@@ -18,24 +20,31 @@ DIGITS = 18  # config digits per configurable node
 EPS = 1e-5  # of instance norm
 
 
+def _phi(x: Array) -> Array:
+    return 0.5 * (1.0 + erf(x / np.sqrt(2.0)))
+
+
+# Activation -> the function, and its derivative at the pre-activation x (0 at a kink).
+ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "none": (lambda x: x, np.ones_like),
+    "relu": (lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
+    "gelu": (lambda x: x * _phi(x), lambda x: _phi(x) + x * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)),
+    "leaky": (lambda x: np.where(x < 0, 0.01 * x, x), lambda x: np.where(x > 0, 1.0, 0.01)),
+    "elu": (lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), lambda x: np.exp(np.minimum(x, 0.0))),
+    "silu": (lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)))),
+    "sigmoid": (lambda x: sigmoid(x), lambda x: sigmoid(x) * (1.0 - sigmoid(x))),
+    "tanh": (np.tanh, lambda x: 1.0 - np.tanh(x) ** 2),
+}
+
+
 def activate(x: Array, act: str) -> Array:
-    """none: x; relu: max(0, x); gelu: x/2 (1 + erf(x/sqrt 2))."""
-    if act == "none":
-        return x
-    if act == "relu":
-        return np.maximum(x, 0.0)
-    if act == "gelu":
-        return 0.5 * x * (1.0 + erf(x / np.sqrt(2.0)))
-    raise ValueError(act)
+    """One of ACTIVATIONS."""
+    return ACTIVATIONS[act][0](x)
 
 
 def activate_slope(x: Array, act: str) -> Array:
-    """Derivative of `activate` at the pre-activation x (relu: 0 at 0)."""
-    if act == "none":
-        return np.ones_like(x)
-    if act == "relu":
-        return (x > 0).astype(np.float64)
-    return 0.5 * (1.0 + erf(x / np.sqrt(2.0))) + x * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    """Derivative of `activate` at the pre-activation x."""
+    return ACTIVATIONS[act][1](x)
 
 
 def sigmoid(x: Array) -> Array:

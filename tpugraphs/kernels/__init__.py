@@ -48,6 +48,8 @@ from tpugraphs.kernels.ops import (
 from tpugraphs.kernels.optimizer import adamw_step, optimizer_step
 from tpugraphs.schedules import warmup_cosine
 
+from tpugraphs.kernels.faces import faces
+
 if TYPE_CHECKING:
     from tpugraphs.preprocess import ConfigSampler, StandardScaler
 
@@ -98,8 +100,15 @@ __all__ = [
 globals().update(FACES)  # the other losses: ranknet, lambda_rank, mse ...
 __all__ += FACES
 
+# Ops whose functions are written by hand, for what they add to the op: shapes, names, several ops in one.
+_BY_HAND = frozenset({"config_linear", "embedding", "instance_norm", "linear", "mix", "pool", "sage"})
+_FACES = faces(_BY_HAND)
+__all__ += [*_FACES]
+
 
 def __getattr__(name: str) -> Any:
+    if name in _FACES:
+        return _FACES[name]
     if name in ("ConfigSampler", "StandardScaler"):  # on first use: their module is built on this one
         from tpugraphs import preprocess
 
