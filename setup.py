@@ -7,6 +7,7 @@ a header it includes has changed (the compiler lists them in a .d file next to i
     TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
     TPUGRAPHS_WERROR=1     warnings are errors (CI)
     TPUGRAPHS_DEBUG=1      -O1 -g
+The last and the first also turn on the core's own checks (csrc/base/check.h): redzones, NaN-fill, assertions.
 """
 
 import os
@@ -116,6 +117,7 @@ core = Extension(
     depends=sorted(glob("csrc/**/*.h", recursive=True) + glob("csrc/**/*.inc", recursive=True)),
     include_dirs=["csrc", numpy.get_include()],
     define_macros=[
+        *([("TG_CHECKED", "1")] if enabled("TPUGRAPHS_DEBUG") or enabled("TPUGRAPHS_SANITIZE") else []),
         ("Py_LIMITED_API", "0x030B0000"),
         ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),

@@ -56,7 +56,8 @@ tg_cancel tg_python_cancel(void);
 
 /* Each room's table of functions and its types; module.c adds them all. */
 extern PyMethodDef tg_base_methods[], tg_data_methods[], tg_graph_methods[], tg_rank_methods[],
-    tg_optim_methods[], tg_model_methods[], tg_product_methods[], tg_file_methods[], tg_pack_methods[];
+    tg_optim_methods[], tg_model_methods[], tg_product_methods[], tg_file_methods[], tg_pack_methods[],
+    tg_check_methods[];
 int tg_add_model_types(PyObject *module);
 int tg_add_file_types(PyObject *module);
 
