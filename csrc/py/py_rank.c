@@ -11,26 +11,28 @@
 
 /* ---- losses ---- */
 
-static int set_field(tg_loss_term *term, PyObject *key, PyObject *value) {
+/* The text of a key or word, or NULL with TypeError set. */
+static const char *text_of(PyObject *object, const char *what) {
+    if (PyUnicode_Check(object)) return PyUnicode_AsUTF8AndSize(object, NULL);
+    PyErr_Format(PyExc_TypeError, "loss: %s must be text", what);
+    return NULL;
+}
+
+static int set_field(tg_loss_term *term, const char *key, PyObject *value) {
     tg_error err;
     tg_status status;
-    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL, *word;
-    if (name == NULL) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "loss: keys must be text");
-        return -1;
-    }
-    if (strcmp(name, "loss") == 0) return 0;
     if (PyUnicode_Check(value)) {
-        if ((word = PyUnicode_AsUTF8AndSize(value, NULL)) == NULL) return -1;
-        status = tg_loss_set_word(term, name, word, &err);
+        const char *word = PyUnicode_AsUTF8AndSize(value, NULL);
+        if (word == NULL) return -1;
+        status = tg_loss_set_word(term, key, word, &err);
     } else { /* plain numbers only: nothing that runs Python code while the dict is walked */
         if (!PyFloat_Check(value) && !PyLong_Check(value)) {
-            PyErr_Format(PyExc_TypeError, "%s: %s must be a number or text", term->loss->name, name);
+            PyErr_Format(PyExc_TypeError, "%s: %s must be a number or text", term->loss->name, key);
             return -1;
         }
         const double number = PyFloat_Check(value) ? PyFloat_AsDouble(value) : PyLong_AsDouble(value);
         if (PyErr_Occurred()) return -1;
-        status = tg_loss_set_number(term, name, number, &err);
+        status = tg_loss_set_number(term, key, number, &err);
     }
     if (status == TG_OK) return 0;
     tg_raise(&err, NULL);
@@ -38,22 +40,27 @@ static int set_field(tg_loss_term *term, PyObject *key, PyObject *value) {
 }
 
 static int add_term(tg_losses *losses, PyObject *dict) {
-    PyObject *key, *value, *name = PyDict_Check(dict) ? PyDict_GetItemString(dict, "loss") : NULL;
-    const char *text = name == NULL || !PyUnicode_Check(name) ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
-    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    const char *name = NULL, *text;
     tg_error err;
-    if (text == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError,
-                            "loss: every term must be a dict with its name: {\"loss\": \"pairwise_hinge\"}");
+    if (PyDict_Check(dict))
+        for (Py_ssize_t at = 0; name == NULL && PyDict_Next(dict, &at, &key, &value);) {
+            if ((text = text_of(key, "a key")) == NULL) return -1;
+            if (strcmp(text, "loss") == 0 && (name = text_of(value, "a name")) == NULL) return -1;
+        }
+    if (name == NULL) {
+        PyErr_SetString(PyExc_TypeError,
+                        "loss: every term must be a dict with its name: {\"loss\": \"pairwise_hinge\"}");
         return -1;
     }
-    if (tg_losses_add(losses, text, &err) != TG_OK) {
+    if (tg_losses_add(losses, name, &err) != TG_OK) {
         tg_raise(&err, NULL);
         return -1;
     }
-    while (PyDict_Next(dict, &at, &key, &value))
-        if (set_field(&losses->term[losses->n - 1], key, value) < 0) return -1;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+        if ((text = text_of(key, "a key")) == NULL) return -1;
+        if (strcmp(text, "loss") != 0 && set_field(&losses->term[losses->n - 1], text, value) < 0) return -1;
+    }
     return 0;
 }
 

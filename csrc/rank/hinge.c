@@ -1,7 +1,7 @@
 /* Pairwise hinge of one list. A pair is (i, j) with y_i > y_j; it is active if s_j > s_i - margin, and then
    costs margin - s_i + s_j. Summed over pairs that is margin * active + sum_i c_i s_i with integers c_i, so
    only integers have to be found, and the two algorithms cannot differ in rounding. With sample weights the c_i
-   are sums of products of weights, and only the direct way is taken: O(L^2), 0.2 s for 20,000 entries. */
+   are sums of products of weights, and only the direct way is taken: O(L^2), 0.07 s for 10,000 entries. */
 #include <float.h>
 #include <math.h>
 

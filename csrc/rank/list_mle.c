@@ -1,6 +1,5 @@
 /* ListMLE of one list. The usual code subtracts the maximum once and adds an epsilon inside the logarithm
    against log(0); here every suffix keeps its own maximum, so no epsilon is needed and none is used. */
-#include <float.h>
 #include <math.h>
 
 #include "base/rng.h"
@@ -36,13 +35,13 @@ static void order_slowest_first(int64_t n, const int64_t *runtimes, uint64_t key
     if (tied) shuffle_ties(&order, n, key, numbers, scratch + 3 * n);
 }
 
-/* Loss, and `scale` times its gradient, of any scores (n,) and with weights: every suffix keeps its own maximum.
-   log_sum (n,) is overwritten. */
-static double far_list(const tg_list *list, const uint32_t *numbers, const float *scores, double scale,
-                       double *log_sum) {
+/* Loss, and `scale` times its gradient, of any scores, with weights, at any temperature: every suffix keeps its own
+   maximum. log_sum (n,) is overwritten. */
+static double far_list(const tg_list *list, const uint32_t *numbers, double scale, double *log_sum) {
+    const double temperature = list->attr[0];
     double most = -INFINITY, sum = 0, loss = 0;
     for (int64_t k = list->length - 1; k >= 0; k--) {
-        double s = scores[numbers[k]];
+        double s = (double)list->scores[numbers[k]] / temperature;
         if (s > most) {
             sum = sum * exp(most - s) + 1;
             most = s;
@@ -56,10 +55,10 @@ static double far_list(const tg_list *list, const uint32_t *numbers, const float
        exp(log_sum[i]), and log_sum falls with k, so no factor exceeds 1. */
     double ratio = 0, before = log_sum[0];
     for (int64_t k = 0; k < list->length; k++) {
-        const double w = tg_weight(list, numbers[k]);
+        const double s = (double)list->scores[numbers[k]] / temperature, w = tg_weight(list, numbers[k]);
         ratio = ratio * exp(log_sum[k] - before) + w;
         before = log_sum[k];
-        list->gradient[numbers[k]] = (float)((exp((double)scores[numbers[k]] - before) * ratio - w) * scale);
+        list->gradient[numbers[k]] = (float)((exp(s - before) * ratio - w) * scale);
     }
     return loss;
 }
@@ -67,14 +66,12 @@ static double far_list(const tg_list *list, const uint32_t *numbers, const float
 typedef struct room {
     uint32_t *numbers; /* (n,) */
     uint64_t *work;    /* (6n,) of the order, then (2n + 14,) of the kernel */
-    float *scores;     /* (n,) divided by the temperature */
 } room;
 
 static room carve(tg_carve *c, int64_t n) {
     room r;
     r.numbers = tg_take(c, n, sizeof *r.numbers);
     r.work = tg_take(c, 6 * n > 2 * n + 14 ? 6 * n : 2 * n + 14, sizeof *r.work);
-    r.scores = tg_take(c, n, sizeof *r.scores);
     return r;
 }
 
@@ -82,19 +79,13 @@ static double run(const tg_list *list) {
     const int64_t n = list->length;
     const double temperature = list->attr[0], reduce = tg_reduce_entries(list);
     const double scale = reduce * list->share / temperature;
-    const float *scores = list->scores;
     tg_carve c = {list->scratch, 0};
     const room r = carve(&c, n);
     double loss, *work = (double *)r.work;
     order_slowest_first(n, list->order, list->key, r.numbers, r.work);
-    if (temperature != 1) {
-        for (int64_t i = 0; i < n; i++)
-            r.scores[i] = (float)fmax(-FLT_MAX, fmin(FLT_MAX, (double)list->scores[i] / temperature));
-        scores = r.scores;
-    }
-    if (list->weight != NULL ||
-        !tg_kernel_table()->list_mle(n, r.numbers, scores, scale, list->gradient, work, &loss))
-        loss = far_list(list, r.numbers, scores, scale, work);
+    if (list->weight != NULL || temperature != 1 ||
+        !tg_kernel_table()->list_mle(n, r.numbers, list->scores, scale, list->gradient, work, &loss))
+        loss = far_list(list, r.numbers, scale, work);
     return reduce * loss;
 }
 

@@ -40,28 +40,27 @@ int tg_loss_choice(const char *choices, int i, char *to, size_t size) {
 }
 
 tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err) {
-    names known = {0};
     if (losses->n == TG_MAX_LOSSES)
         return tg_fail(err, TG_E_CONFIG, "loss: a sum has at most %d terms", TG_MAX_LOSSES);
-    for (int i = 0; tg_loss_table[i] != NULL; i++) {
-        const tg_loss *loss = tg_loss_table[i];
-        add_name(&known, loss->name);
-        if (strcmp(loss->name, name) != 0) continue;
-        tg_loss_term *term = &losses->term[losses->n++];
-        *term = (tg_loss_term){.loss = loss, .reduction = loss->reduction, .weight = 1};
-        for (int a = 0; loss->attrs[a].name != NULL; a++) term->attr[a] = loss->attrs[a].fallback;
-        return TG_OK;
+    const tg_loss *const *loss = tg_loss_table;
+    while (*loss != NULL && strcmp((*loss)->name, name) != 0) loss++;
+    if (*loss == NULL) {
+        names known = {0};
+        for (int i = 0; tg_loss_table[i] != NULL; i++) add_name(&known, tg_loss_table[i]->name);
+        return tg_fail(err, TG_E_CONFIG, "loss must be one of %s, got \"%s\"", known.text, name);
     }
-    return tg_fail(err, TG_E_CONFIG, "loss must be one of %s, got \"%s\"", known.text, name);
+    tg_loss_term *term = &losses->term[losses->n++];
+    *term = (tg_loss_term){.loss = *loss, .reduction = (*loss)->reduction, .weight = 1};
+    for (int a = 0; (*loss)->attrs[a].name != NULL; a++) term->attr[a] = (*loss)->attrs[a].fallback;
+    return TG_OK;
 }
 
 /* Position of the attribute, or -1 with err naming those there are. */
 static int find_attr(const tg_loss *loss, const char *key, tg_error *err) {
     names known = {0};
-    for (int a = 0; loss->attrs[a].name != NULL; a++) {
+    for (int a = 0; loss->attrs[a].name != NULL; a++)
         if (strcmp(loss->attrs[a].name, key) == 0) return a;
-        add_name(&known, loss->attrs[a].name);
-    }
+    for (int a = 0; loss->attrs[a].name != NULL; a++) add_name(&known, loss->attrs[a].name);
     add_name(&known, "weight");
     add_name(&known, "reduction");
     add_name(&known, "over");
@@ -93,15 +92,29 @@ tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number,
 
 static tg_status set_reduction(tg_loss_term *term, const char *word, tg_error *err) {
     names known = {0};
-    for (int r = 0; r < TG_REDUCTIONS; r++) {
-        if ((term->loss->reductions >> r & 1) == 0) continue;
-        if (strcmp(word, tg_reduction_names[r]) == 0) {
+    for (int r = 0; r < TG_REDUCTIONS; r++)
+        if (term->loss->reductions >> r & 1 && strcmp(word, tg_reduction_names[r]) == 0) {
             term->reduction = (tg_reduction)r;
             return TG_OK;
         }
-        add_name(&known, tg_reduction_names[r]);
-    }
+    for (int r = 0; r < TG_REDUCTIONS; r++)
+        if (term->loss->reductions >> r & 1) add_name(&known, tg_reduction_names[r]);
     return tg_fail(err, TG_E_CONFIG, "%s: reduction must be one of %s, got \"%s\"", term->loss->name,
+                   known.text, word);
+}
+
+static tg_status set_choice(tg_loss_term *term, int a, const char *word, tg_error *err) {
+    const tg_loss_attr *attr = &term->loss->attrs[a];
+    names known = {0};
+    char choice[64];
+    for (int i = 0; tg_loss_choice(attr->choices, i, choice, sizeof choice); i++) {
+        if (strcmp(choice, word) == 0) {
+            term->attr[a] = i;
+            return TG_OK;
+        }
+        add_name(&known, choice);
+    }
+    return tg_fail(err, TG_E_CONFIG, "%s: %s must be one of %s, got \"%s\"", term->loss->name, attr->name,
                    known.text, word);
 }
 
@@ -113,21 +126,10 @@ tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word
         return tg_fail(err, TG_E_CONFIG, "%s: over must be \"list\" or \"batch\", got \"%s\"",
                        term->loss->name, word);
     }
-    const int a = strcmp(key, "weight") == 0 ? -1 : find_attr(term->loss, key, err);
-    if (a < 0 && strcmp(key, "weight") != 0) return TG_E_CONFIG;
-    if (a < 0 || term->loss->attrs[a].choices == NULL)
-        return tg_fail(err, TG_E_CONFIG, "%s: %s is a number, got \"%s\"", term->loss->name, key, word);
-    names known = {0};
-    char choice[64];
-    for (int i = 0; tg_loss_choice(term->loss->attrs[a].choices, i, choice, sizeof choice); i++) {
-        if (strcmp(choice, word) == 0) {
-            term->attr[a] = i;
-            return TG_OK;
-        }
-        add_name(&known, choice);
-    }
-    return tg_fail(err, TG_E_CONFIG, "%s: %s must be one of %s, got \"%s\"", term->loss->name, key,
-                   known.text, word);
+    const int number = strcmp(key, "weight") == 0, a = number ? -1 : find_attr(term->loss, key, err);
+    if (a >= 0 && term->loss->attrs[a].choices != NULL) return set_choice(term, a, word, err);
+    if (a < 0 && !number) return TG_E_CONFIG;
+    return tg_fail(err, TG_E_CONFIG, "%s: %s is a number, got \"%s\"", term->loss->name, key, word);
 }
 
 unsigned tg_losses_need(const tg_losses *losses) {

@@ -47,7 +47,7 @@ static tg_reads any_value(const double *attr) {
 }
 
 static tg_reads with_logarithm(const double *attr) {
-    return (tg_reads){.targets = TG_NEED_VALUE, .above = -attr[0]};
+    return (tg_reads){.targets = TG_NEED_VALUE, .above = 0 - attr[0]};
 }
 
 #define POINTWISE                                                                                            \

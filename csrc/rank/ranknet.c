@@ -1,5 +1,5 @@
-/* RankNet of one list (Burges et al. 2005): the logistic loss of every pair. Arithmetic on 64-bit numbers; O(L^2),
-   1 to 2 ns a pair with AVX-512: 10 us for 128 entries, 0.1 s for 10,000. */
+/* RankNet of one list (Burges et al. 2005): the logistic loss of every pair. Arithmetic on 64-bit numbers. O(L^2):
+   2.5 ns a pair with AVX-512, 4 with AVX2; 0.03 ms for 128 entries, 0.13 s for 10,000, on one thread. */
 #include "kernels/kernels.h"
 #include "rank/pairs.h"
 

@@ -1,23 +1,108 @@
-"""Ranking losses in float64 NumPy, O(L^2), as the definitions read. Each returns (value, gradient)."""
+"""Losses in float64 NumPy, O(L^2), as the definitions read. Each returns (value, gradient).
+
+A loss of the core has its reference here under the same name. It takes the scores of one list, then by name what it
+reads: y (runtimes), values, weights, its reduction, its attributes; seed and index (number of the list) if it draws.
+"""
+
+import inspect
 
 import numpy as np
 
 MASK = (1 << 64) - 1
 
 
-def pairwise_hinge(s, y, margin=1.0, reduction="mean-all"):
+def _weights(weights, length):
+    return np.ones(length) if weights is None else np.asarray(weights, dtype=np.float64)
+
+
+def _share(reduction, total, pairs=None):
+    """What a sum is multiplied with: `total` weight of the entries, `pairs` that of the pairs."""
+    divisor = {"sum": 1.0, "mean": total, "mean-pairs": pairs}.get(reduction)
+    if reduction == "mean-all":
+        divisor = total if pairs is None else total**2
+    return 1.0 / divisor if divisor > 0 else 0.0
+
+
+def _over_pairs(cost, slope, pair, weights, reduction):
+    """Weighted sum of cost (L, L) over pairs [slower, faster]; slope is that by the difference of their scores."""
+    w = np.outer(weights, weights) * pair
+    share = _share(reduction, weights.sum(), w.sum())
+    slope = w * slope
+    return float((w * cost).sum() * share), (slope.sum(axis=1) - slope.sum(axis=0)) * share
+
+
+def pairwise_hinge(s, y, margin=1.0, reduction="mean-all", weights=None):
     """sum over y_i > y_j of max(0, margin - (s_i - s_j)); s (L,), y (L,)."""
+    s = np.asarray(s, dtype=np.float64)
+    y = np.asarray(y)
+    cost = margin - (s[:, None] - s[None, :])
+    active = cost > 0
+    pair = y[:, None] > y[None, :]
+    return _over_pairs(cost * active, -1.0 * active, pair, _weights(weights, len(s)), reduction)
+
+
+def ranknet(s, y, sigma=1.0, reduction="mean-pairs", weights=None, pair_weights=1.0):
+    """sum over y_i > y_j of log(1 + exp(-sigma (s_i - s_j)))."""
+    s = np.asarray(s, dtype=np.float64)
+    y = np.asarray(y)
+    x = sigma * (s[:, None] - s[None, :])
+    cost = np.logaddexp(0, -x)
+    slope = -sigma * np.exp(-np.logaddexp(0, x))
+    pair = y[:, None] > y[None, :]
+    w = _weights(weights, len(s))
+    total = (np.outer(w, w) * pair).sum()
+    value, grad = _over_pairs(pair_weights * cost, pair_weights * slope, pair, w, "sum")
+    share = _share(reduction, w.sum(), total)
+    return value * share, grad * share
+
+
+def lambda_rank(s, y, gain="rank", k=0, sigma=1.0, reduction="sum", weights=None, values=None):
+    """RankNet with pairs weighted by the change of nDCG at k when two swap their predicted places.
+
+    Equal scores: the slower has the better place; equal runtimes too: the mean of the discounts of their places.
+    """
     s = np.asarray(s, dtype=np.float64)
     y = np.asarray(y)
     length = len(s)
     if length < 2:
         return 0.0, np.zeros(length)
-    pair = y[:, None] > y[None, :]
-    cost = margin - (s[:, None] - s[None, :])
-    active = pair & (cost > 0)
-    scale = {"sum": 1.0, "mean-all": 1.0 / length**2, "mean-pairs": 1.0 / max(1, pair.sum())}[reduction]
-    grad = active.sum(axis=0) - active.sum(axis=1).astype(np.float64)
-    return float(cost[active].sum() * scale), grad * scale
+    faster = (y[None, :] < y[:, None]).sum(axis=1)
+    gains = {"rank": 1 / (1 + faster), "linear": 1 - faster / length}.get(gain)
+    if gain == "inverse":
+        gains = np.min(values) / np.asarray(values)
+    discounts = np.where(np.arange(length) < (k or length), 1 / np.log2(np.arange(length) + 2), 0)
+    ideal = (gains[np.argsort(faster, kind="stable")] * discounts).sum()
+    ahead = (s[None, :] < s[:, None]) | ((s[None, :] == s[:, None]) & (faster[None, :] > faster[:, None]))
+    equal = (s[None, :] == s[:, None]) & (faster[None, :] == faster[:, None])
+    discount = np.array(
+        [discounts[a : a + n].mean() for a, n in zip(ahead.sum(axis=1), equal.sum(axis=1), strict=True)]
+    )
+    swap = np.abs(gains[:, None] - gains[None, :]) * np.abs(discount[:, None] - discount[None, :]) / ideal
+    return ranknet(s, y, sigma, reduction, weights, swap)
+
+
+def _pointwise(cost, slope, reduction, weights):
+    w = _weights(weights, len(cost))
+    share = _share(reduction, w.sum())
+    return float((w * cost).sum() * share), w * slope * share
+
+
+def mse(s, values, reduction="mean", weights=None):
+    """(s - value)^2."""
+    error = np.asarray(s, dtype=np.float64) - values
+    return _pointwise(error**2, 2 * error, reduction, weights)
+
+
+def log_mse(s, values, offset=0.0, reduction="mean", weights=None):
+    """(s - ln(offset + value))^2."""
+    return mse(s, np.log(offset + np.asarray(values)), reduction, weights)
+
+
+def mape(s, values, epsilon=1e-8, reduction="mean", weights=None):
+    """|s - value| / max(|value|, epsilon)."""
+    size = np.maximum(np.abs(values), epsilon)
+    error = (np.asarray(s, dtype=np.float64) - values) / size
+    return _pointwise(np.abs(error), np.sign(error) / size, reduction, weights)
 
 
 def _mix(x):
@@ -45,33 +130,48 @@ def slowest_first(y, seed=0, index=0):
     return sorted(range(len(y)), key=lambda i: (-y[i], draw(key, i)))
 
 
-def list_mle(s, y, reduction="sum", seed=0, index=0):
-    """sum_k log sum_{l >= k} exp(s_l) - s_k in the order slowest first; s (L,), y (L,)."""
-    s = np.asarray(s, dtype=np.float64)
+def list_mle(s, y, reduction="sum", seed=0, index=0, weights=None, temperature=1.0):
+    """sum_k log sum_{l >= k} exp(s_l / T) - s_k / T in the order slowest first; s (L,), y (L,)."""
+    s = np.asarray(s, dtype=np.float64) / temperature
     length = len(s)
     if length < 2:
         return 0.0, np.zeros(length)
+    w = _weights(weights, length)
     order = slowest_first(y, seed, index)
     value, grad = 0.0, np.zeros(length)
     for k in range(length):
         rest = order[k:]
         top = s[rest].max()
-        weights = np.exp(s[rest] - top)
-        value += top + np.log(weights.sum()) - s[order[k]]
-        grad[rest] += weights / weights.sum()
-        grad[order[k]] -= 1
-    scale = {"sum": 1.0, "mean-all": 1.0 / length}[reduction]
-    return float(value * scale), grad * scale
+        shares = np.exp(s[rest] - top)
+        value += w[order[k]] * (top + np.log(shares.sum()) - s[order[k]])
+        grad[rest] += w[order[k]] * shares / shares.sum()
+        grad[order[k]] -= w[order[k]]
+    share = _share(reduction, w.sum())
+    return float(value * share), grad * share / temperature
 
 
-def over_lists(loss, s, y, offsets, **options):
-    """Mean of `loss` over lists; `index=` is passed on to losses that draw."""
-    lists = len(offsets) - 1
+def weighted_sum(s, terms, offsets=None, index=None, scale=None, shift=None, seed=0, **targets):
+    """Sum over terms of weight times the mean over lists; targets: runtimes, values, weights (L,) or None."""
+    s = np.asarray(s, dtype=np.float64)
+    seen = s
+    if scale is not None or shift is not None:
+        seen = s * (1 if scale is None else scale) + (0 if shift is None else shift)
+        seen = seen.astype(np.float32).astype(np.float64)
+    entries = np.arange(len(s)) if index is None else np.asarray(index)
+    lists = np.split(entries, offsets[1:-1]) if offsets is not None else [entries]
     value, grad = 0.0, np.zeros(len(s))
-    for b in range(lists):
-        part = slice(offsets[b], offsets[b + 1])
-        extra = {"index": b} if loss is list_mle else {}
-        v, g = loss(s[part], y[part], **options, **extra)
-        value += v / lists
-        grad[part] = g / lists
-    return value, grad
+    for term in terms:
+        options = {k: v for k, v in term.items() if k not in ("loss", "weight", "over")}
+        loss = globals()[term["loss"]]
+        groups = [entries] if term.get("over") == "batch" else lists
+        for number, part in enumerate(groups):
+            given = {k: v[part] for k, v in targets.items() if v is not None}
+            given |= {"y": given.get("runtimes"), "seed": seed, "index": number}
+            given = {k: v for k, v in given.items() if k in inspect.signature(loss).parameters}
+            if len(part) == 0:
+                continue
+            v, g = loss(seen[part], **given, **options)
+            share = term.get("weight", 1.0) / len(groups)
+            value += share * v
+            grad[part] += share * g
+    return value, grad * (1 if scale is None else scale)
