@@ -78,6 +78,24 @@ def model():
         )
 
 
+def optimizer():
+    w, g, moments = np.zeros(99, np.float32), np.ones(99, np.float32), np.zeros((2, 99), np.float32)
+    groups = [(0, 9, 0.1, 0.0), (9, 99, 1.0, 0.1)]
+    for change in (
+        {},
+        {"kind": "nonsense"},
+        {"groups": [(0, 9, 1.0)]},
+        {"groups": 3},
+        {"lr": -1.0},
+        {"x": 1},
+    ):
+        described = {"kind": "adam", "lr": 0.1, "step": 1, "groups": groups, **change}
+        with contextlib.suppress(tg.Error, TypeError):
+            tg.kernels.optimizer_step(described, w, g, moments)
+    with contextlib.suppress(tg.Error):
+        tg.kernels.optimizer_step({"kind": "sgd", "lr": 0.1, "step": 1}, w, g * np.nan, moments[:1])
+
+
 def data():
     tile, layout = tg.sample("tile_00"), tg.sample("unet3d_train")
     _ = tile.config_feat, layout.node_config_feat[[0, 1]], tg.prune(layout), tg.dedup(layout)
@@ -153,7 +171,10 @@ def losses_and_metrics():
         tg.metrics.kendall_tau(np.full(3, np.nan), np.arange(3))
 
 
-WORK = {f.__name__: f for f in (ops, model, data, bad_data, packs, tensors_and_rows, losses_and_metrics)}
+WORK = {
+    f.__name__: f
+    for f in (ops, model, optimizer, data, bad_data, packs, tensors_and_rows, losses_and_metrics)
+}
 
 if __name__ == "__main__":
     work, limit = WORK[sys.argv[1]], int(sys.argv[2])

@@ -66,7 +66,9 @@ class TrainingFields:
         "None: those of the recipe",
     )
     target: str = option(
-        "log-runtime", choices=TARGETS, doc="what losses of values fit; those of the order compare runtimes"
+        "log-runtime",
+        choices=TARGETS,
+        doc="what losses of values fit (log_mse takes the logarithm itself); others compare runtimes",
     )
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
