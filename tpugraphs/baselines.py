@@ -107,10 +107,12 @@ class LinearBaseline:
             self.mean, self.scale = x.mean(axis=0)[self.column], scale[self.column]
             self.digit: NDArray[np.int64] | None = None
         else:
-            counts = np.zeros((8, len(graph.node_config_ids) * 18), np.int64)
+            digits_in_row = graph.node_config_feat.shape[1] * graph.node_config_feat.shape[2]
+            most = max(digit.values for digit in graph.schema.digits) if graph.schema.digits else 0
+            counts = np.zeros((most + 1, digits_in_row), np.int64)
             for start in range(0, rows.size, _CHUNK):
                 digits = _digits(graph, rows[start : start + _CHUNK])
-                for value in range(-1, 6):
+                for value in range(-1, most):
                     counts[value + 1] += (digits == value).sum(axis=0)
             share = counts / max(rows.size, 1)
             spread = share * (1 - share)
@@ -149,6 +151,6 @@ def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
 
 
 def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Digits (rows, K * 18) of these configurations."""
+    """Digits (rows, K * D) of these configurations."""
     digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
     return digits

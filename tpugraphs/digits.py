@@ -13,7 +13,7 @@ from tpugraphs.arrays import AnyArray
 from tpugraphs.errors import DataError
 
 T = TypeVar("T")
-DIGITS = 18  # of a configurable node: three layouts of up to six dimensions
+DIGITS = _core.SCHEMA["digits"]  # of a configurable node: three layouts of up to six dimensions
 
 _BLOCK = 16 << 20  # bytes that are converted at a time
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs import arrays, description, kernels
+from tpugraphs._core import SCHEMA
 from tpugraphs.digits import DIGITS, ConfigFeatures, Digits
 from tpugraphs.files import absolute, atomic_write
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
 
-NODE_FEATURES, TILE_FEATURES = 140, 24
+NODE_FEATURES, TILE_FEATURES = SCHEMA["node_features"], SCHEMA["tile_features"]
 
 
 class Graph:

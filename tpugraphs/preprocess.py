@@ -166,7 +166,7 @@ def fix_padding(graph: GraphT) -> GraphT:
     """
     _need_graph("fix_padding", graph)
     feat = graph.node_feat.copy()
-    feat[:, 134:140] = kernels.layout_digits(graph.node_feat)
+    feat[:, _core.SCHEMA["scaled_features"] :] = kernels.layout_digits(graph.node_feat)
     return graph.replace(node_feat=feat)
 
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/crc.h"
+#include "data/zip.h"
 
 #define AGAIN    "the pack is damaged: make it again with tpugraphs pack"
 #define UPDATE   "make it again with this version's tpugraphs pack"
@@ -24,16 +25,16 @@ static const struct {
     int64_t fixed[3]; /* where the letter is '=' */
     int layout, tile;
 } parts[TG_PARTS] = {
-    [TG_NODE_FEAT] = {"node_feat", 'f', 4, 2, "N=", {0, 140}, 1, 1},
+    [TG_NODE_FEAT] = {"node_feat", 'f', 4, 2, "N=", {0, TG_NODE_FEATURES}, 1, 1},
     [TG_NODE_OPCODE] = {"node_opcode", 'u', 1, 1, "N", {0}, 1, 1},
     [TG_EDGE_INDEX] = {"edge_index", 'i', 8, 2, "E=", {0, 2}, 1, 1},
     [TG_NODE_SPLITS] = {"node_splits", 'i', 8, 1, "S", {0}, 1, 1},
     [TG_CONFIG_RUNTIME] = {"config_runtime", 'i', 8, 1, "C", {0}, 1, 1},
     [TG_CONFIG_NODES] = {"node_config_ids", 'i', 8, 1, "K", {0}, 1, 0},
-    [TG_CONFIG_FEAT] = {"config_feat", 'f', 4, 2, "C=", {0, 24}, 0, 1},
+    [TG_CONFIG_FEAT] = {"config_feat", 'f', 4, 2, "C=", {0, TG_TILE_FEATURES}, 0, 1},
     [TG_NORMALIZERS] = {"config_runtime_normalizers", 'i', 8, 1, "C", {0}, 0, 1},
-    [TG_CODES] = {"node_config_feat", 'u', 0, 3, {'C', 'K', '='}, {0, 0, TG_CODES_PER_NODE}, 1, 0},
-    [TG_TABLE] = {"config_table", 'i', 1, 2, "T=", {0, TG_CODE_DIGITS}, 1, 0},
+    [TG_CODES] = {"node_config_feat", 'u', 0, 3, {'C', 'K', '='}, {0, 0, TG_TENSORS}, 1, 0},
+    [TG_TABLE] = {"config_table", 'i', 1, 2, "T=", {0, TG_LAYOUT_DIGITS}, 1, 0},
 };
 
 const char *tg_part_name(tg_part part) { return parts[part].name; }
@@ -120,7 +121,7 @@ static tg_status check_shapes(const tg_pack *pack, tg_error *err) {
     if (pack->kind != TG_PACK_LAYOUT) return TG_OK;
     const int64_t entries = pack->part[TG_TABLE].shape[0], codes = pack->part[TG_CODES].bytes;
     const int size = pack->part[TG_CODES].itemsize;
-    if (entries > TG_CODE_VALUES || (size < 4 && entries > (int64_t)1 << (8 * size)) ||
+    if (entries > TG_LAYOUT_CODES || (size < 4 && entries > (int64_t)1 << (8 * size)) ||
         (entries == 0 && codes > 0))
         return bad(err, TG_TABLE, "as many entries as there are numbers", entries);
     return TG_OK;
@@ -205,12 +206,12 @@ tg_status tg_pack_check_part(const tg_pack *pack, const uint8_t *bytes, tg_part 
 /* Entries that are digits, each once. */
 static tg_status check_table(const int8_t *table, int64_t entries, int8_t *wide, tg_error *err) {
     tg_status status = tg_codes_widen(wide, table, entries, err);
-    uint8_t *seen = status == TG_OK ? calloc(1, TG_CODE_VALUES) : NULL;
+    uint8_t *seen = status == TG_OK ? calloc(1, TG_LAYOUT_CODES) : NULL;
     if (status != TG_OK) return status;
     if (seen == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to check a pack");
     for (int64_t e = 0; e < entries && status == TG_OK; e++) {
         int32_t code = 0;
-        for (int i = TG_CODE_DIGITS; i-- > 0;) code = code * 7 + wide[e * 8 + i] + 1;
+        for (int i = TG_LAYOUT_DIGITS; i-- > 0;) code = code * TG_DIGIT_VALUES + wide[e * 8 + i] + 1;
         if (seen[code]++) status = bad(err, TG_TABLE, "entries that are all different", e);
     }
     free(seen);
@@ -223,7 +224,7 @@ static tg_status check_codes(const tg_pack *pack, const uint8_t *bytes, tg_cance
     if (wide == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to check a pack");
     tg_status status = check_table((const int8_t *)bytes + t->offset, t->shape[0], wide, err);
     const tg_codes codes = {bytes + a->offset, a->itemsize, a->shape[0], a->shape[1], t->shape[0], wide};
-    const int64_t step = (1 << 20) / (a->shape[1] * TG_CODES_PER_NODE + 1) + 1;
+    const int64_t step = (1 << 20) / (a->shape[1] * TG_TENSORS + 1) + 1;
     for (int64_t row = 0; row < codes.C && codes.K > 0 && status == TG_OK; row += step) {
         if (tg_cancelled(cancel)) status = tg_fail(err, TG_E_CANCELLED, "cancelled");
         else status = tg_codes_check(&codes, row, codes.C - row < step ? codes.C : row + step, err);

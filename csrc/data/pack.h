@@ -13,6 +13,7 @@
 #ifndef TG_PACK_H
 #define TG_PACK_H
 
+#include "base/cancel.h"
 #include "data/codes.h"
 
 #define TG_PACK_HEADER  1024

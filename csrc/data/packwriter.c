@@ -99,13 +99,13 @@ tg_status tg_packwriter_put_digits(tg_packwriter *w, int64_t C, int64_t K, tg_di
             return tg_fail(err, TG_E_MEMORY, "no memory to write a pack");
         w->at = begin, w->crc = 0, w->used = 0, w->full = 0;
         if (w->done != NULL) __atomic_store_n(w->done, 0, __ATOMIC_RELAXED);
-        *a = (tg_pack_array){.itemsize = size, .shape = {C, K, TG_CODES_PER_NODE}};
+        *a = (tg_pack_array){.itemsize = size, .shape = {C, K, TG_TENSORS}};
         status = source(from, take, w, err);
     }
     if (status == TG_OK) status = flush(w, err);
     if (status != TG_OK) return status;
     a->crc = w->crc;
-    int64_t shape[2] = {0, TG_CODE_DIGITS};
+    int64_t shape[2] = {0, TG_LAYOUT_DIGITS};
     const int8_t *table = tg_encoder_table(w->encoder, &shape[0]);
     return tg_packwriter_put(w, TG_TABLE, shape, table, err);
 }

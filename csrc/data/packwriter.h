@@ -3,6 +3,7 @@
 #ifndef TG_PACKWRITER_H
 #define TG_PACKWRITER_H
 
+#include "data/digits.h"
 #include "data/pack.h"
 
 typedef struct tg_packwriter {

@@ -11,7 +11,7 @@ PyTypeObject *tg_graph_type(void) { return graph_type; }
 /* `pair` is (codes (C,K,3), table (T,6)). */
 static int take_codes(tg_graph *g, PyObject *pair) {
     tg_codes codes;
-    npy_intp table[2] = {-1, TG_CODE_DIGITS};
+    npy_intp table[2] = {-1, TG_LAYOUT_DIGITS};
     if (PyTuple_Size(pair) != 2) {
         PyErr_SetString(PyExc_TypeError, "digits: expected an array or a pair (codes, table)");
         return -1;

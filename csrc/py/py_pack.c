@@ -136,7 +136,7 @@ int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
         const int type = PyArray_TYPE((PyArrayObject *)object);
         if (type == NPY_UINT16 || type == NPY_UINT32) typenum = type;
     }
-    npy_intp dims[3] = {-1, K, TG_CODES_PER_NODE};
+    npy_intp dims[3] = {-1, K, TG_TENSORS};
     PyArrayObject *array = tg_array(object, "codes", typenum, 3, dims, "(C, K, 3)");
     if (array == NULL) return -1;
     *codes = (tg_codes){.data = PyArray_DATA(array),
@@ -154,7 +154,7 @@ static PyObject *decode_rows(PyObject *self, PyObject *args) {
     PyObject *objects[3];
     if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
     tg_codes codes;
-    npy_intp t[2] = {-1, TG_CODE_DIGITS}, n[1] = {-1};
+    npy_intp t[2] = {-1, TG_LAYOUT_DIGITS}, n[1] = {-1};
     if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
     PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
     PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
@@ -202,7 +202,7 @@ static PyObject *npz_origin(PyObject *self, PyObject *arg) {
         tg_npy npy;
         if (strcmp(member->field, "node_config_feat") != 0) bytes += member->size;
         else if ((status = tg_npz_header(&o.npz, member, &npy, &err)) == TG_OK)
-            bytes += npy.count / TG_CODE_DIGITS;
+            bytes += npy.count / TG_LAYOUT_DIGITS;
     }
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
@@ -277,7 +277,8 @@ static tg_status write_pack(int fd, order *o, tg_error *err) {
 
 /* The small arrays out of a dict; 0 with an exception set. */
 static int take_arrays(order *o, PyObject *arrays) {
-    static const npy_intp last[TG_PARTS] = {[TG_NODE_FEAT] = 140, [TG_EDGE_INDEX] = 2, [TG_CONFIG_FEAT] = 24};
+    static const npy_intp last[TG_PARTS] = {
+        [TG_NODE_FEAT] = TG_NODE_FEATURES, [TG_EDGE_INDEX] = 2, [TG_CONFIG_FEAT] = TG_TILE_FEATURES};
     for (int i = 0; i < TG_PARTS; i++) {
         const char *name = tg_part_name((tg_part)i);
         PyObject *array = PyDict_GetItemString(arrays, name);
