@@ -1,4 +1,4 @@
-"""What the columns of a graph mean: :class:`Schema`, and the two of TpuGraphs, :data:`LAYOUT` and :data:`TILE`.
+"""What the columns of a graph mean: :class:`Schema`, and those of TpuGraphs, :data:`LAYOUT`, :data:`TILE`.
 
 A schema names every column of a graph and says of which kind it is. A ranker keeps the schema it was trained
 on and refuses graphs that do not fit it. In arrays a category is stored as its position in ``values``, a flag
@@ -8,7 +8,6 @@ as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands f
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.arrays import AnyArray
+from tpugraphs.arrays import AnyArray, fail
+from tpugraphs.columns import KINDS, Column, Digit, check_values, encoded, plain, typed
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -25,111 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
-KINDS = ("number", "log", "category", "flag")
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # in nanoseconds
 GROUPS = ("node", "graph", "config")
 
 _MOST_COLUMNS = 65536
 _NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
-MOST_DIGITS, MOST_DIGIT_VALUES = _NUMBERS["most_digits"], _NUMBERS["most_digit_values"]
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy scalar as Python's own type."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _check_name(what: str, name: Any) -> None:
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of node, graph or config features.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "log", "category", "flag"}
-        ``number`` is taken as it is and standardised; ``log`` is a number >= 0 of which ln(1 + x) is taken
-        first; ``category`` is one of ``values``; ``flag`` is 0 or 1.
-    values : tuple
-        Of a category: what it can be, all strings, all whole numbers or all floats, each once.
-    """
-
-    name: str
-    kind: str = "number"
-    values: tuple[Any, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_name("column", self.name)
-        if self.kind not in KINDS:
-            raise ConfigError(
-                f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}"
-            )
-        if isinstance(self.values, (str, bytes)) or not isinstance(self.values, Iterable):
-            raise ConfigError(f"column {self.name!r}: expected a tuple of values, found {self.values!r}")
-        values = tuple(_plain(value) for value in self.values)
-        object.__setattr__(self, "values", values)
-        if bool(values) != (self.kind == "category"):
-            wanted = "values" if self.kind == "category" else "no values"
-            raise ConfigError(f"column {self.name!r}: a {self.kind} column has {wanted}, found {values!r}")
-        types = {type(value) for value in values}
-        if len(types) > 1 or not types <= {str, int, float}:
-            raise ConfigError(
-                f"column {self.name!r}: expected values that are all strings, all whole numbers or all floats, "
-                f"found {', '.join(sorted(t.__name__ for t in types))}"
-            )
-        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            raise ConfigError(f"column {self.name!r}: expected finite values, found {values!r}")
-        if len(set(values)) < len(values):
-            twice = next(value for i, value in enumerate(values) if value in values[:i])
-            raise ConfigError(f"column {self.name!r}: the value {twice!r} stands there twice")
-
-    def difference(self, other: Column) -> str | None:
-        """First difference in words, from this column to the `other`; None if they are equal."""
-        if self.name != other.name:
-            return f"expected {self.name!r}, found {other.name!r}"
-        if self.kind != other.kind:
-            return f"{self.name!r} is a {self.kind} column, found a {other.kind} column"
-        for mine, theirs in zip(self.values, other.values, strict=False):
-            if mine != theirs or type(mine) is not type(theirs):
-                return f"{self.name!r} has the value {mine!r}, found {theirs!r} in its place"
-        if len(self.values) != len(other.values):
-            return f"{self.name!r} has {len(self.values)} values, found {len(other.values)}"
-        return None
-
-
-@dataclass(frozen=True)
-class Digit:
-    """One small choice per configurable node: int8 in ``-1..values-1``, -1 for "not set".
-
-    Attributes
-    ----------
-    name : str
-    values : int
-        How many it can be besides "not set": 2 to 32.
-    """
-
-    name: str
-    values: int
-
-    def __post_init__(self) -> None:
-        _check_name("digit", self.name)
-        object.__setattr__(self, "values", _plain(self.values))
-        if type(self.values) is not int or not 2 <= self.values <= MOST_DIGIT_VALUES:
-            raise ConfigError(
-                f"digit {self.name!r}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}"
-            )
-
-    def difference(self, other: Digit) -> str | None:
-        """First difference in words, from this digit to the `other`; None if they are equal."""
-        if self.name != other.name:
-            return f"expected {self.name!r}, found {other.name!r}"
-        if self.values != other.values:
-            return f"{self.name!r} has {self.values} values, found {other.values}"
-        return None
 
 
 @dataclass(frozen=True)
@@ -162,10 +62,10 @@ class Schema:
     def __post_init__(self) -> None:
         for group in GROUPS:
             object.__setattr__(self, group, _columns(group, getattr(self, group), Column, _MOST_COLUMNS))
-        object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, MOST_DIGITS))
+        object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, _NUMBERS["most_digits"]))
         if self.config and self.digits:
             raise ConfigError("schema: expected config columns or digits, found both")
-        opcodes = _plain(self.opcodes)
+        opcodes = plain(self.opcodes)
         object.__setattr__(self, "opcodes", opcodes)
         if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
             raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
@@ -275,7 +175,7 @@ class Schema:
         return given
 
     def _over(self, read: Schema) -> Schema:
-        """The inferred schema `read` with the names and kinds of this one, as far as it has room for it."""
+        """Give the inferred schema `read` the names and kinds of this one, as far as that has room for it."""
         groups: dict[str, Any] = {
             group: getattr(self, group)
             for group in GROUPS
@@ -316,31 +216,30 @@ class Schema:
         if found is not None:
             raise _unfit(found, f"graph {graph.name!r}: ", graph.path)
         if other.inferred:
-            self.check_values(graph.name, graph)
+            found_in = {group: getattr(graph, f"{group}_feat", None) for group in GROUPS}
+            self.check_values(graph.name, found_in)
 
-    def check_values(self, name: str, graph: Any) -> None:
+    def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
         """Refuse values that the kind of their column rules out.
 
         Parameters
         ----------
         name : str
             Of the graph, for errors.
-        graph : object
-            With the attributes `node_feat`, `graph_feat` and `config_feat` (arrays or None).
+        arrays : dict
+            Group to array (n, columns) or (columns,); None: there is none.
 
         Raises
         ------
         DataError
             Naming graph, column and row.
         """
-        for group in GROUPS:
-            array = getattr(graph, f"{group}_feat", None)
+        for group, array in arrays.items():
             columns: tuple[Column, ...] = getattr(self, group)
-            if array is None:
-                continue
-            for place, column in enumerate(columns):
-                if column.kind != "number":
-                    _check_column(f"graph {name!r}: {group} column", column, np.atleast_2d(array)[:, place])
+            if array is not None:
+                for place, column in enumerate(columns):
+                    where = f"graph {name!r}: {group} column"
+                    check_values(where, column, np.atleast_2d(array)[:, place])
 
     def encode(self, group: str, table: Mapping[str, Any], where: str = "table") -> NDArray[np.float32]:
         """Turn named columns into the array that a graph stores, in the order of the schema.
@@ -366,14 +265,14 @@ class Schema:
         columns: tuple[Column, ...] = getattr(self, group)
         missing = [column.name for column in columns if column.name not in table]
         if missing:
-            raise _bad(f"{where}: column {missing[0]!r}", "the column that the schema names", "none")
+            raise fail(f"{where}: column {missing[0]!r}", "the column that the schema names", "none")
         arrays = [typed(where, column.name, table[column.name]) for column in columns]
         length = {len(array) for array in arrays}
         if len(length) > 1:
-            raise _bad(where, "columns of one length", f"{', '.join(map(str, sorted(length)))} rows")
+            raise fail(where, "columns of one length", f"{', '.join(map(str, sorted(length)))} rows")
         result = np.zeros((length.pop() if length else 0, len(columns)), np.float32)
         for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            result[:, place] = _encoded(where, column, array)
+            result[:, place] = encoded(where, column, array)
         return result
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
@@ -387,12 +286,13 @@ class Schema:
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
         if len(values) != len(columns):
-            raise _bad(f"{group} row", f"{len(columns)} values", str(len(values)))
-        turn = {"category": lambda c, x: c.values[int(x)], "flag": lambda _, x: bool(x)}
-        return {
-            column.name: turn.get(column.kind, lambda _, x: x)(column, value)
-            for column, value in zip(columns, values, strict=True)
-        }
+            raise fail(f"{group} row", f"{len(columns)} values", str(len(values)))
+        result = {}
+        for column, value in zip(columns, values, strict=True):
+            if column.kind == "category":
+                value = column.values[int(value)]
+            result[column.name] = bool(value) if column.kind == "flag" else value
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """As plain dicts, lists, strings and numbers, for JSON."""
@@ -455,11 +355,11 @@ class Schema:
         parts = [f"{len(getattr(self, g))} {g}" for g in GROUPS if getattr(self, g)]
         parts += [f"{len(self.digits)} digits"] if self.digits else []
         parts += [f"{self.opcodes} opcodes"] if self.opcodes else []
-        return f"Schema({', '.join(parts + [self.unit or 'no unit'])})"
+        return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
 
 
 def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
-    """A group as a tuple of Column or Digit with different names."""
+    """Make a group a tuple of Column or Digit, checked."""
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
     for entry in listed:
         if not isinstance(entry, kind):
@@ -474,157 +374,18 @@ def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
     return listed
 
 
-def _bad(field: str, expected: str, found: str, todo: str = "") -> DataError:
-    text = f"{field}: expected {expected}, found {found}" + (f"; {todo}" if todo else "")
-    return DataError(text, field=field, expected=expected, found=found)
-
-
 def _unfit(difference: str, where: str = "", file: str | None = None) -> DataError:
     return DataError(
-        f"{where}does not fit the schema: {difference}; prepare it with the columns that were used for training",
+        f"{where}does not fit the schema: {difference}; give it the columns that were used for training",
         file=file, field="schema", expected="a graph of this schema", found=difference,
     )  # fmt: skip
-
-
-# --- columns of tables --------------------------------------------------------------------------------------
-
-
-def typed(where: str, name: str, given: Any) -> AnyArray:
-    """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
-
-    Raises
-    ------
-    DataError
-        Values are missing, not finite, of other types or of mixed types, naming column and row.
-    """
-    array = np.asarray(given)
-    column = f"{where}: column {name!r}"
-    if array.ndim != 1:
-        raise _bad(column, "one value per row", f"an array of shape {array.shape}")
-    if array.dtype.kind not in "OUSbiuf":
-        raise _bad(column, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
-    if array.dtype.kind in "OUS":
-        return _typed_objects(column, array)
-    if array.dtype.kind == "b":
-        return array
-    if array.dtype.kind == "f":
-        wide = array.astype(np.float64)
-        bad = ~np.isfinite(wide)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise _bad(column, "a finite number", f"{wide[row]} in row {row}", "drop or repair this row")
-        return wide
-    return (
-        array.astype(np.int64)
-        if array.dtype.itemsize < 8 or array.dtype.kind == "i"
-        else _unsigned(column, array)
-    )
-
-
-def _unsigned(column: str, array: AnyArray) -> AnyArray:
-    bad = array > np.uint64(2**63 - 1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _bad(column, "a number below 2^63", f"{array[row]} in row {row}")
-    return array.astype(np.int64)
-
-
-def _typed_objects(column: str, array: AnyArray) -> AnyArray:
-    """The same for Python objects: the first value says which type all have."""
-    values = [_plain(value) for value in array.tolist()]
-    names = {str: "string", bool: "bool", int: "number", float: "number"}
-    first: str | None = None
-    for row, value in enumerate(values):
-        kind = names.get(type(value))
-        if kind is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise _bad(
-                column, "a string, a bool or a finite number", f"{value!r} in row {row}",
-                "drop or repair this row",
-            )  # fmt: skip
-        first = first or kind
-        if kind != first:
-            raise _bad(
-                column, f"values of one type, {first}s as in row 0", f"{value!r} ({kind}) in row {row}",
-                "make all of them strings or all numbers",
-            )  # fmt: skip
-    if first == "string" or first is None:
-        result = np.empty(len(values), object)
-        result[:] = values
-        return result
-    whole = all(type(value) is int for value in values)
-    try:
-        return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)
-    except OverflowError:
-        raise _bad(column, "numbers below 2^63", "a larger one") from None
-
-
-def infer_column(name: str, array: AnyArray) -> Column:
-    """Kind of a column of a table, from what :func:`typed` gave.
-
-    Strings are a category (values in order), bools a flag. Numbers are a log number if none is negative, the
-    largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
-    """
-    if array.dtype.kind == "O":
-        return Column(name, "category", tuple(sorted(set(array.tolist()))))
-    if array.dtype.kind == "b":
-        return Column(name, "flag")
-    positive = array[array > 0]
-    spread = len(positive) > 0 and array.min() >= 0 and array.max() >= max(1, 16 * positive.min())
-    return Column(name, "log" if spread else "number")
-
-
-def _encoded(where: str, column: Column, array: AnyArray) -> AnyArray:
-    """Values (n,) as they are stored."""
-    name, text = f"{where}: column {column.name!r}", array.dtype.kind == "O"
-    if column.kind == "category":
-        known = {value: place for place, value in enumerate(column.values)}
-        as_text = isinstance(column.values[0], str)
-        places = np.array(
-            [known.get(value, -1) if isinstance(value, str) == as_text else -1 for value in array.tolist()],
-            np.int64,
-        )
-        unseen = places < 0
-        if unseen.any():
-            row = int(np.argmax(unseen))
-            some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
-            raise _bad(
-                name, f"one of {some}", f"{_plain(array[row])!r} in row {row}",
-                "a category that the schema does not know; drop the row or train with it",
-            )  # fmt: skip
-        return places
-    if text:
-        raise _bad(name, f"numbers ({column.kind})", f"{array[0]!r} in row 0" if len(array) else "strings")
-    values = array.astype(np.float64)
-    _check_column(f"{where}: column", column, values)
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(values.astype(np.float32))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _bad(name, "a number that float32 can hold", f"{values[row]} in row {row}")
-    return values
-
-
-def _check_column(where: str, column: Column, values: AnyArray) -> None:
-    """Refuse what the kind of the column rules out; `values` are stored ones."""
-    if column.kind == "category":
-        bad = (values < 0) | (values >= len(column.values)) | (np.floor(values) != values)
-        expected = f"the position of a value, 0..{len(column.values) - 1}"
-    elif column.kind == "flag":
-        bad, expected = (values != 0) & (values != 1), "0 or 1"
-    elif column.kind == "log":
-        bad, expected = values < 0, "a number >= 0, as a log column has"
-    else:
-        return
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise _bad(f"{where} {column.name!r}", expected, f"{values[row]:g} in row {row}")
 
 
 # --- TpuGraphs ----------------------------------------------------------------------------------------------
 
 
 def _published_nodes() -> tuple[Column, ...]:
-    """The node features, as the published data generator makes them."""
+    """Name the node features in the order of the published data."""
     types = "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token".split()
     window = "size stride padding_low padding_high window_dilation base_dilation".split()
 
@@ -632,7 +393,7 @@ def _published_nodes() -> tuple[Column, ...]:
         return [f"{name}_{i}" for i in range(count)] + [f"{name}_{word}" for word in more]
 
     names = ["is_root", "zero", *(f"element_type_{name}" for name in types)]
-    names += several("shape_dimension", 6, "sum", "product") + ["tuple_shapes", "parameter_number"]
+    names += [*several("shape_dimension", 6, "sum", "product"), "tuple_shapes", "parameter_number"]
     names += several("dimensions", 6)
     for name in window:
         names += several(f"window_{name}", 6, "sum", "product")
