@@ -89,9 +89,9 @@ static PyObject *dedup_bytes(const void *rows, npy_intp C, int64_t width) {
 
 static PyObject *dedup_configs(PyObject *self, PyObject *arg) {
     (void)self;
-    npy_intp dims[3] = {-1, -1, TG_DIGITS};
-    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
-    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * TG_DIGITS);
+    npy_intp dims[3] = {-1, -1, -1};
+    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, D)");
+    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * dims[2]);
 }
 
 static PyObject *dedup_codes(PyObject *self, PyObject *arg) {

@@ -55,7 +55,7 @@ def prune(
 
 
 def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find equal configs among digits (C, K, 18) int8, in O(C K) time.
+    """Find equal configs among digits (C, K, D) int8, in O(C K) time.
 
     Rows are hashed to 128 bits and compared as bytes when the hashes agree, so the result is exact.
 
