@@ -49,6 +49,7 @@ def pack_check(handle: Any, everything: bool, /) -> None: ...
 def pack_release(handle: Any, /) -> None: ...
 def pack_write(
     fd: int,
+    kind: str,
     arrays: dict[str, NDArray[Any]],
     digits: NDArray[np.int8] | tuple[str, tuple[int, int, int, int], tuple[int, int, int]] | None,
     origin: tuple[int, int, int],

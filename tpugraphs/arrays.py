@@ -29,7 +29,7 @@ def with_file(error: DataError, file: str) -> DataError:
 def with_graph(error: DataError, name: str) -> DataError:
     """Name the graph in an error that does not yet."""
     text = str(error)
-    if text.startswith("graph "):
+    if error.file is not None or text.startswith("graph "):
         return error
     return DataError(f"graph {name!r}: {text}", field=error.field, found=error.found, expected=error.expected)
 

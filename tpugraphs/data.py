@@ -19,7 +19,8 @@ from tpugraphs.arrays import with_file
 from tpugraphs.digits import DIGITS, Digits, SchemaDigits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute
-from tpugraphs.graphs import MEMBER, Graph, LayoutGraph, TileGraph, read_schema
+from tpugraphs.graphs import Graph, LayoutGraph, TileGraph
+from tpugraphs.schema import MEMBER, read_schema
 
 __all__ = [
     "COLLECTIONS",
@@ -65,8 +66,8 @@ _Member = tuple[Any, str, tuple[int, ...], int]
 def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
     """Read one graph from an .npz file or a pack.
 
-    Everything but the config digits is read and checked; those are inflated, straight into one byte each, when
-    first used. Members that are no field of the schema are ignored. Of a pack
+    Everything but the config digits is read and checked; those are inflated, straight into one byte each,
+    when first used. Members that are no field of the schema are ignored. Of a pack
     (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
 
     Parameters
@@ -123,9 +124,7 @@ def _limit(max_bytes: Any) -> int:
     return int(min(max_bytes, 2**63 - 1))
 
 
-def _graph(
-    file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]
-) -> Graph:
+def _graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
     layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
     tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
     if layout and tile:

@@ -7,7 +7,6 @@ when they are first asked for, or by :meth:`LayoutGraph.validate`; they are kept
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Iterable
@@ -21,9 +20,9 @@ from tpugraphs import arrays, description, kernels
 from tpugraphs._core import SCHEMA
 from tpugraphs.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits, as_digits
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
 from tpugraphs.files import absolute, atomic_write
-from tpugraphs.schema import LAYOUT, TILE, Schema
+from tpugraphs.schema import LAYOUT, MEMBER, TILE, Schema, write_schema
 
 if TYPE_CHECKING:
     from tpugraphs.packs import Pack
@@ -32,8 +31,6 @@ __all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
 
 NODE_FEATURES, TILE_FEATURES = SCHEMA["node_features"], SCHEMA["tile_features"]
 MOST_DIGITS = SCHEMA["most_digits"]
-FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
-MEMBER = "tpugraphs_schema"  # where it stands in the file
 
 
 class Graph:
@@ -148,6 +145,8 @@ class Graph:
         node_config_ids: Any, node_config_feat: Any, schema: Any,
     ) -> None:  # fmt: skip
         """Everything but what was measured."""
+        if schema is not None and not isinstance(schema, Schema):
+            raise arrays.fail("schema", "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
         if node_feat is None:
             node_feat = np.zeros(
                 (1 if node_opcode is None else len(arrays.numbers("node_opcode", node_opcode)), 0)
@@ -179,7 +178,7 @@ class Graph:
         self._set(_digits=digits)
         self._set(schema=self._own_schema(schema))
 
-    def _any_digits(self, given: Any, schema: Any) -> Digits:
+    def _any_digits(self, given: Any, schema: Schema | None) -> Digits:
         """Digits (C, K, D) as int8, in the range that the schema or else the format allows."""
         field, nodes = "node_config_feat", len(self.node_config_ids)
         if isinstance(given, (Digits, ConfigFeatures)):
@@ -192,33 +191,30 @@ class Graph:
                 field, f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids",
                 f"shape {tuple(shape)}",
             )  # fmt: skip
-        values = tuple(digit.values for digit in schema.digits) if isinstance(schema, Schema) else ()
+        said = None if schema is None or schema.inferred else tuple(digit.values for digit in schema.digits)
         if isinstance(given, (Digits, ConfigFeatures)):
-            if isinstance(digits, SchemaDigits) and digits.values == values:
+            if isinstance(digits, SchemaDigits) and said in (None, digits.values):
                 return digits
             given = digits.get()
-        if isinstance(schema, Schema) and len(values) != shape[2]:
-            raise arrays.fail(field, f"{len(values)} digits per node, as in the schema", f"{shape[2]}")
-        values = values if isinstance(schema, Schema) else (MOST_DIGIT_VALUES,) * shape[2]
+        if said is not None and len(said) != shape[2]:
+            raise arrays.fail(field, f"{len(said)} digits per node, as in the schema", f"{shape[2]}")
+        values = said or (MOST_DIGIT_VALUES,) * shape[2]
         packed = as_digits(field, given, values)
-        if not isinstance(schema, Schema):
+        if said is None:
             values = tuple(digit.values for digit in Schema.infer(node_config_feat=packed).digits)
         packed.flags.writeable = False
         return SchemaDigits(packed.shape, values, packed.view())
 
-    def _own_schema(self, schema: Any) -> Schema:
+    def _own_schema(self, schema: Schema | None) -> Schema:
         """Take the given schema, if the arrays fit it, or infer one."""
-        field = "schema"
         feats = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
-        if schema is None:
+        if schema is None or schema.inferred:
             read = Schema.infer(
                 node_feat=self.node_feat, graph_feat=self.graph_feat, config_feat=self.config_feat,
-                node_opcode=self.node_opcode,
+                node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
             )  # fmt: skip
             digits = self._digits.values if isinstance(self._digits, SchemaDigits) else ()
             return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in enumerate(digits)))
-        if not isinstance(schema, Schema):
-            raise arrays.fail(field, "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
         for group, array in feats.items():
             want = len(getattr(schema, group))
             have = 0 if array is None else array.shape[-1]
@@ -504,14 +500,9 @@ class Graph:
         self._digits.validate()
         return self
 
-    def _schema_text(self) -> npt.NDArray[np.uint8]:
-        """Write the schema as the bytes that `read_schema` reads."""
-        text = json.dumps({"format": FORMAT, "schema": self.schema.to_dict()}, separators=(",", ":"))
-        return np.frombuffer(text.encode(), np.uint8)
-
     def _saved(self) -> Iterable[tuple[str, Any]]:
         """Arrays of a file, by name: those there are, digits in one byte each, and the schema as text."""
-        yield MEMBER, self._schema_text()
+        yield MEMBER, write_schema(self.schema)
         for field, array in self.fields().items():
             if field in self._SAVED and array is not None:
                 yield field, self._digits.get() if field == "node_config_feat" else array
@@ -527,7 +518,7 @@ class Graph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz, or a pack if the name ends in ``.tgpack``.
 
-        Layout and tile graphs are written in the published schema, others with their schema in the file.
+        Layout and tile graphs are written in the published schema, others together with their schema.
 
         The file appears under its name when it is complete and on disk; a failure leaves an older one as it
         was.
@@ -575,27 +566,6 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return description.html_table(self)
-
-
-def read_schema(text: npt.NDArray[Any]) -> Schema:
-    """Schema out of a file: the bytes that :meth:`Graph.save` wrote.
-
-    Raises
-    ------
-    DataError
-        They are of a later format, or damaged.
-    """
-    if text.dtype != np.uint8 or text.ndim != 1:
-        raise arrays.fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
-    try:
-        data = json.loads(text.tobytes())
-        number = data["format"]
-        schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
-    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
-        raise arrays.fail(MEMBER, "a schema as JSON", f"something else ({error!s:.200})") from None
-    if schema is None:
-        raise arrays.fail(MEMBER, f"format {FORMAT}", f"format {number!r:.40}", "open it with a later version")
-    return schema
 
 
 _TEXTS = ("name", "collection", "path")
@@ -735,9 +705,10 @@ class LayoutGraph(_Published):
         digits = node_config_feat if isinstance(node_config_feat, Digits) else Digits.of(node_config_feat)
         if digits.shape[1] != len(ids) or digits.shape[2] != DIGITS:
             raise arrays.fail(
-                "node_config_feat", f"shape (C, {len(ids)}, {DIGITS}), as there are {len(ids)} node_config_ids",
+                "node_config_feat",
+                f"shape (C, {len(ids)}, {DIGITS}), as there are {len(ids)} node_config_ids",
                 f"shape {digits.shape}",
-            )  # fmt: skip
+            )
         runtime = self._runtimes(config_runtime, digits.shape[0])
         self._set(config_runtime=runtime, _digits=digits)
 

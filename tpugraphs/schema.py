@@ -29,6 +29,8 @@ UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # in nanoseconds
 GROUPS = ("node", "graph", "config")
 
 _MOST_COLUMNS = 65536
+FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
+MEMBER = "tpugraphs_schema"  # where it stands in the file
 _NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
 
 
@@ -379,6 +381,36 @@ def _unfit(difference: str, where: str = "", file: str | None = None) -> DataErr
         f"{where}does not fit the schema: {difference}; give it the columns that were used for training",
         file=file, field="schema", expected="a graph of this schema", found=difference,
     )  # fmt: skip
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def write_schema(schema: Schema) -> NDArray[np.uint8]:
+    """Write a schema as the bytes that stand in a file."""
+    text = json.dumps({"format": FORMAT, "schema": schema.to_dict()}, separators=(",", ":"))
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def read_schema(text: AnyArray) -> Schema:
+    """Read a schema from the bytes of a file.
+
+    Raises
+    ------
+    DataError
+        They are of a later format, or damaged.
+    """
+    if text.dtype != np.uint8 or text.ndim != 1:
+        raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
+    try:
+        data = json.loads(text.tobytes())
+        number = data["format"]
+        schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+        raise fail(MEMBER, "a schema as JSON", f"something else ({error!s:.200})") from None
+    if schema is None:
+        raise fail(MEMBER, f"format {FORMAT}", f"format {number!r:.40}", "open it with a later version")
+    return schema
 
 
 # --- TpuGraphs ----------------------------------------------------------------------------------------------

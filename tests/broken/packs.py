@@ -88,9 +88,10 @@ def heads() -> Iterator[tuple[str, str, bytes]]:
     yield "as_text", "header", with_crc(pack.replace(b"\n", b"\r\n", 1)[: len(pack)])
     yield "zeros", "header", bytes(len(pack))
     yield "header_checksum", "header", npz.flipped(pack, HEADER - 2)
-    for version in (0, 2, 2**32 - 1):
+    for version in (0, 2, 3, 2**32 - 1):
         yield f"version_{version}", "version", header(pack, 8, "<I", version)
-    for kind in (2, 2**31):
+    yield "published_of_any_schema", "version", header(pack, 12, "<I", 2)
+    for kind in (3, 2**31):
         yield f"kind_{kind}", "header", header(pack, 12, "<I", kind)
     yield "layout_as_tile", "node_config_ids", header(pack, 12, "<I", 1)
     yield "tile_as_layout", "node_config_ids", header(good("tile"), 12, "<I", 0)

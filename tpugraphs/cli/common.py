@@ -167,9 +167,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     return Graphs(kept)
 
 
-def _readers(
-    spec: str, root: str, split: str
-) -> list[tuple[str, str | None, Callable[[], Graph]]]:
+def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
     """Name, collection if it is known, and reader of every graph that `spec` names."""
     from tpugraphs import data
 
