@@ -54,7 +54,7 @@ class LinearBaseline:
         self.alpha = alpha
 
     def fit(self, graph: Any, configs: ArrayLike | None = None) -> LinearBaseline:
-        """Fit on rows `configs` (all if not given) of the graph; returns itself.
+        """Fit on rows `configs` (all that ran, if not given) of the graph; returns itself.
 
         Raises
         ------
@@ -62,6 +62,8 @@ class LinearBaseline:
             Placeholder runtimes, or no configurations.
         """
         rows = _rows(graph, configs)
+        if configs is None:
+            rows = getattr(graph, "ran", rows)
         runtimes = measured_runtimes(graph, rows)
         self._choose_columns(graph, rows)
         width = self._width
@@ -100,7 +102,7 @@ class LinearBaseline:
 
     def _choose_columns(self, graph: Any, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
-        if _is_tile(graph):
+        if _has_features(graph):
             x = np.asarray(graph.config_feat)[rows].astype(np.float64)
             scale = x.std(axis=0)
             self.column = np.flatnonzero(scale > 0)
@@ -126,8 +128,8 @@ class LinearBaseline:
 
     def _features(self, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Centred feature columns (rows, width)."""
-        if _is_tile(graph) != (self.digit is None):
-            raise ConfigError("LinearBaseline was fitted on the other kind of graph (layout or tile)")
+        if _has_features(graph) != (self.digit is None):
+            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         if self.digit is None:
             raw = np.asarray(graph.config_feat)[rows][:, self.column].astype(np.float64)
         else:
@@ -139,8 +141,8 @@ class LinearBaseline:
         return centred
 
 
-def _is_tile(graph: Any) -> bool:
-    return getattr(graph, "config_runtime_normalizers", None) is not None
+def _has_features(graph: Any) -> bool:
+    return getattr(graph, "config_feat", None) is not None
 
 
 def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:

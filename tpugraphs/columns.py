@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,15 @@ class Digit:
         return None
 
 
-def typed(where: str, name: str, given: Any) -> AnyArray:
+Place = Callable[[int], str]  # row -> where it is, for errors
+
+
+def in_row(row: int) -> str:
+    """Where a row is, when nothing more is known."""
+    return f"row {row}"
+
+
+def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
     """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
 
     Raises
@@ -136,7 +144,7 @@ def typed(where: str, name: str, given: Any) -> AnyArray:
     if array.dtype.kind not in "OUSbiuf":
         raise fail(column, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
     if array.dtype.kind in "OUS":
-        return _typed_objects(column, array)
+        return _typed_objects(column, array, place)
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind == "f":
@@ -149,11 +157,11 @@ def typed(where: str, name: str, given: Any) -> AnyArray:
         expected = "a number below 2^63"
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise fail(column, expected, f"{array[row].item()!r} in row {row}", "drop or repair this row")
+        raise fail(column, expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
     return wide
 
 
-def _typed_objects(column: str, array: AnyArray) -> AnyArray:
+def _typed_objects(column: str, array: AnyArray, place: Place) -> AnyArray:
     """Do the same for Python objects: the first value says which type all have."""
     values = [plain(value) for value in array.tolist()]
     names = {str: "string", bool: "bool", int: "number", float: "number"}
@@ -162,13 +170,14 @@ def _typed_objects(column: str, array: AnyArray) -> AnyArray:
         kind = names.get(type(value))
         if kind is None or (isinstance(value, float) and not math.isfinite(value)):
             raise fail(
-                column, "a string, a bool or a finite number", f"{value!r} in row {row}",
+                column, "a string, a bool or a finite number", f"{value!r} in {place(row)}",
                 "drop or repair this row",
             )  # fmt: skip
         first = first or kind
         if kind != first:
             raise fail(
-                column, f"values of one type, {first}s as in row 0", f"{value!r} ({kind}) in row {row}",
+                column, f"values of one type, {first}s as in {place(0)}",
+                f"{value!r} ({kind}) in {place(row)}",
                 "make all of them strings or all numbers",
             )  # fmt: skip
     if first == "string" or first is None:
@@ -182,6 +191,11 @@ def _typed_objects(column: str, array: AnyArray) -> AnyArray:
         raise fail(column, "numbers below 2^63", "a larger one") from None
 
 
+def categories(array: AnyArray) -> tuple[Any, ...]:
+    """Values of a category, in order, of what :func:`typed` gave."""
+    return tuple(sorted(set(array.tolist())))
+
+
 def infer_column(name: str, array: AnyArray) -> Column:
     """Kind of a column of a table, from what :func:`typed` gave.
 
@@ -189,7 +203,7 @@ def infer_column(name: str, array: AnyArray) -> Column:
     largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
     """
     if array.dtype.kind == "O":
-        return Column(name, "category", tuple(sorted(set(array.tolist()))))
+        return Column(name, "category", categories(array))
     if array.dtype.kind == "b":
         return Column(name, "flag")
     positive = array[array > 0]
@@ -197,35 +211,39 @@ def infer_column(name: str, array: AnyArray) -> Column:
     return Column(name, "log" if spread else "number")
 
 
-def encoded(where: str, column: Column, array: AnyArray) -> AnyArray:
+def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
     """Values (n,) as they are stored."""
     name, text = f"{where}: column {column.name!r}", array.dtype.kind == "O"
     if column.kind == "category":
-        known = {value: place for place, value in enumerate(column.values)}
+        known = {value: number for number, value in enumerate(column.values)}
         values = array.tolist()
-        places = np.array([-1 if type(value) is bool else known.get(value, -1) for value in values], np.int64)
-        unseen = places < 0
+        numbers = np.array(
+            [-1 if type(value) is bool else known.get(value, -1) for value in values], np.int64
+        )
+        unseen = numbers < 0
         if unseen.any():
             row = int(np.argmax(unseen))
             some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
             raise fail(
-                name, f"one of {some}", f"{plain(array[row])!r} in row {row}",
+                name, f"one of {some}", f"{plain(array[row])!r} in {place(row)}",
                 "a category that the schema does not know; drop the row or train with it",
             )  # fmt: skip
-        return places
+        return numbers
     if text:
-        raise fail(name, f"numbers ({column.kind})", f"{array[0]!r} in row 0" if len(array) else "strings")
+        raise fail(
+            name, f"numbers ({column.kind})", f"{array[0]!r} in {place(0)}" if len(array) else "strings"
+        )
     wide: AnyArray = array.astype(np.float64)
-    check_values(f"{where}: column", column, wide)
+    check_values(f"{where}: column", column, wide, place)
     with np.errstate(over="ignore"):
         bad = ~np.isfinite(wide.astype(np.float32))
     if bad.any():
         row = int(np.argmax(bad))
-        raise fail(name, "a number that float32 can hold", f"{wide[row]} in row {row}")
+        raise fail(name, "a number that float32 can hold", f"{wide[row]} in {place(row)}")
     return wide
 
 
-def check_values(where: str, column: Column, values: AnyArray) -> None:
+def check_values(where: str, column: Column, values: AnyArray, place: Place = in_row) -> None:
     """Refuse what the kind of the column rules out; `values` are stored ones."""
     if column.kind == "category":
         bad = (values < 0) | (values >= len(column.values)) | (np.floor(values) != values)
@@ -238,4 +256,4 @@ def check_values(where: str, column: Column, values: AnyArray) -> None:
         return
     if bad.any():
         row = int(np.argmax(bad))
-        raise fail(f"{where} {column.name!r}", expected, f"{values[row]:g} in row {row}")
+        raise fail(f"{where} {column.name!r}", expected, f"{values[row]:g} in {place(row)}")

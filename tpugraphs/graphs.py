@@ -188,7 +188,8 @@ class Graph:
             shape = arrays.shaped(field, given, ("C", "K", "D")).shape
         if shape[1] != nodes or not 1 <= shape[2] <= MOST_DIGITS:
             raise arrays.fail(
-                field, f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids",
+                field,
+                f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids",
                 f"shape {tuple(shape)}",
             )  # fmt: skip
         said = None if schema is None or schema.inferred else tuple(digit.values for digit in schema.digits)
@@ -548,6 +549,28 @@ class Graph:
         if self.config_feat is not None:
             return kernels.dedup_rows(self.config_feat)
         return self._digits.distinct()
+
+    def merged(self, keep: str) -> Self:
+        """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
+        first, inverse = self.distinct_configs()
+        if keep == "first":
+            return self.select(first)
+        good = np.zeros(self.num_configs, np.bool_)
+        good[self.ran] = True
+        if keep == "min":
+            order = np.lexsort((self.runtime, ~good, inverse))  # stable: the first of equal ones stays first
+            return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
+        count = np.bincount(inverse[good], minlength=len(first))
+        total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
+        kept = self.select(first)
+        mean = total / np.maximum(count, 1)
+        if self.valid is None:
+            return kept.replace(runtime=mean, repeats=None)
+        return kept._with(
+            runtime=arrays.frozen(np.where(count > 0, mean, np.nan), None),
+            valid=arrays.frozen(count > 0, None),
+            repeats=None,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Tell what is in the graph, after :meth:`validate`.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.arrays import AnyArray, fail
-from tpugraphs.columns import KINDS, Column, Digit, check_values, encoded, plain, typed
+from tpugraphs.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -243,7 +243,9 @@ class Schema:
                     where = f"graph {name!r}: {group} column"
                     check_values(where, column, np.atleast_2d(array)[:, place])
 
-    def encode(self, group: str, table: Mapping[str, Any], where: str = "table") -> NDArray[np.float32]:
+    def encode(
+        self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
+    ) -> NDArray[np.float32]:
         """Turn named columns into the array that a graph stores, in the order of the schema.
 
         Parameters
@@ -253,6 +255,8 @@ class Schema:
             Other columns than those of the group are not read.
         where : str
             What errors call the table.
+        place : callable, optional
+            Says where a row is, for errors; ``row 3`` by default.
 
         Returns
         -------
@@ -268,13 +272,13 @@ class Schema:
         missing = [column.name for column in columns if column.name not in table]
         if missing:
             raise fail(f"{where}: column {missing[0]!r}", "the column that the schema names", "none")
-        arrays = [typed(where, column.name, table[column.name]) for column in columns]
+        arrays = [typed(where, column.name, table[column.name], place) for column in columns]
         length = {len(array) for array in arrays}
         if len(length) > 1:
             raise fail(where, "columns of one length", f"{', '.join(map(str, sorted(length)))} rows")
         result = np.zeros((length.pop() if length else 0, len(columns)), np.float32)
-        for place, (column, array) in enumerate(zip(columns, arrays, strict=True)):
-            result[:, place] = encoded(where, column, array)
+        for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+            result[:, number] = encoded(where, column, array, place)
         return result
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
