@@ -152,10 +152,12 @@ def test_kinds():
     bad = {"name": "mlperf_bert_batch_24_2x2", "collection": "layout:xla:default"}
     assert kinds(base.replace(**bad)) == ["known-corrupt"]
     assert kinds(base.replace(**{**bad, "collection": "layout:xla:random"})) == []
+    any_schema = tg.Graph(config_feat=np.eye(3), runtime=[1.0, 2.0, 3.0], valid=[True, False, True])
+    assert kinds(any_schema) == ["failed-configs"]
     every = {kind for kind in auditing._KINDS if kind not in ("unreadable", "modes", "shift")}
     assert every == {
         "no-configs", "single-config", "constant", "placeholder", "zero-runtimes", "duplicates", "few-configs",
-        "known-corrupt",
+        "known-corrupt", "failed-configs",
     }  # fmt: skip
 
 

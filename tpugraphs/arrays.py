@@ -12,11 +12,13 @@ from tpugraphs.errors import DataError
 AnyArray = npt.NDArray[Any]
 
 
-def fail(field: str, expected: str, found: str, todo: str = "check the program that wrote it") -> DataError:
-    """Make an error about one field."""
-    return DataError(
-        f"{field}: expected {expected}, found {found}; {todo}", field=field, found=found, expected=expected
-    )
+def fail(
+    field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
+) -> DataError:
+    """Make an error about one field, or about a column of that name: `where` says of what."""
+    title = f"{where} {field!r}" if where else field
+    text = f"{title}: expected {expected}, found {found}; {todo}"
+    return DataError(text, field=field, found=found, expected=expected)
 
 
 def with_file(error: DataError, file: str) -> DataError:

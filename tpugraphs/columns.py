@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.arrays import AnyArray, fail
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 
 __all__ = ["KINDS", "Column", "Digit"]
 
@@ -133,18 +134,19 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
     DataError
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
-    column = f"{where}: column {name!r}"
+    refuse = partial(fail, name, where=f"{where}: column")
     if isinstance(given, (list, tuple)):  # as they are: NumPy would turn mixed ones into strings
         array: AnyArray = np.empty(len(given), object)
-        array[:] = given
+        for row, value in enumerate(given):
+            array[row] = value
     else:
         array = np.asarray(given)
     if array.ndim != 1:
-        raise fail(column, "one value per row", f"an array of shape {array.shape}")
+        raise refuse("one value per row", f"an array of shape {array.shape}")
     if array.dtype.kind not in "OUSbiuf":
-        raise fail(column, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
+        raise refuse("strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
     if array.dtype.kind in "OUS":
-        return _typed_objects(column, array, place)
+        return _typed_objects(refuse, array, place)
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind == "f":
@@ -157,11 +159,11 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
         expected = "a number below 2^63"
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise fail(column, expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
+        raise refuse(expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
     return wide
 
 
-def _typed_objects(column: str, array: AnyArray, place: Place) -> AnyArray:
+def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Place) -> AnyArray:
     """Do the same for Python objects: the first value says which type all have."""
     values = [plain(value) for value in array.tolist()]
     names = {str: "string", bool: "bool", int: "number", float: "number"}
@@ -169,14 +171,14 @@ def _typed_objects(column: str, array: AnyArray, place: Place) -> AnyArray:
     for row, value in enumerate(values):
         kind = names.get(type(value))
         if kind is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise fail(
-                column, "a string, a bool or a finite number", f"{value!r} in {place(row)}",
+            raise refuse(
+                "a string, a bool or a finite number", f"{value!r} in {place(row)}",
                 "drop or repair this row",
             )  # fmt: skip
         first = first or kind
         if kind != first:
-            raise fail(
-                column, f"values of one type, {first}s as in {place(0)}",
+            raise refuse(
+                f"values of one type, {first}s as in {place(0)}",
                 f"{value!r} ({kind}) in {place(row)}",
                 "make all of them strings or all numbers",
             )  # fmt: skip
@@ -188,7 +190,7 @@ def _typed_objects(column: str, array: AnyArray, place: Place) -> AnyArray:
     try:
         return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)
     except OverflowError:
-        raise fail(column, "numbers below 2^63", "a larger one") from None
+        raise refuse("numbers below 2^63", "a larger one") from None
 
 
 def categories(array: AnyArray) -> tuple[Any, ...]:
@@ -213,7 +215,7 @@ def infer_column(name: str, array: AnyArray) -> Column:
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
     """Values (n,) as they are stored."""
-    name, text = f"{where}: column {column.name!r}", array.dtype.kind == "O"
+    refuse, text = partial(fail, column.name, where=f"{where}: column"), array.dtype.kind == "O"
     if column.kind == "category":
         known = {value: number for number, value in enumerate(column.values)}
         values = array.tolist()
@@ -224,22 +226,20 @@ def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) 
         if unseen.any():
             row = int(np.argmax(unseen))
             some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
-            raise fail(
-                name, f"one of {some}", f"{plain(array[row])!r} in {place(row)}",
+            raise refuse(
+                f"one of {some}", f"{plain(array[row])!r} in {place(row)}",
                 "a category that the schema does not know; drop the row or train with it",
             )  # fmt: skip
         return numbers
     if text:
-        raise fail(
-            name, f"numbers ({column.kind})", f"{array[0]!r} in {place(0)}" if len(array) else "strings"
-        )
+        raise refuse(f"numbers ({column.kind})", f"{array[0]!r} in {place(0)}" if len(array) else "strings")
     wide: AnyArray = array.astype(np.float64)
     check_values(f"{where}: column", column, wide, place)
     with np.errstate(over="ignore"):
         bad = ~np.isfinite(wide.astype(np.float32))
     if bad.any():
         row = int(np.argmax(bad))
-        raise fail(name, "a number that float32 can hold", f"{wide[row]} in {place(row)}")
+        raise refuse("a number that float32 can hold", f"{wide[row]} in {place(row)}")
     return wide
 
 
@@ -256,4 +256,4 @@ def check_values(where: str, column: Column, values: AnyArray, place: Place = in
         return
     if bad.any():
         row = int(np.argmax(bad))
-        raise fail(f"{where} {column.name!r}", expected, f"{values[row]:g} in {place(row)}")
+        raise fail(column.name, expected, f"{values[row]:g} in {place(row)}", where=where)

@@ -57,7 +57,6 @@ _READ = (
     "config_feat",
     "config_runtime",
     "config_runtime_normalizers",
-    *_ANY,
 )
 
 _Member = tuple[Any, str, tuple[int, ...], int]
@@ -106,7 +105,11 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         if MEMBER in members:
-            return _any_graph(file, members, stamp)
+            left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
+            more, again = _core.npz_load(file, _ANY, (), max(0, left))
+            if again != stamp:
+                raise _structure("file", "one file", "another one, written while it was read")
+            return _any_graph(file, {**members, **more}, stamp)
         return _graph(file, members, stamp)
     except DataError as error:
         raise with_file(error, file) from None

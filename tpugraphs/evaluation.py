@@ -59,7 +59,7 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
     if valid is not None and not np.asarray(valid)[rows].all():
         failed = rows[~np.asarray(valid)[rows]]
         raise DataError(
-            f"valid: config {int(failed[0])} failed ({failed.size} such in all), so a ranking of it cannot be "
+            f"valid: config {int(failed[0])} failed ({failed.size} such in all), so no ranking of it can be "
             "judged: drop it, with g.select(g.ran)",
             file=name, field="valid", found=f"config {int(failed[0])}", expected="configs that ran",
         )  # fmt: skip

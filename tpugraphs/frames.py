@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,9 @@ def from_frame(
     return [_graph(rows, problem, chosen, schema, nodes, edges, opcodes) for problem in rows.problems]
 
 
+_refuse = partial(fail, where="table: column")
+
+
 def _names(what: str, given: Any) -> tuple[str, ...]:
     listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     for name in listed:
@@ -225,12 +229,12 @@ class _Rows:
         bad = np.array([value not in (0, 1) for value in values.tolist()], np.bool_)
         if values.dtype.kind == "O" or bad.any():
             row = int(np.argmax(bad))
-            raise fail(f"table: column {name!r}", "True or False", f"{values[row]!r} in {self.place(row)}")
+            raise _refuse(name, "True or False", f"{values[row]!r} in {self.place(row)}")
         good = values.astype(np.bool_)
         for key, rows in self.problems.items():
             if not good[rows].any():
-                raise fail(
-                    f"table: column {name!r}", "at least one configuration that ran",
+                raise _refuse(
+                    name, "at least one configuration that ran",
                     f"none of {len(rows)} of problem {self.name(key)!r}", "leave this problem out",
                 )  # fmt: skip
         return good
@@ -270,13 +274,13 @@ class _Rows:
             return schema.unit if schema is not None else said if said in UNITS else None
         ending = name.rpartition("_")[2]
         found = ending if ending in UNITS else None
-        if self._unit is not None:
-            units = typed("table", str(said), self._unit, self.place)
+        if self._unit is not None and said is not None:
+            units = typed("table", said, self._unit, self.place)
             other = units != units[0] if len(units) else np.zeros(0, np.bool_)
             if other.any():
                 row = int(np.argmax(other))
-                raise fail(
-                    f"table: column {said!r}", f"one unit for all, {units[0]!r} as in row 0",
+                raise _refuse(
+                    said, f"one unit for all, {units[0]!r} as in row 0",
                     f"{units[row]!r} in {self.place(row)}", "convert the run times to one unit",
                 )  # fmt: skip
             said = units[0] if len(units) else None
@@ -284,8 +288,8 @@ class _Rows:
                 raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
         for other_unit, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
             if other_unit is not None and found is not None and other_unit != found:
-                raise fail(
-                    f"table: column {name!r}", f"run times in {other_unit}, as {where} says", f"in {found}",
+                raise _refuse(
+                    name, f"run times in {other_unit}, as {where} says", f"in {found}",
                     "convert them or correct what is said",
                 )  # fmt: skip
             found = found or other_unit
@@ -313,10 +317,10 @@ def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
         count = have.count(name)
         if count != 1:
             if count:
-                raise fail("table", f"one column {name!r}", f"{count}", "rename or drop one")
+                raise _refuse(name, "one such column", f"{count}", "rename or drop one")
             near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(str, have[:20]))}"
-            raise fail("table", f"a column {name!r}", "none", hint)
+            raise _refuse(name, "such a column", "none", hint)
         column = table[name]
         result[name] = column if isinstance(column, (list, tuple)) else np.asarray(column)
     return result
@@ -421,8 +425,8 @@ def _graph(
             other = part[name] != part[name][0]
             if other.any():
                 row = int(np.argmax(other))
-                raise fail(
-                    f"table: column {name!r}", f"one value per problem, {part[name][0]!r} as in row {at[0]}",
+                raise _refuse(
+                    name, f"one value per problem, {part[name][0]!r} as in row {at[0]}",
                     f"{part[name][row]!r} in {where(row)}", "name it in config, or in group too",
                 )  # fmt: skip
         first = {name: part[name][:1] for name in chosen.features}

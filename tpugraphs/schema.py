@@ -240,7 +240,7 @@ class Schema:
             columns: tuple[Column, ...] = getattr(self, group)
             if array is not None:
                 for place, column in enumerate(columns):
-                    where = f"graph {name!r}: {group} column"
+                    where = f"graph {name!r}: {group}_feat: column"
                     check_values(where, column, np.atleast_2d(array)[:, place])
 
     def encode(
@@ -271,7 +271,7 @@ class Schema:
         columns: tuple[Column, ...] = getattr(self, group)
         missing = [column.name for column in columns if column.name not in table]
         if missing:
-            raise fail(f"{where}: column {missing[0]!r}", "the column that the schema names", "none")
+            raise fail(missing[0], "the column that the schema names", "none", where=f"{where}: column")
         arrays = [typed(where, column.name, table[column.name], place) for column in columns]
         length = {len(array) for array in arrays}
         if len(length) > 1:
