@@ -178,11 +178,10 @@ class Schema:
 
     def _over(self, read: Schema) -> Schema:
         """Give the inferred schema `read` the names and kinds of this one, as far as that has room for it."""
-        groups: dict[str, Any] = {
-            group: getattr(self, group)
-            for group in GROUPS
-            if len(getattr(self, group)) == len(getattr(read, group))
-        }
+        groups: dict[str, Any] = {}
+        for group in GROUPS:
+            mine, theirs = getattr(self, group), getattr(read, group)
+            groups[group] = mine[: len(theirs)] if len(theirs) <= len(mine) else theirs
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
             groups["digits"] = tuple(
