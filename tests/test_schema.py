@@ -400,6 +400,4 @@ def test_linear_baseline_learns_from_any_schema():
     digits = rng.integers(-1, 9, (90, 2, 4))
     d = tg.Graph(node_config_ids=[0, 1], node_feat=np.zeros((2, 0)), node_config_feat=digits,
                  runtime=1.0 + digits[:, 0, 0] + 2 * digits[:, 1, 3] + 3)  # fmt: skip
-    assert (
-        tg.evaluation.evaluate(tg.baselines.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8
-    )
+    assert tg.evaluation.evaluate(tg.baselines.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8

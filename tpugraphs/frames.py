@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import columns
 from tpugraphs.arrays import AnyArray, fail
-from tpugraphs.columns import Column, Digit, typed
+from tpugraphs.columns import Column, Digit, plain, typed
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.graphs import Graph
 from tpugraphs.schema import UNITS, Schema
@@ -229,7 +229,7 @@ class _Rows:
         bad = np.array([value not in (0, 1) for value in values.tolist()], np.bool_)
         if values.dtype.kind == "O" or bad.any():
             row = int(np.argmax(bad))
-            raise _refuse(name, "True or False", f"{values[row]!r} in {self.place(row)}")
+            raise _refuse(name, "True or False", f"{plain(values[row])!r} in {self.place(row)}")
         good = values.astype(np.bool_)
         for key, rows in self.problems.items():
             if not good[rows].any():
@@ -251,10 +251,10 @@ class _Rows:
         if bad.any():
             row = int(np.argmax(bad))
             raise self._marked(
-                fail(
-                    f"table: column {name!r}",
+                _refuse(
+                    name,
                     "run times > 0",
-                    f"{times[row]!r} in {self.place(int(rows[row]))}",
+                    f"{plain(times[row])!r} in {self.place(int(rows[row]))}",
                 )
             )
         result = np.ones(self.count, times.dtype)
@@ -332,8 +332,8 @@ def _one_length(raw: Mapping[str, Any]) -> int:
     first, count = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != count:
-            raise fail(
-                f"table: column {name!r}",
+            raise _refuse(
+                name,
                 f"{count} rows, as {first!r} has",
                 str(length),
                 "the table is ragged",
@@ -426,8 +426,8 @@ def _graph(
             if other.any():
                 row = int(np.argmax(other))
                 raise _refuse(
-                    name, f"one value per problem, {part[name][0]!r} as in row {at[0]}",
-                    f"{part[name][row]!r} in {where(row)}", "name it in config, or in group too",
+                    name, f"one value per problem, {plain(part[name][0])!r} as in row {at[0]}",
+                    f"{plain(part[name][row])!r} in {where(row)}", "name it in config, or in group too",
                 )  # fmt: skip
         first = {name: part[name][:1] for name in chosen.features}
         fields["graph_feat"] = schema.encode("graph", first, "table", where)[0]
