@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +281,17 @@ def test_graphs_with_nodes_edges_and_digits():
         tg.from_frame({**data, "l0a": [0.5, 1, 2]}, **arguments, edges=edges)
     with pytest.raises(tg.DataError, match="graph 'net=n': node_config_ids"):
         tg.from_frame(data, **arguments)
+
+
+def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[1] / "docs" / "your-own-data.md"
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), {})
+    told = capsys.readouterr().out
+    assert len(blocks) == 2 and re.search(r"print\(graphs\)  # (.*)", blocks[0]).group(1) in told
+    assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 
 def kernel_tuner(name, gpu):

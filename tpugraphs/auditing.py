@@ -95,7 +95,8 @@ class GraphAudit:
         Configs, different ones, and copies of the most frequent one.
     noise_median, noise_max : float or None
         Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that come
-        several times; normalised runtimes for tile graphs.
+        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements of
+        each (`repeats`), if there are any.
     modes : float or None
         Relative distance of two modes, if runtimes of equal configs have two.
     shift : Shift or None
@@ -275,6 +276,15 @@ def _known(name: str, collection: str | None) -> list[Finding]:
     return [_found("known-corrupt", f"known to be corrupt: {why}")] if why else []
 
 
+def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
+    """Spread of single measurements (n, R), over the configs that have two or more."""
+    several = repeats[np.isfinite(repeats).sum(axis=1) > 1]
+    if len(several) == 0:
+        return {}
+    spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
+    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
+
+
 def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to `findings`."""
     runtime, ran = graph.config_runtime, graph.ran
@@ -294,7 +304,7 @@ def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding
     repeated = np.bincount(groups)[groups] > 1
     rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
     if rows.size == 0:
-        return {}
+        return _noise(graph.repeats[good]) if graph.repeats is not None else {}
     order = np.lexsort((logs, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     ends = np.append(starts[1:], rows.size) - 1
