@@ -205,8 +205,8 @@ def test_failed_configs():
 
 
 def test_columns_that_are_missing_or_there_twice():
-    with pytest.raises(tg.DataError, match="'blok'.*did you mean 'block'"):
-        frame(config=["blok"])
+    with pytest.raises(tg.DataError, match="'blocks'.*did you mean 'block'"):
+        frame(config=["blocks"])
     with pytest.raises(tg.DataError, match="'us'.*none"):
         frame(runtime="us")
     for change in (
@@ -290,7 +290,7 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})
     told = capsys.readouterr().out
-    assert len(blocks) == 2 and re.search(r"print\(graphs\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 2 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

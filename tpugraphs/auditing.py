@@ -95,8 +95,8 @@ class GraphAudit:
         Configs, different ones, and copies of the most frequent one.
     noise_median, noise_max : float or None
         Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that come
-        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements of
-        each (`repeats`), if there are any.
+        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements
+        of each (`repeats`), if there are any.
     modes : float or None
         Relative distance of two modes, if runtimes of equal configs have two.
     shift : Shift or None

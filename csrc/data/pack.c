@@ -195,8 +195,9 @@ tg_status tg_pack_parse(tg_pack *pack, const uint8_t *head, size_t n, int64_t si
     if (kind > TG_PACK_ANY) return not_a_pack(err, "a known kind of graph", UPDATE, "another kind");
     pack->kind = (tg_pack_kind)kind;
     if (version != version_of(pack->kind))
-        return tg_bad_field(err, "version", version == 2 ? "version 1 of the format" : "version 2 of the format",
-                            UPDATE, "version %llu", (unsigned long long)version);
+        return tg_bad_field(err, "version",
+                            version == 2 ? "version 1 of the format" : "version 2 of the format", UPDATE,
+                            "version %llu", (unsigned long long)version);
     if (load(head + 44, 4) != entries_of(pack->kind))
         return not_a_pack(err, "as many entries as the kind has", AGAIN, "another number");
     if (load(head + 24, 8) > (uint64_t)INT64_MAX)
