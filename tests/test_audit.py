@@ -152,10 +152,15 @@ def test_kinds():
     bad = {"name": "mlperf_bert_batch_24_2x2", "collection": "layout:xla:default"}
     assert kinds(base.replace(**bad)) == ["known-corrupt"]
     assert kinds(base.replace(**{**bad, "collection": "layout:xla:random"})) == []
+    any_schema = tg.Graph(config_feat=np.eye(3), runtime=[1.0, 2.0, 3.0], valid=[True, False, True])
+    assert kinds(any_schema) == ["failed-configs"]
+    repeats = np.array([[1, 1.5, np.nan], [9, 8, 7], [3, 3.3, 3]])
+    noise = only(any_schema.replace(repeats=repeats))
+    assert abs(noise.noise_median - 0.3) < 1e-12 and noise.noise_max == 0.5
     every = {kind for kind in auditing._KINDS if kind not in ("unreadable", "modes", "shift")}
     assert every == {
         "no-configs", "single-config", "constant", "placeholder", "zero-runtimes", "duplicates", "few-configs",
-        "known-corrupt",
+        "known-corrupt", "failed-configs",
     }  # fmt: skip
 
 

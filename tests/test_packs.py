@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import hashlib
 import os
 import pickle
 import shutil
@@ -53,8 +54,25 @@ def tile(configs=6):
     )
 
 
+def any_schema(configs=20, seed=0, **other):
+    """A graph with a schema of its own, digits and failed configs."""
+    rng = np.random.default_rng(seed)
+    arrays = {
+        "node_feat": rng.random((6, 3)),
+        "node_opcode": rng.integers(0, 9, 6),
+        "edge_index": rng.integers(0, 6, (8, 2)),
+        "graph_feat": rng.random(2),
+        "node_config_ids": [4, 1],
+        "node_config_feat": rng.integers(-1, 32, (configs, 2, 5)),
+        "runtime": rng.random(configs) + 0.5,
+        "valid": np.arange(configs) % 7 != 3,
+        "repeats": rng.random((configs, 4)) + 0.5,
+    }
+    return tg.Graph(**{**arrays, **other})
+
+
 def equal(a, b):
-    assert type(a) is type(b)
+    assert type(a) is type(b) and a.schema == b.schema
     for field, value in a.fields().items():
         other = getattr(b, field)
         if isinstance(value, np.ndarray):
@@ -93,6 +111,36 @@ def store(graph, path):
     np.savez(path, **arrays)
 
 
+def test_published_packs_are_what_they_were(tmp_path):
+    """Bytes of packs that were written before there were other schemas."""
+    digests = {
+        "tile_03": "9e0815584d1d89b8cc3db85f4d7b7f9213a22c06abe07b527a069b84c3b0b94e",
+        "unet3d_train": "cc16d3eaa359e0dadfe3ce19cc17fc494d12017d430e76d50979ffb456a87477",
+    }
+    for name, digest in digests.items():
+        tg.sample(name).save(tmp_path / "g.tgpack")
+        assert hashlib.sha256((tmp_path / "g.tgpack").read_bytes()).hexdigest() == digest
+
+
+def test_a_pack_of_any_schema_is_lazy_and_checked(tmp_path):
+    graph = any_schema(60)
+    graph.save(tmp_path / "g.tgpack")
+    content = bytearray((tmp_path / "g.tgpack").read_bytes())
+    offset = broken_packs.entries(content)["node_config_feat"][1]
+    content[offset + 45 * 10 + 7] = 77  # config 45, node 1, column 2: no digit of any schema
+    (tmp_path / "bad.tgpack").write_bytes(content)
+    read = tg.load(tmp_path / "bad.tgpack")
+    np.testing.assert_array_equal(read.digits_of([3, 44]), graph.digits_of([3, 44]))
+    with pytest.raises(tg.DataError, match="config 45, node 1, column 2") as caught:
+        read.digits_of([1, 45])
+    assert caught.value.file.endswith("bad.tgpack") and caught.value.field == "node_config_feat"
+    with pytest.raises(tg.DataError):
+        read.validate()
+    again = pickle.loads(pickle.dumps(tg.load(tmp_path / "g.tgpack")))
+    equal(graph, again)
+    assert again.select([3, 5]).num_configs == 2
+
+
 def names(folder):
     return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
 
@@ -123,6 +171,14 @@ def test_samples_come_back(name, tmp_path):
         tile(),
         tile(0),
         tg.LayoutGraph(node_feat=np.ones((3, 140)), node_opcode=[1, 2, 3], edge_index=[[0, 1]]),
+        any_schema(),
+        any_schema(1, valid=None, repeats=None, graph_feat=None, node_opcode=None),
+        any_schema(runtime=np.arange(1, 21)),
+        any_schema(runtime=None, valid=None),
+        tg.Graph(),
+        tg.Graph(config_feat=np.eye(3), runtime=[3, 1, 2]),
+        tg.Graph(config_feat=np.zeros((0, 4)), graph_feat=[1.0]),
+        tg.Graph(node_config_ids=[], node_config_feat=np.zeros((3, 0, 2))),
     ],
 )
 def test_odd_graphs_come_back(graph, tmp_path):
@@ -516,17 +572,17 @@ def contents():
     folder = Path(os.environ.get("TMPDIR", "/tmp"))
     path = folder / f"packs-{os.getpid()}.tgpack"
     try:
-        for graph in (small(), tile()):
+        for graph in (small(), tile(), any_schema()):
             graph.save(path)
             yield path.read_bytes()
     finally:
         path.unlink(missing_ok=True)
 
 
-LAYOUT, TILE = contents()
+LAYOUT, TILE, ANY = contents()
 
 
-@pytest.mark.parametrize("content", [LAYOUT, TILE], ids=["layout", "tile"])
+@pytest.mark.parametrize("content", [LAYOUT, TILE, ANY], ids=["layout", "tile", "any"])
 def test_every_flipped_byte_of_the_header_is_noticed(content, tmp_path):
     path = tmp_path / "g.tgpack"
     path.write_bytes(content)
@@ -539,7 +595,7 @@ def test_every_flipped_byte_of_the_header_is_noticed(content, tmp_path):
         _core.pack_open(str(path))
 
 
-@pytest.mark.parametrize("content", [LAYOUT, TILE], ids=["layout", "tile"])
+@pytest.mark.parametrize("content", [LAYOUT, TILE, ANY], ids=["layout", "tile", "any"])
 def test_every_flipped_byte_of_the_rest_is_noticed(content, tmp_path):
     for at in range(HEADER, len(content), 29):
         damaged = bytearray(content)
@@ -548,12 +604,12 @@ def test_every_flipped_byte_of_the_rest_is_noticed(content, tmp_path):
 
 
 def entries(content):
-    for i in range(len(PARTS)):
+    for i in range(len(broken_packs.parts_of(content))):
         at = 64 + 64 * i
         yield i, at, struct.unpack_from("<IIQQQQQ", content, at)
 
 
-@pytest.mark.parametrize("content", [LAYOUT, TILE], ids=["layout", "tile"])
+@pytest.mark.parametrize("content", [LAYOUT, TILE, ANY], ids=["layout", "tile", "any"])
 def test_cut_off_anywhere(content, tmp_path):
     cuts = {0, 1, 7, 8, 64, HEADER - 1, HEADER, len(content) - 1}
     for _, _, (_, _, offset, size, *_) in entries(content):
@@ -569,14 +625,15 @@ def test_cut_off_anywhere(content, tmp_path):
         tg.load(tmp_path / "g.tgpack")
 
 
-@pytest.mark.parametrize("content", [LAYOUT, TILE], ids=["layout", "tile"])
+@pytest.mark.parametrize("content", [LAYOUT, TILE, ANY], ids=["layout", "tile", "any"])
 def test_absurd_numbers_with_a_right_checksum(content, tmp_path):
     """Every field of the header set to what could overflow a product, a sum or a file."""
     absurd = (0, 1, 2, 63, 2**32 - 1, 2**47, 2**61, 2**63 - 1, 2**63, 2**64 - 64)
     places = [(8, 4), (12, 4), (16, 8), (24, 8), (44, 4), (48, 8)]
-    for i in range(len(PARTS)):
+    parts = len(broken_packs.parts_of(content))
+    for i in range(parts):
         places += [(64 + 64 * i, 4), *((64 + 64 * i + at, 8) for at in range(8, 64, 8))]
-    places.append((64 + 64 * len(PARTS), 8))
+    places.append((64 + 64 * parts, 8))
     accepted = []
     for at, width in places:
         for value in absurd:

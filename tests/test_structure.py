@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tokenize
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -13,11 +14,23 @@ import numpy as np
 import pytest
 
 import tpugraphs
+from tpugraphs import _core
 
 ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "csrc"
 # A room may include itself and every room with a smaller number; ops, rank and optim do not know each other.
-ROOMS = {"base": 0, "kernels": 1, "graph": 2, "data": 3, "ops": 4, "rank": 4, "optim": 4, "model": 5, "py": 6}
+ROOMS = {
+    "base": 0,
+    "features": 0,
+    "kernels": 1,
+    "graph": 2,
+    "data": 3,
+    "ops": 4,
+    "rank": 4,
+    "optim": 4,
+    "model": 5,
+    "py": 6,
+}
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)
 HEADERS = [p for p in FILES if p.suffix == ".h"]
 LITERALS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
@@ -170,6 +183,48 @@ def test_no_path_of_a_machine():
         p.name for p in ROOT.glob("*.*") if p.suffix in (".md", ".py", ".toml") and home.search(p.read_text())
     ]
     assert not carriers
+
+
+# Numbers of the published schemas, which stand in csrc/features/schema.h alone. 18, 24 and 120 are also shifts, offsets
+# in files, lengths of messages and the like, so those are looked for only where they cannot be anything else.
+PUBLISHED = {140, 134, 117649}
+WIDTHS = {18, 24, 120}
+UNRELATED = {
+    "csrc/data/crc.c", "csrc/data/csv.c", "csrc/data/digits.c", "csrc/data/inflate.c", "csrc/data/npy.c",
+    "csrc/data/pack.c", "csrc/data/zip.c", "csrc/kernels/digits.inc", "csrc/kernels/gemm_bf16.inc",
+    "csrc/kernels/listwise.inc", "csrc/kernels/vmath.h", "csrc/kernels/vmath_tables.h",
+    "csrc/py/py_graph_type.c", "csrc/py/py_products.c", "tpugraphs/pipeline.py", "tpugraphs/plot.py",
+}  # fmt: skip
+STILL_LITERAL = {"csrc/ops/embedding.c", "csrc/py/py_model.c", "tpugraphs/kernels/ops.py"}
+PACKAGE = sorted((ROOT / "tpugraphs").rglob("*.py"))
+
+
+def numbers(path):
+    """Whole numbers that stand in the code, one by one."""
+    if path.suffix == ".py":
+        with tokenize.open(path) as file:
+            tokens = list(tokenize.generate_tokens(file.readline))
+        return [int(t.string) for t in tokens if t.type == tokenize.NUMBER and t.string.isdigit()]
+    return [int(n) for n in re.findall(r"(?<![\w.])(\d+)(?![\w.])", bare(path))]
+
+
+def test_the_numbers_of_the_published_schemas_have_one_home():
+    home = CSRC / "features" / "schema.h"
+    assert PUBLISHED | WIDTHS <= set(numbers(home))
+    wrong = []
+    for path in [*FILES, *PACKAGE]:
+        if path == home or name(path) in STILL_LITERAL:
+            continue
+        hidden = set(numbers(path)) & (PUBLISHED | (set() if name(path) in UNRELATED else WIDTHS))
+        wrong += [f"{name(path)}: {number} is to be called by its name" for number in sorted(hidden)]
+    assert not wrong
+
+
+def test_schema_numbers_are_consistent():
+    s = _core.SCHEMA
+    assert s["node_features"] == s["scaled_features"] + s["layout_digits"]
+    assert s["digits"] % s["layout_digits"] == 0 and s["digit_states"] == s["digit_max"] - s["digit_min"] + 2
+    assert s["layout_codes"] == (s["digit_max"] - s["digit_min"] + 1) ** s["layout_digits"]
 
 
 def test_one_version():

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # base
+SCHEMA: dict[str, int]
+
 def set_num_threads(threads: int, /) -> None: ...
 def limit_threads(threads: int, /) -> None: ...
 def get_num_threads() -> int: ...
@@ -56,6 +58,7 @@ def pack_check(handle: Any, everything: bool, /) -> None: ...
 def pack_release(handle: Any, /) -> None: ...
 def pack_write(
     fd: int,
+    kind: str,
     arrays: dict[str, NDArray[Any]],
     digits: NDArray[np.int8] | tuple[str, tuple[int, int, int, int], tuple[int, int, int]] | None,
     origin: tuple[int, int, int],

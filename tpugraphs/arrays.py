@@ -12,11 +12,13 @@ from tpugraphs.errors import DataError
 AnyArray = npt.NDArray[Any]
 
 
-def fail(field: str, expected: str, found: str, todo: str = "check the program that wrote it") -> DataError:
-    """Make an error about one field."""
-    return DataError(
-        f"{field}: expected {expected}, found {found}; {todo}", field=field, found=found, expected=expected
-    )
+def fail(
+    field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
+) -> DataError:
+    """Make an error about one field, or about a column of that name: `where` says of what."""
+    title = f"{where} {field!r}" if where else field
+    text = f"{title}: expected {expected}, found {found}; {todo}"
+    return DataError(text, field=field, found=found, expected=expected)
 
 
 def with_file(error: DataError, file: str) -> DataError:
@@ -24,6 +26,14 @@ def with_file(error: DataError, file: str) -> DataError:
     if error.file is not None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
+
+
+def with_graph(error: DataError, name: str) -> DataError:
+    """Name the graph in an error that does not yet."""
+    text = str(error)
+    if error.file is not None or text.startswith("graph "):
+        return error
+    return DataError(f"graph {name!r}: {text}", field=error.field, found=error.found, expected=error.expected)
 
 
 def numbers(field: str, value: Any) -> AnyArray:
@@ -92,6 +102,30 @@ def floats(field: str, value: Any) -> npt.NDArray[np.float32]:
     bad = ~np.isfinite(result)
     if bad.any():
         raise fail(field, "finite numbers", place(array, bad), "drop or repair this file")
+    return result
+
+
+def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
+    """Run times (n,) as int64 or float64; those that are not `good` are not read and become 0 or NaN.
+
+    All 0 stands for "not measured".
+    """
+    array = shaped(field, value, good.shape)
+    if array.dtype.kind == "b":
+        raise fail(field, "times, as numbers", "bools")
+    whole = array.dtype.kind in "iu"
+    result: AnyArray = np.array(array, np.int64 if whole else np.float64)
+    result[~good] = 0 if whole else np.nan
+    if not result[good].any():
+        return result
+    bad = good & ~((result > 0) & np.isfinite(result))
+    if bad.any():
+        raise fail(
+            field,
+            "times > 0",
+            place(array, bad),
+            "drop this config, measure it again, or say in valid= that it failed",
+        )
     return result
 
 

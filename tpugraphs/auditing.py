@@ -17,6 +17,7 @@ from tpugraphs.data import collection_of, exclude_patterns, excluded, graph_file
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute
 from tpugraphs.progress import Progress
+from tpugraphs.schema import UNITS
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
@@ -33,7 +34,8 @@ _KINDS = {
     "no-configs": (True, "no configs"),
     "single-config": (True, "one config only"),
     "constant": (True, "constant runtimes"),
-    "zero-runtimes": (False, "runtimes of 0 ns"),
+    "zero-runtimes": (False, "runtimes of 0"),
+    "failed-configs": (False, "failed configs"),
     "shift": (False, "block shift"),
     "modes": (False, "two modes"),
     "duplicates": (False, "mostly duplicates"),
@@ -88,12 +90,13 @@ class GraphAudit:
     Attributes
     ----------
     name, collection, kind, file : str or None
-        Kind is ``"layout"``, ``"tile"`` or None where the file cannot be read.
+        Kind is ``"layout"``, ``"tile"``, ``"graph"`` or None where the file cannot be read.
     configs, distinct, largest : int
         Configs, different ones, and copies of the most frequent one.
     noise_median, noise_max : float or None
         Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that come
-        several times; normalised runtimes for tile graphs.
+        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements
+        of each (`repeats`), if there are any.
     modes : float or None
         Relative distance of two modes, if runtimes of equal configs have two.
     shift : Shift or None
@@ -273,14 +276,26 @@ def _known(name: str, collection: str | None) -> list[Finding]:
     return [_found("known-corrupt", f"known to be corrupt: {why}")] if why else []
 
 
+def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
+    """Spread of single measurements (n, R), over the configs that have two or more."""
+    several = repeats[np.isfinite(repeats).sum(axis=1) > 1]
+    if len(several) == 0:
+        return {}
+    spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
+    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
+
+
 def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to `findings`."""
-    runtime = graph.config_runtime
-    if len(runtime) > 1 and runtime.min() == runtime.max():
-        findings.append(_found("constant", f"all runtimes are {int(runtime[0]):,} ns: no order to learn"))
+    runtime, ran = graph.config_runtime, graph.ran
+    unit = f" {graph.schema.unit}" if graph.schema.unit else ""
+    if len(ran) < len(runtime):
+        findings.append(_found("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
+    if len(ran) > 1 and runtime[ran].min() == runtime[ran].max():
+        findings.append(_found("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
     good = runtime > 0
-    if not good.all():
-        text = f"{int((~good).sum()):,} runtimes of 0 ns"
+    if not good[ran].all():
+        text = f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"
         findings.append(_found("zero-runtimes", text))
     times = runtime[good].astype(np.float64)
     if graph.kind == "tile":
@@ -289,7 +304,7 @@ def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding
     repeated = np.bincount(groups)[groups] > 1
     rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
     if rows.size == 0:
-        return {}
+        return _noise(graph.repeats[good]) if graph.repeats is not None else {}
     order = np.lexsort((logs, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     ends = np.append(starts[1:], rows.size) - 1
@@ -297,8 +312,9 @@ def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding
     shift, level = _shift(rows, groups, logs)
     modes = _modes(groups, logs - level)  # a shift is no second mode
     if modes is not None:
-        apart = f"{modes * float(np.median(runtime[good])) / 1e3:,.0f} us"
-        findings.append(_found("modes", f"two modes about {apart} ({modes:.2%}) apart"))
+        apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit, 0) / UNITS["us"]
+        about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
+        findings.append(_found("modes", f"two modes {about} apart"))
     if shift is not None:
         findings.append(_found("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
     return {

@@ -54,7 +54,7 @@ class LinearBaseline:
         self.alpha = alpha
 
     def fit(self, graph: Any, configs: ArrayLike | None = None) -> LinearBaseline:
-        """Fit on rows `configs` (all if not given) of the graph; returns itself.
+        """Fit on rows `configs` (all that ran, if not given) of the graph; returns itself.
 
         Raises
         ------
@@ -62,6 +62,8 @@ class LinearBaseline:
             Placeholder runtimes, or no configurations.
         """
         rows = _rows(graph, configs)
+        if configs is None:
+            rows = getattr(graph, "ran", rows)
         runtimes = measured_runtimes(graph, rows)
         self._choose_columns(graph, rows)
         width = self._width
@@ -100,17 +102,19 @@ class LinearBaseline:
 
     def _choose_columns(self, graph: Any, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
-        if _is_tile(graph):
+        if _has_features(graph):
             x = np.asarray(graph.config_feat)[rows].astype(np.float64)
             scale = x.std(axis=0)
             self.column = np.flatnonzero(scale > 0)
             self.mean, self.scale = x.mean(axis=0)[self.column], scale[self.column]
             self.digit: NDArray[np.int64] | None = None
         else:
-            counts = np.zeros((8, len(graph.node_config_ids) * 18), np.int64)
+            digits_in_row = graph.node_config_feat.shape[1] * graph.node_config_feat.shape[2]
+            most = max(digit.values for digit in graph.schema.digits) if graph.schema.digits else 0
+            counts = np.zeros((most + 1, digits_in_row), np.int64)
             for start in range(0, rows.size, _CHUNK):
                 digits = _digits(graph, rows[start : start + _CHUNK])
-                for value in range(-1, 6):
+                for value in range(-1, most):
                     counts[value + 1] += (digits == value).sum(axis=0)
             share = counts / max(rows.size, 1)
             spread = share * (1 - share)
@@ -124,8 +128,8 @@ class LinearBaseline:
 
     def _features(self, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Centred feature columns (rows, width)."""
-        if _is_tile(graph) != (self.digit is None):
-            raise ConfigError("LinearBaseline was fitted on the other kind of graph (layout or tile)")
+        if _has_features(graph) != (self.digit is None):
+            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         if self.digit is None:
             raw = np.asarray(graph.config_feat)[rows][:, self.column].astype(np.float64)
         else:
@@ -137,8 +141,8 @@ class LinearBaseline:
         return centred
 
 
-def _is_tile(graph: Any) -> bool:
-    return getattr(graph, "config_runtime_normalizers", None) is not None
+def _has_features(graph: Any) -> bool:
+    return getattr(graph, "config_feat", None) is not None
 
 
 def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
@@ -149,6 +153,6 @@ def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
 
 
 def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Digits (rows, K * 18) of these configurations."""
+    """Digits (rows, K * D) of these configurations."""
     digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
     return digits

@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from tpugraphs import _core, corrupt
 from tpugraphs.arrays import with_file
-from tpugraphs.digits import DIGITS, Digits
+from tpugraphs.digits import DIGITS, Digits, SchemaDigits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute
-from tpugraphs.graphs import LayoutGraph, TileGraph
+from tpugraphs.graphs import Graph, LayoutGraph, TileGraph
+from tpugraphs.schema import MEMBER, read_schema
 
 __all__ = [
     "COLLECTIONS",
@@ -47,7 +48,9 @@ DEFAULT_MAX_BYTES = 8 << 30
 _NODES = ("node_feat", "node_opcode", "edge_index")
 _LAYOUT = ("node_config_ids", "config_runtime")
 _TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
+_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
 _READ = (
+    MEMBER,
     *_NODES,
     "node_splits",
     "node_config_ids",
@@ -59,23 +62,24 @@ _READ = (
 _Member = tuple[Any, str, tuple[int, ...], int]
 
 
-def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> LayoutGraph | TileGraph:
+def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
     """Read one graph from an .npz file or a pack.
 
-    Everything but the config digits of a layout graph is read and checked; those are inflated, straight into
-    one byte each, when first used. Members that are no field of the schema are ignored. Of a pack
+    Everything but the config digits is read and checked; those are inflated, straight into one byte each,
+    when first used. Members that are no field of the schema are ignored. Of a pack
     (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
 
     Parameters
     ----------
     path : path
-        File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), or a pack.
+        File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
+        :meth:`Graph.save` wrote with a schema of its own, or a pack.
     max_bytes : int, optional
         Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
 
     Returns
     -------
-    LayoutGraph or TileGraph
+    LayoutGraph, TileGraph or Graph
         A file without configs gives a LayoutGraph with K = 0 and C = 0.
 
     Raises
@@ -100,6 +104,12 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         return packs.open_pack(file, limit)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        if MEMBER in members:
+            left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
+            more, again = _core.npz_load(file, _ANY, (), max(0, left))
+            if again != stamp:
+                raise _structure("file", "one file", "another one, written while it was read")
+            return _any_graph(file, {**members, **more}, stamp)
         return _graph(file, members, stamp)
     except DataError as error:
         raise with_file(error, file) from None
@@ -117,9 +127,7 @@ def _limit(max_bytes: Any) -> int:
     return int(min(max_bytes, 2**63 - 1))
 
 
-def _graph(
-    file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]
-) -> LayoutGraph | TileGraph:
+def _graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
     layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
     tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
     if layout and tile:
@@ -142,6 +150,30 @@ def _graph(
     if layout:
         arrays["node_config_feat"] = _digits(file, members["node_config_feat"], stamp)
     return LayoutGraph(**arrays)
+
+
+def _any_graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
+    """Graph of a file that holds its schema."""
+    schema = read_schema(_array(members[MEMBER]))
+    foreign = [name for name in ("config_runtime", "config_runtime_normalizers") if name in members]
+    if foreign:
+        raise _structure(foreign[0], "no such array in a file with a schema of its own", "one")
+    for name in ("node_feat", "edge_index", "runtime"):
+        if name not in members:
+            raise _structure(name, "this array in the file", "none")
+    arrays: dict[str, Any] = {
+        name: _array(member)
+        for name, member in members.items()
+        if name not in (MEMBER, "node_config_feat", "node_splits")
+    }
+    if "node_config_feat" in members:
+        shape = members["node_config_feat"][2]
+        if len(shape) != 3 or shape[2] != len(schema.digits):
+            raise _structure("node_config_feat", f"shape (C, K, {len(schema.digits)})", f"shape {shape}")
+        values = tuple(digit.values for digit in schema.digits)
+        size = (shape[0], shape[1], shape[2])
+        arrays["node_config_feat"] = SchemaDigits(size, values, path=file, stamp=stamp)
+    return Graph(**arrays, schema=schema, name=Path(file).stem, collection=collection_of(file), path=file)
 
 
 def _structure(field: str, expected: str, found: str) -> DataError:
@@ -199,7 +231,7 @@ def sample_info(name: str) -> dict[str, Any]:
     return dict(index[name])
 
 
-def sample(name: str) -> LayoutGraph | TileGraph:
+def sample(name: str) -> Graph:
     """Read an embedded real graph; see :func:`list_samples`.
 
     ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
@@ -222,7 +254,7 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
     return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
 
 
-class Split(Sequence[LayoutGraph | TileGraph]):
+class Split(Sequence[Graph]):
     """Graphs of one split, read when asked for and not kept.
 
     Indexing reads one graph; slicing and :meth:`exclude` give another lazy split.
@@ -253,10 +285,10 @@ class Split(Sequence[LayoutGraph | TileGraph]):
         return len(self.paths)
 
     @overload
-    def __getitem__(self, index: int) -> LayoutGraph | TileGraph: ...
+    def __getitem__(self, index: int) -> Graph: ...
     @overload
     def __getitem__(self, index: slice) -> Split: ...
-    def __getitem__(self, index: int | slice) -> LayoutGraph | TileGraph | Split:
+    def __getitem__(self, index: int | slice) -> Graph | Split:
         """One graph, or a lazy split of several."""
         if isinstance(index, slice):
             return Split(self.collection, self.paths[index], self._max_bytes)
@@ -268,7 +300,7 @@ class Split(Sequence[LayoutGraph | TileGraph]):
         graph = load(self.paths[index], self._max_bytes)
         return graph._with(collection=self.collection)
 
-    def __iter__(self) -> Iterator[LayoutGraph | TileGraph]:
+    def __iter__(self) -> Iterator[Graph]:
         return (self[i] for i in range(len(self)))
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:

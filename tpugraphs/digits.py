@@ -1,4 +1,4 @@
-"""Config digits of layout graphs: one byte each, in memory or still in a file, and their face as floats."""
+"""Config digits, of layout graphs and any schema: one byte each, in memory or in a file, and as floats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpugraphs.arrays import AnyArray
 from tpugraphs.errors import DataError
 
 T = TypeVar("T")
-DIGITS = 18  # of a configurable node: three layouts of up to six dimensions
+DIGITS = _core.SCHEMA["digits"]  # of a configurable node: three layouts of up to six dimensions
 
 _BLOCK = 16 << 20  # bytes that are converted at a time
 
@@ -224,8 +224,131 @@ class CodedDigits(Digits):
         return {**self.__dict__, "_handle": None}  # the arrays are copied
 
 
+class SchemaDigits(Digits):
+    """Digits (C, K, D) int8 of any schema: in memory, in a mapped pack, or still in an .npz.
+
+    `values` says how many each column can be; digits of a file are checked when they are first read. `handle`
+    is the pack in which they lie.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        values: tuple[int, ...],
+        array: npt.NDArray[np.int8] | None = None,
+        path: str | None = None,
+        stamp: tuple[int, int, int, int] | None = None,
+        handle: Any = None,
+        checked: bool = True,
+    ) -> None:
+        super().__init__(shape, array, path, stamp)
+        self.values, self._handle, self._checked = values, handle, checked and array is not None
+
+    def get(self) -> npt.NDArray[np.int8]:
+        """All of them, read and checked on first use; DataError naming the file."""
+        array = super().get()
+        if not self._checked:
+            for i in range(0, len(array), self._step()):
+                self._check(array[i : i + self._step()], i)
+            self._checked = True
+        return array
+
+    def _step(self) -> int:
+        return max(1, _BLOCK // max(1, self.shape[1] * self.shape[2]))
+
+    def _check(self, block: AnyArray, row: int | AnyArray) -> None:
+        """Refuse digits (n, K, D) that the schema rules out; `row` is that of the first, or of each."""
+        try:
+            check_digits("node_config_feat", block, self.values, row)
+        except DataError as error:
+            raise error if self._path is None else arrays.with_file(error, self._path) from None
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        assert self._path is not None and self._stamp is not None
+        name = "node_config_feat"
+        try:
+            members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
+            if stamp != self._stamp or name not in members:
+                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
+            data, dtype, shape, fortran = members[name]
+            if tuple(shape) != self.shape:
+                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
+            stored = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+            return as_digits(name, stored, self.values)
+        except DataError as error:
+            raise arrays.with_file(error, self._path) from None
+
+    @property
+    def in_file(self) -> bool:
+        """False: equal configs are not found while inflating."""
+        return False
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, D) of these rows; of a pack the others are not read."""
+        if self._checked or self._array is None:
+            return super().take(rows)
+        chosen = np.ascontiguousarray(self._array[rows])
+        self._check(chosen, np.arange(self.shape[0])[rows])
+        return chosen
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows only."""
+        digits = self.take(rows)
+        digits.flags.writeable = False
+        return SchemaDigits((len(digits), *self.shape[1:]), self.values, digits)
+
+    def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
+        """All of them, some rows at a time."""
+        return (self.take(slice(i, i + self._step())) for i in range(0, self.shape[0], self._step()))
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        return self.get()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return self._handle is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    def release(self) -> None:
+        """Give back the memory of pages of the file that were read."""
+        if self._handle is not None:
+            _core.pack_release(self._handle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}  # the arrays are copied
+
+
+def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
+    """Refuse what is no whole number in -1..values-1 of its column, naming config, node and column."""
+    bad = ~((digits >= -1) & (digits < np.array(values)) & (np.floor(digits) == digits))
+    if bad.any():
+        c, k, d = (int(i) for i in np.argwhere(bad)[0])
+        number = row + c if isinstance(row, int) else int(row[c])
+        raise arrays.fail(
+            field, f"whole numbers in -1..{values[d] - 1}",
+            f"{digits[c, k, d].item()!r} at config {number}, node {k}, column {d}",
+        )  # fmt: skip
+
+
+def as_digits(field: str, value: Any, values: tuple[int, ...]) -> npt.NDArray[np.int8]:
+    """Digits (C, K, D) of any number type as int8, checked against how many each column can be."""
+    array = arrays.shaped(field, value, ("C", "K", len(values)))
+    packed = np.empty(array.shape, np.int8)
+    step = max(1, _BLOCK // max(1, array[:1].nbytes))
+    for i in range(0, len(array), step):
+        check_digits(field, array[i : i + step], values, i)
+        packed[i : i + step] = array[i : i + step]
+    return packed
+
+
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
-    """Layout configs as an array (C, K, 18) of float32 that is made on demand.
+    """Configs per node as an array (C, K, D) of float32 that is made on demand; D is 18 in layout graphs.
 
     ``x[rows]`` gives a float32 copy of those rows; ``numpy.asarray(x)`` of all of them, and so does any
     arithmetic. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
@@ -238,7 +361,7 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(C, K, 18)."""
+        """(C, K, D)."""
         return self._digits.shape
 
     @property
@@ -253,7 +376,7 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def size(self) -> int:
-        """C·K·18."""
+        """C·K·D."""
         return self.shape[0] * self.shape[1] * self.shape[2]
 
     @property

@@ -37,13 +37,13 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
     Returns
     -------
     (n,) int64 or float64
-        Nanoseconds for a layout graph, runtime / normalizer for a tile graph.
+        Nanoseconds for a layout graph, runtime / normalizer for a tile graph, in its own unit for any other.
 
     Raises
     ------
     DataError
         The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
-        where the answer would be), or one of `configs` has no positive runtime.
+        where the answer would be), or one of `configs` failed or has no positive runtime.
     """
     if not hasattr(graph, "config_runtime"):
         raise not_a_graph("graph", graph)
@@ -55,7 +55,15 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
         rows = np.arange(runtimes.size)[slice(None) if configs is None else np.asarray(configs)]
     except IndexError as error:
         raise DataError(f"configs: {error}", file=name, field="configs") from None
-    if int(runtimes.max()) <= 0:
+    valid = getattr(graph, "valid", None)
+    if valid is not None and not np.asarray(valid)[rows].all():
+        failed = rows[~np.asarray(valid)[rows]]
+        raise DataError(
+            f"valid: config {int(failed[0])} failed ({failed.size} such in all), so no ranking of it can be "
+            "judged: drop it, with g.select(g.ran)",
+            file=name, field="valid", found=f"config {int(failed[0])}", expected="configs that ran",
+        )  # fmt: skip
+    if not (runtimes > 0).any():
         raise DataError(
             f"config_runtime: holds placeholders (from {int(runtimes.min())} to {int(runtimes.max())}), "
             "not measurements, so a ranking cannot be judged; use a train or valid file, "
@@ -110,7 +118,7 @@ def evaluate(
         ``scorer(graph)`` gives scores (C,), smaller = predicted faster; ``scorer(graph, configs)`` those of
         some rows, if `configs` is given.
     graphs : graph or iterable of graphs
-        For example the ``valid`` split of a collection.
+        For example the ``valid`` split of a collection. Configs that failed are left out.
     configs : (n,) int, optional
         Judge only these rows; for one graph only.
     official : bool
@@ -168,16 +176,21 @@ def evaluate(
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)
         tile = getattr(graph, "config_runtime_normalizers", None) is not None
-        collection = getattr(graph, "collection", None) or ("tile" if tile else "layout")
+        kind = "tile" if tile else getattr(graph, "kind", "layout")
+        collection = getattr(graph, "collection", None) or kind
         title = getattr(graph, "name", None) or "graph"
         chosen = published.rows_of(graph) if official else configs
         if official and chosen is None:
             not_listed.append(f"{collection}:{title}")
             continue
-        runtimes = measured_runtimes(graph, chosen)
+        failed = getattr(graph, "valid", None)
+        ran = graph.ran if failed is not None and chosen is None else None
+        runtimes = measured_runtimes(graph, chosen if ran is None else ran)
         names = (published.TILE_METRICS if tile else published.LAYOUT_METRICS) if official else None
         for who, score in scorers.items():
             scores = _scores(score, graph, chosen, once=official)
+            if ran is not None and np.shape(scores) == (graph.num_configs,):
+                scores = np.asarray(scores)[ran]
             rows.append(Row.judge(title, collection, who, scores, runtimes, names))
     coverage = None
     if official:

@@ -1,8 +1,9 @@
 """Packs: graphs in files that are mapped into memory; a config costs the reading of its own bytes only.
 
-A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used, and every
-config as three small numbers per configurable node, six times smaller than digits. ``csrc/data/pack.h``
-describes it.
+A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
+layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
+``csrc/data/pack.h`` describes it. Packs of layout and tile graphs are of version 1 of the format; those of
+graphs with a schema of their own hold that too, and are of version 2.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.arrays import with_file
-from tpugraphs.digits import CodedDigits
+from tpugraphs.arrays import fail, place, with_file
+from tpugraphs.digits import CodedDigits, Digits, SchemaDigits
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.files import absolute, atomic_write, locked
 from tpugraphs.progress import Progress
+from tpugraphs.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
 
 if TYPE_CHECKING:
-    from tpugraphs.graphs import Graph, LayoutGraph, TileGraph
+    from tpugraphs.graphs import Graph
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
@@ -52,9 +54,10 @@ class Pack:
     ----------
     path : str
     kind : str
-        ``"layout"`` or ``"tile"``.
+        ``"layout"``, ``"tile"`` or ``"graph"``.
     arrays : dict of str to ndarray
         What is in it, read-only, in the mapped file, unchecked.
+    schema : Schema
     origin : (int, int, int)
         Size, time of change (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
 
@@ -70,15 +73,31 @@ class Pack:
         self.path = path
         try:
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
+            self.schema = self._read_schema()
         except DataError as error:
             raise with_file(error, path) from None
         except OSError as error:
             raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
         self._fields: dict[str, Any] | None = None
 
-    def digits(self) -> CodedDigits:
-        """Configs of a layout graph, in the file."""
+    def _read_schema(self) -> Schema:
+        if self.kind != "graph":
+            return TILE if self.kind == "tile" else LAYOUT
+        return read_schema(self.arrays["schema"])
+
+    def digits(self) -> Digits:
+        """Configs by node, in the file."""
         arrays = self.arrays
+        if self.kind == "graph":
+            values = tuple(digit.values for digit in self.schema.digits)
+            array: NDArray[np.int8] = arrays.get(
+                "node_config_feat", np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
+            )
+            if array.shape[2] != len(values):
+                expected, found = f"{len(values)} digits per node, as in the schema", f"{array.shape[2]}"
+                raise fail("node_config_feat", expected, found, "make the pack again")
+            shape = (array.shape[0], array.shape[1], array.shape[2])
+            return SchemaDigits(shape, values, array, self.path, handle=self.handle, checked=False)
         return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
 
     def fields(self) -> dict[str, Any]:
@@ -89,13 +108,22 @@ class Pack:
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
             try:
                 _core.pack_check(self.handle, False)
-                if self.kind == "tile":
-                    graph: Any = graphs.TileGraph(**given)
+                if self.kind == "graph":
+                    given["schema"] = self.schema
+                    if "node_config_feat" in given:
+                        given["node_config_feat"] = self.digits()
+                    if "valid" in given:
+                        given["valid"] = _as_bools(given["valid"])
+                    graph: Any = graphs.Graph(**given)
+                    given = graph.fields()
+                elif self.kind == "tile":
+                    graph = graphs.TileGraph(**given)
                 else:
                     graph = graphs.LayoutGraph(**{**given, "node_config_feat": self.digits()})
             except DataError as error:
                 raise with_file(error, self.path) from None
-            self._fields = {name: graph.__dict__[name] for name in given if name != "node_config_feat"}
+            texts = ("node_config_feat", "name", "collection", "path")
+            self._fields = {name: graph.__dict__[name] for name in given if name not in texts}
         return self._fields
 
     def check(self) -> None:
@@ -111,7 +139,15 @@ class Pack:
         _core.pack_release(self.handle)
 
 
-def open_pack(path: str, limit: int) -> LayoutGraph | TileGraph:
+def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Bytes 0 and 1 as bools; DataError for others."""
+    bad = array > 1
+    if bad.any():
+        raise fail("valid", "0 or 1", place(array, bad), "make the pack again")
+    return array.view(np.bool_)
+
+
+def open_pack(path: str, limit: int) -> Graph:
     """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; looks whether the .npz beside changed.
 
     Raises
@@ -136,11 +172,15 @@ def open_pack(path: str, limit: int) -> LayoutGraph | TileGraph:
             "of that file; run tpugraphs pack again, or delete one of the two",
             file=path, field="file", expected=f"made from {source}", found="made from another version",
         )  # fmt: skip
-    graph: Any = object.__new__(graphs.TileGraph if pack.kind == "tile" else graphs.LayoutGraph)
+    kinds = {"tile": graphs.TileGraph, "layout": graphs.LayoutGraph, "graph": graphs.Graph}
+    graph: Any = object.__new__(kinds[pack.kind])
     graph._set(name=Path(path).stem, collection=data.collection_of(path), path=path, _pack=pack)
-    if pack.kind == "layout":
-        graph._set(_digits=pack.digits())
-    found: LayoutGraph | TileGraph = graph
+    try:
+        if pack.kind != "tile":
+            graph._set(_digits=pack.digits())
+    except DataError as error:
+        raise with_file(error, path) from None
+    found: Graph = graph
     return found
 
 
@@ -176,13 +216,20 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
 
 
 def _write(path: str, graph: Any, origin: _Origin, done: NDArray[np.int64]) -> None:
-    names = ("node_feat", "node_opcode", "edge_index", "config_runtime")
-    own = ("config_feat", "config_runtime_normalizers") if graph.kind == "tile" else ("node_config_ids",)
-    arrays = {name: np.ascontiguousarray(getattr(graph, name)) for name in (*names, *own)}
-    arrays["node_splits"] = np.ascontiguousarray(graph.node_splits.reshape(-1))
-    digits = None if graph.kind == "tile" else graph._digits.source()
+    digits = graph._digits.source() if graph.kind == "layout" else None
+    arrays = {
+        name: np.ascontiguousarray(value)
+        for name, value in graph._saved()
+        if name != "node_config_feat" or graph.kind == "graph"
+    }
+    if graph.kind == "graph":
+        arrays["schema"] = arrays.pop(MEMBER)
+        if "valid" in arrays:
+            arrays["valid"] = arrays["valid"].view(np.uint8)
+    else:
+        arrays["node_splits"] = np.ascontiguousarray(graph.node_splits.reshape(-1))
     with atomic_write(path) as file:
-        _core.pack_write(file.fileno(), arrays, digits, origin, done)
+        _core.pack_write(file.fileno(), graph.kind, arrays, digits, origin, done)
 
 
 # --- trees --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.graphs import LayoutGraph, TileGraph
+from tpugraphs.graphs import Graph, LayoutGraph, TileGraph
 
 GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
 
@@ -105,7 +105,7 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
 
 
 def _need_graph(function: str, graph: object) -> None:
-    if not isinstance(graph, (LayoutGraph, TileGraph)):
+    if not isinstance(graph, Graph):
         raise ConfigError(f"{function}: expected a graph, got {type(graph).__name__}")
 
 
@@ -114,16 +114,19 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
 
     Parameters
     ----------
-    graph : LayoutGraph or TileGraph
+    graph : Graph
     keep : {"first", "min", "mean"}
         Which runtime the config gets. ``"first"``: that of its first copy. ``"min"``: the least; for tile the
         least runtime / normalizer, with that row's own normalizer. ``"mean"``: the exact integer mean, halves
         rounded to even; for tile runtimes and normalizers are averaged each, so that both stay nanoseconds of
-        real runs and their quotient is the mean of the quotients weighted by the normalizer.
+        real runs and their quotient is the mean of the quotients weighted by the normalizer. For graphs of
+        other schemas the mean is a float; copies that failed count only where all of them did, and with
+        ``"mean"`` there are no `repeats` any more.
 
     Returns
     -------
-    LayoutGraph or TileGraph
+    graph
+        Of the same class.
 
     Raises
     ------
@@ -133,6 +136,8 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     _need_graph("dedup", graph)
     if keep not in ("first", "min", "mean"):
         raise ConfigError(f"keep: expected 'first', 'min' or 'mean', got {keep!r}")
+    if graph.kind == "graph":
+        return graph.merged(keep)
     rows, runtimes, norms = distinct(graph, keep)
     kept = graph.select(rows)
     if keep != "mean":
@@ -166,7 +171,7 @@ def fix_padding(graph: GraphT) -> GraphT:
     """
     _need_graph("fix_padding", graph)
     feat = graph.node_feat.copy()
-    feat[:, 134:140] = kernels.layout_digits(graph.node_feat)
+    feat[:, _core.SCHEMA["scaled_features"] :] = kernels.layout_digits(graph.node_feat)
     return graph.replace(node_feat=feat)
 
 

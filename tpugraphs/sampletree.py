@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tpugraphs.data import COLLECTIONS, sample
 from tpugraphs.errors import DataError
 from tpugraphs.files import absolute
-from tpugraphs.graphs import LayoutGraph, TileGraph
+from tpugraphs.graphs import Graph
 from tpugraphs.trainset import split_configs
 
 __all__ = ["write"]
@@ -71,7 +71,7 @@ def write(root: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _layouts(source: str, seed: int) -> list[tuple[str, LayoutGraph | TileGraph]]:
+def _layouts(source: str, seed: int) -> list[tuple[str, Graph]]:
     graph = sample(_LAYOUT_SAMPLES[source])
     parts = split_configs(graph, [share for _, share, _ in _LAYOUT_PARTS], seed)
 
@@ -84,6 +84,6 @@ def _layouts(source: str, seed: int) -> list[tuple[str, LayoutGraph | TileGraph]
     ]
 
 
-def _tiles() -> list[tuple[str, LayoutGraph | TileGraph]]:
+def _tiles() -> list[tuple[str, Graph]]:
     names = [f"tile_{i:02}" for i in range(15)]
     return [(_TILE_SPLITS[i % len(_TILE_SPLITS)], sample(name)) for i, name in enumerate(names)]

@@ -4,11 +4,11 @@
 #ifndef TG_CODES_H
 #define TG_CODES_H
 
-#include "data/npz.h"
+#include <stddef.h>
+#include <stdint.h>
 
-#define TG_CODES_PER_NODE 3
-#define TG_CODE_DIGITS    6
-#define TG_CODE_VALUES    117649 /* 7^6 */
+#include "base/status.h"
+#include "features/schema.h"
 
 typedef struct tg_codes {
     const void *data; /* (C,K,3) of `size` bytes each, in the machine's byte order */
@@ -37,7 +37,7 @@ void tg_encoder_free(tg_encoder *e);
 #define TG_ENCODE_MOST (16 << 10)
 
 /* Bytes that so many digits in one call become, at most. */
-#define TG_ENCODE_ROOM (((TG_ENCODE_MOST) / TG_CODE_DIGITS + 1) * 4)
+#define TG_ENCODE_ROOM (((TG_ENCODE_MOST) / TG_LAYOUT_DIGITS + 1) * 4)
 
 /* Append the next digits (n), all in -1..5, to those of the calls before: whole codes go to `to`, *bytes of them, a
    rest waits for the next call. 0 when there are more different codes than numbers. */

@@ -15,7 +15,7 @@ enum { BASE7_BLOCK = 1 << 13 };
 static int64_t block_at(int64_t n, int64_t t) { return n - t < BASE7_BLOCK ? n - t : BASE7_BLOCK; }
 
 tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64_t K, tg_error *err) {
-    const int64_t n = C * K * 3;
+    const int64_t n = C * K * TG_TENSORS;
     const tg_kernels *k = tg_kernel_table();
     int fine = 1;
 #pragma omp parallel for schedule(static) reduction(& : fine) num_threads(tg_threads((double)n))
@@ -28,9 +28,9 @@ tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64
         for (int i = TG_LAYOUT_DIGITS; i-- > 0;) {
             if (!is_digit(d[i]))
                 return tg_fail_field(err, "digits", digit_range, "%d (row %lld, node %lld, column %lld)",
-                                     d[i], (long long)(t / 3 / K), (long long)(t / 3 % K),
-                                     (long long)(t % 3 * TG_LAYOUT_DIGITS + i));
-            code = code * 7 + d[i] + 1;
+                                     d[i], (long long)(t / TG_TENSORS / K), (long long)(t / TG_TENSORS % K),
+                                     (long long)(t % TG_TENSORS * TG_LAYOUT_DIGITS + i));
+            code = code * TG_DIGIT_VALUES + d[i] + 1;
         }
         codes[t] = code;
     }
@@ -38,30 +38,32 @@ tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64
 }
 
 tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64_t K, tg_error *err) {
-    const int64_t n = C * K * 3;
+    const int64_t n = C * K * TG_TENSORS;
     const tg_kernels *k = tg_kernel_table();
     int fine = 1;
 #pragma omp parallel for schedule(static) reduction(& : fine) num_threads(tg_threads((double)n))
     for (int64_t t = 0; t < n; t += BASE7_BLOCK)
         fine &= k->base7_decode(block_at(n, t), codes + t, digits + t * TG_LAYOUT_DIGITS);
     for (int64_t t = 0; !fine && t < n; t++)
-        if ((uint32_t)codes[t] >= TG_BASE7_CODES)
+        if ((uint32_t)codes[t] >= TG_LAYOUT_CODES)
             return tg_fail_field(err, "codes", "a code in 0..117648",
                                  "%ld (row %lld, node %lld, column %lld)", (long)codes[t],
-                                 (long long)(t / 3 / K), (long long)(t / 3 % K), (long long)(t % 3));
+                                 (long long)(t / TG_TENSORS / K), (long long)(t / TG_TENSORS % K),
+                                 (long long)(t % TG_TENSORS));
     return TG_OK;
 }
 
 tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err) {
     for (int64_t n = 0; n < N; n++) {
-        const float *row = node_feat + n * 140;
+        const float *row = node_feat + n * TG_NODE_FEATURES;
         int rank = 0;
-        for (int i = 0; i < 6; i++) rank += row[21 + i] != 0.0f;
+        for (int i = 0; i < TG_LAYOUT_DIGITS; i++) rank += row[TG_SHAPE_COLUMN + i] != 0.0f;
         for (int i = 0; i < TG_LAYOUT_DIGITS; i++) {
-            float x = row[134 + i];
+            float x = row[TG_SCALED_FEATURES + i];
             if (!(x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX) || (float)(int)x != x) /* also for NaN */
                 return tg_fail_field(err, "node_feat", "a layout digit, an integer in -1..5",
-                                     "%g (node %lld, column %d)", (double)x, (long long)n, 134 + i);
+                                     "%g (node %lld, column %d)", (double)x, (long long)n,
+                                     TG_SCALED_FEATURES + i);
             digits[n * TG_LAYOUT_DIGITS + i] = i < rank ? (int8_t)x : -1;
         }
     }

@@ -6,10 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "data/npz.h" /* TG_DIGITS and the range of a digit */
-
-#define TG_LAYOUT_DIGITS 6      /* per tensor */
-#define TG_BASE7_CODES   117649 /* 7^6 */
+#include "features/schema.h"
 
 /* codes (C,K,3) from digits (C,K,18): code = sum of (d_i + 1) 7^i over the six digits of a tensor. */
 tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64_t K, tg_error *err);

@@ -1,8 +1,9 @@
-/* Numbers of any allowed dtype to config digits of one byte. */
+#include "data/digits.h"
+
 #include <string.h>
 
 #include "base/parallel.h"
-#include "data/npz.h"
+#include "data/zip.h"
 #include "kernels/kernels.h"
 
 /* The common cases, in blocks that threads share: float32 and int8. Both return non-zero if all values are

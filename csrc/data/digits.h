@@ -1,10 +1,20 @@
-/* What a config of a layout graph consists of. */
+/* Config digits, one byte each, from numbers of any type (digits.c). */
 #ifndef TG_DIGITS_H
 #define TG_DIGITS_H
 
-#define TG_DIGIT_MIN (-1)
-#define TG_DIGIT_MAX 5
-#define TG_DIGITS    18 /* per configurable node: 6 of output, input and kernel layout each */
-#define TG_DIGIT_ROWS 8 /* values of a digit and of a node that is not configurable: -2..5 */
+#include "data/npy.h"
+#include "features/schema.h"
+
+/* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
+   not, and its value in *bad, or -1. */
+int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad);
+
+/* The error for digit `index` of a (C,K,18) array. */
+tg_status tg_bad_digit(tg_error *err, const char *field, int64_t index, int64_t nodes, double value);
+
+/* Takes the next digits (n), each in -1..5. `*stop` = 1 ends the work early without an error. */
+typedef tg_status (*tg_digit_sink)(void *context, const int8_t *digits, int64_t n, int *stop, tg_error *err);
+
+#define TG_DIGIT_PIECE (16 << 10) /* most digits that a sink gets at once */
 
 #endif

@@ -4,7 +4,6 @@
 #define TG_NPZ_H
 
 #include "data/digits.h"
-#include "data/npy.h"
 #include "data/zip.h"
 
 typedef struct tg_npz {
@@ -27,11 +26,6 @@ tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, u
 tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
                              tg_error *err);
 
-/* Takes the next digits (n), each in -1..5. `*stop` = 1 ends the work early without an error. */
-typedef tg_status (*tg_digit_sink)(void *context, const int8_t *digits, int64_t n, int *stop, tg_error *err);
-
-#define TG_DIGIT_PIECE (16 << 10) /* most digits that a sink gets at once */
-
 /* The same digits, pushed into `sink` piece by piece: memory does not grow with the array. */
 tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, tg_digit_sink sink,
                              void *context, tg_error *err);
@@ -40,12 +34,5 @@ tg_status tg_npz_push_digits(tg_npz *npz, const tg_member *member, const tg_npy 
    places, first (C,) which ones they were, inverse (C,) the number of every config's. */
 tg_status tg_npz_read_distinct(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,
                                int64_t *first, int64_t *inverse, int64_t *U, tg_error *err);
-
-/* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is
-   not, and its value in *bad, or -1. */
-int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad);
-
-/* The error for digit `index` of a (C,K,18) array. */
-tg_status tg_bad_digit(tg_error *err, const char *field, int64_t index, int64_t nodes, double value);
 
 #endif

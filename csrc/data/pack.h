@@ -5,20 +5,23 @@
 
      0  magic (8 bytes)        8  version u32      12  kind u32 (tg_pack_kind)      16  bytes of the file u64
     24  size of the source u64, 32 its time of change in ns i64, 40 CRC of its zip directory u32; 0 without one
-    44  number of entries u32, then 64 + 64 i: entry of array i (tg_part), all zero if the kind does not have it:
-          item size u32, CRC u32, offset u64, bytes u64, shape 3 x u64, 16 zero bytes
+    44  number of entries u32, then 64 + 64 i: entry of array i of the kind, all zero if the pack does not have it:
+          item size u32, CRC u32, offset u64, bytes u64, shape 3 x u64, type u64 (TG_ANY_RUNTIME alone: the letter
+          'f' or 'i'), 8 zero bytes
   1020  CRC of the 1020 bytes before; what is not mentioned is zero
 
-   Arrays lie in the order of tg_part, each at the next multiple of 64 (TG_CODES: of 4096), with zeros between them. */
+   Version 1 has the published kinds, layout and tile, and the arrays before TG_ANY_NODES; version 2 has the graphs of
+   any schema, and the others. Arrays lie in the order of tg_part, each at the next multiple of 64 (TG_CODES and
+   TG_ANY_DIGITS: of 4096), with zeros between them. */
 #ifndef TG_PACK_H
 #define TG_PACK_H
 
+#include "base/cancel.h"
 #include "data/codes.h"
 
-#define TG_PACK_HEADER  1024
-#define TG_PACK_VERSION 1
+#define TG_PACK_HEADER 1024
 
-typedef enum tg_pack_kind { TG_PACK_LAYOUT, TG_PACK_TILE } tg_pack_kind;
+typedef enum tg_pack_kind { TG_PACK_LAYOUT, TG_PACK_TILE, TG_PACK_ANY } tg_pack_kind;
 
 typedef enum tg_part {
     TG_NODE_FEAT,      /* f32 (N,140) */
@@ -31,6 +34,17 @@ typedef enum tg_part {
     TG_NORMALIZERS,    /* i64 (C), tile */
     TG_CODES,          /* u8, u16 or u32 (C,K,3), layout */
     TG_TABLE,          /* i8 (entries,6), layout */
+    TG_ANY_NODES,      /* f32 (N,F) */
+    TG_ANY_OPCODE,     /* u8 (N), or none */
+    TG_ANY_EDGES,      /* i64 (E,2) */
+    TG_ANY_GRAPH,      /* f32 (G), or none */
+    TG_ANY_RUNTIME,    /* i64 or f64 (C) */
+    TG_ANY_VALID,      /* u8 (C) of 0 and 1, or none */
+    TG_ANY_REPEATS,    /* f64 (C,R), or none */
+    TG_ANY_CONFIGS,    /* f32 (C,T), or none; then */
+    TG_ANY_IDS,        /* i64 (K), and */
+    TG_ANY_DIGITS,     /* i8 (C,K,D), or none */
+    TG_ANY_SCHEMA,     /* u8: its text, which is JSON */
     TG_PARTS
 } tg_part;
 
@@ -42,6 +56,7 @@ typedef struct tg_origin {
 
 typedef struct tg_pack_array {
     int itemsize; /* 0: the pack has no such array */
+    char type;    /* as NumPy writes it: 'f', 'i' or 'u' */
     uint32_t crc;
     int64_t offset, bytes;
     int64_t shape[3]; /* unused lengths are 1 */
@@ -54,9 +69,18 @@ typedef struct tg_pack {
     tg_pack_array part[TG_PARTS];
 } tg_pack;
 
-/* Name of an array in errors and in Python, its dimensions, and the type as NumPy writes it: 'f', 'i' or 'u'. */
+/* Whether packs of this kind can have that array. */
+int tg_pack_takes(tg_pack_kind kind, tg_part part);
+
+/* Place of an array's entry in the header. */
+int tg_part_entry(tg_part part);
+
+/* Name of an array in errors and in Python, its dimensions, the bytes of an item (0: 1, 2 or 4), the type as NumPy
+   writes it: 'f', 'i' or 'u', or '?' for 'f' or 'i', and the length that its last dimension must have, or -1. */
 const char *tg_part_name(tg_part part);
 int tg_part_ndim(tg_part part);
+int tg_part_itemsize(tg_part part);
+int64_t tg_part_last(tg_part part);
 char tg_part_type(tg_part part);
 
 /* Parse head(n), the first TG_PACK_HEADER bytes of a file of `size` bytes, or all of a shorter one. When this

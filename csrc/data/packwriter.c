@@ -47,11 +47,10 @@ static tg_status begin_part(tg_packwriter *w, tg_part part, tg_error *err) {
     return status;
 }
 
-tg_status tg_packwriter_put(tg_packwriter *w, tg_part part, const int64_t *shape, const void *data,
+tg_status tg_packwriter_put(tg_packwriter *w, tg_part part, char type, const int64_t *shape, const void *data,
                             tg_error *err) {
     tg_pack_array *a = &w->pack.part[part];
-    const int widths[] = {['f'] = 4, ['i'] = 8, ['u'] = 1};
-    a->itemsize = part == TG_TABLE ? 1 : widths[(int)tg_part_type(part)];
+    a->itemsize = tg_part_itemsize(part), a->type = type;
     int64_t bytes = a->itemsize;
     for (int i = 0; i < 3; i++) {
         a->shape[i] = i < tg_part_ndim(part) ? shape[i] : 1;
@@ -99,15 +98,15 @@ tg_status tg_packwriter_put_digits(tg_packwriter *w, int64_t C, int64_t K, tg_di
             return tg_fail(err, TG_E_MEMORY, "no memory to write a pack");
         w->at = begin, w->crc = 0, w->used = 0, w->full = 0;
         if (w->done != NULL) __atomic_store_n(w->done, 0, __ATOMIC_RELAXED);
-        *a = (tg_pack_array){.itemsize = size, .shape = {C, K, TG_CODES_PER_NODE}};
+        *a = (tg_pack_array){.itemsize = size, .type = 'u', .shape = {C, K, TG_TENSORS}};
         status = source(from, take, w, err);
     }
     if (status == TG_OK) status = flush(w, err);
     if (status != TG_OK) return status;
     a->crc = w->crc;
-    int64_t shape[2] = {0, TG_CODE_DIGITS};
+    int64_t shape[2] = {0, TG_LAYOUT_DIGITS};
     const int8_t *table = tg_encoder_table(w->encoder, &shape[0]);
-    return tg_packwriter_put(w, TG_TABLE, shape, table, err);
+    return tg_packwriter_put(w, TG_TABLE, 'i', shape, table, err);
 }
 
 tg_status tg_packwriter_finish(tg_packwriter *w, tg_error *err) {

@@ -3,6 +3,7 @@
 #ifndef TG_PACKWRITER_H
 #define TG_PACKWRITER_H
 
+#include "data/digits.h"
 #include "data/pack.h"
 
 typedef struct tg_packwriter {
@@ -21,8 +22,8 @@ typedef struct tg_packwriter {
 tg_status tg_packwriter_open(tg_packwriter *w, int fd, tg_pack_kind kind, tg_origin origin, tg_error *err);
 void tg_packwriter_close(tg_packwriter *w);
 
-/* Append array `part`, in the order of tg_part; shape (ndim), data as the part's type says. */
-tg_status tg_packwriter_put(tg_packwriter *w, tg_part part, const int64_t *shape, const void *data,
+/* Append array `part`, in the order of tg_part; shape (ndim), data as the part's type says, which `type` is. */
+tg_status tg_packwriter_put(tg_packwriter *w, tg_part part, char type, const int64_t *shape, const void *data,
                             tg_error *err);
 
 /* Pushes all digits of a graph into `sink`; may be called again from the beginning. */

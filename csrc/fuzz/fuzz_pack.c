@@ -18,7 +18,7 @@ static void put32(uint8_t *p, uint32_t v) {
 static void mend(const tg_pack *pack, uint8_t *bytes) {
     for (int i = 0; i < TG_PARTS; i++)
         if (pack->part[i].itemsize != 0)
-            put32(bytes + 64 + 64 * i + 4,
+            put32(bytes + 64 + 64 * tg_part_entry((tg_part)i) + 4,
                   tg_crc32(0, bytes + pack->part[i].offset, (size_t)pack->part[i].bytes));
     put32(bytes + TG_PACK_HEADER - 4, tg_crc32(0, bytes, TG_PACK_HEADER - 4));
 }

@@ -89,16 +89,19 @@ for name, header, size in (
 
 
 def pack(kind: int, arrays: dict[int, np.ndarray]) -> bytes:
-    """Make a pack as csrc/data/pack.h describes it; the keys are those of tg_part."""
+    """Make a pack as csrc/data/pack.h describes it; the keys are numbers of entries."""
     head, body = bytearray(1024), b""
+    version, count, paged = (2, 11, 9) if kind == 2 else (1, 10, 8)
     for part, array in sorted(arrays.items()):
-        end, step = 1024 + len(body), 4096 if part == 8 else 64
+        end, step = 1024 + len(body), 4096 if part == paged else 64
         begin = -(-end // step) * step
         body += bytes(begin - end) + array.tobytes()
         crc = zlib.crc32(array.tobytes())
         sizes = (begin, array.nbytes, *array.shape)
         struct.pack_into(f"<II{len(sizes)}Q", head, 64 + 64 * part, array.itemsize, crc, *sizes)
-    struct.pack_into("<8sIIQQqII", head, 0, b"\x89TGPACK\n", 1, kind, 1024 + len(body), 7, 7, 7, 10)
+        if kind == 2 and part == 4:
+            struct.pack_into("<Q", head, 64 + 64 * part + 48, ord(array.dtype.kind))
+    struct.pack_into("<8sIIQQqII", head, 0, b"\x89TGPACK\n", version, kind, 1024 + len(body), 7, 7, 7, count)
     struct.pack_into("<I", head, 1020, zlib.crc32(head[:1020]))
     return bytes(head) + body
 
@@ -119,3 +122,24 @@ for size, count in ((1, 3), (1, 0), (2, 40), (4, 2)):
     (packs / f"layout_{size}_{count}").write_bytes(pack(0, layout))
     tile = {**nodes, 6: np.ones((count, 24), "<f4"), 7: np.ones(count, "<i8")}
     (packs / f"tile_{count}").write_bytes(pack(1, tile))
+
+for kind, count in (("f", 3), ("i", 0)):
+    schema = np.frombuffer(b'{"format":2,"schema":{}}', "u1")
+    table = {
+        0: np.zeros((2, 3), "<f4"),
+        2: np.array([[1, 0]], "<i8"),
+        4: np.ones(count, f"<{kind}8"),
+        7: np.ones((count, 4), "<f4"),
+        10: schema,
+    }
+    (packs / f"table_{kind}").write_bytes(pack(2, table))
+    nodes = {
+        **table,
+        1: np.zeros(2, "u1"),
+        3: np.ones(2, "<f4"),
+        5: np.ones(count, "u1"),
+        6: np.ones((count, 2), "<f8"),
+    }
+    digits = {8: np.array([0, 1], "<i8"), 9: np.zeros((count, 2, 5), "i1")}
+    del nodes[7]
+    (packs / f"digits_{kind}").write_bytes(pack(2, {**nodes, **digits}))

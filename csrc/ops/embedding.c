@@ -1,7 +1,6 @@
 /* y(N, F + n D) = [x(N,F) | table rows of n indices], table (V,D). Source `opcode`: n = 1, ids outside the
    table take row 0; `layout`: n = 6 digits, row = digit + 2. */
-#include "data/codes.h"
-#include "data/digits.h"
+#include "features/schema.h"
 #include "ops/op.h"
 
 #include <string.h>
@@ -16,11 +15,11 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int layout = a->source == LAYOUT;
-    if (layout && a->rows < TG_DIGIT_ROWS)
-        return tg_fail(err, TG_E_RECIPE, "rows must be at least %d for the source layout, got %d", TG_DIGIT_ROWS,
+    if (layout && a->rows < TG_DIGIT_STATES)
+        return tg_fail(err, TG_E_RECIPE, "rows must be at least %d for the source layout, got %d", TG_DIGIT_STATES,
                        a->rows);
     p->flags = layout ? TG_NEEDS_LAYOUT : TG_NEEDS_OPCODE;
-    p->out = (tg_shape){TG_SPACE_NODE, p->in[0].cols + (layout ? TG_CODE_DIGITS : 1) * a->cols};
+    p->out = (tg_shape){TG_SPACE_NODE, p->in[0].cols + (layout ? TG_LAYOUT_DIGITS : 1) * a->cols};
     p->params[WEIGHT] = (tg_param_spec){NULL, a->rows, a->cols, TG_INIT_NORMAL, 1.0f};
     return TG_OK;
 }
@@ -43,7 +42,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
 static int table_row(const tg_exec *e, const room *r, int64_t node, int i) {
     const attrs *a = e->attrs;
     const int row =
-        a->source == LAYOUT ? e->slate->layout[TG_CODE_DIGITS * node + i] + 2 : e->slate->opcode[node];
+        a->source == LAYOUT ? e->slate->layout[TG_LAYOUT_DIGITS * node + i] + 2 : e->slate->opcode[node];
     return row >= 0 && row < r->rows ? row : 0;
 }
 
@@ -81,7 +80,7 @@ const tg_op tg_op_embedding = {
     .inputs = {{"x", TG_IN(NODE), 0}},
     .params = {[WEIGHT] = "weight"},
     .attrs = {TG_CHOICE(attrs, source, 0, "opcode|layout", "what chooses the rows"),
-              TG_INT(attrs, rows, 120, 1, 65536, "rows of the table; ids outside it take row 0"),
+              TG_INT(attrs, rows, TG_OPCODES, 1, 65536, "rows of the table; ids outside it take row 0"),
               TG_INT(attrs, cols, 16, 1, 4096, "columns of the table")},
     .flags = TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT,
     .plan = plan,

@@ -2,6 +2,7 @@
 #include "py/pycore.h"
 
 #include "base/parallel.h"
+#include "features/schema.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     (void)self;
@@ -40,6 +41,19 @@ PyMethodDef tg_base_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* The numbers of features/schema.h, for Python. */
+static int add_schema(PyObject *module) {
+    PyObject *schema = Py_BuildValue(
+        "{si si si si si si si si si si si si}", "node_features", TG_NODE_FEATURES, "scaled_features",
+        TG_SCALED_FEATURES, "tile_features", TG_TILE_FEATURES, "digits", TG_DIGITS, "layout_digits",
+        TG_LAYOUT_DIGITS, "digit_min", TG_DIGIT_MIN, "digit_max", TG_DIGIT_MAX, "digit_states",
+        TG_DIGIT_STATES, "opcodes", TG_OPCODES, "layout_codes", TG_LAYOUT_CODES, "most_digits",
+        TG_MOST_DIGITS, "most_digit_values", TG_MOST_DIGIT_VALUES);
+    const int failed = schema == NULL || PyModule_AddObjectRef(module, "SCHEMA", schema) < 0;
+    Py_XDECREF(schema);
+    return failed ? -1 : 0;
+}
+
 static int module_exec(PyObject *module) {
     if (PyArray_ImportNumPyAPI() < 0) return -1;
     tg_parallel_init();
@@ -49,6 +63,7 @@ static int module_exec(PyObject *module) {
                             tg_check_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
+    if (add_schema(module) < 0) return -1;
     return tg_add_model_types(module) < 0 ? -1 : tg_add_file_types(module);
 }
 

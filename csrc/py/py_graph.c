@@ -89,16 +89,16 @@ static PyObject *dedup_bytes(const void *rows, npy_intp C, int64_t width) {
 
 static PyObject *dedup_configs(PyObject *self, PyObject *arg) {
     (void)self;
-    npy_intp dims[3] = {-1, -1, TG_DIGITS};
-    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
-    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * TG_DIGITS);
+    npy_intp dims[3] = {-1, -1, -1};
+    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, D)");
+    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * dims[2]);
 }
 
 static PyObject *dedup_codes(PyObject *self, PyObject *arg) {
     (void)self;
     tg_codes codes;
     if (tg_codes_array(arg, -1, &codes) < 0) return NULL;
-    return dedup_bytes(codes.data, (npy_intp)codes.C, codes.K * TG_CODES_PER_NODE * codes.size);
+    return dedup_bytes(codes.data, (npy_intp)codes.C, codes.K * TG_TENSORS * codes.size);
 }
 
 static PyObject *dedup_rows(PyObject *self, PyObject *arg) {
@@ -187,7 +187,7 @@ static PyObject *decode_base7(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *given, *out = NULL;
     if (!PyArg_ParseTuple(args, "O|O:decode_base7", &given, &out)) return NULL;
-    npy_intp dims[3] = {-1, -1, 3};
+    npy_intp dims[3] = {-1, -1, TG_TENSORS};
     PyArrayObject *codes = tg_array(given, "codes", NPY_INT32, 3, dims, "(C, K, 3)");
     if (codes == NULL) return NULL;
     dims[2] = TG_DIGITS;
@@ -203,7 +203,7 @@ static PyObject *decode_base7(PyObject *self, PyObject *args) {
 
 static PyObject *layout_digits(PyObject *self, PyObject *arg) {
     (void)self;
-    npy_intp dims[2] = {-1, 140};
+    npy_intp dims[2] = {-1, TG_NODE_FEATURES};
     PyArrayObject *feat = tg_array(arg, "node_feat", NPY_FLOAT32, 2, dims, "(N, 140)");
     if (feat == NULL) return NULL;
     dims[1] = TG_LAYOUT_DIGITS;

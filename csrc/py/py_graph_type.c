@@ -11,7 +11,7 @@ PyTypeObject *tg_graph_type(void) { return graph_type; }
 /* `pair` is (codes (C,K,3), table (T,6)). */
 static int take_codes(tg_graph *g, PyObject *pair) {
     tg_codes codes;
-    npy_intp table[2] = {-1, TG_CODE_DIGITS};
+    npy_intp table[2] = {-1, TG_LAYOUT_DIGITS};
     if (PyTuple_Size(pair) != 2) {
         PyErr_SetString(PyExc_TypeError, "digits: expected an array or a pair (codes, table)");
         return -1;
@@ -27,15 +27,15 @@ static int take_codes(tg_graph *g, PyObject *pair) {
 
 /* The configs of a graph: layout digits, or features of whole configs. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {-1, g->K, g->digit_rows == TG_DIGIT_ROWS ? TG_DIGITS : -1}, flat[2] = {-1, -1};
+    npy_intp wide[3] = {-1, g->K, g->digit_rows == TG_DIGIT_STATES ? TG_DIGITS : -1}, flat[2] = {-1, -1};
     PyArrayObject *a;
     if (PyTuple_Check(digits)) {
         if (take_codes(g, digits) < 0) return -1;
     } else if (digits != Py_None) {
         const char *shape = wide[2] < 0 ? "(C, K, D)" : "(C, K, 18)";
         if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
-        if (wide[2] < 1 || wide[2] > 64) {
-            PyErr_Format(PyExc_ValueError, "digits: expected 1..64 columns, got %zd", wide[2]);
+        if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
+            PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS, wide[2]);
             return -1;
         }
         g->D = (int)wide[2];
@@ -62,7 +62,7 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
 
 /* The optional arrays with a row per node or for the graph. */
 static int take_optional(tg_graph *g, PyObject *opcode, PyObject *layout, PyObject *graph_feat) {
-    npy_intp ids[1] = {g->N}, digits[2] = {g->N, 6}, columns[1] = {-1};
+    npy_intp ids[1] = {g->N}, digits[2] = {g->N, TG_LAYOUT_DIGITS}, columns[1] = {-1};
     PyArrayObject *a;
     if (opcode != Py_None) {
         if ((a = tg_array(opcode, "node_opcode", NPY_UINT8, 1, ids, "(N,)")) == NULL) return -1;
@@ -121,14 +121,14 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes",
                             "digits",    "config_feat", "graph_feat",    "digit_rows", NULL};
     PyObject *a[TG_GRAPH_ARGS] = {NULL};
-    int digit_rows = TG_DIGIT_ROWS;
+    int digit_rows = TG_DIGIT_STATES;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|OOOi", names, &a[0], &a[1], &a[2], &a[3], &a[4],
                                      &a[5], &a[6], &a[7], &digit_rows))
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    if (digit_rows < 4 || digit_rows > 34) {
-        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..34, got %d", digit_rows);
+    if (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2) {
+        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2, digit_rows);
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "features/schema.h"
 #include "py/py_steps.h"
 
 static PyTypeObject *model_type = NULL, *workspace_type = NULL;
@@ -142,7 +143,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *steps, *inputs = NULL, *outputs = NULL;
     unsigned long long seed = 0;
     int lean = 0;
-    tg_model_sizes sizes = {.node_features = 134, .digit_cols = 18, .digit_rows = 8};
+    tg_model_sizes sizes = {.node_features = TG_SCALED_FEATURES, .digit_cols = TG_DIGITS, .digit_rows = TG_DIGIT_STATES};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kipii(ii)OO", names, &PyList_Type, &steps, &seed,
                                      &sizes.node_features, &lean, &sizes.config_features, &sizes.graph_features,
                                      &sizes.digit_cols, &sizes.digit_rows, &inputs, &outputs))
@@ -154,9 +155,10 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                          "node_features, config_features, graph_features: expected 0..65536, got %d", columns[i]);
             return NULL;
         }
-    if (sizes.digit_cols < 0 || sizes.digit_cols > 64 || sizes.digit_rows < 0 || sizes.digit_rows > 34) {
-        PyErr_Format(PyExc_ValueError, "digits: expected 0..64 columns and 0..34 rows, got (%d, %d)",
-                     sizes.digit_cols, sizes.digit_rows);
+    if (sizes.digit_cols < 0 || sizes.digit_cols > TG_MOST_DIGITS || sizes.digit_rows < 0 ||
+        sizes.digit_rows > TG_MOST_DIGIT_VALUES + 2) {
+        PyErr_Format(PyExc_ValueError, "digits: expected 0..%d columns and 0..%d rows, got (%d, %d)",
+                     TG_MOST_DIGITS, TG_MOST_DIGIT_VALUES + 2, sizes.digit_cols, sizes.digit_rows);
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);

@@ -39,14 +39,19 @@ static tg_status map_file(mapped *m, const char *path, tg_error *err) {
         if (m->bytes == MAP_FAILED) status = tg_system_error(err, "cannot map into memory");
     }
     if (fd >= 0) close(fd);
+    if (status == TG_OK) { /* the schema says how to read the rest, so it is looked at first */
+        status = tg_pack_check_part(&m->pack, m->bytes, TG_ANY_SCHEMA, err);
+        if (status != TG_OK) munmap(m->bytes, (size_t)m->pack.size);
+    }
     return status;
 }
 
 /* A read-only view of one array of the pack that `capsule` keeps. */
 static PyArrayObject *part_view(const mapped *m, tg_part part, PyObject *capsule) {
     const tg_pack_array *a = &m->pack.part[part];
-    const char type = tg_part_type(part);
-    int typenum = type == 'f' ? NPY_FLOAT32 : a->itemsize == 8 ? NPY_INT64 : NPY_INT8;
+    const char type = a->type;
+    int typenum = a->itemsize == 8 ? NPY_INT64 : NPY_INT8;
+    if (type == 'f') typenum = a->itemsize == 8 ? NPY_FLOAT64 : NPY_FLOAT32;
     if (type == 'u') typenum = a->itemsize == 1 ? NPY_UINT8 : a->itemsize == 2 ? NPY_UINT16 : NPY_UINT32;
     const npy_intp dims[3] = {(npy_intp)a->shape[0], (npy_intp)a->shape[1], (npy_intp)a->shape[2]};
     return tg_view(typenum, tg_part_ndim(part), dims, m->bytes + a->offset, capsule, 0);
@@ -63,6 +68,9 @@ static PyObject *part_views(const mapped *m, PyObject *capsule) {
     }
     return arrays;
 }
+
+static const char *const kinds[] = {
+    [TG_PACK_LAYOUT] = "layout", [TG_PACK_TILE] = "tile", [TG_PACK_ANY] = "graph"};
 
 static PyObject *pack_open(PyObject *self, PyObject *arg) {
     (void)self;
@@ -93,9 +101,8 @@ static PyObject *pack_open(PyObject *self, PyObject *arg) {
     PyObject *arrays = part_views(m, capsule), *result = NULL;
     const tg_origin *o = &m->pack.origin;
     if (arrays != NULL)
-        result =
-            Py_BuildValue("(sO(LLk)O)", m->pack.kind == TG_PACK_TILE ? "tile" : "layout", arrays,
-                          (long long)o->size, (long long)o->changed, (unsigned long)o->directory, capsule);
+        result = Py_BuildValue("(sO(LLk)O)", kinds[m->pack.kind], arrays, (long long)o->size,
+                               (long long)o->changed, (unsigned long)o->directory, capsule);
     Py_XDECREF(arrays);
     Py_DECREF(capsule);
     return result;
@@ -115,7 +122,8 @@ static PyObject *pack_check(PyObject *self, PyObject *args) {
     if (everything) status = tg_pack_check(&m->pack, m->bytes, &cancel, &err);
     else
         for (int i = 0; i < TG_PARTS && status == TG_OK; i++)
-            if (i != TG_CODES) status = tg_pack_check_part(&m->pack, m->bytes, (tg_part)i, &err);
+            if (i != TG_CODES && i != TG_ANY_DIGITS)
+                status = tg_pack_check_part(&m->pack, m->bytes, (tg_part)i, &err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) return tg_raise(&err, NULL);
     Py_RETURN_NONE;
@@ -136,7 +144,7 @@ int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
         const int type = PyArray_TYPE((PyArrayObject *)object);
         if (type == NPY_UINT16 || type == NPY_UINT32) typenum = type;
     }
-    npy_intp dims[3] = {-1, K, TG_CODES_PER_NODE};
+    npy_intp dims[3] = {-1, K, TG_TENSORS};
     PyArrayObject *array = tg_array(object, "codes", typenum, 3, dims, "(C, K, 3)");
     if (array == NULL) return -1;
     *codes = (tg_codes){.data = PyArray_DATA(array),
@@ -154,7 +162,7 @@ static PyObject *decode_rows(PyObject *self, PyObject *args) {
     PyObject *objects[3];
     if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
     tg_codes codes;
-    npy_intp t[2] = {-1, TG_CODE_DIGITS}, n[1] = {-1};
+    npy_intp t[2] = {-1, TG_LAYOUT_DIGITS}, n[1] = {-1};
     if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
     PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
     PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
@@ -202,7 +210,7 @@ static PyObject *npz_origin(PyObject *self, PyObject *arg) {
         tg_npy npy;
         if (strcmp(member->field, "node_config_feat") != 0) bytes += member->size;
         else if ((status = tg_npz_header(&o.npz, member, &npy, &err)) == TG_OK)
-            bytes += npy.count / TG_CODE_DIGITS;
+            bytes += npy.count / TG_LAYOUT_DIGITS;
     }
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
@@ -222,6 +230,7 @@ typedef struct order {
     tg_pack_kind kind;
     tg_origin origin;
     const void *data[TG_PARTS];
+    char type[TG_PARTS];
     int64_t shape[TG_PARTS][3];
     const int8_t *digits; /* (C,K,18), or NULL: out of `file` */
     const char *file;
@@ -268,41 +277,47 @@ static tg_status write_pack(int fd, order *o, tg_error *err) {
         if (i == TG_CODES && o->kind == TG_PACK_LAYOUT)
             status = tg_packwriter_put_digits(&w, o->digit_shape[0], o->digit_shape[1],
                                               o->digits != NULL ? push_array : push_file, o, err);
-        else if (o->data[i] != NULL) status = tg_packwriter_put(&w, (tg_part)i, o->shape[i], o->data[i], err);
+        else if (o->data[i] != NULL)
+            status = tg_packwriter_put(&w, (tg_part)i, o->type[i], o->shape[i], o->data[i], err);
     }
     if (status == TG_OK) status = tg_packwriter_finish(&w, err);
     tg_packwriter_close(&w);
     return status;
 }
 
-/* The small arrays out of a dict; 0 with an exception set. */
+/* NumPy's number of what an array of a pack holds; of '?' what `given` holds. */
+static int typenum_of(tg_part part, PyObject *given) {
+    const int size = tg_part_itemsize(part);
+    const char type = tg_part_type(part);
+    if (type == 'u') return NPY_UINT8;
+    if (type == 'i') return size == 1 ? NPY_INT8 : NPY_INT64;
+    if (type == 'f') return size == 8 ? NPY_FLOAT64 : NPY_FLOAT32;
+    return PyArray_Check(given) && PyArray_TYPE((PyArrayObject *)given) == NPY_FLOAT64 ? NPY_FLOAT64
+                                                                                       : NPY_INT64;
+}
+
+/* The arrays out of a dict, but the coded digits; 0 with an exception set. */
 static int take_arrays(order *o, PyObject *arrays) {
-    static const npy_intp last[TG_PARTS] = {[TG_NODE_FEAT] = 140, [TG_EDGE_INDEX] = 2, [TG_CONFIG_FEAT] = 24};
     for (int i = 0; i < TG_PARTS; i++) {
-        const char *name = tg_part_name((tg_part)i);
+        const tg_part part = (tg_part)i;
+        const char *name = tg_part_name(part);
         PyObject *array = PyDict_GetItemString(arrays, name);
-        if (array == NULL || i == TG_CODES || i == TG_TABLE) continue;
-        const char type = tg_part_type((tg_part)i);
-        npy_intp dims[2] = {-1, last[i]};
-        PyArrayObject *a = tg_array(array, name,
-                                    type == 'f'   ? NPY_FLOAT32
-                                    : type == 'u' ? NPY_UINT8
-                                                  : NPY_INT64,
-                                    tg_part_ndim((tg_part)i), dims, last[i] > 0 ? "(n, fixed)" : "(n,)");
+        if (array == NULL || i == TG_CODES || i == TG_TABLE || !tg_pack_takes(o->kind, part)) continue;
+        const int ndim = tg_part_ndim(part), typenum = typenum_of(part, array);
+        npy_intp dims[3] = {-1, -1, -1};
+        dims[ndim - 1] = (npy_intp)tg_part_last(part);
+        PyArrayObject *a = tg_array(array, name, typenum, ndim, dims, "of the schema");
         if (a == NULL) return 0;
         o->data[i] = PyArray_DATA(a);
-        o->shape[i][0] = dims[0], o->shape[i][1] = last[i];
+        o->type[i] = tg_part_type(part) != '?' ? tg_part_type(part) : typenum == NPY_FLOAT64 ? 'f' : 'i';
+        for (int d = 0; d < ndim; d++) o->shape[i][d] = dims[d];
     }
     return 1;
 }
 
-/* The configs: int8 array (C,K,18), (path, stamp, shape) of a file, or None for a tile graph. `*path` is to be released. */
+/* The configs of a layout graph: int8 array (C,K,18), or (path, stamp, shape) of a file. `*path` is to be released. */
 static int take_digits(order *o, PyObject *digits, PyObject **path) {
-    if (digits == Py_None) {
-        o->kind = TG_PACK_TILE;
-        return 1;
-    }
-    o->kind = TG_PACK_LAYOUT;
+    if (o->kind != TG_PACK_LAYOUT) return 1;
     if (PyTuple_Check(digits)) {
         if (!PyArg_ParseTuple(digits, "O&(LLLL)(LLL)", PyUnicode_FSConverter, path, &o->stamp[0],
                               &o->stamp[1], &o->stamp[2], &o->stamp[3], &o->digit_shape[0],
@@ -319,15 +334,27 @@ static int take_digits(order *o, PyObject *digits, PyObject **path) {
     return 1;
 }
 
-/* pack_write(fd, arrays, digits, origin, done) */
+/* The kind called so; 0 with an exception set. */
+static int take_kind(order *o, const char *name) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(name, kinds[i]) == 0) {
+            o->kind = (tg_pack_kind)i;
+            return 1;
+        }
+    PyErr_Format(PyExc_ValueError, "kind: expected layout, tile or graph, got %s", name);
+    return 0;
+}
+
+/* pack_write(fd, kind, arrays, digits, origin, done) */
 static PyObject *pack_write(PyObject *self, PyObject *args) {
     (void)self;
     int fd;
+    const char *kind;
     PyObject *arrays, *digits, *progress, *path = NULL;
     long long size, changed;
     unsigned long directory;
-    if (!PyArg_ParseTuple(args, "iO!O(LLk)O:pack_write", &fd, &PyDict_Type, &arrays, &digits, &size, &changed,
-                          &directory, &progress))
+    if (!PyArg_ParseTuple(args, "isO!O(LLk)O:pack_write", &fd, &kind, &PyDict_Type, &arrays, &digits, &size,
+                          &changed, &directory, &progress))
         return NULL;
     order o = {.origin = {size, changed, (uint32_t)directory}};
     npy_intp two[1] = {2};
@@ -341,7 +368,7 @@ static PyObject *pack_write(PyObject *self, PyObject *args) {
     PyObject *result = NULL;
     tg_error err = {0};
     tg_status status;
-    if (take_arrays(&o, arrays) && take_digits(&o, digits, &path)) {
+    if (take_kind(&o, kind) && take_arrays(&o, arrays) && take_digits(&o, digits, &path)) {
         Py_BEGIN_ALLOW_THREADS
         status = write_pack(fd, &o, &err);
         Py_END_ALLOW_THREADS
@@ -361,7 +388,8 @@ PyMethodDef tg_pack_methods[] = {
     {"pack_release", pack_release, METH_O,
      PyDoc_STR("pack_release(handle): give the memory of mapped pages back.")},
     {"pack_write", pack_write, METH_VARARGS,
-     PyDoc_STR("pack_write(fd, arrays, digits, origin, done): done (2,) int64, digits so far and stop.")},
+     PyDoc_STR(
+         "pack_write(fd, kind, arrays, digits, origin, done): done (2,) int64, digits so far and stop.")},
     {"npz_origin", npz_origin, METH_O,
      PyDoc_STR("npz_origin(path) -> (size, changed, directory), bytes of a pack of it.")},
     {"decode_rows", decode_rows, METH_VARARGS,

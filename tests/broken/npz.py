@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -38,6 +39,31 @@ def tile() -> dict[str, np.ndarray]:
         "config_runtime": rng.integers(1, 10**9, 6),
         "config_runtime_normalizers": rng.integers(1, 10**9, 6),
     }
+
+
+def any_schema() -> dict[str, np.ndarray]:
+    """Arrays of a graph with a schema of its own."""
+    rng = np.random.default_rng(3)
+    return {
+        "tpugraphs_schema": np.frombuffer(SCHEMA.encode(), np.uint8),
+        "node_feat": rng.random((4, 2)).astype(np.float32),
+        "node_opcode": np.array([0, 1, 2, 2], np.uint8),
+        "edge_index": np.array([[1, 0], [2, 1], [3, 2]]),
+        "graph_feat": np.array([512, 1], np.float32),
+        "node_config_ids": np.array([1, 3]),
+        "node_config_feat": rng.integers(-1, 2, (5, 2, 3)).astype(np.int8),
+        "runtime": rng.random(5) + 1,
+        "valid": np.array([True, True, False, True, True]),
+        "repeats": rng.random((5, 2)) + 1,
+    }
+
+
+SCHEMA = json.dumps({"format": 2, "schema": {
+    "node": [{"name": "size", "kind": "log"}, {"name": "weight", "kind": "number"}],
+    "graph": [{"name": "batch", "kind": "log"}, {"name": "gpu", "kind": "category", "values": ["A", "B"]}],
+    "config": [], "digits": [{"name": f"d{i}", "values": 2 + i} for i in range(3)],
+    "opcodes": 3, "unit": "ms", "inferred": False,
+}})  # fmt: skip
 
 
 def npz(arrays: dict[str, np.ndarray], compressed: bool = True) -> bytes:
@@ -253,6 +279,76 @@ def wrong_arrays() -> Iterator[tuple[str, str, Content]]:
     yield "no_members", "node_feat", npz({})
 
 
+def wrong_schemas() -> Iterator[tuple[str, str, Content]]:
+    """Files with a schema of their own."""
+    good = any_schema()
+
+    def put(field: str, at: object, value: float, dtype: object = None) -> bytes:
+        array = good[field].astype(dtype or good[field].dtype)
+        array[at] = value
+        return npz({**good, field: array})
+
+    field = "tpugraphs_schema"
+    texts = {
+        "empty": "", "list": "[]", "text": "schema", "later": SCHEMA.replace(': 2, "schema"', ': 3, "schema"'),
+        "no_format": SCHEMA.replace('"format": 2, ', ""), "cut": SCHEMA[:-9], "deep": "[" * 100_000,
+        "unknown_kind": SCHEMA.replace('"log"', '"ln"'), "unknown_unit": SCHEMA.replace('"ms"', '"min"'),
+        "unknown_field": SCHEMA.replace('"opcodes"', '"opcode"'), "name_twice": SCHEMA.replace('"size"', '"weight"'),
+        "no_values": SCHEMA.replace(', "values": ["A", "B"]', ""), "values_twice": SCHEMA.replace('"B"', '"A"'),
+        "mixed_values": SCHEMA.replace('"B"', "1"), "number_as_name": SCHEMA.replace('"size"', "7"),
+        "too_many_opcodes": SCHEMA.replace('"opcodes": 3', '"opcodes": 300'),
+        "one_value": SCHEMA.replace('"values": 2', '"values": 1'),
+        "33_values": SCHEMA.replace('"values": 2', '"values": 33'), "not_utf8": "\xff",
+        "null": SCHEMA.replace('"config": []', '"config": null'),
+    }  # fmt: skip
+    for name, text in texts.items():
+        yield f"schema_{name}", field, npz({**good, field: np.frombuffer(text.encode("latin-1"), np.uint8)})
+    yield "schema_floats", field, npz({**good, field: np.ones(3)})
+    for missing in (
+        "node_feat",
+        "edge_index",
+        "runtime",
+        "node_config_ids",
+        "node_config_feat",
+        "node_opcode",
+    ):
+        yield f"schema_without_{missing}", missing, npz({k: v for k, v in good.items() if k != missing})
+    yield "schema_graph_feat_missing", "graph_feat", npz({k: v for k, v in good.items() if k != "graph_feat"})
+    yield (
+        "schema_digits_of_fewer",
+        "node_config_feat",
+        npz({**good, "node_config_feat": good["node_config_feat"][:, :, :2]}),
+    )
+    yield (
+        "schema_digits_flat",
+        "node_config_feat",
+        npz({**good, "node_config_feat": good["node_config_feat"][0]}),
+    )
+    yield "schema_features_too", "config_feat", npz({**good, "config_feat": np.ones((5, 2), np.float32)})
+    yield "schema_published_runtime", "config_runtime", npz({**good, "config_runtime": np.arange(5)})
+    yield "schema_category_2", "gpu", put("graph_feat", 1, 2)
+    yield "schema_category_half", "gpu", put("graph_feat", 1, 0.5)
+    yield "schema_log_below_0", "size", put("node_feat", (2, 0), -1)
+    yield "schema_feature_nan", "node_feat", put("node_feat", (2, 1), np.nan)
+    yield "schema_graph_infinite", "graph_feat", put("graph_feat", 0, np.inf)
+    yield "schema_opcode_3", "node_opcode", put("node_opcode", 0, 3)
+    yield "schema_edge_beyond", "edge_index", put("edge_index", (0, 0), 4)
+    yield "schema_config_node_twice", "node_config_ids", put("node_config_ids", 0, 3)
+    yield "schema_runtime_0", "runtime", put("runtime", 0, 0)
+    yield "schema_runtime_nan", "runtime", put("runtime", 0, np.nan)
+    yield "schema_runtime_infinite", "runtime", put("runtime", 1, np.inf)
+    yield "schema_runtime_below_0", "runtime", put("runtime", 1, -1)
+    yield "schema_runtime_short", "runtime", npz({**good, "runtime": good["runtime"][:4]})
+    yield "schema_valid_ints", "valid", npz({**good, "valid": np.ones(5)})
+    yield "schema_valid_none", "valid", npz({**good, "valid": np.zeros(5, bool)})
+    yield "schema_repeats_0", "repeats", put("repeats", (0, 1), 0)
+    yield "schema_repeats_short", "repeats", npz({**good, "repeats": good["repeats"][:4]})
+    yield "schema_digit_2", "node_config_feat", put("node_config_feat", (4, 1, 0), 2)
+    yield "schema_digit_below", "node_config_feat", put("node_config_feat", (4, 1, 0), -2)
+    yield "schema_digit_half", "node_config_feat", put("node_config_feat", (0, 0, 2), 0.5, np.float32)
+    yield "schema_digit_nan", "node_config_feat", put("node_config_feat", (0, 0, 2), np.nan, np.float32)
+
+
 def wrong_headers() -> Iterator[tuple[str, str, Content]]:
     """Right zip, wrong npy."""
     field = "node_opcode"
@@ -393,7 +489,7 @@ def overlapping() -> bytes:
 
 def files() -> dict[str, tuple[str, Content]]:
     table: dict[str, tuple[str, Content]] = {}
-    for part in (wrong_arrays, wrong_headers, wrong_zips):
+    for part in (wrong_arrays, wrong_schemas, wrong_headers, wrong_zips):
         for name, field, content in part():
             assert name not in table
             table[name] = (field, content)

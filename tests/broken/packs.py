@@ -14,6 +14,7 @@ from pathlib import Path
 from broken import npz
 
 import tpugraphs as tg
+from tpugraphs.schema import read_schema
 
 HEADER = 1024
 # As in csrc/data/pack.h.
@@ -29,22 +30,43 @@ PARTS = (
     "node_config_feat",
     "config_table",
 )
+ANY_PARTS = (
+    "node_feat",
+    "node_opcode",
+    "edge_index",
+    "graph_feat",
+    "runtime",
+    "valid",
+    "repeats",
+    "config_feat",
+    "node_config_ids",
+    "node_config_feat",
+    "schema",
+)
 ITEM, CRC, OFFSET, BYTES, SHAPE = 0, 4, 8, 16, 24  # places in the entry of an array
 
 
 def good(kind: str) -> bytes:
-    """Bytes of a good pack, "layout" or "tile"."""
+    """Bytes of a good pack, "layout", "tile" or "any_schema"."""
     arrays = getattr(npz, kind)()
-    graph = (tg.LayoutGraph if kind == "layout" else tg.TileGraph)(**arrays)
+    if kind == "any_schema":
+        arrays["schema"] = read_schema(arrays.pop("tpugraphs_schema"))
+    classes = {"layout": tg.LayoutGraph, "tile": tg.TileGraph, "any_schema": tg.Graph}
+    graph = classes[kind](**arrays)
     with tempfile.TemporaryDirectory() as folder:
         graph.save(Path(folder, "g.tgpack"))
         return Path(folder, "g.tgpack").read_bytes()
 
 
+def parts_of(content: bytes) -> tuple[str, ...]:
+    """Names of the arrays by entry."""
+    return ANY_PARTS if content[12] == 2 else PARTS
+
+
 def entries(content: bytes) -> dict[str, tuple[int, int, int]]:
     """Array -> place of its entry, offset and bytes of what is there."""
     found = {}
-    for i, name in enumerate(PARTS):
+    for i, name in enumerate(parts_of(content)):
         at = 64 + 64 * i
         item, _, offset, size = struct.unpack_from("<IIQQ", content, at)
         if item:
@@ -88,9 +110,10 @@ def heads() -> Iterator[tuple[str, str, bytes]]:
     yield "as_text", "header", with_crc(pack.replace(b"\n", b"\r\n", 1)[: len(pack)])
     yield "zeros", "header", bytes(len(pack))
     yield "header_checksum", "header", npz.flipped(pack, HEADER - 2)
-    for version in (0, 2, 2**32 - 1):
+    for version in (0, 2, 3, 2**32 - 1):
         yield f"version_{version}", "version", header(pack, 8, "<I", version)
-    for kind in (2, 2**31):
+    yield "published_of_any_schema", "version", header(pack, 12, "<I", 2)
+    for kind in (3, 2**31):
         yield f"kind_{kind}", "header", header(pack, 12, "<I", kind)
     yield "layout_as_tile", "node_config_ids", header(pack, 12, "<I", 1)
     yield "tile_as_layout", "node_config_ids", header(good("tile"), 12, "<I", 0)
@@ -105,7 +128,7 @@ def heads() -> Iterator[tuple[str, str, bytes]]:
 
 def tables() -> Iterator[tuple[str, str, bytes]]:
     """Entries of arrays that cannot be."""
-    for kind in ("layout", "tile"):
+    for kind in ("layout", "tile", "any_schema"):
         pack = good(kind)
         parts = entries(pack)
         for name, (at, offset, size) in parts.items():
@@ -135,6 +158,41 @@ def tables() -> Iterator[tuple[str, str, bytes]]:
                     yield f"{kind}_{name}_gap", name, npz.patched(pack, offset - 1, b"x")
 
 
+def schema_contents() -> Iterator[tuple[str, str, bytes]]:
+    """Arrays that do not fit the schema of the pack, or are none of a graph."""
+    pack = good("any_schema")
+    places = entries(pack)
+    at = {name: offset for name, (_, offset, _) in places.items()}
+    nan, inf = float("nan"), float("inf")
+    for name, part, field, place, fmt, value in (
+        ("nan", "node_feat", "node_feat", 4, "<f", nan),
+        ("log_below_0", "node_feat", "size", 8, "<f", -1.0),
+        ("opcode_3", "node_opcode", "node_opcode", 1, "<B", 3),
+        ("edge_beyond", "edge_index", "edge_index", 0, "<q", 4),
+        ("category_2", "graph_feat", "gpu", 4, "<f", 2.0),
+        ("runtime_nan", "runtime", "runtime", 8, "<d", nan),
+        ("runtime_infinite", "runtime", "runtime", 8, "<d", inf),
+        ("runtime_0", "runtime", "runtime", 0, "<d", 0.0),
+        ("runtime_below_0", "runtime", "runtime", 0, "<d", -1.0),
+        ("valid_2", "valid", "valid", 0, "<B", 2),
+        ("repeat_0", "repeats", "repeats", 0, "<d", 0.0),
+        ("ids_twice", "node_config_ids", "node_config_ids", 0, "<q", 3),
+        ("id_beyond", "node_config_ids", "node_config_ids", 0, "<q", 4),
+        ("digit_2", "node_config_feat", "node_config_feat", 0, "<b", 2),
+        ("digit_below", "node_config_feat", "node_config_feat", 29, "<b", -2),
+        ("format_3", "schema", "tpugraphs_schema", 10, "1s", b"3"),
+        ("no_json", "schema", "tpugraphs_schema", 0, "1s", b"["),
+    ):
+        yield f"any_{name}", field, put(pack, at[part] + place, fmt, value)
+    start = places["runtime"][0]
+    yield "any_type", "runtime", header(pack, start + 48, "<Q", ord("u"))
+    yield "any_type_wide", "runtime", header(pack, start + 48, "<Q", ord("f") + 256)
+    for name, other in (("graph_feat", "graph_feat"), ("node_config_ids", "node_config_feat")):
+        gone = bytearray(pack)
+        gone[places[name][0] : places[name][0] + 64] = bytes(64)
+        yield f"any_without_{name}", "runtime" if name == "graph_feat" else other, with_crc(bytes(gone))
+
+
 def contents() -> Iterator[tuple[str, str, bytes]]:
     """Arrays that are no graph, with right checksums."""
     pack = good("layout")
@@ -162,6 +220,7 @@ def contents() -> Iterator[tuple[str, str, bytes]]:
     )
     for place in (0, 100, 538):  # two bytes each: there are 270 different random tensors
         yield f"number_{place}", "node_config_feat", put(pack, at["node_config_feat"] + place, "<H", 65535)
+    yield from schema_contents()
     tile = good("tile")
     at = {name: offset for name, (_, offset, _) in entries(tile).items()}
     yield "tile_nan", "config_feat", put(tile, at["config_feat"] + 4, "<f", nan)

@@ -16,7 +16,7 @@ from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tpugraphs.ensemble import Ensemble
-    from tpugraphs.graphs import LayoutGraph, TileGraph
+    from tpugraphs.graphs import Graph
     from tpugraphs.ranker import Ranker
     from tpugraphs.training import Callback, Fit, History
 
@@ -118,10 +118,10 @@ def check_tta(args: argparse.Namespace) -> None:
         raise ConfigError(f"--tta: expected 0 to 10000, got {args.tta}")
 
 
-class Graphs(Sequence["LayoutGraph | TileGraph"]):
+class Graphs(Sequence["Graph"]):
     """Graphs that are read when asked for, and not kept."""
 
-    def __init__(self, readers: Iterable[tuple[str, Callable[[], LayoutGraph | TileGraph]]]) -> None:
+    def __init__(self, readers: Iterable[tuple[str, Callable[[], Graph]]]) -> None:
         self._readers = list(readers)
 
     @property
@@ -138,10 +138,10 @@ class Graphs(Sequence["LayoutGraph | TileGraph"]):
         return len(self._readers)
 
     @overload
-    def __getitem__(self, index: int) -> LayoutGraph | TileGraph: ...
+    def __getitem__(self, index: int) -> Graph: ...
     @overload
     def __getitem__(self, index: slice) -> Graphs: ...
-    def __getitem__(self, index: int | slice) -> LayoutGraph | TileGraph | Graphs:
+    def __getitem__(self, index: int | slice) -> Graph | Graphs:
         if isinstance(index, slice):
             return Graphs(self._readers[index])
         return self._readers[index][1]()
@@ -167,9 +167,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     return Graphs(kept)
 
 
-def _readers(
-    spec: str, root: str, split: str
-) -> list[tuple[str, str | None, Callable[[], LayoutGraph | TileGraph]]]:
+def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
     """Name, collection if it is known, and reader of every graph that `spec` names."""
     from tpugraphs import data
 

@@ -74,7 +74,7 @@ def _signature(meta: Meta, backward: bool) -> inspect.Signature:
     parameters += [inspect.Parameter(name, named, default=None) for name in optional]
     parameters += [inspect.Parameter(attr["name"], named, default=_default(attr)) for attr in meta["attrs"]]
     extra: dict[str, Any] = {} if _has_nodes(meta) else {"num_nodes": None}
-    extra |= {"digit_rows": 8} if "digits" in _graph_arguments(meta) else {}
+    extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", "out": None}
     parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
@@ -140,7 +140,7 @@ class _Call:
             np.zeros((0, 2), np.int64) if edges is None else edges,
             np.zeros(0, np.int64) if ids is None else ids,
             given.get("digits"),
-            digit_rows=int(given.get("digit_rows", 8)),
+            digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
         )
 
     def _configs(self, given: Mapping[str, Any], arrays: tuple[Array, ...]) -> int:

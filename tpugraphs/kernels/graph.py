@@ -55,7 +55,7 @@ def prune(
 
 
 def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find equal configs among digits (C, K, 18) int8, in O(C K) time.
+    """Find equal configs among digits (C, K, D) int8, in O(C K) time.
 
     Rows are hashed to 128 bits and compared as bytes when the hashes agree, so the result is exact.
 
@@ -134,7 +134,7 @@ def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
         Not a C-contiguous float32 array of such a shape.
     """
     fits = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim in (1, 2, 3)
-    if not fits or x.shape[-1] != 18 or not x.flags.c_contiguous:
+    if not fits or x.shape[-1] != _core.SCHEMA["digits"] or not x.flags.c_contiguous:
         got = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
         raise ShapeError(
             f"x: expected a C-contiguous float32 array of shape (C, K, 18), (K, 18) or (18,), got {got}"

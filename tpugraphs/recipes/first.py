@@ -34,12 +34,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tpugraphs._core import SCHEMA
 from tpugraphs.recipes.base import Recipe, TrainingFields, option
 
-SCALED_COLUMNS = 134  # node features before the layout columns: scaled; the layout columns are embedded
-OPCODE_ROWS = 120
-LAYOUT_ROWS = 8  # digits -2 (not configurable) .. 5
-TILE_COLUMNS = 24
+SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
+OPCODE_ROWS = SCHEMA["opcodes"]
+LAYOUT_ROWS = SCHEMA["digit_states"]  # digits -2 (not configurable) .. 5
+TILE_COLUMNS = SCHEMA["tile_features"]
 
 
 @dataclass(frozen=True)
