@@ -1,4 +1,4 @@
-#include "rank/loss.h"
+#include "rank/loss_table.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Losses: value and gradient with respect to the scores in one pass. A loss says everything about itself in one
    tg_loss; checks, weighted sums, lists and threads are loss_run.c's, and no loss is named outside its own file
-   and TG_LOSS_LIST. */
+   and the table, rank/loss_table.h. */
 #ifndef TG_LOSS_H
 #define TG_LOSS_H
 
@@ -71,19 +71,6 @@ typedef struct tg_loss {
     double (*run)(const tg_list *list);        /* the value, without share */
     tg_loss_attr attrs[TG_MAX_LOSS_ATTRS + 1]; /* ends with name NULL */
 } tg_loss;
-
-/* The loss table: one line per loss, one file per loss or family. */
-#define TG_LOSS_LIST(LOSS)                                                                                   \
-    LOSS(pairwise_hinge)                                                                                     \
-    LOSS(list_mle)                                                                                           \
-    LOSS(ranknet)                                                                                            \
-    LOSS(lambda_rank)                                                                                        \
-    LOSS(mse)                                                                                                \
-    LOSS(log_mse)                                                                                            \
-    LOSS(mape)
-#define TG_DECLARE(name) extern const tg_loss tg_loss_##name;
-TG_LOSS_LIST(TG_DECLARE)
-#undef TG_DECLARE
 
 extern const tg_loss *const tg_loss_table[]; /* NULL-terminated */
 extern const char *const tg_reduction_names[TG_REDUCTIONS];
