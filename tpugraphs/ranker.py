@@ -157,7 +157,7 @@ class Ranker(Ranks):
     @property
     def reads_values(self) -> bool:
         """Whether a loss fits values, and not only the order of runtimes."""
-        return "value" in _core.losses_need(self.loss)
+        return "values" in _core.losses_need(self.loss)
 
     @property
     def trainer(self) -> _core.Trainer:

@@ -112,11 +112,11 @@ typedef struct room {
 } room;
 
 /* Each list goes one of three ways: their parts share the place behind the order. */
-static room carve(tg_carve *c, int64_t n) {
+static room carve(tg_scratch *c, int64_t n) {
     room r;
     r.counts = tg_take(c, n, sizeof *r.counts);
     r.by = tg_take_ordered(c, n);
-    tg_carve way = *c;
+    tg_scratch way = *c;
     r.s = tg_take(&way, n, sizeof *r.s);
     r.wins = tg_take(&way, n, sizeof *r.wins);
     r.won = tg_take(&way, n, sizeof *r.won);
@@ -181,7 +181,7 @@ static double weighted(const tg_list *list, float margin, const room *r) {
 static double run(const tg_list *list) {
     const int64_t n = list->length;
     const float margin = (float)list->attr[0];
-    tg_carve c = {list->scratch, 0};
+    tg_scratch c = {list->scratch, 0};
     const room r = carve(&c, n);
     double pairs, active;
     if (list->weight == NULL && n > DIRECT) {
@@ -204,7 +204,7 @@ static double run(const tg_list *list) {
 
 static tg_loss_sizes sizes(int64_t length) {
     const double n = (double)length;
-    tg_carve c = {0};
+    tg_scratch c = {0};
     carve(&c, length);
     return (tg_loss_sizes){c.used, length <= DIRECT ? n * n / 2 + 50 * n : 400 * n};
 }

@@ -19,7 +19,7 @@ typedef struct room {
     int64_t n;
 } room;
 
-static room carve(tg_carve *c, int64_t n) {
+static room carve(tg_scratch *c, int64_t n) {
     room r = {.n = n};
     r.by = tg_take_ordered(c, n);
     r.gain = tg_take(c, n, sizeof *r.gain);
@@ -95,7 +95,7 @@ static int64_t rows_of(const room *r) {
 static double run(const tg_list *list) {
     const double sigma = list->attr[SIGMA], k = list->attr[TOP];
     const int64_t n = list->length, top = k > 0 && k < (double)n ? (int64_t)k : n;
-    tg_carve c = {list->scratch, 0};
+    tg_scratch c = {list->scratch, 0};
     room r = carve(&c, n);
     const double pairs = tg_order_list(list, r.by);
     make_gains(list, top, &r);
@@ -107,7 +107,7 @@ static double run(const tg_list *list) {
 }
 
 static tg_loss_sizes sizes(int64_t length) {
-    tg_carve c = {0};
+    tg_scratch c = {0};
     carve(&c, length);
     return (tg_loss_sizes){c.used, 15 * (double)length * (double)length};
 }

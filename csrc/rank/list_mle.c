@@ -68,7 +68,7 @@ typedef struct room {
     uint64_t *work;    /* (6n,) of the order, then (2n + 14,) of the kernel */
 } room;
 
-static room carve(tg_carve *c, int64_t n) {
+static room carve(tg_scratch *c, int64_t n) {
     room r;
     r.numbers = tg_take(c, n, sizeof *r.numbers);
     r.work = tg_take(c, 6 * n > 2 * n + 14 ? 6 * n : 2 * n + 14, sizeof *r.work);
@@ -79,7 +79,7 @@ static double run(const tg_list *list) {
     const int64_t n = list->length;
     const double temperature = list->attr[0], reduce = tg_reduce_entries(list);
     const double scale = reduce * list->share / temperature;
-    tg_carve c = {list->scratch, 0};
+    tg_scratch c = {list->scratch, 0};
     const room r = carve(&c, n);
     double loss, *work = (double *)r.work;
     order_slowest_first(n, list->order, list->key, r.numbers, r.work);
@@ -90,7 +90,7 @@ static double run(const tg_list *list) {
 }
 
 static tg_loss_sizes sizes(int64_t length) {
-    tg_carve c = {0};
+    tg_scratch c = {0};
     carve(&c, length);
     return (tg_loss_sizes){c.used, 100 * (double)length};
 }

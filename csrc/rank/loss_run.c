@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/carve.h"
+#include "base/scratch.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 
@@ -37,7 +37,7 @@ typedef struct sizes {
     size_t scratch; /* of any term, one thread */
 } sizes;
 
-static room carve(tg_carve *c, const tg_losses *losses, const batch *b, unsigned need, int weighted,
+static room carve(tg_scratch *c, const tg_losses *losses, const batch *b, unsigned need, int weighted,
                   sizes s) {
     room r = {0};
     if (s.gathered) {
@@ -305,13 +305,13 @@ tg_status tg_losses_run(const tg_losses *losses, int64_t L, const float *scores,
     }
     const sizes s = measure(losses, &b, lists, longest);
     const unsigned need = tg_losses_need(losses);
-    tg_carve wanted = {0};
+    tg_scratch wanted = {0};
     carve(&wanted, losses, &b, need, targets->weight != NULL, s);
     char *block = malloc(wanted.used);
     if (block == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the loss of lists of up to %lld entries",
                        (long long)longest);
-    tg_carve given = {block, 0};
+    tg_scratch given = {block, 0};
     const room r = carve(&given, losses, &b, need, targets->weight != NULL, s);
     status = run_in(&r, b, s, losses, L, lists, dscores, value, err);
     free(block);

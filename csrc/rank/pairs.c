@@ -9,7 +9,7 @@ tg_reads tg_reads_order(const double *attr) {
     return (tg_reads){.targets = TG_NEED_ORDER};
 }
 
-tg_ordered tg_take_ordered(tg_carve *c, int64_t n) {
+tg_ordered tg_take_ordered(tg_scratch *c, int64_t n) {
     tg_ordered by;
     by.items = tg_take(c, n, sizeof *by.items);
     by.spare = tg_take(c, n, sizeof *by.spare);

@@ -2,7 +2,7 @@
 #ifndef TG_PAIRS_H
 #define TG_PAIRS_H
 
-#include "base/carve.h"
+#include "base/scratch.h"
 #include "rank/loss.h"
 #include "rank/sort.h"
 
@@ -16,7 +16,7 @@ typedef struct tg_ordered {
 /* tg_loss.reads of a loss that reads the order alone, whatever its attributes. */
 tg_reads tg_reads_order(const double *attr);
 
-tg_ordered tg_take_ordered(tg_carve *c, int64_t n);
+tg_ordered tg_take_ordered(tg_scratch *c, int64_t n);
 
 /* Fills it; returns the sum of the weights of all pairs. */
 double tg_order_list(const tg_list *list, tg_ordered by);

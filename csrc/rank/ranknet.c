@@ -8,7 +8,7 @@ typedef struct room {
     double *a, *c, *memory; /* (n,) sigma * score, (n,) -weight, by order; tg_pair_rows */
 } room;
 
-static room carve(tg_carve *c, int64_t n) {
+static room carve(tg_scratch *c, int64_t n) {
     room r;
     r.by = tg_take_ordered(c, n);
     r.a = tg_take(c, n, sizeof *r.a);
@@ -27,7 +27,7 @@ static double row(const void *context, int64_t p, double *g, double *spare) {
 static double run(const tg_list *list) {
     const int64_t n = list->length;
     const double sigma = list->attr[0];
-    tg_carve c = {list->scratch, 0};
+    tg_scratch c = {list->scratch, 0};
     const room r = carve(&c, n);
     const double pairs = tg_order_list(list, r.by);
     for (int64_t p = 0; p < n; p++) {
@@ -41,7 +41,7 @@ static double run(const tg_list *list) {
 }
 
 static tg_loss_sizes sizes(int64_t length) {
-    tg_carve c = {0};
+    tg_scratch c = {0};
     carve(&c, length);
     return (tg_loss_sizes){c.used, 10 * (double)length * (double)length};
 }

@@ -1,20 +1,20 @@
 /* One function that both measures memory and hands it out: it takes its parts in a fixed order, first from nothing
    (base NULL, `used` tells how much is needed), then from a block of that size. Parts are 64
    bytes or a multiple apart, so they are aligned as the block is, up to that. */
-#ifndef TG_CARVE_H
-#define TG_CARVE_H
+#ifndef TG_SCRATCH_H
+#define TG_SCRATCH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"
 
-typedef struct tg_carve {
+typedef struct tg_scratch {
     char *base;
     size_t used;
-} tg_carve;
+} tg_scratch;
 
-static inline void *tg_take(tg_carve *c, int64_t count, size_t size) {
+static inline void *tg_take(tg_scratch *c, int64_t count, size_t size) {
     void *part = c->base == NULL ? NULL : c->base + c->used;
     c->used += tg_align((size_t)count * size);
     return part;
