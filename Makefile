@@ -13,6 +13,8 @@ lint:
 	ruff check . && ruff format --check . && clang-format --dry-run --Werror $(C_FILES) && codespell
 types: build
 	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
+tables: build
+	PYTHONPATH=. $(PYTHON) docs/tables.py
 parity: build
 	$(PYTHON) -m pytest -m parity
 bench: build
@@ -30,4 +32,4 @@ fuzz:
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build test format lint types parity bench bench-quick sanitize fuzz clean
+.PHONY: build test format lint types tables parity bench bench-quick sanitize fuzz clean
