@@ -1,6 +1,6 @@
 """Types of the C core. One section per room of csrc/py."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -77,6 +77,8 @@ class Graph:
     num_config_nodes: int
     num_configs: int
     num_features: int
+    num_graph_features: int
+    num_config_features: int
     def __new__(
         cls,
         node_feat: NDArray[np.float32],

@@ -1,5 +1,5 @@
 /* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits
-   are. The arrays are borrowed (py/ keeps them alive); the index structures are owned. */
+   are. The arrays are borrowed (py/ keeps them alive) or owned; the index structures are owned. */
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
@@ -13,7 +13,10 @@ typedef struct tg_graph {
     int has_configs;                     /* layout digits given (even if K is 0), or features of configs */
     int T;                               /* columns of config_feat, 0 without */
     const float *node_feat;              /* (N,F) */
-    const uint8_t *opcode;               /* (N) */
+    const uint8_t *opcode;               /* (N); all 0 unless has_opcode */
+    int has_opcode;
+    int G;                               /* features of the whole graph, 0 without */
+    const float *graph_feat;             /* (G) or NULL */
     const int8_t *layout;                /* (N,6) or NULL */
     const int8_t *digits;                /* (C,K,18), or NULL and */
     tg_codes codes;                      /* the same as numbers; the table is owned */
@@ -21,11 +24,15 @@ typedef struct tg_graph {
     tg_csr by_source, by_target, merged; /* rows u: their v's; rows v: their u's; both */
     int32_t *config_of;                  /* (N) */
     float *inv_degree[TG_DIRECTIONS];    /* (N) each */
+    void *owned[5];                      /* arrays that go with the graph, NULL where they are borrowed */
 } tg_graph;
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
 tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
                         tg_error *err);
+/* The same for arrays that have been checked. */
+tg_status tg_graph_build(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
+                         tg_error *err);
 void tg_graph_free(tg_graph *graph);
 
 /* Configs (C,K,3) as numbers of `size` bytes of the entries of table (entries,6), which is checked and copied.

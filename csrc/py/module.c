@@ -2,6 +2,7 @@
 #include "py/pycore.h"
 
 #include "base/parallel.h"
+#include "py/py_prepare.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     (void)self;
@@ -44,10 +45,11 @@ static int module_exec(PyObject *module) {
     if (PyArray_ImportNumPyAPI() < 0) return -1;
     tg_parallel_init();
     PyMethodDef *rooms[] = {tg_base_methods,  tg_data_methods,    tg_graph_methods, tg_rank_methods,
-                            tg_model_methods, tg_product_methods, tg_file_methods,  tg_pack_methods};
+                            tg_model_methods, tg_product_methods, tg_file_methods,  tg_pack_methods, tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    return tg_add_model_types(module) < 0 ? -1 : tg_add_file_types(module);
+    if (tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0) return -1;
+    return tg_add_file_types(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -85,13 +85,26 @@ static int take_arrays(tg_py_graph *self, PyObject *args[7], PyArrayObject **edg
     }
     g->E = (int32_t)edge[0];
     g->K = (int32_t)node[0];
-    if (take_configs(g, args[5], args[6]) < 0) return -1;
-    const int from[5] = {0, 1, 2, 5, 6};
-    for (int i = 0; i < 5; i++) {
-        Py_INCREF(args[from[i]]);
-        self->keep[i] = args[from[i]];
+    g->has_opcode = 1;
+    for (int i = 0; i < 3; i++) {
+        Py_INCREF(args[i]);
+        self->keep[i] = args[i];
     }
-    return 0;
+    return tg_py_graph_configs(self, args[5], args[6]);
+}
+
+int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat) {
+    PyObject *const given[2] = {digits, config_feat};
+    for (int i = 0; i < 2; i++) {
+        Py_INCREF(given[i]);
+        self->keep[3 + i] = given[i];
+    }
+    return take_configs(&self->graph, digits, config_feat);
+}
+
+tg_py_graph *tg_py_graph_new(void) {
+    allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
+    return (tg_py_graph *)alloc(graph_type, 0);
 }
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -132,16 +145,42 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void graph_dealloc(PyObject *object) {
     tg_py_graph *self = (tg_py_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
-    tg_graph_free(&self->graph);
+    if (self->base == NULL) tg_graph_free(&self->graph);
+    else free((void *)(uintptr_t)self->graph.codes.table);
+    Py_XDECREF(self->base);
     for (int i = 0; i < 5; i++) Py_XDECREF(self->keep[i]);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);
 }
 
+/* with_configs(digits, config_feat=None) -> Graph */
+static PyObject *with_configs(PyObject *object, PyObject *args) {
+    PyObject *digits, *config_feat = Py_None;
+    if (!PyArg_ParseTuple(args, "O|O:with_configs", &digits, &config_feat)) return NULL;
+    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new();
+    if (other == NULL) return NULL;
+    tg_graph *g = &other->graph;
+    *g = self->graph;
+    g->C = 0, g->has_configs = 0, g->T = 0;
+    g->digits = NULL, g->config_feat = NULL;
+    g->codes = (tg_codes){0};
+    other->base = self->base != NULL ? self->base : object;
+    Py_INCREF(other->base);
+    if (tg_py_graph_configs(other, digits, config_feat) == 0) return (PyObject *)other;
+    Py_DECREF(other);
+    return NULL;
+}
+
+static PyMethodDef graph_methods[] = {
+    {"with_configs", with_configs, METH_VARARGS,
+     PyDoc_STR("with_configs(digits, config_feat=None): the same graph with other configs; the rest is shared.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *get_size(PyObject *object, void *which) {
     const tg_graph *g = &((tg_py_graph *)object)->graph;
-    const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F};
+    const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F, g->G, g->T};
     return PyLong_FromLongLong(sizes[(intptr_t)which]);
 }
 
@@ -151,6 +190,8 @@ static PyGetSetDef graph_getset[] = {
     {"num_config_nodes", get_size, NULL, PyDoc_STR("K"), (void *)2},
     {"num_configs", get_size, NULL, PyDoc_STR("C"), (void *)3},
     {"num_features", get_size, NULL, PyDoc_STR("F"), (void *)4},
+    {"num_graph_features", get_size, NULL, PyDoc_STR("G"), (void *)5},
+    {"num_config_features", get_size, NULL, PyDoc_STR("T"), (void *)6},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -158,6 +199,7 @@ static PyType_Slot graph_slots[] = {
     {Py_tp_new, graph_new},
     {Py_tp_dealloc, graph_dealloc},
     {Py_tp_getset, graph_getset},
+    {Py_tp_methods, graph_methods},
     {Py_tp_doc,
      (void *)PyDoc_STR(
          "A prepared graph: scaled node features, opcodes, layout digits, edges, packed configs.")},
