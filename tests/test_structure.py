@@ -17,7 +17,17 @@ import tpugraphs
 ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "csrc"
 # A room may include itself and every room with a smaller number; ops and rank do not know each other.
-ROOMS = {"base": 0, "kernels": 1, "graph": 2, "data": 3, "ops": 4, "rank": 4, "model": 5, "prepare": 6, "py": 7}
+ROOMS = {
+    "base": 0,
+    "kernels": 1,
+    "graph": 2,
+    "data": 3,
+    "ops": 4,
+    "rank": 4,
+    "model": 5,
+    "prepare": 6,
+    "py": 7,
+}
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)
 HEADERS = [p for p in FILES if p.suffix == ".h"]
 LITERALS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)

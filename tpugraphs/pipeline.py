@@ -175,6 +175,8 @@ class Pipeline:
         In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
     kind : str
         Of the graphs.
+    schema : Schema, optional
+        Of the graphs: its ``check(graph)`` refuses those that do not fit it.
 
     Attributes
     ----------
@@ -182,8 +184,8 @@ class Pipeline:
         Of the node features and the features of configs (0 without), as a model takes them.
     """
 
-    def __init__(self, steps: list[dict[str, Any]], kind: str = "layout") -> None:
-        self.steps, self.kind = [dict(step) for step in steps], kind
+    def __init__(self, steps: list[dict[str, Any]], kind: str = "layout", schema: Any = None) -> None:
+        self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._core, self._kept = _core.Prepare(self.steps), _Kept()
 
     @property
@@ -228,7 +230,7 @@ class Pipeline:
         """Fit all steps that learn to these graphs, in one pass over them."""
         core = _core.Prepare(self.steps)
         for graph in graphs:
-            check_kind(graph, self.kind)
+            self._check(graph)
             try:
                 self._kept.keep(graph, core.fit(*_stored(graph)))
             except DataError as error:
@@ -237,19 +239,24 @@ class Pipeline:
         self._core = core
         return self
 
+    def _check(self, graph: Any) -> None:
+        check_kind(graph, self.kind)
+        if self.schema is not None:
+            self.schema.check(graph)
+
     def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
         """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
 
         Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
         """
-        check_kind(graph, self.kind)
+        self._check(graph)
         kept, digits, runtimes = None, None, graph.config_runtime
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             check_measured(graph, self.kind)
             kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
-        stored = getattr(graph, "_digits", None) if digits is None and configs else None
+        stored = _digits(graph) if digits is None and configs else None
         if stored is not None:
             digits = stored.stored()
         try:
@@ -272,8 +279,8 @@ class Pipeline:
     def _merge(
         self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
-        """Merge equal configs: the rows that stay or, of a file, their digits; their runtimes, normalizers."""
-        keep, stored = self._option("dedup", "keep") or "none", getattr(graph, "_digits", None)
+        """Merge equal configs: rows that stay or, of a file, their digits; their runtimes, normalizers."""
+        keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         kept = digits = None
         if keep != "none" and stored is not None and stored.in_file:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
@@ -293,7 +300,7 @@ class Pipeline:
         return configs if configs.ndim == 3 else self._core.configs(configs)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """What was learnt, by the names it has in a file."""
+        """Return what was learnt, by the names it has in a file."""
         return self._core.get_state()
 
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
@@ -315,9 +322,10 @@ class Pipeline:
 
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
-            pipeline = cls(steps, like.kind)
+            pipeline = cls(steps, like.kind, like.schema)
         except (ConfigError, TypeError, ValueError) as error:
             raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
+        pipeline._must_give(path, like, todo)
         state = {
             name: rankerfile.take(path, tensors, name, empty.shape, empty.dtype)
             for name, empty in pipeline.tensors().items()
@@ -326,14 +334,30 @@ class Pipeline:
             pipeline.load(state)
         except DataError as error:
             raise CheckpointError(str(error), file=os.fspath(path), field=error.field) from None
-        mine, theirs = pipeline._core.columns, like._core.columns
-        if any(mine[table] != theirs[table] for table in mine if theirs[table] >= 0):
-            expected = f"steps that give columns {theirs}"
-            raise rankerfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
+        pipeline._must_give(path, like, todo)
         return pipeline
 
+    def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
+        """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
+        from tpugraphs import rankerfile
 
-def _stored(graph: Any) -> tuple[Any, ...]:
+        mine, theirs = self._core.columns, like._core.columns
+        unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
+        if any(mine[name] != theirs[name] for name in mine if name not in unknown):
+            expected = f"steps that give columns {theirs}"
+            raise rankerfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
+
+    def __getstate__(self) -> dict[str, Any]:
+        tensors = self.tensors() if self._core.fitted else None
+        return {"steps": self.steps, "kind": self.kind, "schema": self.schema, "tensors": tensors}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["steps"], state["kind"], state["schema"])  # type: ignore[misc]
+        if state["tensors"] is not None:
+            self.load(state["tensors"])
+
+
+def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Arrays of a graph as the core takes them."""
     return (
         graph.node_feat,
@@ -343,6 +367,11 @@ def _stored(graph: Any) -> tuple[Any, ...]:
         getattr(graph, "graph_feat", None),
         getattr(graph, "config_feat", None),
     )
+
+
+def _digits(graph: Any) -> Digits | None:
+    """Configs of a graph that are digits per node."""
+    return None if getattr(graph, "config_feat", None) is not None else graph._digits
 
 
 def _name(graph: Any) -> str:

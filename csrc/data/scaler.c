@@ -102,7 +102,7 @@ tg_status tg_scaler_transform(float *y, const tg_rows *x, const double *mean, co
     for (int64_t f = 0; first < n && f < F; f++)
         if (!(fabsf(y[first * F + f]) <= FLT_MAX))
             return tg_fail_field(err, x->name, "finite values that stay finite when scaled",
-                                 "%g (row %lld, column %lld)", (double)x->x[first * x->ld + f], (long long)first,
-                                 (long long)f);
+                                 "%g (row %lld, column %lld)", (double)x->x[first * x->ld + f],
+                                 (long long)first, (long long)f);
     return TG_OK;
 }

@@ -13,10 +13,10 @@ enum { LANES = 8 };
 /* Where walks can come back to where they began: undirected anywhere, directed within a component only. */
 typedef struct field {
     const tg_walk *walk;
-    tg_csr next, back;    /* entries of A within reach, and the same transposed (undirected: next) */
-    double *inverse;      /* (N): 1 / row sum of A; 0 without edges */
-    double *home;         /* (N): P[v,v] */
-    int32_t *component;   /* (N), directed only */
+    tg_csr next, back;  /* entries of A within reach, and the same transposed (undirected: next) */
+    double *inverse;    /* (N): 1 / row sum of A; 0 without edges */
+    double *home;       /* (N): P[v,v] */
+    int32_t *component; /* (N), directed only */
 } field;
 
 /* Room of one thread. */
@@ -102,19 +102,33 @@ static int alone(const field *f, int64_t node) {
     return 1;
 }
 
-/* y = P x for the nodes of the list; x is 0 elsewhere. */
-static void step(const field *f, const room *r, int32_t n_list) {
-    for (int32_t i = 0; i < n_list; i++) {
-        const int32_t node = r->list[i];
-        double sum[LANES] = {0};
-        if (f->walk->loops) memcpy(sum, r->x + (int64_t)node * LANES, sizeof sum);
-        for (int32_t j = f->next.ptr[node]; j < f->next.ptr[node + 1]; j++) {
-            const double *from = r->x + (int64_t)f->next.idx[j] * LANES;
-            for (int l = 0; l < LANES; l++) sum[l] += from[l];
-        }
-        double *to = r->y + (int64_t)node * LANES;
-        for (int l = 0; l < LANES; l++) to[l] = sum[l] * f->inverse[node];
+/* y = P x at one node. sums (2, LANES) += x y and y y, times the row sum of the node. */
+static inline void step_node(const field *f, const room *r, int32_t node, double *restrict sums) {
+    double y[LANES] = {0}, *x = r->x + (int64_t)node * LANES, *to = r->y + (int64_t)node * LANES;
+    if (f->walk->loops) memcpy(y, x, sizeof y);
+    for (int32_t j = f->next.ptr[node]; j < f->next.ptr[node + 1]; j++) {
+        const double *from = r->x + (int64_t)f->next.idx[j] * LANES;
+        for (int l = 0; l < LANES; l++) y[l] += from[l];
     }
+    for (int l = 0; l < LANES; l++) { /* y is still the sum: the row sum times its mean */
+        const double mean = y[l] * f->inverse[node];
+        sums[l] += x[l] * y[l];
+        sums[LANES + l] += mean * y[l];
+        to[l] = mean;
+    }
+}
+
+/* y = P x for the nodes of the list; x is 0 elsewhere. A long list is taken in the order of the nodes, which are near
+   each other in memory then. sums (2, LANES): x D y and y D y, D the row sums. */
+static void step(const field *f, const room *r, int32_t n_list, double *sums) {
+    const int32_t N = f->next.N;
+    double own[2 * LANES] = {0};
+    if (n_list < N / 16)
+        for (int32_t i = 0; i < n_list; i++) step_node(f, r, r->list[i], own);
+    else
+        for (int32_t node = 0; node < N; node++)
+            if (r->mark[node]) step_node(f, r, node, own);
+    memcpy(sums, own, sizeof own);
 }
 
 /* Append the nodes one step before those in list[from ..). */
@@ -131,21 +145,10 @@ static int32_t grow(const field *f, const room *r, int32_t from, int32_t n_list)
     return n_list;
 }
 
-/* sum[l] over the list of x[l] y[l] / inverse: P^(a+b)[v,v] times the row sum of v, x = P^a e_v, y = P^b e_v, since
-   D P is symmetric if undirected. */
-static void dot(const field *f, const room *r, int32_t n_list, const double *x, const double *y, double *sum) {
-    memset(sum, 0, LANES * sizeof *sum);
-    for (int32_t i = 0; i < n_list; i++) {
-        const int64_t at = (int64_t)r->list[i] * LANES;
-        if (f->inverse[r->list[i]] == 0) continue;
-        const double weight = 1 / f->inverse[r->list[i]];
-        for (int l = 0; l < LANES; l++) sum[l] += weight * x[at + l] * y[at + l];
-    }
-}
-
-/* back (last + 1, LANES): chances after k = 1 .. last steps for the walks of nodes (lanes,). */
+/* back (last + 2, LANES): chances after k = 1 .. last steps for the walks of nodes (lanes,). Undirected, D P is symmetric:
+   P^(a+b)[v,v] is x D y / D[v,v] with x = P^a e_v, y = P^b e_v, so that half as many products do. */
 static void block(const field *f, room *r, const int64_t *nodes, int lanes, double *back) {
-    const int last = f->walk->last;
+    const int directed = f->walk->directed;
     int32_t from = 0, n_list = 0;
     for (int l = 0; l < lanes; l++) {
         r->x[nodes[l] * LANES + l] = 1;
@@ -153,21 +156,16 @@ static void block(const field *f, room *r, const int64_t *nodes, int lanes, doub
         r->mark[nodes[l]] = 1;
         r->list[n_list++] = (int32_t)nodes[l];
     }
-    for (int k = 1; k <= last;) {
+    for (int k = 1; k <= f->walk->last; k += directed ? 1 : 2) {
+        double sums[2 * LANES];
         const int32_t more = grow(f, r, from, n_list);
         from = n_list;
         n_list = more;
-        step(f, r, n_list);
-        if (f->walk->directed) {
-            for (int l = 0; l < lanes; l++) back[k * LANES + l] = r->y[nodes[l] * LANES + l];
-            k++;
-        } else {
-            double *sums = back + (int64_t)k * LANES;
-            dot(f, r, n_list, r->x, r->y, sums);
-            if (k < last) dot(f, r, n_list, r->y, r->y, sums + LANES);
-            for (int i = 0; i < (k < last ? 2 : 1) * LANES; i++)
-                if (i % LANES < lanes) sums[i] *= f->inverse[nodes[i % LANES]];
-            k += 2;
+        step(f, r, n_list, sums);
+        for (int l = 0; l < lanes; l++) {
+            const double each = f->inverse[nodes[l]];
+            back[k * LANES + l] = directed ? r->y[nodes[l] * LANES + l] : sums[l] * each;
+            if (!directed) back[(k + 1) * LANES + l] = sums[LANES + l] * each;
         }
         double *swap = r->x;
         r->x = r->y;
@@ -187,7 +185,7 @@ static tg_status diagonals(const field *f, const int64_t *nodes, int64_t n, doub
     const int threads = tg_threads((double)blocks * w->last * (double)(w->N + w->E));
     const size_t one = (size_t)N * (2 * LANES * sizeof(double) + sizeof(int32_t) + 1) +
                        ((size_t)w->last + 3) * LANES * sizeof(double);
-    const size_t each = (one + 63) & ~(size_t)63;
+    const size_t each = (one + 63) & ~(size_t)63; /* of a thread */
     char *memory = calloc((size_t)threads, each);
     if (memory == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for walks over %lld nodes", (long long)N);
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -224,8 +222,8 @@ static void column_sums(const field *f, double *sums) {
 }
 
 /* What is asked for, from the diagonals (n, last) of `some` nodes (at their places `of`), closed forms of the others. */
-static void write_rows(float *to, int64_t ld, const field *f, const int64_t *nodes, int64_t n, const int32_t *of,
-                       const double *diagonal, const double *sums) {
+static void write_rows(float *to, int64_t ld, const field *f, const int64_t *nodes, int64_t n,
+                       const int32_t *of, const double *diagonal, const double *sums) {
     const tg_walk *w = f->walk;
     for (int64_t i = 0; i < n; i++) {
         const int64_t node = nodes == NULL ? i : nodes[i];
@@ -239,7 +237,8 @@ static void write_rows(float *to, int64_t ld, const field *f, const int64_t *nod
     }
 }
 
-tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64_t *nodes, int64_t n, tg_error *err) {
+tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64_t *nodes, int64_t n,
+                         tg_error *err) {
     if (walk->N >= INT32_MAX || 2 * walk->E >= INT32_MAX)
         return tg_fail(err, TG_E_DATA, "walks: too large a graph: %lld nodes", (long long)walk->N);
     field f = {.walk = walk};

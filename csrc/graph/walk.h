@@ -21,6 +21,7 @@ typedef struct tg_walk {
 
 /* Row i of to, of `ld` floats each, gets the last - first + 1 numbers of node nodes[i], i < n. NULL: of node i.
    Computed in float64; the same bits for any number of threads; memory O(N) for each thread. */
-tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64_t *nodes, int64_t n, tg_error *err);
+tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64_t *nodes, int64_t n,
+                         tg_error *err);
 
 #endif

@@ -8,7 +8,8 @@ float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err) {
     if (rows <= INT64_MAX / (int64_t)sizeof *x / (cols + 1))
         x = malloc((size_t)(rows * cols + 1) * sizeof *x);
     if (x == NULL)
-        tg_fail(err, TG_E_MEMORY, "no memory for %lld rows of %lld features", (long long)rows, (long long)cols);
+        tg_fail(err, TG_E_MEMORY, "no memory for %lld rows of %lld features", (long long)rows,
+                (long long)cols);
     return x;
 }
 
@@ -18,7 +19,8 @@ void tg_draft_replace(tg_draft *d, tg_table t, float *x, int cols) {
     *table = (tg_features){table->rows, cols, cols, x, x, 1};
 }
 
-static tg_status bad_node(const char *field, const int64_t *ids, int64_t at, int per, int64_t N, tg_error *err) {
+static tg_status bad_node(const char *field, const int64_t *ids, int64_t at, int per, int64_t N,
+                          tg_error *err) {
     return tg_fail_field(err, field, "node ids in 0..N-1", "%lld %s %lld of a graph with N = %lld",
                          (long long)ids[at], per == 2 ? "in row" : "at", (long long)(at / per), (long long)N);
 }

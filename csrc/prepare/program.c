@@ -60,7 +60,8 @@ tg_status tg_program_add(tg_program *p, const tg_step *step, const double *attr,
         status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected at most %d steps", TG_PROGRAM_STEPS);
     for (int i = 0; status == TG_OK && step->fit != NULL && i < p->n; i++)
         if (p->use[i].step == step)
-            status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected step '%s' once, found it twice", step->name);
+            status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected step '%s' once, found it twice",
+                             step->name);
     if (status != TG_OK) {
         for (int a = 0; a < TG_STEP_ATTRS; a++) tg_columns_free(&columns[a]);
         return status;
@@ -225,7 +226,7 @@ static tg_status deliver(tg_draft *d, tg_graph *g, tg_error *err) {
     g->F = d->table[TG_TABLE_NODE].cols;
     g->G = d->table[TG_TABLE_GRAPH].cols;
     if (status == TG_OK) status = take(d, TG_TABLE_NODE, &g->node_feat, &g->owned[0], err);
-    if (status == TG_OK) status = take(d, TG_TABLE_GRAPH, &g->graph_feat, &g->owned[1], err);
+    if (status == TG_OK && g->G > 0) status = take(d, TG_TABLE_GRAPH, &g->graph_feat, &g->owned[1], err);
     if (status == TG_OK && tg_wants(d, TG_TABLE_CONFIG) && s->config_feat != NULL) {
         status = take(d, TG_TABLE_CONFIG, &g->config_feat, &g->owned[2], err);
         g->T = d->table[TG_TABLE_CONFIG].cols;
@@ -239,8 +240,8 @@ static tg_status deliver(tg_draft *d, tg_graph *g, tg_error *err) {
     return status == TG_OK ? tg_graph_build(g, d->edges, d->config_nodes, err) : status;
 }
 
-tg_status tg_program_apply(tg_program *p, const tg_stored *stored, int configs, tg_kept *kept, tg_graph *graph,
-                           tg_error *err) {
+tg_status tg_program_apply(tg_program *p, const tg_stored *stored, int configs, tg_kept *kept,
+                           tg_graph *graph, tg_error *err) {
     if (!p->fitted) return not_fitted(err);
     tg_kept mine = {0};
     tg_draft d;
@@ -257,8 +258,8 @@ tg_status tg_program_apply(tg_program *p, const tg_stored *stored, int configs, 
     return status;
 }
 
-tg_status tg_program_configs(tg_program *p, const float *config_feat, int64_t C, int64_t T, float **rows, int *cols,
-                             tg_error *err) {
+tg_status tg_program_configs(tg_program *p, const float *config_feat, int64_t C, int64_t T, float **rows,
+                             int *cols, tg_error *err) {
     if (!p->fitted) return not_fitted(err);
     const tg_stored stored = {.C = C, .T = T, .config_feat = config_feat};
     tg_kept none = {0};

@@ -36,12 +36,12 @@ tg_status tg_program_restored(tg_program *program, tg_error *err);
 /* A slate graph, without layout configs, from a stored graph. All its arrays are its own. `kept` may be NULL, empty
    (and is then filled) or what an earlier call made of this graph. Without `configs`, features of configs are left
    out. */
-tg_status tg_program_apply(tg_program *program, const tg_stored *stored, int configs, tg_kept *kept, tg_graph *graph,
-                           tg_error *err);
+tg_status tg_program_apply(tg_program *program, const tg_stored *stored, int configs, tg_kept *kept,
+                           tg_graph *graph, tg_error *err);
 
 /* Features of configs as the model takes them: *rows (C, *cols), freed by the caller. */
-tg_status tg_program_configs(tg_program *program, const float *config_feat, int64_t C, int64_t T, float **rows,
-                             int *cols, tg_error *err);
+tg_status tg_program_configs(tg_program *program, const float *config_feat, int64_t C, int64_t T,
+                             float **rows, int *cols, tg_error *err);
 
 void tg_kept_free(tg_kept *kept);
 

@@ -83,16 +83,16 @@ typedef struct tg_features {
 /* A graph on its way from the stored arrays to a slate graph. */
 typedef struct tg_draft {
     const tg_stored *from;
-    unsigned tables;             /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
-    int64_t N, E, K;             /* what is left */
-    const int64_t *nodes;        /* (N) their ids in the stored graph, or NULL: all of them */
-    const int64_t *edges;        /* (E,2), private and checked once the structure is made */
+    unsigned tables;      /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
+    int64_t N, E, K;      /* what is left */
+    const int64_t *nodes; /* (N) their ids in the stored graph, or NULL: all of them */
+    const int64_t *edges; /* (E,2), private and checked once the structure is made */
     const int64_t *config_nodes; /* (K), as the edges */
     tg_features table[TG_TABLES];
-    uint8_t *opcode; /* (N), or NULL */
-    int8_t *layout;  /* (N,6), or NULL */
-    tg_kept *kept;   /* filled by pruning if it is not made yet */
-    int64_t *copied; /* private copies of edges and config nodes of a graph that is not pruned */
+    uint8_t *opcode;     /* (N), or NULL */
+    int8_t *layout;      /* (N,6), or NULL */
+    tg_kept *kept;       /* filled by pruning if it is not made yet */
+    int64_t *copied;     /* private copies of edges and config nodes of a graph that is not pruned */
     int pruned, checked; /* how often, for tests */
 } tg_draft;
 
@@ -125,9 +125,10 @@ typedef struct tg_use {
 } tg_use;
 
 enum {
-    TG_STEP_TRAINING = 1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
-    TG_STEP_CONFIGS = 2,  /* reads features of whole configs */
-    TG_STEP_SELECTS = 4   /* the nodes that it keeps are those that later steps are fitted to */
+    TG_STEP_TRAINING =
+        1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
+    TG_STEP_CONFIGS = 2, /* reads features of whole configs */
+    TG_STEP_SELECTS = 4  /* the nodes that it keeps are those that later steps are fitted to */
 };
 
 typedef struct tg_step {

@@ -109,8 +109,9 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
         if (!(tables >> t & 1) || found[t] == columns->n) continue;
         char expected[160];
         if (found[t] < columns->n)
-            snprintf(expected, sizeof expected, "%d columns, as the schema has: '%.60s' is the first that is missing",
-                     columns->n, columns->column[found[t]].name);
+            snprintf(expected, sizeof expected,
+                     "%d columns, as the schema has: '%.60s' is the first that is missing", columns->n,
+                     columns->column[found[t]].name);
         else snprintf(expected, sizeof expected, "%d columns, as the schema has", columns->n);
         return tg_fail_field(err, tg_table_fields[t], expected, "%lld", (long long)found[t]);
     }
@@ -119,14 +120,14 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
 
 static tg_status misfit(const part *p, int c, int64_t row, float x, const char *expected, tg_error *err) {
     const tg_column *column = &p->columns->column[c];
-    const char *value = column->kind == TG_KIND_CATEGORY && x >= 0 && x < (float)column->n_values
-                            ? column->values[(int)x]
-                            : NULL;
+    const int named =
+        column->kind == TG_KIND_CATEGORY && x >= 0 && x < (float)column->n_values && x == floorf(x);
+    const char *value = named ? column->values[(int)x] : NULL;
     if (value != NULL)
-        return tg_fail_field(err, tg_table_fields[p->table], expected, "'%.60s' in column '%.60s', row %lld", value,
-                             column->name, (long long)row);
-    return tg_fail_field(err, tg_table_fields[p->table], expected, "%g in column '%.60s', row %lld", (double)x,
-                         column->name, (long long)row);
+        return tg_fail_field(err, tg_table_fields[p->table], expected, "'%.60s' in column '%.60s', row %lld",
+                             value, column->name, (long long)row);
+    return tg_fail_field(err, tg_table_fields[p->table], expected, "%g in column '%.60s', row %lld",
+                         (double)x, column->name, (long long)row);
 }
 
 /* A number as it is scaled: ln(1 + x) of a log column. */
@@ -140,7 +141,8 @@ static tg_status fits(const part *p, int c, int64_t row, float x, tg_error *err)
     if (!(fabsf(x) <= FLT_MAX)) return misfit(p, c, row, x, "finite numbers", err);
     if (column->kind == TG_KIND_LOG && x < 0)
         return misfit(p, c, row, x, "numbers >= 0 in a log column", err);
-    if (column->kind == TG_KIND_FLAG && x != 0 && x != 1) return misfit(p, c, row, x, "0 or 1 in a flag", err);
+    if (column->kind == TG_KIND_FLAG && x != 0 && x != 1)
+        return misfit(p, c, row, x, "0 or 1 in a flag", err);
     if (column->kind == TG_KIND_CATEGORY && x != floorf(x))
         return misfit(p, c, row, x, "positions in the values of a category", err);
     return TG_OK;
@@ -225,15 +227,16 @@ static tg_status check(const tg_use *use, tg_error *err) {
         for (int c = 0; c < p.columns->n; c++)
             fine &= p.m2[c] >= 0 && p.n_levels[c] >= 0 && p.n_levels[c] <= p.most;
         if (!fine)
-            return tg_fail_field(err, "encode", "counts and sums of squares as a fit leaves them", "others (%s)",
-                                 tg_table_fields[t]);
+            return tg_fail_field(err, "encode", "counts and sums of squares as a fit leaves them",
+                                 "others (%s)", tg_table_fields[t]);
     }
     return TG_OK;
 }
 
 /* ---- apply ---- */
 
-static tg_status one_hot(const part *p, int c, const int64_t *seen, int64_t row, float x, float *to, tg_error *err) {
+static tg_status one_hot(const part *p, int c, const int64_t *seen, int64_t row, float x, float *to,
+                         tg_error *err) {
     const int n = p->columns->column[c].n_values, value = x >= 0 && x < (float)n ? (int)x : -1;
     if ((value < 0 || seen[value] == 0) && !p->zero_unknown)
         return misfit(p, c, row, x, "a value that was seen in training", err);
@@ -273,11 +276,11 @@ static tg_status encode(const part *p, const tg_features *x, float *y, tg_error 
     num_threads(tg_threads(20.0 * (double)x->rows * (double)cols))
     for (int64_t i = 0; i < x->rows; i++) {
         if (F == 0) y[i * cols] = 0;
-        else if (encode_row(p, inverse, i, x->x + i * x->ld, y + i * cols, NULL) != TG_OK && i < first) first = i;
+        else if (encode_row(p, inverse, i, x->x + i * x->ld, y + i * cols, NULL) != TG_OK && i < first)
+            first = i;
     }
     tg_status status = TG_OK;
-    if (first < x->rows)
-        status = encode_row(p, inverse, first, x->x + first * x->ld, y + first * cols, err);
+    if (first < x->rows) status = encode_row(p, inverse, first, x->x + first * x->ld, y + first * cols, err);
     free(inverse);
     return status;
 }
@@ -301,15 +304,18 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 
 const tg_step tg_step_encode = {
     .name = "encode",
-    .doc = "All features by a schema: number and log (ln(1 + x), x >= 0) with mean 0 and standard deviation 1 in "
-           "training, category as one column of 0 and 1 per value, flag as it is; what was constant in training is 0.",
-    .attrs = {{"node", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of node_feat"},
-              {"graph", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of graph_feat"},
-              {"config", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of config_feat"},
-              {"unknown", TG_STEP_CHOICE, 0, UNKNOWN_ERROR, 0, 0, "error|zero",
-               "a category that was not seen in training is refused, or 0 in all its columns"},
-              {"levels", TG_STEP_INT, 0, 0, 0, 64, NULL,
-               "numbers of at most so many different values in training also get a column of 0 and 1 per value"}},
+    .doc = "All features by a schema: number and log (ln(1 + x), x >= 0) with mean 0 and standard deviation "
+           "1 in "
+           "training, category as one column of 0 and 1 per value, flag as it is; what was constant in "
+           "training is 0.",
+    .attrs =
+        {{"node", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of node_feat"},
+         {"graph", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of graph_feat"},
+         {"config", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of config_feat"},
+         {"unknown", TG_STEP_CHOICE, 0, UNKNOWN_ERROR, 0, 0, "error|zero",
+          "a category that was not seen in training is refused, or 0 in all its columns"},
+         {"levels", TG_STEP_INT, 0, 0, 0, 64, NULL,
+          "numbers of at most so many different values in training also get a column of 0 and 1 per value"}},
     .flags = TG_STEP_CONFIGS,
     .plan = plan,
     .outline = outline,

@@ -70,13 +70,14 @@ static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsi
     const int expected = (int)use->attr[0], found = tg_list_padding(graph->node_feat, graph->N);
     if (found == expected) return TG_OK;
     tg_fail_field(err, "node_feat", expected ? "padding -1" : "padding 0", "padding %d", found);
-    snprintf(err->message, sizeof err->message,
-             "node_feat: this ranker's weights were trained on features padded with %d (columns 31-36, 95-98, "
-             "101-104), these are padded with %d; %s (docs/weights-from-outside.md)",
-             expected, found,
-             expected ? "give features written from the .pb files with padding -1, as the authors of the weights "
-                        "did, or train on this data"
-                      : "give the published files as they are");
+    snprintf(
+        err->message, sizeof err->message,
+        "node_feat: this ranker's weights were trained on features padded with %d (columns 31-36, 95-98, "
+        "101-104), these are padded with %d; %s (docs/weights-from-outside.md)",
+        expected, found,
+        expected ? "give features written from the .pb files with padding -1, as the authors of the weights "
+                   "did, or train on this data"
+                 : "give the published files as they are");
     return err->code;
 }
 

@@ -24,7 +24,8 @@ static tg_status gather(tg_draft *d, tg_error *err) {
     if (feat == NULL) return err->code;
     for (int64_t n = 0; n < kept->N; n++)
         memcpy(feat + n * s->F, s->node_feat + kept->nodes[n] * s->F, (size_t)s->F * sizeof *feat);
-    for (int64_t n = 0; d->opcode != NULL && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
+    const int has_opcode = d->opcode != NULL && s->opcode != NULL;
+    for (int64_t n = 0; has_opcode && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
     d->table[TG_TABLE_NODE].rows = d->N = kept->N;
     tg_draft_replace(d, TG_TABLE_NODE, feat, (int)s->F);
     d->table[TG_TABLE_NODE].finite = 0;

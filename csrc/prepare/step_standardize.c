@@ -24,7 +24,8 @@ static tg_status merge(tg_use *use, const tg_rows *rows, tg_error *err) {
 static tg_status transform(const tg_use *use, const tg_rows *rows, int zero, float *y, tg_error *err) {
     const double *m2 = use->state[M2].f;
     double *scale = malloc((size_t)rows->F * sizeof *scale);
-    if (scale == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to scale %lld columns", (long long)rows->F);
+    if (scale == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory to scale %lld columns", (long long)rows->F);
     tg_scaler_scale(scale, m2, use->state[COUNT].i[0], rows->F);
     tg_status status = tg_scaler_transform(y, rows, use->state[MEAN].f, scale, err);
     free(scale);
@@ -101,10 +102,11 @@ static tg_status apply_nodes(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_step tg_step_standardize = {
     .name = "standardize",
     .doc = "Keep the first columns of the node features, with mean 0 and standard deviation 1 in training.",
-    .attrs = {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "so many columns stay"},
-              {"constant", TG_STEP_CHOICE, 0, AUTO, 0, 0, "auto|zero|keep",
-               "a column that was constant in training becomes 0, or keeps its difference to that constant; auto: "
-               "0 if features of whole configs are prepared too"}},
+    .attrs =
+        {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "so many columns stay"},
+         {"constant", TG_STEP_CHOICE, 0, AUTO, 0, 0, "auto|zero|keep",
+          "a column that was constant in training becomes 0, or keeps its difference to that constant; auto: "
+          "0 if features of whole configs are prepared too"}},
     .plan = plan_nodes,
     .outline = outline_nodes,
     .inspect = inspect_nodes,
@@ -176,7 +178,8 @@ static tg_status apply_configs(const tg_use *use, tg_draft *d, tg_error *err) {
 
 const tg_step tg_step_standardize_configs = {
     .name = "standardize-configs",
-    .doc = "Features of configs with mean 0 and standard deviation 1 in training; a column that was constant is 0.",
+    .doc = "Features of configs with mean 0 and standard deviation 1 in training; a column that was constant "
+           "is 0.",
     .attrs = {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"},
               {"scale", TG_STEP_CHOICE, 1, 0, 0, 0, "none|log",
                "log: ln(1 + x) is taken before, negative numbers counting as 0"}},

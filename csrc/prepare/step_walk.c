@@ -51,15 +51,17 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 
 const tg_step tg_step_walk_encoding = {
     .name = "walk-encoding",
-    .doc = "Append for each node chances of random walks over the whole graph, after k = first .. steps steps.",
-    .attrs = {{"graph", TG_STEP_CHOICE, 0, 0, 0, 0, "undirected|directed",
-               "along edges both ways, or from a node to those that consume its output"},
-              {"first", TG_STEP_INT, 0, 1, 1, 1024, NULL, "least number of steps"},
-              {"steps", TG_STEP_INT, 1, 0, 1, 1024, NULL, "largest number of steps"},
-              {"loops", TG_STEP_FLAG, 0, 0, 0, 1, NULL, "every node also has an edge to itself"},
-              {"form", TG_STEP_CHOICE, 0, 0, 0, 0, "return|arriving",
-               "the chance to be back where the walk began; or, for k >= 2, the chance mass that arrives from all "
-               "other nodes (third place of the Kaggle competition)"}},
+    .doc =
+        "Append for each node chances of random walks over the whole graph, after k = first .. steps steps.",
+    .attrs =
+        {{"graph", TG_STEP_CHOICE, 0, 0, 0, 0, "undirected|directed",
+          "along edges both ways, or from a node to those that consume its output"},
+         {"first", TG_STEP_INT, 0, 1, 1, 1024, NULL, "least number of steps"},
+         {"steps", TG_STEP_INT, 1, 0, 1, 1024, NULL, "largest number of steps"},
+         {"loops", TG_STEP_FLAG, 0, 0, 0, 1, NULL, "every node also has an edge to itself"},
+         {"form", TG_STEP_CHOICE, 0, 0, 0, 0, "return|arriving",
+          "the chance to be back where the walk began; or, for k >= 2, the chance mass that arrives from all "
+          "other nodes (third place of the Kaggle competition)"}},
     .plan = plan,
     .outline = outline,
     .apply = apply,

@@ -174,7 +174,8 @@ static PyObject *with_configs(PyObject *object, PyObject *args) {
 
 static PyMethodDef graph_methods[] = {
     {"with_configs", with_configs, METH_VARARGS,
-     PyDoc_STR("with_configs(digits, config_feat=None): the same graph with other configs; the rest is shared.")},
+     PyDoc_STR(
+         "with_configs(digits, config_feat=None): the same graph with other configs; the rest is shared.")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -182,6 +183,23 @@ static PyObject *get_size(PyObject *object, void *which) {
     const tg_graph *g = &((tg_py_graph *)object)->graph;
     const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F, g->G, g->T};
     return PyLong_FromLongLong(sizes[(intptr_t)which]);
+}
+
+/* What a model reads, as read-only views. */
+static PyObject *get_array(PyObject *object, void *which) {
+    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    const struct {
+        const void *data;
+        int type, ndim;
+        npy_intp dims[2];
+    } arrays[] = {{g->node_feat, NPY_FLOAT32, 2, {g->N, g->F}},
+                  {g->has_opcode ? g->opcode : NULL, NPY_UINT8, 1, {g->N}},
+                  {g->layout, NPY_INT8, 2, {g->N, 6}},
+                  {g->graph_feat, NPY_FLOAT32, 1, {g->G}},
+                  {g->config_feat, NPY_FLOAT32, 2, {(npy_intp)g->C, g->T}}},
+      *a = &arrays[(intptr_t)which];
+    if (a->data == NULL) Py_RETURN_NONE;
+    return (PyObject *)tg_view(a->type, a->ndim, a->dims, (void *)(uintptr_t)a->data, object, 0);
 }
 
 static PyGetSetDef graph_getset[] = {
@@ -192,6 +210,11 @@ static PyGetSetDef graph_getset[] = {
     {"num_features", get_size, NULL, PyDoc_STR("F"), (void *)4},
     {"num_graph_features", get_size, NULL, PyDoc_STR("G"), (void *)5},
     {"num_config_features", get_size, NULL, PyDoc_STR("T"), (void *)6},
+    {"node_feat", get_array, NULL, PyDoc_STR("(N, F) float32, read-only"), (void *)0},
+    {"node_opcode", get_array, NULL, PyDoc_STR("(N,) uint8, read-only, or None"), (void *)1},
+    {"layout_digits", get_array, NULL, PyDoc_STR("(N, 6) int8, read-only, or None"), (void *)2},
+    {"graph_feat", get_array, NULL, PyDoc_STR("(G,) float32, read-only, or None"), (void *)3},
+    {"config_feat", get_array, NULL, PyDoc_STR("(C, T) float32, read-only, or None"), (void *)4},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

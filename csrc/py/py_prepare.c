@@ -63,7 +63,8 @@ static int take_stored(PyObject *const a[6], tg_stored *s) {
     const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1]};
     for (int i = 0; i < 6; i++)
         if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) {
-            PyErr_SetString(PyExc_ValueError, "a graph has at most 2^30 nodes and edges and 65536 columns of features");
+            PyErr_SetString(PyExc_ValueError,
+                            "a graph has at most 2^30 nodes and edges and 65536 columns of features");
             return -1;
         }
     *s = (tg_stored){.N = feat[0], .F = feat[1], .E = edges[0], .K = nodes[0]};
@@ -154,8 +155,8 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     PyObject *a[6], *digits = Py_None, *capsule = Py_None;
     int configs = 1;
     tg_stored stored;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OpO:apply", names, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5],
-                                     &digits, &configs, &capsule) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OpO:apply", names, &a[0], &a[1], &a[2], &a[3],
+                                     &a[4], &a[5], &digits, &configs, &capsule) ||
         take_stored(a, &stored) < 0)
         return NULL;
     tg_kept *kept = NULL;
@@ -171,7 +172,8 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     status = tg_program_apply(&self->program, &stored, configs, kept, &graph->graph, &err);
     Py_END_ALLOW_THREADS;
     leave(self);
-    if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0)) return (PyObject *)graph;
+    if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0))
+        return (PyObject *)graph;
     Py_DECREF((PyObject *)graph);
     return status == TG_OK ? NULL : tg_raise(&err, NULL);
 }
@@ -216,7 +218,8 @@ static PyObject *get_state(PyObject *object, PyObject *unused) {
             npy_intp n = (npy_intp)state->n;
             PyArrayObject *array = tg_new_array(state->whole ? NPY_INT64 : NPY_FLOAT64, 1, &n);
             if (array != NULL && n > 0) memcpy(PyArray_DATA(array), state->data, (size_t)n * sizeof(double));
-            if (array == NULL || PyDict_SetItemString(dict, state->name, (PyObject *)array) < 0) Py_CLEAR(dict);
+            if (array == NULL || PyDict_SetItemString(dict, state->name, (PyObject *)array) < 0)
+                Py_CLEAR(dict);
             Py_XDECREF((PyObject *)array);
         }
     return dict;
@@ -245,7 +248,8 @@ static PyObject *set_state(PyObject *object, PyObject *dict) {
     if (enter(self, 1) < 0) return NULL;
     int fine = 1;
     for (int i = 0; i < p->n; i++)
-        for (int s = 0; fine && s < p->use[i].n_states; s++) fine = take_state(&p->use[i].state[s], dict) == 0;
+        for (int s = 0; fine && s < p->use[i].n_states; s++)
+            fine = take_state(&p->use[i].state[s], dict) == 0;
     p->fitted &= fine;
     tg_error err;
     tg_status status = fine ? tg_program_restored(p, &err) : TG_OK;
@@ -263,27 +267,31 @@ static PyObject *get_fitted(PyObject *object, void *unused) {
 static PyObject *get_columns(PyObject *object, void *unused) {
     (void)unused;
     const tg_outline *after = &((py_prepare *)object)->program.after;
-    return Py_BuildValue("{s:i,s:i,s:i,s:O}", "node", after->cols[TG_TABLE_NODE], "graph", after->cols[TG_TABLE_GRAPH],
-                         "config", after->cols[TG_TABLE_CONFIG], "layout", after->has_layout ? Py_True : Py_False);
+    return Py_BuildValue("{s:i,s:i,s:i,s:O}", "node", after->cols[TG_TABLE_NODE], "graph",
+                         after->cols[TG_TABLE_GRAPH], "config", after->cols[TG_TABLE_CONFIG], "layout",
+                         after->has_layout ? Py_True : Py_False);
 }
 
 static PyObject *get_counts(PyObject *object, void *unused) {
     (void)unused;
     const tg_program *p = &((py_prepare *)object)->program;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "fitted", (long long)p->fits, "applied", (long long)p->applies, "pruned",
-                         (long long)p->pruned, "checked", (long long)p->checked);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "fitted", (long long)p->fits, "applied", (long long)p->applies,
+                         "pruned", (long long)p->pruned, "checked", (long long)p->checked);
 }
 
 static PyMethodDef methods[] = {
     {"begin", begin, METH_NOARGS, PyDoc_STR("Forget what was learnt: graphs to fit to follow.")},
     {"fit", fit, METH_VARARGS,
-     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat): add one graph to the "
+     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat): add one "
+               "graph to the "
                "fit. Returns what pruning kept of it, for apply.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, "
-               "configs=True, kept=None) -> Graph")},
-    {"configs", configs, METH_O, PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
+     PyDoc_STR(
+         "apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, "
+         "configs=True, kept=None) -> Graph")},
+    {"configs", configs, METH_O,
+     PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
     {"set_state", set_state, METH_O, PyDoc_STR("Take over what get_state gave.")},
     {NULL, NULL, 0, NULL},
@@ -292,7 +300,8 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getset[] = {
     {"fitted", get_fitted, NULL, PyDoc_STR("Whether everything that it learns is there."), NULL},
     {"columns", get_columns, NULL,
-     PyDoc_STR("Columns of the node, graph and config features afterwards, -1 where only the graph or a fit can tell; "
+     PyDoc_STR("Columns of the node, graph and config features afterwards, -1 where only the graph or a fit "
+               "can tell; "
                "whether there are layout digits."),
      NULL},
     {"counts", get_counts, NULL,
@@ -305,7 +314,8 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, prepare_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a Graph.")},
+    {Py_tp_doc,
+     (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a Graph.")},
     {0, NULL},
 };
 

@@ -12,8 +12,8 @@ static int wrong(const char *step, const char *what, const char *expected, PyObj
     PyObject *bytes = text == NULL ? NULL : PyUnicode_AsUTF8String(text);
     if (bytes != NULL) {
         tg_error err;
-        tg_fail(&err, TG_E_CONFIG, "preprocessing: step '%.48s': %.60s: expected %.200s, found %.120s", step, what,
-                expected, PyBytes_AsString(bytes));
+        tg_fail(&err, TG_E_CONFIG, "preprocessing: step '%.48s': %.60s: expected %.200s, found %.120s", step,
+                what, expected, PyBytes_AsString(bytes));
         tg_raise(&err, NULL);
     }
     Py_XDECREF(bytes);
@@ -36,8 +36,8 @@ static char *copy_text(PyObject *text) {
 /* ---- columns of a schema ---- */
 
 static int take_values(tg_column *column, const char *step, PyObject *values) {
-    if (values == NULL || !PySequence_Check(values) || PyUnicode_Check(values) || PySequence_Size(values) < 1 ||
-        PySequence_Size(values) > TG_MAX_COLUMNS)
+    if (values == NULL || !PySequence_Check(values) || PyUnicode_Check(values) ||
+        PySequence_Size(values) < 1 || PySequence_Size(values) > TG_MAX_COLUMNS)
         return wrong(step, column->name, "a list of 1..65536 values of a category", values);
     const int n = (int)PySequence_Size(values);
     if ((column->values = calloc((size_t)n, sizeof *column->values)) == NULL) {
@@ -107,7 +107,8 @@ static int take_choice(double *to, const char *step, const tg_step_attr *attr, P
     }
 }
 
-static int take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr, PyObject *value) {
+static int take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr,
+                      PyObject *value) {
     if (attr->type == TG_STEP_COLUMNS) return take_columns(columns, step, attr->name, value);
     if (attr->type == TG_STEP_CHOICE) return take_choice(to, step, attr, value);
     if (attr->type == TG_STEP_FLAG) {
@@ -141,7 +142,8 @@ static int take_attrs(const tg_step *step, PyObject *dict, double *attr, tg_colu
         given |= 1 << a;
     }
     for (int a = 0; a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++)
-        if (step->attrs[a].required && !(given >> a & 1)) return wrong(step->name, step->attrs[a].name, "a value", NULL);
+        if (step->attrs[a].required && !(given >> a & 1))
+            return wrong(step->name, step->attrs[a].name, "a value", NULL);
     return 0;
 }
 
@@ -173,7 +175,8 @@ static int add_step(tg_program *program, PyObject *dict) {
 }
 
 int tg_py_program(PyObject *list, tg_program *program) {
-    if (!PyList_Check(list) && !PyTuple_Check(list)) return wrong("?", "preprocessing", "a list of steps", list);
+    if (!PyList_Check(list) && !PyTuple_Check(list))
+        return wrong("?", "preprocessing", "a list of steps", list);
     PyObject *items = PySequence_Tuple(list);
     if (items == NULL) return -1;
     int status = 0;
@@ -202,9 +205,9 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
     }
     if (attr->type == TG_STEP_INT && !attr->required) fallback = PyLong_FromDouble(attr->fallback);
     if (attr->type == TG_STEP_FLAG) fallback = PyBool_FromLong(attr->fallback != 0);
-    PyObject *result = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:s}", "name", attr->name, "type", types[attr->type],
-                                     "required", attr->required ? Py_True : Py_False, "default", fallback, "range",
-                                     range, "doc", attr->doc);
+    PyObject *result = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:s}", "name", attr->name, "type",
+                                     types[attr->type], "required", attr->required ? Py_True : Py_False,
+                                     "default", fallback, "range", range, "doc", attr->doc);
     if (range != Py_None) Py_XDECREF(range);
     if (fallback != Py_None) Py_XDECREF(fallback);
     return result;
@@ -218,10 +221,10 @@ static PyObject *describe_step(const tg_step *step) {
         Py_XDECREF(attr);
     }
     if (attrs == NULL) return NULL;
-    PyObject *result = Py_BuildValue(
-        "{s:s,s:s,s:O,s:O,s:O,s:O}", "name", step->name, "doc", step->doc, "attrs", attrs, "learns",
-        step->fit != NULL ? Py_True : Py_False, "training", step->flags & TG_STEP_TRAINING ? Py_True : Py_False,
-        "configs", step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
+    PyObject *result = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O}", "name", step->name, "doc", step->doc,
+                                     "attrs", attrs, "learns", step->fit != NULL ? Py_True : Py_False,
+                                     "training", step->flags & TG_STEP_TRAINING ? Py_True : Py_False,
+                                     "configs", step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
     Py_DECREF(attrs);
     return result;
 }
