@@ -93,26 +93,20 @@ def test_own_digits_leave_those_of_the_file_unread(graph, ranker, tmp_path):
 def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_path, monkeypatch):
     path = tmp_path / "g.npz"
     graph.save(path)
-    lazy, reads, core, seen = tg.load(path), [], _core.npz_digits, []
-
-    class Core:
-        """The core, that tells which digits it was given."""
-
-        def __getattr__(self, name):
-            return getattr(_core, name)
-
-        def Graph(self, *arguments):
-            seen.append(arguments[-1])
-            return _core.Graph(*arguments)
-
+    lazy, reads, core = tg.load(path), [], _core.npz_digits
     monkeypatch.setattr("tpugraphs.digits._core.npz_digits", lambda *a: reads.append(a) or core(*a))
-    monkeypatch.setattr("tpugraphs.pipeline._core", Core())
     ranker.predict(lazy)
     ranker.predict(lazy, [1, 2])
     given = graph.config_digits.copy()
     ranker.predict(lazy, given)
-    assert len(reads) == 1 and len(seen) == 2
-    assert np.shares_memory(seen[0], lazy.config_digits) and np.shares_memory(seen[1], given)
+    assert len(reads) == 1
+    for digits, prepare in (
+        (lazy._digits.stored(), lambda: ranker.pipeline.apply(lazy)),
+        (given, lambda: ranker.pipeline.apply(lazy, configs=False).with_configs(given)),
+    ):
+        before = sys.getrefcount(digits)
+        prepared = prepare()
+        assert sys.getrefcount(digits) == before + 1 and prepared.num_configs == len(digits)
 
 
 def test_memory_of_a_graph_goes_with_it(ranker):

@@ -29,7 +29,8 @@ ROOMS = {
     "rank": 4,
     "optim": 4,
     "model": 5,
-    "py": 6,
+    "prepare": 6,
+    "py": 7,
 }
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)
 HEADERS = [p for p in FILES if p.suffix == ".h"]

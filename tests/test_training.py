@@ -470,7 +470,7 @@ def test_graphs_in_files_and_in_memory_train_alike():
         assert graph._digits.in_file is not touch
         assert (prepared.kept is None) is not touch
         rows = np.array([0, 5, 9, 21_000, prepared.num_configs - 1])
-        model = _core.Model(recipe.steps(recipe.fields()), 3, node_features=prepared.nodes[0].shape[1])
+        model = _core.Model(recipe.steps(recipe.fields()), 3, node_features=prepared.nodes.num_features)
         slate = prepared.slate(rows)
         results.append((prepared.runtimes, model.scores([slate])[0], prepared.nbytes))
         loss = model.step(

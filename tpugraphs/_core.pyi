@@ -1,6 +1,6 @@
 """Types of the C core. One section per room of csrc/py."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -89,6 +89,13 @@ class Graph:
     num_config_nodes: int
     num_configs: int
     num_features: int
+    num_graph_features: int
+    num_config_features: int
+    node_feat: NDArray[np.float32]
+    node_opcode: NDArray[np.uint8] | None
+    layout_digits: NDArray[np.int8] | None
+    graph_feat: NDArray[np.float32] | None
+    config_feat: NDArray[np.float32] | None
     def __new__(
         cls,
         node_feat: NDArray[np.float32],
@@ -99,6 +106,49 @@ class Graph:
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         config_feat: NDArray[np.float32] | None = None,
     ) -> Graph: ...
+    def with_configs(
+        self,
+        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None,
+        config_feat: NDArray[np.float32] | None = None,
+        /,
+    ) -> Graph: ...
+
+@final
+class Prepare:
+    fitted: bool
+    columns: dict[str, int]
+    counts: dict[str, int]
+    def __new__(cls, steps: Sequence[Mapping[str, Any]]) -> Prepare: ...
+    def begin(self) -> None: ...
+    def fit(
+        self,
+        node_feat: NDArray[np.float32],
+        node_opcode: NDArray[np.uint8] | None,
+        edge_index: NDArray[np.int64],
+        config_nodes: NDArray[np.int64],
+        graph_feat: NDArray[np.float32] | None,
+        config_feat: NDArray[np.float32] | None,
+        /,
+    ) -> Any: ...
+    def finish(self) -> None: ...
+    def apply(
+        self,
+        node_feat: NDArray[np.float32],
+        node_opcode: NDArray[np.uint8] | None,
+        edge_index: NDArray[np.int64],
+        config_nodes: NDArray[np.int64],
+        graph_feat: NDArray[np.float32] | None,
+        config_feat: NDArray[np.float32] | None,
+        digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
+        configs: bool = True,
+        kept: Any = None,
+    ) -> Graph: ...
+    def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
+    def get_state(self) -> dict[str, NDArray[Any]]: ...
+    def set_state(self, state: dict[str, NDArray[Any]], /) -> None: ...
+
+def prepare_steps() -> list[dict[str, Any]]: ...
+def list_padding(node_feat: NDArray[np.float32], /) -> int: ...
 
 @final
 class Model:

@@ -1,8 +1,9 @@
-"""From a graph to what a model takes: pruning, equal configs, layout digits, scaling."""
+"""From a graph to what a model takes: steps of preprocessing, run by the core, and what they have learnt."""
 
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,16 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, kernels, padding, preprocess
+from tpugraphs import _core, arrays, kernels, preprocess
 from tpugraphs.digits import Digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.targets import targets
 
 __all__ = ["Pipeline", "Prepared"]
 
-_PADDING = "node-padding"
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
-PRUNING = ("none", *preprocess.METHODS)
+_NO_NODES = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,17 @@ class Prepared:
 
     Attributes
     ----------
-    graph : _core.Graph
-    runtimes : (C,) int64
-        What a loss compares: nanoseconds, of tile graphs ranks of the normalised runtimes; zeros when they
-        are not known.
+    graph : _core.Graph, optional
+        None if its configs were left out.
     name : str
-    num_nodes : int
-        N, after pruning.
+    nodes : _core.Graph
+        The graph, maybe without configs.
     nbytes : int
         Memory it takes, roughly.
-    nodes : tuple of ndarray
-        Arguments of `_core.Graph` but the configs.
-    times : (C,) int64 or float64
-        What a metric is computed from: nanoseconds, of tile graphs runtime / normalizer.
+    measured : (C,) int64
+        Runtimes of its configs in nanoseconds, or placeholders.
+    normalizers : (C,) int64, optional
+        Of tile graphs.
     kept : (C,) int64, optional
         Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
     mapped : Digits, optional
@@ -49,14 +47,11 @@ class Prepared:
     """
 
     graph: Any
-    runtimes: NDArray[np.int64]
     name: str
-    num_nodes: int
+    nodes: Any
     nbytes: int
-    nodes: tuple[
-        NDArray[np.float32], NDArray[np.uint8], NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]
-    ]
-    times: NDArray[Any]
+    measured: NDArray[np.int64]
+    normalizers: NDArray[np.int64] | None = None
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
 
@@ -65,9 +60,31 @@ class Prepared:
         return self.graph, rows if self.kept is None else self.kept[rows]
 
     @property
+    def num_nodes(self) -> int:
+        """N, after pruning."""
+        return int(self.nodes.num_nodes)
+
+    @property
     def num_configs(self) -> int:
         """C."""
-        return int(self.runtimes.shape[0])
+        return int(self.measured.shape[0])
+
+    @cached_property
+    def _divisors(self) -> NDArray[np.int64] | None:
+        """Normalizers of runtimes that were measured."""
+        return self.normalizers if (self.measured > 0).any() else None
+
+    @cached_property
+    def runtimes(self) -> NDArray[np.int64]:
+        """What a loss compares (C,): nanoseconds, of tile graphs ranks of the normalised runtimes."""
+        if self._divisors is None:
+            return self.measured
+        return kernels.ratio_ranks(self.measured, self._divisors)
+
+    @cached_property
+    def times(self) -> NDArray[Any]:
+        """What a metric is computed from (C,): nanoseconds, of tile graphs runtime / normalizer."""
+        return self.measured if self._divisors is None else self.measured / self._divisors
 
     @cached_property
     def by_runtime(self) -> NDArray[np.int64]:
@@ -83,17 +100,9 @@ class Prepared:
 
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
         """Make the same graph with other configs, as the core takes them, that were not measured."""
-        runtimes = np.zeros(len(configs), np.int64)
-        core = core_graph(self.nodes, configs)
-        return replace(self, graph=core, runtimes=runtimes, times=runtimes, kept=None, mapped=None)
-
-
-def core_graph(nodes: Any, configs: Any) -> Any:
-    """Graph of the core: digits (C, K, 18) int8, a pack's numbers, or features (C, T) float32."""
-    feat, opcode, layout, edges, ids = nodes
-    if isinstance(configs, tuple) or configs.ndim == 3:
-        return _core.Graph(feat, opcode, layout, edges, ids, configs)
-    return _core.Graph(feat, opcode, layout, edges, ids, None, configs)
+        graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
+        none = np.zeros(len(configs), np.int64)
+        return replace(self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None)
 
 
 def check_kind(graph: Any, kind: str) -> None:
@@ -146,53 +155,66 @@ def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.
         )  # fmt: skip
 
 
+class _Kept:
+    """What pruning kept of graphs that are still in memory: none of them is pruned twice."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
+
+    def get(self, graph: Any) -> Any:
+        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        known = self._known.get(id(edges))
+        return known[2] if known and known[0]() is edges and known[1]() is nodes else None
+
+    def keep(self, graph: Any, kept: Any) -> None:
+        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        if nodes is not None:
+            key, known = id(edges), self._known
+            gone = weakref.ref(edges, lambda _: known.pop(key, None))
+            known[key] = (gone, weakref.ref(nodes), kept)
+
+
 class Pipeline:
-    """Preprocessing of a recipe, and its fitted constants.
+    """Preprocessing of a recipe, and what it has learnt.
 
     Parameters
     ----------
     steps : list of dict
-        In order: ``{"step": "prune", "method": ...}``, ``{"step": "dedup", "keep": ...}`` (training only),
-        ``{"step": "layout-digits"}``, ``{"step": "standardize", "columns": F}``. For tile graphs: no pruning,
-        and at the end ``{"step": "standardize-configs", "columns": T, "scale": "none" or "log"}``.
-        After them there may be ``{"step": "node-padding", "value": -1}``: what lists in the node features
-        must be padded with (:mod:`tpugraphs.padding`), for weights from outside.
+        In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
+    kind : str
+        Of the graphs.
+    schema : Schema, optional
+        Of the graphs: its ``check(graph)`` refuses those that do not fit it.
 
     Attributes
     ----------
-    kind : {"layout", "tile"}
-        Of the graphs.
     columns, config_columns : int
-        F, and T or 0.
+        Of the node features and the features of configs (0 without), as a model takes them.
     """
 
-    _KNOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
-        "layout": (("prune", "method"), ("dedup", "keep"), ("layout-digits",), ("standardize", "columns")),
-        "tile": (
-            ("dedup", "keep"),
-            ("layout-digits",),
-            ("standardize", "columns"),
-            ("standardize-configs", "columns", "scale"),
-        ),
-    }
+    def __init__(self, steps: list[dict[str, Any]], kind: str = "layout", schema: Any = None) -> None:
+        self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
+        self._core, self._kept = _core.Prepare(self.steps), _Kept()
 
-    def __init__(self, steps: list[dict[str, Any]]) -> None:
-        self.steps = [dict(step) for step in steps]
-        by_name = {step["step"]: step for step in steps}
-        self.kind = "tile" if "standardize-configs" in by_name else "layout"
-        self.prune, self.keep = (
-            str(by_name.get("prune", {}).get("method", "none")),
-            str(by_name["dedup"]["keep"]),
-        )
-        if self.prune not in PRUNING:
-            raise ConfigError(f"prune: expected one of {', '.join(PRUNING)}, got {self.prune!r}")
-        self.columns = int(by_name["standardize"]["columns"])
-        configs = by_name.get("standardize-configs", {"columns": 0, "scale": "none"})
-        self.config_columns, self.config_scale = int(configs["columns"]), str(configs["scale"])
-        self.scaler: preprocess.StandardScaler | None = None
-        self.config_scaler: preprocess.StandardScaler | None = None
-        last = self.steps[-1]
-        self.node_padding = int(last["value"]) if last["step"] == _PADDING else None
+    @property
+    def columns(self) -> int:
+        """Columns of the node features as a model takes them."""
+        return int(self._core.columns["node"])
+
+    @property
+    def config_columns(self) -> int:
+        """Columns of the features of configs as a model takes them, 0 where configs are digits."""
+        return max(0, int(self._core.columns["config"]))
+
+    def _option(self, step: str, name: str) -> Any:
+        """Attribute of the last step of that name, None without."""
+        return next((one[name] for one in reversed(self.steps) if one["step"] == step), None)
+
+    @property
+    def node_padding(self) -> int | None:
+        """With what lists in the node features must be padded, None if with anything."""
+        value = self._option("node-padding", "value")
+        return None if value is None else int(value)
 
     def same_as(self, other: Pipeline) -> bool:
         """Whether both prepare every graph in the same way."""
@@ -207,119 +229,97 @@ class Pipeline:
         """Refuse from now on graphs whose features are padded otherwise (-1 or 0)."""
         if isinstance(value, bool) or value not in (-1, 0):
             raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
-        self.steps.append({"step": _PADDING, "value": int(value)})
-        self.node_padding = int(value)
-
-    def _pruned(self, graph: Any) -> Any:
-        if self.node_padding is not None:
-            padding.check(graph, self.node_padding)
-        return graph if self.prune == "none" else preprocess.prune(graph, self.prune)
-
-    def _features(self, pruned: Any) -> NDArray[np.float32]:
-        return np.ascontiguousarray(pruned.node_feat[:, : self.columns])
-
-    def _config_features(self, configs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Features (C, T) of configs before they are standardised."""
-        if self.config_scale == "none":
-            return configs
-        return np.ascontiguousarray(np.log1p(np.maximum(configs, 0).astype(np.float64)), dtype=np.float32)
+        self.steps.append({"step": "node-padding", "value": int(value)})
+        before, self._core = self._core, _core.Prepare(self.steps)
+        if before.fitted:
+            self._core.set_state(before.get_state())
 
     def fit(self, graphs: Iterable[Any]) -> Pipeline:
-        """Fit the scalers on the nodes of these graphs, and on the configs of tile graphs."""
-        scaler, config_scaler = preprocess.StandardScaler(), preprocess.StandardScaler()
+        """Fit all steps that learn to these graphs, in one pass over them."""
+        core = _core.Prepare(self.steps)
         for graph in graphs:
-            check_kind(graph, self.kind)
-            scaler.partial_fit(self._features(self._pruned(graph)))
-            if self.kind == "tile":
-                config_scaler.partial_fit(self._config_features(graph.config_feat))
-        self.scaler, self.config_scaler = scaler, config_scaler if self.kind == "tile" else None
+            self._check(graph)
+            try:
+                self._kept.keep(graph, core.fit(*_stored(graph)))
+            except DataError as error:
+                raise arrays.with_file(error, _name(graph)) from None
+        core.finish()
+        self._core = core
         return self
 
-    def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
-        """Configs as the core takes them: digits (C, K, 18) as they are, features (C, T) scaled."""
-        if self.kind == "layout":
-            return configs
-        return self._scaled(self.config_scaler, self._config_features(configs))
-
-    def _scaled(
-        self, scaler: preprocess.StandardScaler | None, x: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        """Scale x(n, F). In tile graphs, small as they are, a column may be constant in training only.
-
-        What has no scale then becomes 0: as it is, it could be millions.
-        """
-        assert scaler is not None
-        scaled = scaler.transform(x)
-        if self.kind == "tile":
-            scaled[:, scaler.get_state()["m2"] == 0] = 0
-        return scaled
+    def _check(self, graph: Any) -> None:
+        check_kind(graph, self.kind)
+        if self.schema is not None:
+            self.schema.check(graph)
 
     def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
         """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
 
-        Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_digits`.
+        Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
         """
-        assert self.scaler is not None
-        check_kind(graph, self.kind)
-        kept, runtimes, digits = None, graph.config_runtime, None
-        normalizers = graph.config_runtime_normalizers if self.kind == "tile" else None
+        self._check(graph)
+        kept, digits, runtimes = None, None, graph.config_runtime
+        normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             check_measured(graph, self.kind)
-            if self.keep != "none" and configs and self.kind == "layout" and graph._digits.in_file:
-                digits, first, inverse = graph._digits.read_distinct()  # the equal ones never exist
-                _, runtimes, _ = kernels.merge_configs(first, inverse, runtimes, None, self.keep)
-            elif self.keep != "none":
-                kept, runtimes, normalizers = preprocess.distinct(graph, self.keep)
-            if len(runtimes) < 2:
-                field = "config_feat" if self.kind == "tile" else "node_config_feat"
-                raise DataError(
-                    f"{field}: all configs are the same, so nothing can be learnt: leave it out",
-                    file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
-                )  # fmt: skip
+            kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
-        times: NDArray[Any] = runtimes
-        if normalizers is not None and graph.has_runtimes:
-            times, runtimes = runtimes / normalizers, kernels.ratio_ranks(runtimes, normalizers)
-        pruned = self._pruned(graph)
-        nodes = (
-            self._scaled(self.scaler, self._features(pruned)),
-            pruned.node_opcode,
-            kernels.layout_digits(pruned.node_feat),
-            pruned.edge_index,
-            pruned.node_config_ids if self.kind == "layout" else np.zeros(0, np.int64),
-        )
-        size = nodes[0].nbytes + 4 * pruned.edge_index.nbytes + 2 * graph.config_runtime.nbytes
-        name, count = str(graph.name), int(pruned.num_nodes)
+        stored = _digits(graph) if digits is None and configs else None
+        if stored is not None:
+            digits = stored.stored()
+        try:
+            core = self._core.apply(
+                *_stored(graph), digits=digits, configs=configs, kept=self._kept.get(graph)
+            )
+        except DataError as error:
+            raise arrays.with_file(error, _name(graph)) from None
+        mapped = stored if stored is not None and stored.mapped else None
+        size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
+        size += 4 * core.num_configs * core.num_config_features
+        if stored is None:
+            size += 0 if digits is None else digits.nbytes
+        elif mapped is None:
+            size += stored.nbytes
         if not configs:
-            none = np.zeros(0, np.int64)
-            return Prepared(None, none, name, count, int(size), nodes, none)
-        mapped = None
-        if self.kind == "tile":
-            values: Any = self.configs(graph.config_feat)
-            size += values.nbytes
-        elif digits is not None:
-            values = digits
-            size += values.nbytes
-        else:
-            values = graph._digits.stored()
-            mapped = graph._digits if graph._digits.mapped else None
-            size += 0 if mapped else graph._digits.nbytes
-        core = core_graph(nodes, values)
-        return Prepared(core, runtimes, name, count, int(size), nodes, times, kept, mapped)
+            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
+        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped)
+
+    def _merge(
+        self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
+        """Merge equal configs: rows that stay or, of a file, their digits; their runtimes, normalizers."""
+        keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
+        kept = digits = None
+        if keep != "none" and stored is not None and stored.in_file:
+            digits, first, inverse = stored.read_distinct()  # the equal ones never exist
+            _, runtimes, _ = kernels.merge_configs(first, inverse, runtimes, None, keep)
+        elif keep != "none":
+            kept, runtimes, normalizers = preprocess.distinct(graph, keep)
+        if len(runtimes) < 2:
+            field = "config_feat" if stored is None else "node_config_feat"
+            raise DataError(
+                f"{field}: all configs are the same, so nothing can be learnt: leave it out",
+                file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
+            )  # fmt: skip
+        return kept, digits, runtimes, normalizers
+
+    def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
+        """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
+        return configs if configs.ndim == 3 else self._core.configs(configs)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Fitted constants, by the names they have in a file."""
-        return {
-            f"{scaler}.{name}": array
-            for scaler in self.scalers()
-            for name, array in getattr(self, scaler).get_state().items()
-        }
+        """Return what was learnt, by the names it has in a file."""
+        return self._core.get_state()
+
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `tensors` gave; DataError or ShapeError if it is not that."""
+        self._core.set_state({name: tensors[name] for name in self.tensors() if name in tensors})
 
     def scalers(self) -> dict[str, int]:
         """Names of the scalers, and their columns."""
-        return {"scaler": self.columns} | (
-            {"config_scaler": self.config_columns} if self.kind == "tile" else {}
-        )
+        ending = ".mean"
+        sizes = {name: array.size for name, array in self.tensors().items()}
+        return {name.removesuffix(ending): n for name, n in sizes.items() if name.endswith(ending)}
 
     @classmethod
     def from_file(
@@ -329,49 +329,58 @@ class Pipeline:
         from tpugraphs import rankerfile
 
         todo = "the file is damaged, or was written by a later version of tpugraphs"
-        steps, padded = _split_padding(steps)
-        known = cls._KNOWN[like.kind]
-        allowed = {
-            "method": PRUNING,
-            "keep": ("none", "first", "min", "mean"),
-            "scale": ("none", "log"),
+        try:
+            pipeline = cls(steps, like.kind, like.schema)
+        except (ConfigError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
+        pipeline._must_give(path, like, todo)
+        state = {
+            name: rankerfile.take(path, tensors, name, empty.shape, empty.dtype)
+            for name, empty in pipeline.tensors().items()
         }
-        columns = {"standardize": like.columns, "standardize-configs": like.config_columns}
-        fits = (
-            isinstance(steps, list)
-            and len(steps) == len(known)
-            and all(
-                isinstance(step, dict)
-                and set(step) == {"step", *options}
-                and step["step"] == name
-                and all(step[key] in allowed[key] for key in options if key != "columns")
-                and step.get("columns") == columns.get(name)
-                for step, (name, *options) in zip(steps, known, strict=True)
-            )
-        )
-        if not fits:
-            expected = ", ".join(name for name, *_ in known)
-            raise rankerfile.fail(path, "preprocessing", f"the steps {expected}", repr(steps)[:120], todo)
-        pipeline = cls([*steps, *padded])
-        for scaler, count in pipeline.scalers().items():
-            state = {
-                name: rankerfile.take(path, tensors, f"{scaler}.{name}", shape, dtype)
-                for name, shape, dtype in (
-                    ("count", (1,), np.int64),
-                    ("mean", (count,), np.float64),
-                    ("m2", (count,), np.float64),
-                )
-            }
-            try:
-                setattr(pipeline, scaler, preprocess.StandardScaler().set_state(state))
-            except DataError as error:
-                raise CheckpointError(str(error), file=os.fspath(path), field=scaler) from None
+        try:
+            pipeline.load(state)
+        except DataError as error:
+            raise CheckpointError(str(error), file=os.fspath(path), field=error.field) from None
+        pipeline._must_give(path, like, todo)
         return pipeline
 
+    def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
+        """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
+        from tpugraphs import rankerfile
 
-def _split_padding(steps: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Split the requirement of a padding off the steps of a file."""
-    allowed = [{"step": _PADDING, "value": value} for value in (-1, 0)]
-    if isinstance(steps, list) and steps and steps[-1] in allowed and type(steps[-1]["value"]) is int:
-        return steps[:-1], steps[-1:]
-    return steps, []
+        mine, theirs = self._core.columns, like._core.columns
+        unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
+        if any(mine[name] != theirs[name] for name in mine if name not in unknown):
+            expected = f"steps that give columns {theirs}"
+            raise rankerfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
+
+    def __getstate__(self) -> dict[str, Any]:
+        tensors = self.tensors() if self._core.fitted else None
+        return {"steps": self.steps, "kind": self.kind, "schema": self.schema, "tensors": tensors}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["steps"], state["kind"], state["schema"])  # type: ignore[misc]
+        if state["tensors"] is not None:
+            self.load(state["tensors"])
+
+
+def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Arrays of a graph as the core takes them."""
+    return (
+        graph.node_feat,
+        graph.node_opcode,
+        graph.edge_index,
+        getattr(graph, "node_config_ids", _NO_NODES),
+        getattr(graph, "graph_feat", None),
+        getattr(graph, "config_feat", None),
+    )
+
+
+def _digits(graph: Any) -> Digits | None:
+    """Configs of a graph that are digits per node."""
+    return None if getattr(graph, "config_feat", None) is not None else graph._digits
+
+
+def _name(graph: Any) -> str:
+    return str(graph.path or graph.name)

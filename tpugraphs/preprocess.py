@@ -48,8 +48,6 @@ _METHODS: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {
     "config-only": (_config_only, frozenset()),
     "k-hop": (_k_hop, frozenset({"hops"})),
 }
-METHODS = tuple(_METHODS)
-"""Names of the pruning methods."""
 
 
 def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> LayoutGraph:

@@ -100,7 +100,7 @@ class Ranker(Ranks):
     def _reset(self) -> None:
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
-        self.pipeline = Pipeline(self._recipe.preprocessing(self.fields))
+        self.pipeline = Pipeline(self._recipe.preprocessing(self.fields), self._recipe.kind)
         self._fitted = False
         self._step = 0
         self._last = Last()

@@ -232,5 +232,8 @@ def load(
         return
     if set(given) != set(needed):
         raise ConfigError(f"recipe {ranker.recipe} needs {' and '.join(f'{n}=(mean, std)' for n in needed)}")
+    tensors: dict[str, NDArray[Any]] = {}
     for name, constants in given.items():
-        setattr(ranker.pipeline, name, take_scaler(name, constants, needed[name]))
+        state = take_scaler(name, constants, needed[name]).get_state()
+        tensors |= {f"{name}.{key}": array for key, array in state.items()}
+    ranker.pipeline.load(tensors)

@@ -83,8 +83,12 @@ static tg_status place_config_nodes(tg_graph *g, const int64_t *config_nodes, tg
 }
 
 tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
-    tg_status status = check(g, edge_index, config_nodes, err);
-    if (status == TG_OK) status = tg_csr_build(&g->by_source, g->N, g->E, edge_index, 0, err);
+    const tg_status status = check(g, edge_index, config_nodes, err);
+    return status == TG_OK ? tg_graph_build(g, edge_index, config_nodes, err) : status;
+}
+
+tg_status tg_graph_build(tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
+    tg_status status = tg_csr_build(&g->by_source, g->N, g->E, edge_index, 0, err);
     if (status == TG_OK) status = tg_csr_build(&g->by_target, g->N, g->E, edge_index, 1, err);
     if (status == TG_OK) status = tg_csr_merge(&g->both_in, &g->by_target, &g->by_source, 1, err);
     if (status == TG_OK) status = tg_csr_merge(&g->both_out, &g->by_target, &g->by_source, 0, err);
@@ -115,6 +119,10 @@ void tg_graph_free(tg_graph *g) {
     tg_csr_free(&g->both_out);
     free(g->config_of);
     free(g->inv_degree[0]);
+    for (size_t i = 0; i < sizeof g->owned / sizeof *g->owned; i++) {
+        free(g->owned[i]);
+        g->owned[i] = NULL;
+    }
     free((void *)(uintptr_t)g->codes.table);
     g->codes.table = NULL;
     g->config_of = NULL;

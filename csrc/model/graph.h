@@ -1,5 +1,5 @@
 /* What a model needs of one prepared graph: scaled features, adjacency both ways, where its config digits
-   are. The arrays are borrowed (py/ keeps them alive); the index structures are owned. */
+   are. The arrays are borrowed (py/ keeps them alive) or owned; the index structures are owned. */
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
@@ -14,7 +14,7 @@ typedef struct tg_graph {
     int D, digit_rows;                   /* digits of a configurable node; their values are in -1..digit_rows-3 */
     int T, G;                            /* columns of config_feat, of graph_feat; 0 without */
     const float *node_feat;              /* (N,F) */
-    const uint8_t *opcode;               /* (N) */
+    const uint8_t *opcode;               /* (N) or NULL */
     const int8_t *layout;                /* (N,6) or NULL */
     const int8_t *digits;                /* (C,K,D), or NULL and */
     tg_codes codes;                      /* the same as numbers; the table is owned */
@@ -26,11 +26,15 @@ typedef struct tg_graph {
     int32_t *config_node;                /* (K) */
     int32_t *alike;                      /* (K): the first configurable node with the same features and opcode */
     float *inv_degree[TG_DIRECTIONS];    /* (N) each */
+    void *owned[5];                      /* arrays that go with the graph, NULL where they are borrowed */
 } tg_graph;
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
 tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
                         tg_error *err);
+/* The same for arrays that have been checked. */
+tg_status tg_graph_build(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
+                         tg_error *err);
 void tg_graph_free(tg_graph *graph);
 
 /* Configs (C,K,3) as numbers of `size` bytes of the entries of table (entries,6), which is checked and copied.

@@ -3,6 +3,7 @@
 
 #include "base/parallel.h"
 #include "features/schema.h"
+#include "py/py_prepare.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     (void)self;
@@ -60,11 +61,11 @@ static int module_exec(PyObject *module) {
     PyMethodDef *rooms[] = {tg_base_methods,    tg_data_methods,  tg_graph_methods,
                             tg_rank_methods,    tg_optim_methods, tg_model_methods,
                             tg_product_methods, tg_file_methods,  tg_pack_methods,
-                            tg_check_methods};
+                            tg_check_methods,   tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    if (add_schema(module) < 0) return -1;
-    return tg_add_model_types(module) < 0 ? -1 : tg_add_file_types(module);
+    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0) return -1;
+    return tg_add_file_types(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -236,10 +236,11 @@ static PyObject *scaler_merge(PyObject *self, PyObject *args) {
         return NULL;
     }
     int64_t count = given;
+    const tg_rows rows = {TG_F32(x), dims[0], dims[1], dims[1], "x"};
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_scaler_merge(&count, TG_F64(mean), TG_F64(m2), TG_F32(x), dims[0], dims[1], &err);
+    status = tg_scaler_merge(&count, TG_F64(mean), TG_F64(m2), &rows, &err);
     Py_END_ALLOW_THREADS;
     return status == TG_OK ? PyLong_FromLongLong(count) : tg_raise(&err, NULL);
 }
@@ -269,10 +270,11 @@ static PyObject *scaler_transform(PyObject *self, PyObject *args) {
     PyArrayObject *x = scale == NULL ? NULL : tg_array(objects[0], "x", NPY_FLOAT32, 2, dims, "(n, F)");
     PyArrayObject *y = x == NULL ? NULL : tg_new_array(NPY_FLOAT32, 2, dims);
     if (y == NULL) return NULL;
+    const tg_rows rows = {TG_F32(x), dims[0], dims[1], dims[1], "x"};
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_scaler_transform(TG_F32(y), TG_F32(x), TG_F64(mean), TG_F64(scale), dims[0], dims[1], &err);
+    status = tg_scaler_transform(TG_F32(y), &rows, TG_F64(mean), TG_F64(scale), &err);
     Py_END_ALLOW_THREADS;
     return status == TG_OK ? (PyObject *)y : fail(&err, y, NULL);
 }

@@ -108,13 +108,30 @@ static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArray
     }
     g->E = (int32_t)edge[0];
     g->K = (int32_t)node[0];
-    if (take_configs(g, args[5], args[6]) < 0) return -1;
-    const int from[TG_GRAPH_KEPT] = {0, 1, 2, 5, 6, 7};
-    for (int i = 0; i < TG_GRAPH_KEPT; i++) {
+    const int from[4] = {0, 1, 2, 7}, to[4] = {0, 1, 2, 5};
+    for (int i = 0; i < 4; i++) {
         Py_INCREF(args[from[i]]);
-        self->keep[i] = args[from[i]];
+        self->keep[to[i]] = args[from[i]];
     }
-    return 0;
+    return tg_py_graph_configs(self, args[5], args[6]);
+}
+
+int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat) {
+    PyObject *const given[2] = {digits, config_feat};
+    for (int i = 0; i < 2; i++) {
+        Py_INCREF(given[i]);
+        self->keep[3 + i] = given[i];
+    }
+    return take_configs(&self->graph, digits, config_feat);
+}
+
+tg_py_graph *tg_py_graph_new(int digit_rows) {
+    allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
+    tg_py_graph *self = (tg_py_graph *)alloc(graph_type, 0);
+    if (self == NULL) return NULL;
+    self->graph.D = TG_DIGITS;
+    self->graph.digit_rows = digit_rows;
+    return self;
 }
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -131,11 +148,9 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2, digit_rows);
         return NULL;
     }
-    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
+    tg_py_graph *self = tg_py_graph_new(digit_rows);
+    (void)type; /* it has no subtypes */
     if (self == NULL) return NULL;
-    self->graph.D = TG_DIGITS;
-    self->graph.digit_rows = digit_rows;
     PyArrayObject *edges, *nodes;
     if (take_arrays(self, a, &edges, &nodes) < 0) {
         Py_DECREF(self);
@@ -162,17 +177,61 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void graph_dealloc(PyObject *object) {
     tg_py_graph *self = (tg_py_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
-    tg_graph_free(&self->graph);
+    if (self->base == NULL) tg_graph_free(&self->graph);
+    else free((void *)(uintptr_t)self->graph.codes.table);
+    Py_XDECREF(self->base);
     for (int i = 0; i < TG_GRAPH_KEPT; i++) Py_XDECREF(self->keep[i]);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);
 }
 
+/* with_configs(digits, config_feat=None) -> Graph */
+static PyObject *with_configs(PyObject *object, PyObject *args) {
+    PyObject *digits, *config_feat = Py_None;
+    if (!PyArg_ParseTuple(args, "O|O:with_configs", &digits, &config_feat)) return NULL;
+    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(TG_DIGIT_STATES);
+    if (other == NULL) return NULL;
+    tg_graph *g = &other->graph;
+    *g = self->graph;
+    g->C = 0, g->has_configs = 0, g->T = 0;
+    g->digits = NULL, g->config_feat = NULL;
+    g->codes = (tg_codes){0};
+    other->base = self->base != NULL ? self->base : object;
+    Py_INCREF(other->base);
+    if (tg_py_graph_configs(other, digits, config_feat) == 0) return (PyObject *)other;
+    Py_DECREF(other);
+    return NULL;
+}
+
+static PyMethodDef graph_methods[] = {
+    {"with_configs", with_configs, METH_VARARGS,
+     PyDoc_STR(
+         "with_configs(digits, config_feat=None): the same graph with other configs; the rest is shared.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *get_size(PyObject *object, void *which) {
     const tg_graph *g = &((tg_py_graph *)object)->graph;
-    const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F};
+    const int64_t sizes[] = {g->N, g->E, g->K, g->C, g->F, g->G, g->T};
     return PyLong_FromLongLong(sizes[(intptr_t)which]);
+}
+
+/* What a model reads, as read-only views. */
+static PyObject *get_array(PyObject *object, void *which) {
+    const tg_graph *g = &((tg_py_graph *)object)->graph;
+    const struct {
+        const void *data;
+        int type, ndim;
+        npy_intp dims[2];
+    } arrays[] = {{g->node_feat, NPY_FLOAT32, 2, {g->N, g->F}},
+                  {g->opcode, NPY_UINT8, 1, {g->N}},
+                  {g->layout, NPY_INT8, 2, {g->N, TG_LAYOUT_DIGITS}},
+                  {g->graph_feat, NPY_FLOAT32, 1, {g->G}},
+                  {g->config_feat, NPY_FLOAT32, 2, {(npy_intp)g->C, g->T}}},
+      *a = &arrays[(intptr_t)which];
+    if (a->data == NULL) Py_RETURN_NONE;
+    return (PyObject *)tg_view(a->type, a->ndim, a->dims, (void *)(uintptr_t)a->data, object, 0);
 }
 
 static PyGetSetDef graph_getset[] = {
@@ -181,6 +240,13 @@ static PyGetSetDef graph_getset[] = {
     {"num_config_nodes", get_size, NULL, PyDoc_STR("K"), (void *)2},
     {"num_configs", get_size, NULL, PyDoc_STR("C"), (void *)3},
     {"num_features", get_size, NULL, PyDoc_STR("F"), (void *)4},
+    {"num_graph_features", get_size, NULL, PyDoc_STR("G"), (void *)5},
+    {"num_config_features", get_size, NULL, PyDoc_STR("T"), (void *)6},
+    {"node_feat", get_array, NULL, PyDoc_STR("(N, F) float32, read-only"), (void *)0},
+    {"node_opcode", get_array, NULL, PyDoc_STR("(N,) uint8, read-only, or None"), (void *)1},
+    {"layout_digits", get_array, NULL, PyDoc_STR("(N, 6) int8, read-only, or None"), (void *)2},
+    {"graph_feat", get_array, NULL, PyDoc_STR("(G,) float32, read-only, or None"), (void *)3},
+    {"config_feat", get_array, NULL, PyDoc_STR("(C, T) float32, read-only, or None"), (void *)4},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -188,6 +254,7 @@ static PyType_Slot graph_slots[] = {
     {Py_tp_new, graph_new},
     {Py_tp_dealloc, graph_dealloc},
     {Py_tp_getset, graph_getset},
+    {Py_tp_methods, graph_methods},
     {Py_tp_doc,
      (void *)PyDoc_STR(
          "A prepared graph: scaled node features, opcodes, layout digits, edges, packed configs.")},

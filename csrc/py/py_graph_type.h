@@ -10,10 +10,16 @@ enum { TG_GRAPH_ARGS = 8, TG_GRAPH_KEPT = 6 };
 typedef struct tg_py_graph {
     PyObject_HEAD tg_graph graph;
     PyObject *keep[TG_GRAPH_KEPT]; /* node_feat, node_opcode, layout_digits, digits, config_feat, graph_feat */
+    PyObject *base;                /* the Graph that owns all but the configs, or NULL */
 } tg_py_graph;
 
 PyTypeObject *tg_graph_type(void); /* borrowed; NULL before tg_add_graph_type */
 int tg_add_graph_type(PyObject *module);
+
+/* A new Graph, empty: to be filled by C. NULL with an exception. */
+tg_py_graph *tg_py_graph_new(int digit_rows);
+/* The configs of a graph that has none, either of which may be None; 0, or -1 with an exception. */
+int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat);
 
 /* A batch made from a Python sequence of (Graph, rows) pairs. */
 typedef struct tg_py_batch {

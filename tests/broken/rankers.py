@@ -59,5 +59,5 @@ BROKEN = {
     "NaN weight": (lambda m, t: t.update({"head.bias": t["head.bias"] * np.nan}), "head.bias"),
     "missing scaler": (lambda m, t: t.pop("scaler.mean"), "scaler.mean"),
     "short scaler": (lambda m, t: t.update({"scaler.mean": t["scaler.mean"][:5]}), "scaler.mean"),
-    "negative variance": (lambda m, t: t.update({"scaler.m2": t["scaler.m2"] - 1e9}), "StandardScaler"),
+    "negative variance": (lambda m, t: t.update({"scaler.m2": t["scaler.m2"] - 1e9}), "scaler.m2"),
 }

@@ -52,3 +52,56 @@ def scaler(x):
     x = x.astype(np.float64)
     scale = x.std(0)
     return x.mean(0), np.where(np.ptp(x, axis=0) == 0, 1.0, scale)
+
+
+def standardized(training, x, zero_constant, log=False):
+    """Float64 columns of x less the mean of the training rows, over their standard deviation."""
+    if log:
+        training, x = (np.log1p(np.maximum(a, 0).astype(np.float64)) for a in (training, x))
+    training = training.astype(np.float64)
+    mean, scale = scaler(training)
+    result = (x - mean) / scale
+    if zero_constant:
+        result[:, np.ptp(training, axis=0) == 0] = 0
+    return result
+
+
+def encoded(columns, training, x, levels=0):
+    """Float64 columns (n, O) of the features x (n, F) by their schema, learnt from training rows (m, F)."""
+    out = []
+    for column, seen, values in zip(
+        columns, training.astype(np.float64).T, x.astype(np.float64).T, strict=True
+    ):
+        constant = np.ptp(seen) == 0
+        if column["kind"] == "category":
+            for value in range(len(column["values"])):
+                out.append((values == value) * (not constant) * (value in seen))
+            continue
+        if column["kind"] == "flag":
+            out.append(values * (not constant))
+            continue
+        if column["kind"] == "log":
+            seen, values = np.log1p(seen), np.log1p(values)
+        out.append(np.zeros(len(x)) if constant else (values - seen.mean()) / seen.std())
+        different = np.unique(seen)
+        if column["kind"] == "number" and 2 <= len(different) <= levels:
+            out += [values == level for level in different]
+    return np.array(out, np.float64).reshape(len(out), len(x)).T
+
+
+def walk_encoding(N, edges, directed=False, loops=False, first=1, steps=8, arriving=False):
+    """(N, steps - first + 1): the diagonal of P^k, or what arrives from elsewhere, by dense matrix powers."""
+    A = np.zeros((N, N))
+    for u, v in edges:
+        A[v, u] += 1  # from a node to its consumer
+        if not directed:
+            A[u, v] += 1
+    A += loops * np.eye(N)
+    degree = A.sum(1, keepdims=True)
+    P = np.divide(A, degree, out=np.zeros_like(A), where=degree > 0)
+    power, columns = np.eye(N), []
+    for k in range(1, steps + 1):
+        power = power @ P
+        column = np.diag(power)
+        columns.append(power.sum(0) - column if arriving and k >= 2 else column)
+    return np.array(columns)[first - 1 :].T

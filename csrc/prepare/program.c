@@ -1,0 +1,277 @@
+#include "prepare/program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TG_ADDRESS(name) &tg_step_##name,
+const tg_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
+const char *const tg_table_fields[TG_TABLES] = {"node_feat", "graph_feat", "config_feat"};
+const char *const tg_kind_names[TG_KINDS] = {"number", "log", "category", "flag"};
+
+const tg_step *tg_find_step(const char *name) {
+    for (int i = 0; tg_steps[i] != NULL; i++)
+        if (strcmp(tg_steps[i]->name, name) == 0) return tg_steps[i];
+    return NULL;
+}
+
+void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size) {
+    const char *from = attr->choices;
+    for (; value > 0; value--) from = strchr(from, '|') + 1;
+    snprintf(text, (size_t)size, "%.*s", (int)strcspn(from, "|"), from);
+}
+
+tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected) {
+    return tg_fail(err, TG_E_CONFIG, "preprocessing: step '%s': expected %s", use->step->name, expected);
+}
+
+tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err) {
+    tg_step_state *state = &use->state[use->n_states];
+    *state = (tg_step_state){.name = name, .whole = whole, .n = n};
+    if ((state->data = calloc((size_t)n + 1, sizeof *state->f)) == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for %s of %lld numbers", name, (long long)n);
+    use->n_states++;
+    return TG_OK;
+}
+
+void tg_columns_free(tg_columns *columns) {
+    for (int c = 0; c < columns->n; c++) {
+        tg_column *column = &columns->column[c];
+        for (int v = 0; v < column->n_values; v++) free(column->values[v]);
+        free(column->values);
+        free(column->name);
+    }
+    free(columns->column);
+    *columns = (tg_columns){0, NULL};
+}
+
+void tg_kept_free(tg_kept *kept) {
+    tg_pruned_free(&kept->pruned);
+    *kept = (tg_kept){0};
+}
+
+/* ---- making a program ---- */
+
+tg_status tg_program_add(tg_program *p, const tg_step *step, const double *attr, tg_columns *columns,
+                         tg_error *err) {
+    tg_status status = TG_OK;
+    if (p->n == TG_PROGRAM_STEPS)
+        status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected at most %d steps", TG_PROGRAM_STEPS);
+    for (int i = 0; status == TG_OK && step->fit != NULL && i < p->n; i++)
+        if (p->use[i].step == step)
+            status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected step '%s' once, found it twice",
+                             step->name);
+    if (status != TG_OK) {
+        for (int a = 0; a < TG_STEP_ATTRS; a++) tg_columns_free(&columns[a]);
+        return status;
+    }
+    tg_use *use = &p->use[p->n++];
+    *use = (tg_use){.step = step};
+    memcpy(use->attr, attr, sizeof use->attr);
+    memcpy(use->columns, columns, sizeof use->columns);
+    p->whole_configs |= (step->flags & TG_STEP_CONFIGS) != 0;
+    return TG_OK;
+}
+
+static void set_outline(tg_program *p) {
+    p->after = (tg_outline){.cols = {-1, -1, -1}};
+    for (int i = 0; i < p->n; i++)
+        if (p->use[i].step->outline != NULL) p->use[i].step->outline(&p->use[i], &p->after, p->fitted);
+}
+
+tg_status tg_program_close(tg_program *p, tg_error *err) {
+    tg_outline before = {.cols = {-1, -1, -1}};
+    p->fitted = 1;
+    for (int i = 0; i < p->n; i++) {
+        tg_use *use = &p->use[i];
+        use->whole_configs = p->whole_configs;
+        tg_status status = use->step->plan == NULL ? TG_OK : use->step->plan(use, &before, err);
+        if (status != TG_OK) return status;
+        if (use->step->outline != NULL) use->step->outline(use, &before, 0);
+        if (use->step->fit != NULL) p->fitted = 0;
+    }
+    set_outline(p);
+    return TG_OK;
+}
+
+void tg_program_free(tg_program *p) {
+    for (int i = 0; i < p->n; i++) {
+        for (int s = 0; s < p->use[i].n_states; s++) free(p->use[i].state[s].data);
+        for (int a = 0; a < TG_STEP_ATTRS; a++) tg_columns_free(&p->use[i].columns[a]);
+    }
+    *p = (tg_program){0};
+}
+
+/* ---- running it ---- */
+
+enum { ALL = (1 << TG_TABLES) - 1, WITHOUT_CONFIGS = ALL - (1 << TG_TABLE_CONFIG) };
+
+static void begin(tg_draft *d, const tg_stored *s, unsigned tables, tg_kept *kept) {
+    *d = (tg_draft){.from = s, .tables = tables, .N = s->N, .E = s->E, .K = s->K, .kept = kept};
+    d->table[TG_TABLE_NODE] = (tg_features){s->N, s->F, (int)s->F, s->node_feat, NULL, 0};
+    d->table[TG_TABLE_GRAPH] = (tg_features){1, s->G, (int)s->G, s->graph_feat, NULL, 0};
+    d->table[TG_TABLE_CONFIG] = (tg_features){s->C, s->T, (int)s->T, s->config_feat, NULL, 0};
+}
+
+static void end(tg_program *p, tg_draft *d) {
+    __atomic_fetch_add(&p->pruned, d->pruned, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&p->checked, d->checked, __ATOMIC_RELAXED);
+    for (int t = 0; t < TG_TABLES; t++) free(d->table[t].own);
+    free(d->opcode);
+    free(d->layout);
+    free(d->copied);
+}
+
+static tg_status inspect(const tg_program *p, const tg_draft *d, tg_error *err) {
+    const tg_stored *s = d->from;
+    const tg_kept *kept = d->kept;
+    if (tg_wants(d, TG_TABLE_NODE) && s->N < 1)
+        return tg_fail_field(err, "node_feat", "at least one node", "none");
+    if (kept->made && (kept->N != s->N || kept->E != s->E || kept->K != s->K))
+        return tg_fail(err, TG_E_DATA, "what pruning kept is that of another graph");
+    for (int i = 0; i < p->n; i++)
+        if (p->use[i].step->inspect != NULL) {
+            tg_status status = p->use[i].step->inspect(&p->use[i], s, d->tables, err);
+            if (status != TG_OK) return status;
+        }
+    return TG_OK;
+}
+
+static tg_status apply(const tg_program *p, tg_draft *d, tg_error *err) {
+    tg_status status = inspect(p, d, err);
+    for (int i = 0; status == TG_OK && i < p->n; i++)
+        if (p->use[i].step->apply != NULL) status = p->use[i].step->apply(&p->use[i], d, err);
+    return status;
+}
+
+void tg_program_begin(tg_program *p) {
+    p->fitted = 0;
+    p->fits = 0;
+    for (int i = 0; i < p->n; i++)
+        for (int s = 0; s < p->use[i].n_states; s++)
+            memset(p->use[i].state[s].data, 0, (size_t)p->use[i].state[s].n * sizeof(double));
+}
+
+tg_status tg_program_fit(tg_program *p, const tg_stored *stored, tg_kept *kept, tg_error *err) {
+    tg_draft d;
+    begin(&d, stored, p->whole_configs ? ALL : WITHOUT_CONFIGS, kept);
+    tg_status status = inspect(p, &d, err);
+    for (int i = 0; status == TG_OK && i < p->n; i++) {
+        tg_use *use = &p->use[i];
+        if (use->step->flags & TG_STEP_SELECTS) status = use->step->apply(use, &d, err);
+        if (status == TG_OK && use->step->fit != NULL) status = use->step->fit(use, &d, err);
+    }
+    end(p, &d);
+    p->fits += status == TG_OK;
+    return status;
+}
+
+tg_status tg_program_finish(tg_program *p, tg_error *err) {
+    for (int i = 0; i < p->n; i++) {
+        tg_status status = p->use[i].step->finish == NULL ? TG_OK : p->use[i].step->finish(&p->use[i], err);
+        if (status != TG_OK) return status;
+    }
+    p->fitted = 1;
+    set_outline(p);
+    return TG_OK;
+}
+
+tg_status tg_program_restored(tg_program *p, tg_error *err) {
+    p->fitted = 0;
+    for (int i = 0; i < p->n; i++) {
+        tg_use *use = &p->use[i];
+        for (int s = 0; s < use->n_states; s++)
+            for (int64_t j = 0; !use->state[s].whole && j < use->state[s].n; j++)
+                if (!isfinite(use->state[s].f[j]))
+                    return tg_fail_field(err, use->state[s].name, "finite numbers", "%g at %lld",
+                                         use->state[s].f[j], (long long)j);
+        tg_status status = use->step->check == NULL ? TG_OK : use->step->check(use, err);
+        if (status != TG_OK) return status;
+    }
+    p->fitted = 1;
+    set_outline(p);
+    return TG_OK;
+}
+
+static tg_status not_fitted(tg_error *err) {
+    return tg_fail(err, TG_E_CONFIG, "preprocessing: not fitted yet");
+}
+
+/* The table as memory of its own, all its numbers finite. */
+static tg_status take(tg_draft *d, tg_table t, const float **to, void **own, tg_error *err) {
+    tg_features *x = &d->table[t];
+    if (x->own == NULL) {
+        float *copy = tg_draft_room(x->rows, x->cols, err);
+        if (copy == NULL) return err->code;
+        for (int64_t i = 0; x->cols > 0 && i < x->rows; i++)
+            memcpy(copy + i * x->cols, x->x + i * x->ld, (size_t)x->cols * sizeof *copy);
+        *x = (tg_features){x->rows, x->cols, x->cols, copy, copy, 0};
+    }
+    for (int64_t i = 0; !x->finite && i < x->rows * x->cols; i++)
+        if (!isfinite(x->own[i]))
+            return tg_fail_field(err, tg_table_fields[t], "finite numbers", "%g (row %lld, column %lld)",
+                                 (double)x->own[i], (long long)(i / x->cols), (long long)(i % x->cols));
+    *to = x->x;
+    *own = x->own;
+    x->own = NULL;
+    return TG_OK;
+}
+
+/* Hands everything in the draft over to the graph. */
+static tg_status deliver(tg_draft *d, tg_graph *g, tg_error *err) {
+    const tg_stored *s = d->from;
+    tg_status status = d->nodes == NULL ? tg_draft_whole(d, err) : TG_OK;
+    g->N = (int32_t)d->N, g->E = (int32_t)d->E, g->K = (int32_t)d->K;
+    g->F = d->table[TG_TABLE_NODE].cols;
+    g->G = d->table[TG_TABLE_GRAPH].cols;
+    if (status == TG_OK) status = take(d, TG_TABLE_NODE, &g->node_feat, &g->owned[0], err);
+    if (status == TG_OK && g->G > 0) status = take(d, TG_TABLE_GRAPH, &g->graph_feat, &g->owned[1], err);
+    if (status == TG_OK && tg_wants(d, TG_TABLE_CONFIG) && s->config_feat != NULL) {
+        status = take(d, TG_TABLE_CONFIG, &g->config_feat, &g->owned[2], err);
+        g->T = d->table[TG_TABLE_CONFIG].cols;
+        g->C = s->C;
+        g->has_configs = 1;
+    }
+    g->opcode = g->owned[3] = d->opcode;
+    g->layout = g->owned[4] = d->layout;
+    d->opcode = NULL, d->layout = NULL;
+    return status == TG_OK ? tg_graph_build(g, d->edges, d->config_nodes, err) : status;
+}
+
+tg_status tg_program_apply(tg_program *p, const tg_stored *stored, int configs, tg_kept *kept,
+                           tg_graph *graph, tg_error *err) {
+    if (!p->fitted) return not_fitted(err);
+    tg_kept mine = {0};
+    tg_draft d;
+    begin(&d, stored, configs ? ALL : WITHOUT_CONFIGS, kept == NULL ? &mine : kept);
+    tg_status status = TG_OK;
+    if (stored->opcode != NULL) {
+        if ((d.opcode = malloc((size_t)stored->N + 1)) == NULL)
+            status = tg_fail(err, TG_E_MEMORY, "no memory for the opcodes of %lld nodes", (long long)stored->N);
+        else memcpy(d.opcode, stored->opcode, (size_t)stored->N);
+    }
+    if (status == TG_OK) status = apply(p, &d, err);
+    if (status == TG_OK) status = deliver(&d, graph, err);
+    end(p, &d);
+    tg_kept_free(&mine);
+    __atomic_fetch_add(&p->applies, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
+tg_status tg_program_configs(tg_program *p, const float *config_feat, int64_t C, int64_t T, float **rows,
+                             int *cols, tg_error *err) {
+    if (!p->fitted) return not_fitted(err);
+    const tg_stored stored = {.C = C, .T = T, .config_feat = config_feat};
+    tg_kept none = {0};
+    tg_draft d;
+    begin(&d, &stored, 1u << TG_TABLE_CONFIG, &none);
+    const float *x;
+    void *own = NULL;
+    tg_status status = apply(p, &d, err);
+    *cols = d.table[TG_TABLE_CONFIG].cols;
+    if (status == TG_OK) status = take(&d, TG_TABLE_CONFIG, &x, &own, err);
+    *rows = own;
+    end(p, &d);
+    return status;
+}

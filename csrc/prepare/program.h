@@ -1,0 +1,48 @@
+/* A program: the steps that a ranker's graphs go through, in order, with what they have learnt. Made once; constant
+   while it is applied, so that any number of threads may apply it. */
+#ifndef TG_PROGRAM_H
+#define TG_PROGRAM_H
+
+#include "model/graph.h"
+#include "prepare/step.h"
+
+enum { TG_PROGRAM_STEPS = 32 };
+
+typedef struct tg_program {
+    int n;
+    tg_use use[TG_PROGRAM_STEPS];
+    tg_outline after; /* the last step */
+    int whole_configs;
+    int fitted;
+    int64_t fits, applies, pruned, checked; /* graphs so far, for tests; applied in several threads at once */
+} tg_program;
+
+/* Append a step with its attributes (columns are taken over, also on failure), checked when the program is closed. */
+tg_status tg_program_add(tg_program *program, const tg_step *step, const double *attr, tg_columns *columns,
+                         tg_error *err);
+/* No more steps come: check their order and what they need, and make room for the state. */
+tg_status tg_program_close(tg_program *program, tg_error *err);
+void tg_program_free(tg_program *program);
+void tg_columns_free(tg_columns *columns);
+
+/* Add one graph to the fit; before the first, tg_program_begin, after the last, tg_program_finish. `kept` is empty and
+   gets what pruning kept. An error leaves the program unfitted. */
+void tg_program_begin(tg_program *program);
+tg_status tg_program_fit(tg_program *program, const tg_stored *stored, tg_kept *kept, tg_error *err);
+tg_status tg_program_finish(tg_program *program, tg_error *err);
+/* The state was filled from a file. */
+tg_status tg_program_restored(tg_program *program, tg_error *err);
+
+/* A slate graph, without layout configs, from a stored graph. All its arrays are its own. `kept` may be NULL, empty
+   (and is then filled) or what an earlier call made of this graph. Without `configs`, features of configs are left
+   out. */
+tg_status tg_program_apply(tg_program *program, const tg_stored *stored, int configs, tg_kept *kept,
+                           tg_graph *graph, tg_error *err);
+
+/* Features of configs as the model takes them: *rows (C, *cols), freed by the caller. */
+tg_status tg_program_configs(tg_program *program, const float *config_feat, int64_t C, int64_t T,
+                             float **rows, int *cols, tg_error *err);
+
+void tg_kept_free(tg_kept *kept);
+
+#endif

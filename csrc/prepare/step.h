@@ -1,0 +1,179 @@
+/* What a step of preprocessing is. A step looks at the training graphs (fit), and later turns a graph of which
+   nothing but its arrays is known into something nearer to what a model takes (apply). What it has learnt is its
+   state: named arrays, as they stand in a ranker file. One file per step or family; program.c runs them in order. */
+#ifndef TG_STEP_H
+#define TG_STEP_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "graph/prune.h"
+
+enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = 65536 };
+
+/* The tables of features of a graph: (N,F), (1,G) and (C,T). */
+typedef enum { TG_TABLE_NODE, TG_TABLE_GRAPH, TG_TABLE_CONFIG, TG_TABLES } tg_table;
+extern const char *const tg_table_fields[TG_TABLES]; /* node_feat, graph_feat, config_feat */
+
+/* A column of a schema. A category is stored as its position in `values`, a flag as 0 or 1. */
+typedef enum { TG_KIND_NUMBER, TG_KIND_LOG, TG_KIND_CATEGORY, TG_KIND_FLAG, TG_KINDS } tg_column_kind;
+extern const char *const tg_kind_names[TG_KINDS];
+typedef struct tg_column {
+    char *name;
+    tg_column_kind kind;
+    int n_values;
+    char **values; /* (n_values), as text for people */
+} tg_column;
+typedef struct tg_columns {
+    int n;
+    tg_column *column;
+} tg_columns;
+
+/* An attribute: a whole number in low..high, true or false, one of `choices` ("none|log", the value is the
+   position), or a list of columns. */
+typedef enum { TG_STEP_INT, TG_STEP_FLAG, TG_STEP_CHOICE, TG_STEP_COLUMNS } tg_step_type;
+typedef struct tg_step_attr {
+    const char *name;
+    tg_step_type type;
+    int required;
+    double fallback, low, high;
+    const char *choices;
+    const char *doc;
+} tg_step_attr;
+
+/* An array that a step has learnt. */
+typedef struct tg_step_state {
+    const char *name;
+    int whole; /* int64 instead of double */
+    int64_t n;
+    union {
+        double *f;
+        int64_t *i;
+        void *data;
+    };
+} tg_step_state;
+
+/* A graph as it is stored: borrowed arrays of which only the sizes have been compared. */
+typedef struct tg_stored {
+    int64_t N, E, K, F, G, C, T;
+    const float *node_feat;      /* (N,F) */
+    const uint8_t *opcode;       /* (N), or NULL */
+    const int64_t *edges;        /* (E,2) */
+    const int64_t *config_nodes; /* (K) */
+    const float *graph_feat;     /* (G), or NULL */
+    const float *config_feat;    /* (C,T), or NULL */
+} tg_stored;
+
+/* What pruning kept of a graph of these sizes: made once, used for every later pass over that graph. */
+typedef struct tg_kept {
+    int made;
+    int64_t N, E, K;
+    tg_pruned pruned;
+} tg_kept;
+
+/* A table on its way: row i is x[i * ld .. i * ld + cols). */
+typedef struct tg_features {
+    int64_t rows, ld;
+    int cols;
+    const float *x;
+    float *own; /* what x points to if it was made on the way, else NULL */
+    int finite; /* all numbers are known to be finite */
+} tg_features;
+
+/* A graph on its way from the stored arrays to a slate graph. */
+typedef struct tg_draft {
+    const tg_stored *from;
+    unsigned tables;      /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
+    int64_t N, E, K;      /* what is left */
+    const int64_t *nodes; /* (N) their ids in the stored graph, or NULL: all of them */
+    const int64_t *edges; /* (E,2), private and checked once the structure is made */
+    const int64_t *config_nodes; /* (K), as the edges */
+    tg_features table[TG_TABLES];
+    uint8_t *opcode;     /* (N), or NULL */
+    int8_t *layout;      /* (N,6), or NULL */
+    tg_kept *kept;       /* filled by pruning if it is not made yet */
+    int64_t *copied;     /* private copies of edges and config nodes of a graph that is not pruned */
+    int pruned, checked; /* how often, for tests */
+} tg_draft;
+
+/* A table is wanted here. */
+static inline int tg_wants(const tg_draft *d, tg_table t) { return d->tables >> t & 1; }
+
+/* A new table in place of table t: memory for (rows, cols); NULL when there is none. Read the old one, write to the
+   result, then hand it over. */
+float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err);
+void tg_draft_replace(tg_draft *d, tg_table t, float *x, int cols);
+
+/* Private copies of edges and config nodes, every index checked; made when first asked for. */
+tg_status tg_draft_whole(tg_draft *d, tg_error *err);
+
+/* What is known of a graph at some place in a program. */
+typedef struct tg_outline {
+    int cols[TG_TABLES];    /* -1: as many as the stored graph has */
+    int changed[TG_TABLES]; /* the table is no longer as stored */
+    int has_layout;
+} tg_outline;
+
+/* A step in a program. */
+typedef struct tg_use {
+    const struct tg_step *step;
+    double attr[TG_STEP_ATTRS];
+    tg_columns columns[TG_STEP_ATTRS]; /* of attributes that are lists of columns */
+    int n_states;
+    tg_step_state state[TG_STEP_STATES];
+    int whole_configs; /* a step of the program reads features of whole configs */
+} tg_use;
+
+enum {
+    TG_STEP_TRAINING =
+        1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
+    TG_STEP_CONFIGS = 2, /* reads features of whole configs */
+    TG_STEP_SELECTS = 4  /* the nodes that it keeps are those that later steps are fitted to */
+};
+
+typedef struct tg_step {
+    const char *name, *doc;
+    tg_step_attr attrs[TG_STEP_ATTRS];
+    unsigned flags;
+    /* Checks attributes and place in the program, and asks for state with tg_step_keeps; NULL: nothing to check. */
+    tg_status (*plan)(tg_use *use, const tg_outline *before, tg_error *err);
+    /* Changes the outline to that after the step; `fitted`: the state is there. NULL: nothing changes. */
+    void (*outline)(const tg_use *use, tg_outline *outline, int fitted);
+    /* Whether the stored graph can be taken at all; NULL: any. */
+    tg_status (*inspect)(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
+    /* Adds one graph to the state, which is all 0 before the first; after the last comes finish. NULL: learns
+       nothing. After an error the state is not used. */
+    tg_status (*fit)(tg_use *use, const tg_draft *draft, tg_error *err);
+    tg_status (*finish)(tg_use *use, tg_error *err);
+    /* Whether arrays from a file can be a state; they have the right lengths, and doubles are finite. */
+    tg_status (*check)(const tg_use *use, tg_error *err);
+    tg_status (*apply)(const tg_use *use, tg_draft *draft, tg_error *err); /* NULL: nothing to do */
+} tg_step;
+
+/* The table of steps: one line per step. Names in lists have '-' where these have '_'. */
+#define TG_STEP_LIST(STEP)                                                                                   \
+    STEP(prune)                                                                                              \
+    STEP(dedup)                                                                                              \
+    STEP(layout_digits)                                                                                      \
+    STEP(standardize)                                                                                        \
+    STEP(standardize_configs)                                                                                \
+    STEP(node_padding)                                                                                       \
+    STEP(encode)                                                                                             \
+    STEP(walk_encoding)
+#define TG_DECLARE_STEP(name) extern const tg_step tg_step_##name;
+TG_STEP_LIST(TG_DECLARE_STEP)
+#undef TG_DECLARE_STEP
+
+extern const tg_step *const tg_steps[]; /* NULL-terminated */
+const tg_step *tg_find_step(const char *name);
+
+/* The next array of the state, n doubles or, if whole, int64, all 0. The name is a constant. */
+tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err);
+
+/* A TG_E_CONFIG about a step. */
+tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected);
+
+/* Choice number `value` of an attribute, as text of at most `size` bytes. */
+void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size);
+
+#endif

@@ -1,0 +1,77 @@
+/* Steps that choose: nodes (prune), and configs (dedup, which whoever holds the runtimes carries out). */
+#include "prepare/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { METHOD, HOPS };
+
+static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
+    if (before->changed[TG_TABLE_NODE] || before->has_layout)
+        return tg_step_wrong(use, err, "to come before every step that reads the nodes");
+    return TG_OK;
+}
+
+static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
+    if (use->attr[METHOD] == 0 || graph->K > 0 || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
+    return tg_fail_field(err, "node_config_ids", "at least one configurable node, to prune around", "none");
+}
+
+static tg_status gather(tg_draft *d, tg_error *err) {
+    const tg_stored *s = d->from;
+    const tg_pruned *kept = &d->kept->pruned;
+    float *feat = tg_draft_room(kept->N, s->F, err);
+    if (feat == NULL) return err->code;
+    for (int64_t n = 0; n < kept->N; n++)
+        memcpy(feat + n * s->F, s->node_feat + kept->nodes[n] * s->F, (size_t)s->F * sizeof *feat);
+    const int has_opcode = d->opcode != NULL && s->opcode != NULL;
+    for (int64_t n = 0; has_opcode && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
+    d->table[TG_TABLE_NODE].rows = d->N = kept->N;
+    tg_draft_replace(d, TG_TABLE_NODE, feat, (int)s->F);
+    d->table[TG_TABLE_NODE].finite = 0;
+    d->E = kept->E;
+    d->nodes = kept->nodes;
+    d->edges = kept->edge_index;
+    d->config_nodes = kept->config_nodes;
+    return TG_OK;
+}
+
+static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
+    const tg_stored *s = d->from;
+    if (use->attr[METHOD] == 0 || !tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    if (!d->kept->made) {
+        char method[32];
+        tg_choice_name(&use->step->attrs[METHOD], (int)use->attr[METHOD], method, sizeof method);
+        int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes); /* nobody else can change these */
+        if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
+        memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);
+        const tg_prune_input in = {s->N, s->E, s->K, s->edges, nodes, (int64_t)use->attr[HOPS]};
+        tg_status status = tg_prune(&d->kept->pruned, method, &in, err);
+        free(nodes);
+        if (status != TG_OK) return status;
+        d->kept->made = 1;
+        d->kept->N = s->N, d->kept->E = s->E, d->kept->K = s->K;
+        d->pruned++, d->checked++;
+    }
+    return gather(d, err);
+}
+
+const tg_step tg_step_prune = {
+    .name = "prune",
+    .doc = "Keep the part of the graph around its configurable nodes.",
+    .attrs = {{"method", TG_STEP_CHOICE, 1, 0, 0, 0, "none|config-1hop|config-only|k-hop",
+               "what stays, see tpugraphs.prune"},
+              {"hops", TG_STEP_INT, 0, 2, 1, 1e9, NULL, "of k-hop"}},
+    .flags = TG_STEP_SELECTS,
+    .plan = plan,
+    .inspect = inspect,
+    .apply = apply,
+};
+
+const tg_step tg_step_dedup = {
+    .name = "dedup",
+    .doc = "Keep one copy of each config.",
+    .attrs = {{"keep", TG_STEP_CHOICE, 1, 0, 0, 0, "none|first|min|mean",
+               "which runtime a config gets, see tpugraphs.dedup"}},
+    .flags = TG_STEP_TRAINING,
+};

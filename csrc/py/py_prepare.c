@@ -1,0 +1,353 @@
+#include "py/py_prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "prepare/padding.h"
+#include "py/py_graph_type.h"
+#include "features/schema.h"
+#include "py/py_program.h"
+
+typedef struct py_prepare {
+    PyObject_HEAD tg_program program;
+    int users; /* calls that are applying it; -1: it is being fitted or restored. Changed with the GIL only */
+} py_prepare;
+
+static const char kept_name[] = "tpugraphs._core.kept";
+
+static void free_kept(PyObject *capsule) {
+    tg_kept *kept = PyCapsule_GetPointer(capsule, kept_name);
+    tg_kept_free(kept);
+    free(kept);
+}
+
+/* What pruning keeps of one graph, as a capsule; empty at first. */
+static PyObject *new_kept(tg_kept **kept) {
+    if ((*kept = calloc(1, sizeof **kept)) == NULL) return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(*kept, kept_name, free_kept);
+    if (capsule == NULL) free(*kept);
+    return capsule;
+}
+
+/* Begin work: -1 if others are at it who cannot bear that. */
+static int enter(py_prepare *self, int changes) {
+    if (self->users < 0 || (changes && self->users > 0)) {
+        PyErr_SetString(PyExc_RuntimeError, "this preprocessing is being fitted in another thread");
+        return -1;
+    }
+    self->users = changes ? -1 : self->users + 1;
+    return 0;
+}
+static void leave(py_prepare *self) { self->users -= self->users < 0 ? -1 : 1; }
+
+/* ---- stored graphs ---- */
+
+/* An array, or NULL for None, -1 with an exception. */
+static int optional(PyObject *object, const char *name, int type, int ndim, npy_intp *dims, const char *shape,
+                    PyArrayObject **array) {
+    *array = NULL;
+    if (object == NULL || object == Py_None) return 0;
+    *array = tg_array(object, name, type, ndim, dims, shape);
+    return *array == NULL ? -1 : 0;
+}
+
+/* node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat */
+static int take_stored(PyObject *const a[6], tg_stored *s) {
+    npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1};
+    PyArrayObject *x = tg_array(a[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)"), *opcode, *whole, *config;
+    if (x == NULL || optional(a[1], "node_opcode", NPY_UINT8, 1, feat, "(N,)", &opcode) < 0) return -1;
+    PyArrayObject *e = tg_array(a[2], "edge_index", NPY_INT64, 2, edges, "(E, 2)");
+    PyArrayObject *k = e == NULL ? NULL : tg_array(a[3], "config_nodes", NPY_INT64, 1, nodes, "(K,)");
+    if (k == NULL || optional(a[4], "graph_feat", NPY_FLOAT32, 1, graph, "(G,)", &whole) < 0 ||
+        optional(a[5], "config_feat", NPY_FLOAT32, 2, configs, "(C, T)", &config) < 0)
+        return -1;
+    const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1]};
+    for (int i = 0; i < 6; i++)
+        if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) {
+            PyErr_SetString(PyExc_ValueError,
+                            "a graph has at most 2^30 nodes and edges and 65536 columns of features");
+            return -1;
+        }
+    *s = (tg_stored){.N = feat[0], .F = feat[1], .E = edges[0], .K = nodes[0]};
+    s->node_feat = TG_F32(x);
+    s->edges = TG_I64(e);
+    s->config_nodes = TG_I64(k);
+    if (opcode != NULL) s->opcode = TG_U8(opcode);
+    if (whole != NULL) s->G = graph[0], s->graph_feat = TG_F32(whole);
+    if (config != NULL) s->C = configs[0], s->T = configs[1], s->config_feat = TG_F32(config);
+    return 0;
+}
+
+/* ---- the type ---- */
+
+static PyObject *prepare_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"steps", NULL};
+    PyObject *steps;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Prepare", names, &steps)) return NULL;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    py_prepare *self = (py_prepare *)alloc(type, 0);
+    if (self == NULL) return NULL;
+    if (tg_py_program(steps, &self->program) == 0) return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
+}
+
+static void prepare_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    tg_program_free(&((py_prepare *)object)->program);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* begin() */
+static PyObject *begin(PyObject *object, PyObject *unused) {
+    (void)unused;
+    py_prepare *self = (py_prepare *)object;
+    if (enter(self, 1) < 0) return NULL;
+    tg_program_begin(&self->program);
+    leave(self);
+    Py_RETURN_NONE;
+}
+
+/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat) -> kept */
+static PyObject *fit(PyObject *object, PyObject *args) {
+    py_prepare *self = (py_prepare *)object;
+    PyObject *a[6];
+    tg_stored stored;
+    if (!PyArg_ParseTuple(args, "OOOOOO:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5]) ||
+        take_stored(a, &stored) < 0)
+        return NULL;
+    tg_kept *kept;
+    PyObject *capsule = new_kept(&kept);
+    if (capsule == NULL || enter(self, 1) < 0) {
+        Py_XDECREF(capsule);
+        return NULL;
+    }
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_program_fit(&self->program, &stored, kept, &err);
+    Py_END_ALLOW_THREADS;
+    leave(self);
+    if (status == TG_OK) return capsule;
+    Py_DECREF(capsule);
+    return tg_raise(&err, NULL);
+}
+
+/* finish() */
+static PyObject *finish(PyObject *object, PyObject *unused) {
+    (void)unused;
+    py_prepare *self = (py_prepare *)object;
+    if (enter(self, 1) < 0) return NULL;
+    tg_error err;
+    const tg_status status = tg_program_finish(&self->program, &err);
+    leave(self);
+    if (status != TG_OK) return tg_raise(&err, NULL);
+    Py_RETURN_NONE;
+}
+
+/* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, configs=True,
+   kept=None, digit_rows=8) -> Graph */
+static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"node_feat",   "node_opcode", "edge_index", "config_nodes", "graph_feat",
+                            "config_feat", "digits",      "configs",    "kept",         "digit_rows", NULL};
+    py_prepare *self = (py_prepare *)object;
+    PyObject *a[6], *digits = Py_None, *capsule = Py_None;
+    int configs = 1, digit_rows = TG_DIGIT_STATES;
+    tg_stored stored;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OpOi:apply", names, &a[0], &a[1], &a[2], &a[3],
+                                     &a[4], &a[5], &digits, &configs, &capsule, &digit_rows) ||
+        take_stored(a, &stored) < 0)
+        return NULL;
+    tg_kept *kept = NULL;
+    if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
+    tg_py_graph *graph = tg_py_graph_new(digit_rows);
+    if (graph == NULL || enter(self, 0) < 0) {
+        Py_XDECREF((PyObject *)graph);
+        return NULL;
+    }
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_program_apply(&self->program, &stored, configs, kept, &graph->graph, &err);
+    Py_END_ALLOW_THREADS;
+    leave(self);
+    if (status == TG_OK && (!configs || tg_py_graph_configs(graph, digits, Py_None) == 0))
+        return (PyObject *)graph;
+    Py_DECREF((PyObject *)graph);
+    return status == TG_OK ? NULL : tg_raise(&err, NULL);
+}
+
+static void free_rows(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL)); }
+
+/* configs(config_feat) -> rows (C, T') */
+static PyObject *configs(PyObject *object, PyObject *given) {
+    py_prepare *self = (py_prepare *)object;
+    npy_intp dims[2] = {-1, -1};
+    PyArrayObject *x = tg_array(given, "config_feat", NPY_FLOAT32, 2, dims, "(C, T)");
+    if (x == NULL || enter(self, 0) < 0) return NULL;
+    float *rows = NULL;
+    int cols;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_program_configs(&self->program, TG_F32(x), dims[0], dims[1], &rows, &cols, &err);
+    Py_END_ALLOW_THREADS;
+    leave(self);
+    if (status != TG_OK) return tg_raise(&err, NULL);
+    PyObject *owner = PyCapsule_New(rows, NULL, free_rows);
+    if (owner == NULL) {
+        free(rows);
+        return NULL;
+    }
+    dims[1] = cols;
+    PyArrayObject *array = tg_view(NPY_FLOAT32, 2, dims, rows, owner, 1);
+    Py_DECREF(owner);
+    return (PyObject *)array;
+}
+
+/* ---- state ---- */
+
+static PyObject *get_state(PyObject *object, PyObject *unused) {
+    (void)unused;
+    const tg_program *p = &((py_prepare *)object)->program;
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < p->n; i++)
+        for (int s = 0; dict != NULL && s < p->use[i].n_states; s++) {
+            const tg_step_state *state = &p->use[i].state[s];
+            npy_intp n = (npy_intp)state->n;
+            PyArrayObject *array = tg_new_array(state->whole ? NPY_INT64 : NPY_FLOAT64, 1, &n);
+            if (array != NULL && n > 0) memcpy(PyArray_DATA(array), state->data, (size_t)n * sizeof(double));
+            if (array == NULL || PyDict_SetItemString(dict, state->name, (PyObject *)array) < 0)
+                Py_CLEAR(dict);
+            Py_XDECREF((PyObject *)array);
+        }
+    return dict;
+}
+
+static int take_state(const tg_step_state *state, PyObject *dict) {
+    PyObject *given = PyDict_GetItemString(dict, state->name);
+    npy_intp n[1] = {(npy_intp)state->n};
+    char shape[32];
+    PyOS_snprintf(shape, sizeof shape, "(%lld,)", (long long)state->n);
+    PyArrayObject *array = tg_array(given == NULL ? Py_None : given, state->name,
+                                    state->whole ? NPY_INT64 : NPY_FLOAT64, 1, n, shape);
+    if (array == NULL) return -1;
+    if (n[0] > 0) memcpy(state->data, PyArray_DATA(array), (size_t)n[0] * sizeof(double));
+    return 0;
+}
+
+/* set_state(dict) */
+static PyObject *set_state(PyObject *object, PyObject *dict) {
+    py_prepare *self = (py_prepare *)object;
+    tg_program *p = &self->program;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "set_state: expected a dict of arrays");
+        return NULL;
+    }
+    if (enter(self, 1) < 0) return NULL;
+    int fine = 1;
+    for (int i = 0; i < p->n; i++)
+        for (int s = 0; fine && s < p->use[i].n_states; s++)
+            fine = take_state(&p->use[i].state[s], dict) == 0;
+    p->fitted &= fine;
+    tg_error err;
+    tg_status status = fine ? tg_program_restored(p, &err) : TG_OK;
+    leave(self);
+    if (status != TG_OK) return tg_raise(&err, NULL);
+    if (!fine) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_fitted(PyObject *object, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((py_prepare *)object)->program.fitted);
+}
+
+static PyObject *get_columns(PyObject *object, void *unused) {
+    (void)unused;
+    const tg_outline *after = &((py_prepare *)object)->program.after;
+    return Py_BuildValue("{s:i,s:i,s:i,s:O}", "node", after->cols[TG_TABLE_NODE], "graph",
+                         after->cols[TG_TABLE_GRAPH], "config", after->cols[TG_TABLE_CONFIG], "layout",
+                         after->has_layout ? Py_True : Py_False);
+}
+
+static PyObject *get_counts(PyObject *object, void *unused) {
+    (void)unused;
+    const tg_program *p = &((py_prepare *)object)->program;
+    return Py_BuildValue("{s:L,s:L,s:L,s:L}", "fitted", (long long)p->fits, "applied", (long long)p->applies,
+                         "pruned", (long long)p->pruned, "checked", (long long)p->checked);
+}
+
+static PyMethodDef methods[] = {
+    {"begin", begin, METH_NOARGS, PyDoc_STR("Forget what was learnt: graphs to fit to follow.")},
+    {"fit", fit, METH_VARARGS,
+     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat): add one "
+               "graph to the "
+               "fit. Returns what pruning kept of it, for apply.")},
+    {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
+    {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR(
+         "apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, "
+         "configs=True, kept=None) -> Graph")},
+    {"configs", configs, METH_O,
+     PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
+    {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},
+    {"set_state", set_state, METH_O, PyDoc_STR("Take over what get_state gave.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"fitted", get_fitted, NULL, PyDoc_STR("Whether everything that it learns is there."), NULL},
+    {"columns", get_columns, NULL,
+     PyDoc_STR("Columns of the node, graph and config features afterwards, -1 where only the graph or a fit "
+               "can tell; "
+               "whether there are layout digits."),
+     NULL},
+    {"counts", get_counts, NULL,
+     PyDoc_STR("How many graphs were fitted and applied, pruned, and had their indices checked."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, prepare_new},
+    {Py_tp_dealloc, prepare_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc,
+     (void *)PyDoc_STR("Prepare(steps): preprocessing, from the arrays of a stored graph to a Graph.")},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {.name = "tpugraphs._core.Prepare",
+                           .basicsize = sizeof(py_prepare),
+                           .flags = Py_TPFLAGS_DEFAULT,
+                           .slots = slots};
+
+int tg_add_prepare_type(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type == NULL) return -1;
+    int status = PyModule_AddObjectRef(module, "Prepare", type);
+    Py_DECREF(type);
+    return status;
+}
+
+static PyObject *prepare_steps(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return tg_py_step_table();
+}
+
+static PyObject *list_padding(PyObject *self, PyObject *arg) {
+    (void)self;
+    npy_intp dims[2] = {-1, 140};
+    PyArrayObject *feat = tg_array(arg, "node_feat", NPY_FLOAT32, 2, dims, "(N, 140)");
+    return feat == NULL ? NULL : PyLong_FromLong(tg_list_padding(TG_F32(feat), dims[0]));
+}
+
+PyMethodDef tg_prepare_methods[] = {
+    {"prepare_steps", prepare_steps, METH_NOARGS, PyDoc_STR("The steps of preprocessing: a list of dicts.")},
+    {"list_padding", list_padding, METH_O,
+     PyDoc_STR("list_padding(node_feat (N, 140)): -1 or 0, with what its lists are padded.")},
+    {NULL, NULL, 0, NULL},
+};

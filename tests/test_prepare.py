@@ -1,0 +1,502 @@
+"""Steps of preprocessing in the core: against float64 NumPy, on threads, from state, and what they refuse."""
+
+import copy
+import pickle
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from rankers import small_graph, small_ranker
+from reference import preprocess as reference
+
+import tpugraphs as tg
+from tpugraphs import _core
+from tpugraphs.pipeline import Pipeline
+
+PRUNE = {"step": "prune", "method": "config-1hop"}
+LAYOUT = [PRUNE, {"step": "dedup", "keep": "first"}, {"step": "layout-digits"}]
+NODES = {"step": "standardize", "columns": 134}
+CONFIGS = {"step": "standardize-configs", "columns": 5, "scale": "log"}
+
+COLUMNS = {
+    "node": [
+        {"name": "size", "kind": "number"},
+        {"name": "op", "kind": "category", "values": ["conv", "dot", "add"]},
+    ],
+    "graph": [{"name": "batch", "kind": "log"}, {"name": "fast", "kind": "flag"}],
+    "config": [
+        {"name": "block", "kind": "log"},
+        {"name": "unroll", "kind": "number"},
+        {"name": "wide", "kind": "number"},
+        {"name": "same", "kind": "number"},
+        {"name": "vector", "kind": "flag"},
+        {"name": "order", "kind": "category", "values": [1, "b", 2.5, True]},
+    ],
+}
+ENCODE = {"step": "encode", **COLUMNS, "levels": 4}
+
+
+def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **changes):
+    """Arrays of a graph as the core takes them: random, or with features by COLUMNS."""
+    rng = np.random.default_rng(seed)
+    u = rng.integers(1, N, E)
+    v = rng.integers(0, u) if acyclic else rng.integers(0, N, E)
+    arrays = {
+        "node_feat": np.stack([rng.normal(3, 9, N), rng.integers(0, 3, N)], 1),
+        "node_opcode": rng.integers(0, 120, N).astype(np.uint8),
+        "edge_index": np.stack([u, v], 1),
+        "config_nodes": rng.permutation(N)[:K],
+        "graph_feat": np.array([float(seed + 1), seed % 2]),
+        "config_feat": np.stack(
+            [2.0 ** rng.integers(0, 9, C), rng.integers(1, 4, C), rng.normal(0, 1e5, C), np.full(C, 7.0),
+             rng.integers(0, 2, C), rng.integers(0, 3, C)], 1,
+        ),
+    }  # fmt: skip
+    if published:
+        feat = np.zeros((N, 140))
+        feat[:, :20] = rng.normal(0, 100, (N, 20))
+        feat[:, 21:23], feat[:, 134] = 8, 1
+        arrays |= {"node_feat": feat, "graph_feat": None, "config_feat": rng.integers(-2, 99, (C, T))}
+    arrays = {**arrays, **changes}
+    for name in ("node_feat", "graph_feat", "config_feat"):
+        if arrays[name] is not None:
+            arrays[name] = np.ascontiguousarray(arrays[name], np.float32)
+    return arrays
+
+
+def fitted(steps, graphs):
+    core = _core.Prepare(steps)
+    for graph in graphs:
+        core.fit(*graph.values())
+    core.finish()
+    return core
+
+
+def outputs(graph):
+    """Everything in a prepared graph that a model reads, as bytes."""
+    names = ("node_feat", "node_opcode", "layout_digits", "graph_feat", "config_feat")
+    arrays = [getattr(graph, name) for name in names]
+    return [None if a is None else (a.shape, a.tobytes()) for a in arrays]
+
+
+def close(found, expected):
+    scale = max(1.0, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 * scale)
+
+
+# ---- each step against float64 --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["none", "config-1hop", "config-only", "k-hop"])
+def test_nodes_are_pruned_then_scaled(method):
+    training = [stored(seed, published=True) for seed in range(3)]
+    steps = [{"step": "prune", "method": method, "hops": 1}, *LAYOUT[2:], NODES]
+    core = fitted(steps, training)
+    kept = []
+    for g in training:
+        N, edges, configs = len(g["node_feat"]), g["edge_index"], g["config_nodes"]
+        nodes = {
+            "none": np.arange(N),
+            "config-only": configs,
+            "config-1hop": reference.prune_1hop(N, edges, configs)[0],
+            "k-hop": reference.prune_k_hop(N, edges, configs, 1)[0],
+        }[method]
+        kept.append((g, nodes))
+    rows = np.concatenate([g["node_feat"][nodes, :134] for g, nodes in kept])
+    for g, nodes in kept:
+        out = core.apply(*g.values())
+        close(out.node_feat, reference.standardized(rows, g["node_feat"][nodes, :134], False))
+        np.testing.assert_array_equal(out.node_opcode, g["node_opcode"][nodes])
+        np.testing.assert_array_equal(out.layout_digits, reference.layout_digits(g["node_feat"][nodes]))
+        assert out.num_config_nodes == len(g["config_nodes"])
+    assert core.get_state()["scaler.count"] == [len(rows)]
+
+
+@pytest.mark.parametrize("scale", ["none", "log"])
+def test_configs_are_scaled_and_constants_become_0(scale):
+    training = [stored(seed, published=True, K=0) for seed in range(3)]
+    for g in training:
+        g["config_feat"][:, 3] = 4
+    core = fitted([*LAYOUT[2:], NODES, {**CONFIGS, "scale": scale}], training)
+    other = stored(9, published=True, K=0)
+    other["node_feat"][:, 50] += 3e6  # constant in training
+    out = core.apply(*other.values())
+    rows, configs = (np.concatenate([g[name] for g in training]) for name in ("node_feat", "config_feat"))
+    close(out.node_feat, reference.standardized(rows[:, :134], other["node_feat"][:, :134], True))
+    close(out.config_feat, reference.standardized(configs, other["config_feat"], True, scale == "log"))
+    assert core.configs(other["config_feat"]).tobytes() == out.config_feat.tobytes()
+    kept = fitted([*LAYOUT[2:], {**NODES, "constant": "keep"}, CONFIGS], training).apply(*other.values())
+    assert (kept.node_feat[:, 50] == 3e6).all() and (out.node_feat[:, 50] == 0).all()
+
+
+def test_logarithms_are_those_of_numpy():
+    """Rankers were trained when NumPy took them; a float32 of its results is what the core must give."""
+    x = np.concatenate([np.arange(200_000), 2.0 ** np.arange(-30, 60, 0.37)]).astype(np.float32)[:, None]
+    graph = stored(published=True, K=0, config_feat=x)
+    core = fitted([*LAYOUT[2:], NODES, {**CONFIGS, "columns": 1}], [graph])
+    by_numpy = tg.preprocess.StandardScaler().fit(np.log1p(x.astype(np.float64)).astype(np.float32))
+    assert core.get_state()["config_scaler.mean"].tobytes() == by_numpy.mean_.tobytes()
+    out = core.configs(x)
+    assert out.tobytes() == by_numpy.transform(np.log1p(x.astype(np.float64)).astype(np.float32)).tobytes()
+
+
+@pytest.mark.parametrize("levels", [0, 2, 4, 64])
+def test_any_schema_is_encoded(levels):
+    training = [stored(seed) for seed in range(4)]
+    core = fitted([{**ENCODE, "levels": levels}], training)
+    other = stored(11, C=50)
+    out = core.apply(*other.values())
+    for table, columns in COLUMNS.items():
+        rows, x = (
+            np.concatenate([np.atleast_2d(g[f"{table}_feat"]) for g in graphs])
+            for graphs in (training, [other])
+        )
+        expected = reference.encoded(columns, rows, x, levels)
+        close(np.atleast_2d(getattr(out, f"{table}_feat")), expected)
+        assert core.columns[table] == expected.shape[1]
+    assert out.layout_digits is None
+    one_hot = out.config_feat[:, -4:]
+    assert one_hot[:, 3].max() == 0 and set(one_hot.sum(1)) == {1}  # the last value never occurs
+
+
+def test_categories_that_training_did_not_have():
+    training = [stored(seed) for seed in range(2)]
+    new = stored(5)
+    new["config_feat"][7, 5] = 3
+    core = fitted([ENCODE], training)
+    with pytest.raises(
+        tg.DataError,
+        match="config_feat: expected a value that was seen in training, found 'True' in column 'order', row 7",
+    ) as caught:
+        core.apply(*new.values())
+    assert caught.value.field == "config_feat"
+    zero = fitted([{**ENCODE, "unknown": "zero"}], training)
+    assert (zero.apply(*new.values()).config_feat[7, -4:] == 0).all()
+    for value in (-1, 4, 1e9):  # such as the schema does not have at all
+        new["config_feat"][7, 5] = value
+        assert (zero.configs(new["config_feat"])[7, -4:] == 0).all()
+        with pytest.raises(tg.DataError, match="row 7"):
+            core.configs(new["config_feat"])
+
+
+def test_a_graph_without_node_features_has_a_column_of_0():
+    table = {"step": "encode", "config": COLUMNS["config"]}
+    one = stored(N=1, E=0, K=0, acyclic=False, node_feat=np.zeros((1, 0)), graph_feat=None, node_opcode=None)
+    core = fitted([table], [one])
+    out = core.apply(*one.values())
+    assert (out.num_nodes, out.num_edges, out.num_features, out.num_graph_features) == (1, 0, 1, 0)
+    assert out.node_feat.tolist() == [[0]] and out.node_opcode is None and out.graph_feat is None
+    assert core.columns == {"node": 1, "graph": 0, "config": 9, "layout": False}
+
+
+@pytest.mark.parametrize("acyclic", [True, False])
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("form", ["return", "arriving"])
+@pytest.mark.parametrize("graph", ["undirected", "directed"])
+def test_walks(graph, form, loops, acyclic):
+    for seed, N in ((0, 40), (1, 9), (2, 300)):
+        g = stored(seed, N=N, E=int(1.5 * N), acyclic=acyclic)
+        if not acyclic:
+            g["edge_index"][:3, 1] = g["edge_index"][:3, 0]  # edges from a node to itself
+        for first, steps in ((1, 1), (1, 8), (2, 9)):
+            walk = {"step": "walk-encoding", "graph": graph, "form": form, "loops": loops}
+            core = _core.Prepare([PRUNE, walk | {"first": first, "steps": steps}])
+            out = core.apply(*g.values()).node_feat
+            nodes = reference.prune_1hop(N, g["edge_index"], g["config_nodes"])[0]
+            expected = reference.walk_encoding(
+                N, g["edge_index"], graph == "directed", loops, first, steps, form == "arriving"
+            )
+            np.testing.assert_array_equal(out[:, :2], g["node_feat"][nodes])
+            np.testing.assert_allclose(out[:, 2:], expected[nodes], rtol=1e-6, atol=1e-7)
+            everything = _core.Prepare([walk | {"first": first, "steps": steps}]).apply(*g.values()).node_feat
+            np.testing.assert_array_equal(everything[nodes], out)  # and not that of the pruned graph
+
+
+def test_walks_on_a_path_and_a_ring():
+    """Undirected, from the end of a path: back after 2 steps with 1/2. Directed, a ring of 5: after 5 steps."""
+    path = stored(N=3, K=1, edge_index=np.array([[1, 0], [2, 1]]), node_feat=np.zeros((3, 1)))
+    walk = {"step": "walk-encoding", "steps": 4}
+    assert _core.Prepare([walk]).apply(*path.values()).node_feat[:, 1:].tolist() == [
+        [0, 0.5, 0, 0.5], [0, 1, 0, 1], [0, 0.5, 0, 0.5]
+    ]  # fmt: skip
+    ring = stored(N=5, K=1, edge_index=np.array([[i, (i + 1) % 5] for i in range(5)]))
+    out = _core.Prepare([walk | {"steps": 10, "graph": "directed"}]).apply(*ring.values()).node_feat
+    assert out[:, 2:].tolist() == [[0, 0, 0, 0, 1] * 2] * 5
+
+
+def test_padding():
+    good, bad = stored(published=True), stored(published=True)
+    bad["node_feat"][39, 104] = -1
+    core = fitted([*LAYOUT, NODES, {"step": "node-padding", "value": 0}], [good])
+    core.apply(*good.values())
+    with pytest.raises(tg.DataError, match="trained on features padded with 0") as caught:
+        core.apply(*bad.values())
+    assert (caught.value.field, caught.value.found) == ("node_feat", "padding -1")
+    assert _core.list_padding(bad["node_feat"]) == -1
+
+
+# ---- bits -----------------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "layout": ([*LAYOUT, NODES, {"step": "walk-encoding", "steps": 7, "loops": True}], {"published": True}),
+    "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
+    "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bits_do_not_depend_on_threads_repetition_or_where_the_state_comes_from(name):
+    steps, options = PROGRAMS[name]
+    training = [stored(seed, N=3000, E=5000, C=3000, acyclic=False, **options) for seed in range(2)]
+    found = []
+    for threads in (1, 2, 3, 8):
+        tg.set_num_threads(threads)
+        core = fitted(steps, training)
+        found += [outputs(core.apply(*training[1].values())) for _ in range(2)]
+        again = _core.Prepare(steps)
+        again.set_state(core.get_state())
+        found.append(outputs(again.apply(*training[1].values())))
+    assert all(other == found[0] for other in found) and again.columns == core.columns
+
+
+def test_threads_may_apply_one_program():
+    steps, options = PROGRAMS["layout"]
+    graphs = [stored(seed, N=500, E=900, **options) for seed in range(4)]
+    core = fitted(steps, graphs)
+    alone, found = [outputs(core.apply(*g.values())) for g in graphs], [[] for _ in graphs]
+
+    def work(i):
+        for _ in range(20):
+            found[i].append(outputs(core.apply(*graphs[i].values())))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(graphs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(one == alone[i] for i in range(len(graphs)) for one in found[i])
+
+
+def test_a_pipeline_can_be_copied():
+    graph = small_graph()
+    one = Pipeline([*LAYOUT, NODES]).fit([graph])
+    for other in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert other.same_as(one) and outputs(other.apply(graph).graph) == outputs(one.apply(graph).graph)
+
+
+# ---- how often a graph is worked on ---------------------------------------------------------------------
+
+
+def test_a_graph_is_pruned_once_and_checked_once():
+    graphs = [small_graph(seed) for seed in range(3)]
+    pipeline = Pipeline([*LAYOUT, NODES]).fit(graphs)
+    for graph in graphs:
+        for part in (graph, graph.select(slice(0, 40))):  # which has the nodes of the whole
+            pipeline.apply(part, training=True)
+            pipeline.apply(part)
+    assert pipeline._core.counts == {"fitted": 3, "applied": 12, "pruned": 3, "checked": 3}
+    new = small_graph(7)
+    before = weakref.ref(new.edge_index)
+    pipeline.apply(new)
+    assert pipeline._core.counts["pruned"] == 4
+    pipeline.fit([new])
+    assert len(pipeline._kept._known) == 4
+    del new
+    assert before() is None and len(pipeline._kept._known) == 3  # nothing of a graph outlives it
+
+
+def test_a_fit_prunes_once():
+    graphs = [small_graph(seed) for seed in range(3)]
+    ranker = small_ranker(steps=6)
+    ranker.fit(graphs, valid=0.3, verbose=False)
+    counts = ranker.pipeline._core.counts
+    assert (counts["fitted"], counts["pruned"]) == (3, 3) and counts["applied"] == 6
+
+
+class NoArithmetic(np.ndarray):
+    """An array that can be handed over and looked at, but not computed with."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        raise AssertionError(f"NumPy computes {ufunc.__name__} on the way of a prediction")
+
+    def __array_function__(self, function, *rest):
+        raise AssertionError(f"NumPy computes {function.__name__} on the way of a prediction")
+
+
+@pytest.mark.parametrize("recipe", ["first-layout", "first-tile"])
+def test_a_prediction_has_no_arithmetic_in_numpy(recipe):
+    if recipe == "first-tile":
+        graph = tg.sample("tile_00")
+        ranker = tg.Ranker(recipe, steps=2, width=16, gate_reduction=4)
+        given = graph.config_feat[:9]
+    else:
+        graph, ranker = small_graph(), small_ranker(recipe, steps=2)
+        given = graph.config_digits[:9]
+    ranker.fit(graph, verbose=False)
+    expected = ranker.predict(graph), ranker.predict(graph, given)
+    bare = {name: a.view(NoArithmetic) for name, a in vars(graph).items() if isinstance(a, np.ndarray)}
+    guarded = graph._with(**bare)
+    with pytest.raises(AssertionError, match="computes add"):
+        guarded.node_feat + 1
+    assert ranker.predict(guarded).tobytes() == expected[0].tobytes()
+    assert ranker.predict(guarded, given).tobytes() == expected[1].tobytes()
+
+
+# ---- what is refused ------------------------------------------------------------------------------------
+
+BAD_STEPS = {
+    "no list": (4, "a list of steps, found 4"),
+    "no dict": ([4], "found 4"),
+    "no name": ([{}], "found {}"),
+    "unknown": ([{"step": "crop"}], "one of prune, .*walk-encoding, found 'crop'"),
+    "unknown attribute": ([{**PRUNE, "hop": 2}], "step 'prune': attributes.*'hop'"),
+    "missing": ([{"step": "prune"}], "method: expected a value"),
+    "choice": ([{"step": "prune", "method": "haircut"}], "one of none, config-1hop.*found 'haircut'"),
+    "choice is no text": ([{"step": "prune", "method": 1}], "found 1"),
+    "range": ([{**NODES, "columns": 0}], r"columns: expected a whole number in 1\.\.65536, found 0"),
+    "huge": ([{**NODES, "columns": 10**400}], "columns: expected"),
+    "float": ([{**NODES, "columns": 3.0}], r"found 3\.0"),
+    "bool": ([{**NODES, "columns": True}], "found True"),
+    "flag": ([{"step": "walk-encoding", "steps": 2, "loops": 1}], "True or False, found 1"),
+    "order": ([NODES, PRUNE], "'prune': expected to come before"),
+    "digits too late": ([NODES, {"step": "layout-digits"}], "'layout-digits': expected to come before"),
+    "twice": ([NODES, NODES], "'standardize' once"),
+    "two that scale": ([NODES, ENCODE], "'encode': expected to come before"),
+    "too many columns": ([{"step": "layout-digits"}, {**NODES, "columns": 141}], "at most as many columns"),
+    "first after last": ([{"step": "walk-encoding", "steps": 2, "first": 3}], "first to be at most steps"),
+    "many": ([PRUNE] * 33, "at most 32 steps"),
+    "columns": ([{"step": "encode", "node": "x"}], "a list of"),
+    "column": ([{"step": "encode", "node": [{"name": "a"}]}], "columns {'name'"),
+    "kind": ([{"step": "encode", "node": [{"name": "a", "kind": "word"}]}], "a: expected.*found 'word'"),
+    "values": ([{"step": "encode", "node": [{"name": "a", "kind": "category"}]}], "a: expected a list of"),
+    "levels": ([{**ENCODE, "levels": 65}], r"0\.\.64"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STEPS)
+def test_programs_that_cannot_be(name):
+    steps, words = BAD_STEPS[name]
+    with pytest.raises(tg.ConfigError, match=words):
+        _core.Prepare(steps)
+
+
+def put(name, at, value):
+    def change(g):
+        g[name][at] = value
+
+    return change
+
+
+BAD_GRAPHS = {
+    "edge": (put("edge_index", (3, 1), 40), "edge_index.*40 in row 3"),
+    "negative edge": (put("edge_index", (3, 1), -1), "edge_index.*-1 in row 3"),
+    "config node": (put("config_nodes", 2, 99), "99 at 2"),
+    "config node twice": (lambda g: put("config_nodes", 2, g["config_nodes"][0])(g), "node"),
+    "NaN": (put("node_feat", (4, 0), np.nan), "node_feat: expected finite numbers, found nan in column 'size', row 4"),
+    "infinity": (put("config_feat", (4, 2), np.inf), "config_feat.*inf in column 'wide', row 4"),
+    "negative log": (put("config_feat", (8, 0), -1), "numbers >= 0 in a log column, found -1 in column 'block', row 8"),
+    "flag": (put("config_feat", (8, 4), 0.5), "0 or 1 in a flag, found 0.5 in column 'vector', row 8"),
+    "half a category": (put("node_feat", (8, 1), 0.5), "0.5 in column 'op', row 8"),
+    "overflow": (put("config_feat", (8, 2), 3e38), None),
+    "fewer columns": (
+        lambda g: g.update(config_feat=g["config_feat"][:, :4].copy()),
+        "config_feat: expected 6 columns.*'vector' is the first that is missing, found 4",
+    ),
+    "more columns": (lambda g: g.update(node_feat=np.zeros((40, 3), np.float32)), "node_feat: expected 2 columns"),
+    "no graph features": (lambda g: g.update(graph_feat=None), "graph_feat: expected 2 columns.*'batch'"),
+    "no configs": (lambda g: g.update(config_feat=None), "config_feat: expected 6 columns"),
+    "no nodes": (lambda g: g.update(node_feat=np.zeros((0, 2), np.float32), node_opcode=None), "one node"),
+    "float64": (lambda g: g.update(node_feat=g["node_feat"].astype(np.float64)), "node_feat: expected float32"),
+    "short opcodes": (lambda g: g.update(node_opcode=g["node_opcode"][:-1].copy()), "node_opcode: expected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_GRAPHS)
+def test_graphs_that_do_not_fit(name):
+    change, words = BAD_GRAPHS[name]
+    core, graph = fitted([ENCODE], [stored(seed) for seed in range(2)]), stored(3)
+    change(graph)
+    if words is None:  # large, but it fits
+        assert np.isfinite(core.apply(*graph.values()).config_feat).all()
+        return
+    for threads in (1, 4):
+        tg.set_num_threads(threads)
+        with pytest.raises((tg.DataError, tg.ShapeError), match=words):
+            core.apply(*graph.values())
+    assert outputs(core.apply(*stored(3).values()))
+
+
+def test_published_graphs_that_do_not_fit():
+    core = fitted([*LAYOUT, NODES], [stored(published=True)])
+    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
+        core.apply(*stored().values())
+    wrong = stored(published=True)
+    wrong["node_feat"][:, 137] = 6.0
+    with pytest.raises(tg.DataError, match="a layout digit"):
+        core.apply(*wrong.values())
+    with pytest.raises(tg.DataError, match="at least one configurable node"):
+        core.apply(*stored(published=True, K=0).values())
+    tile = fitted([*LAYOUT[1:], NODES, CONFIGS], [stored(published=True, K=0)])
+    with pytest.raises(
+        tg.DataError, match="config_feat: expected as many columns as in training, found 4 instead"
+    ):
+        tile.configs(np.zeros((3, 4), np.float32))
+
+
+def test_state_that_cannot_be():
+    core = fitted([ENCODE], [stored(seed) for seed in range(2)])
+    state = core.get_state()
+    for name, wrong, words in (
+        ("encode.count", np.array([0, 1, 1]), "encode"),
+        ("encode.mean", state["encode.mean"] * np.nan, "finite"),
+        ("encode.m2", state["encode.m2"] - 1e30, "encode"),
+        ("encode.seen", state["encode.seen"] - 1, "encode"),
+        ("encode.seen", state["encode.seen"] + 10**6, "encode"),
+        ("encode.level_count", state["encode.level_count"] + 5, "encode"),
+        ("encode.mean", state["encode.mean"][:-1], "encode.mean"),
+        ("encode.seen", state["encode.seen"].astype(np.float64), "encode.seen"),
+        ("encode.seen", None, "encode.seen"),
+    ):
+        other = _core.Prepare([ENCODE])
+        with pytest.raises((tg.DataError, tg.ShapeError), match=words):
+            other.set_state({**state, name: wrong})
+        assert not other.fitted
+        with pytest.raises(tg.ConfigError, match="not fitted"):
+            other.apply(*stored().values())
+
+
+def test_fitting_to_nothing():
+    core = _core.Prepare([NODES])
+    with pytest.raises(tg.DataError, match="at least one row"):
+        core.finish()
+    with pytest.raises(tg.ConfigError, match="not fitted"):
+        core.apply(*stored(published=True).values())
+    core.fit(*stored(published=True).values())
+    core.begin()
+    assert core.get_state()["scaler.count"] == [0]
+
+
+def test_errors_name_the_graph():
+    graph = small_graph()
+    pipeline = Pipeline([{"step": "prune", "method": "none"}, {**NODES, "columns": 141}])
+    with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: expected as many columns") as caught:
+        pipeline.fit([graph])
+    assert caught.value.file == graph.name and caught.value.field == "node_feat"
+
+
+# ---- the table ------------------------------------------------------------------------------------------
+
+
+def test_the_table_says_what_there_is():
+    table = {step["name"]: step for step in _core.prepare_steps()}
+    assert set(table) >= {"prune", "dedup", "layout-digits", "standardize", "standardize-configs", "node-padding",
+                          "encode", "walk-encoding"}  # fmt: skip
+    with open(__file__) as file:
+        here = file.read()
+    for name, step in table.items():
+        assert step["doc"].endswith(".") and f'"step": "{name}"' in here, f"{name} has no test here"
+        for attr in step["attrs"]:
+            assert attr["doc"] and attr["type"] in ("int", "flag", "choice", "columns")
+            assert (attr["default"] is None) == (attr["required"] or attr["type"] == "columns")
+    assert table["dedup"]["training"] and table["encode"]["learns"] and not table["prune"]["learns"]
