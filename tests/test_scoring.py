@@ -200,10 +200,12 @@ def test_ctrl_c_ends_a_prediction_and_the_ranker_stays_usable(ranker):
 
 
 def test_chunks_are_pinned_where_they_matter_and_small_where_not(ranker, cross):
-    assert scoring.chunk_size(cross.steps, 512, 10_000) == 512
-    sizes = [scoring.chunk_size(ranker.steps, 512, nodes) for nodes in (1, 73, 1000, 4000, 10_000, 10**7)]
+    assert scoring.chunk_size(cross.model, 512, 10_000) == 512
+    sizes = [scoring.chunk_size(ranker.model, 512, nodes) for nodes in (1, 73, 1000, 4000, 10_000, 10**7)]
     assert sizes == [32, 32, 8, 8, 6, 1]
-    assert scoring.chunk_size(ranker.steps, 3, 73) == 3
+    assert scoring.chunk_size(ranker.model, 3, 73) == 3
+    tile = tg.Ranker("first-tile")
+    assert scoring.chunk_size(tile.model, 512, 10_000) == 512
 
 
 # Precision

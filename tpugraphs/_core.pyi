@@ -1,7 +1,7 @@
 """Types of the C core. One section per room of csrc/py."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,10 @@ class SubmissionRows:
     def __next__(self) -> tuple[int, str | None, NDArray[np.int64] | None, int, int, int, str]: ...
 
 # model
+_Slates = Sequence[tuple["Graph", NDArray[np.int64]]]
+_PerSlate = Sequence[NDArray[Any]]
+_Lists = dict[str, NDArray[Any] | None]
+
 @final
 class Graph:
     num_nodes: int
@@ -99,12 +103,14 @@ class Graph:
     def __new__(
         cls,
         node_feat: NDArray[np.float32],
-        node_opcode: NDArray[np.uint8],
+        node_opcode: NDArray[np.uint8] | None,
         layout_digits: NDArray[np.int8] | None,
         edge_index: NDArray[np.int64],
         config_nodes: NDArray[np.int64],
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         config_feat: NDArray[np.float32] | None = None,
+        graph_feat: NDArray[np.float32] | None = None,
+        digit_rows: int = 8,
     ) -> Graph: ...
     def with_configs(
         self,
@@ -142,6 +148,7 @@ class Prepare:
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         configs: bool = True,
         kept: Any = None,
+        digit_rows: int = 8,
     ) -> Graph: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...
@@ -151,13 +158,18 @@ def prepare_steps() -> list[dict[str, Any]]: ...
 def list_padding(node_feat: NDArray[np.float32], /) -> int: ...
 
 @final
+class Workspace:
+    @property
+    def memory(self) -> int: ...
+
+@final
 class Model:
     params: NDArray[np.float32]
-    grads: NDArray[np.float32]
-    moment1: NDArray[np.float32]
-    moment2: NDArray[np.float32]
     layout: list[tuple[str, int, tuple[int, ...]]]
+    slots: dict[str, tuple[str, int]]
     num_parameters: int
+    across_configs: bool
+    per_config: bool
     def __new__(
         cls,
         steps: list[dict[str, Any]],
@@ -165,43 +177,92 @@ class Model:
         node_features: int = 134,
         lean: bool = False,
         config_features: int = 0,
+        graph_features: int = 0,
+        digits: tuple[int, int] = (18, 8),
+        inputs: dict[str, tuple[str, int]] | None = None,
+        outputs: Sequence[str] = ("scores",),
     ) -> Model: ...
-    def step(
+    def scores(
         self,
-        slates: Sequence[tuple[Graph, NDArray[np.int64]]],
-        runtimes: Sequence[NDArray[np.int64]],
-        loss: tuple[str, float, str],
-        lr: float,
-        weight_decay: float,
-        clip: float,
-        step: int,
-        seed: int = 0,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
+        slates: _Slates,
         precision: str = "f32",
-        part: tuple[int, int] = (0, 1),
-    ) -> float: ...
+        inputs: dict[str, _PerSlate] | None = None,
+        workspace: Workspace | None = None,
+    ) -> list[NDArray[np.float32]]: ...
+    def run(
+        self,
+        slates: _Slates,
+        outputs: Sequence[str],
+        inputs: dict[str, _PerSlate] | None = None,
+        precision: str = "f32",
+        workspace: Workspace | None = None,
+    ) -> dict[str, list[NDArray[np.float32]]]: ...
+    def input_gradients(
+        self,
+        slates: _Slates,
+        dscores: _PerSlate,
+        of: Sequence[str],
+        inputs: dict[str, _PerSlate] | None = None,
+        precision: str = "f32",
+        workspace: Workspace | None = None,
+    ) -> tuple[list[NDArray[np.float32]], dict[str, list[NDArray[np.float32]]]]: ...
+    @property
+    def profile(self) -> list[tuple[str, str, float]]: ...
+    def bytes(self, slates: _Slates, training: bool = True) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    def cancel(self) -> None: ...
+    def share_memory(self, other: Model, /) -> None: ...
+
+@final
+class Trainer:
+    model: Model
+    grads: NDArray[np.float32]
+    moment1: NDArray[np.float32]
+    moment2: NDArray[np.float32]
+    def __new__(cls, model: Model, workspace: Workspace | None = None) -> Trainer: ...
+    @overload
     def gradients(
         self,
-        slates: Sequence[tuple[Graph, NDArray[np.int64]]],
-        runtimes: Sequence[NDArray[np.int64]],
-        loss: tuple[str, float, str],
+        slates: _Slates,
+        targets: _PerSlate | dict[str, _PerSlate],
+        losses: list[dict[str, Any]],
         step: int = 1,
         seed: int = 0,
         precision: str = "f32",
         part: tuple[int, int] = (0, 1),
+        inputs: dict[str, _PerSlate] | None = None,
+        lists: _Lists | None = None,
+        of: None = None,
     ) -> tuple[float, list[NDArray[np.float32]]]: ...
-    def scores(
-        self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], precision: str = "f32"
-    ) -> list[NDArray[np.float32]]: ...
-    @property
-    def profile(self) -> list[tuple[str, str, float]]: ...
-    def bytes(self, slates: Sequence[tuple[Graph, NDArray[np.int64]]], training: bool = True) -> int: ...
-    @property
-    def memory(self) -> int: ...
-    def cancel(self) -> None: ...
-    def take_memory(self, other: Model, /) -> None: ...
+    @overload
+    def gradients(
+        self,
+        slates: _Slates,
+        targets: _PerSlate | dict[str, _PerSlate],
+        losses: list[dict[str, Any]],
+        step: int = 1,
+        seed: int = 0,
+        precision: str = "f32",
+        part: tuple[int, int] = (0, 1),
+        inputs: dict[str, _PerSlate] | None = None,
+        lists: _Lists | None = None,
+        *,
+        of: Sequence[str],
+    ) -> tuple[float, list[NDArray[np.float32]], dict[str, list[NDArray[np.float32]]]]: ...
+    def step(
+        self,
+        slates: _Slates,
+        targets: _PerSlate | dict[str, _PerSlate],
+        losses: list[dict[str, Any]],
+        optimizer: dict[str, Any],
+        seed: int = 0,
+        precision: str = "f32",
+        part: tuple[int, int] = (0, 1),
+        inputs: dict[str, _PerSlate] | None = None,
+        lists: _Lists | None = None,
+    ) -> float: ...
+    def update(self, optimizer: dict[str, Any], /) -> float: ...
 
 def op_forward(
     op: str,
@@ -231,7 +292,14 @@ def op_backward(
     precision: str = "f32",
     /,
 ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.float32] | None]: ...
-def op_names() -> list[str]: ...
+def ops() -> list[dict[str, Any]]: ...
+def plan_parameters(
+    steps: list[dict[str, Any]],
+    node_features: int = 134,
+    config_features: int = 0,
+    graph_features: int = 0,
+    digits: tuple[int, int] = (18, 8),
+) -> list[tuple[str, tuple[int, ...]]]: ...
 def isa_levels() -> list[str]: ...
 def get_isa() -> str: ...
 def set_isa(name: str, /) -> None: ...

@@ -62,7 +62,7 @@ class Optimizer:
         if self._values is not None:
             values = [prepared.values(self._values)[rows] for prepared, rows in chosen]
             targets = {"order": targets, "value": values}
-        loss = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
+        loss: float = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")
         return loss

@@ -112,13 +112,16 @@ class Ranker(Ranks):
     def model(self) -> _core.Model:
         """The model in the core; its `params` are a view (P,) of all weights."""
         if self._model is None:
-            self._model = _core.Model(
-                self.steps,
-                int(self.seed),
-                self.pipeline.columns,
-                config_features=self.pipeline.config_columns,
-            )
+            self._model = _core.Model(self.steps, int(self.seed), **self._columns)
         return self._model
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        """What prepared graphs hold, as the core asks for it."""
+        return {
+            "node_features": self.pipeline.columns,
+            "config_features": self.pipeline.config_columns,
+        }
 
     @property
     def num_parameters(self) -> int:
@@ -431,7 +434,7 @@ class Ranker(Ranks):
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunk = chunk_size(self.steps, int(self.fields.chunk), prepared.num_nodes)
+        chunk = chunk_size(self.model, int(self.fields.chunk), prepared.num_nodes)
         done = (lambda count: None) if progress is None else progress.update
         return score(self.model, prepared, rows, chunk, precision or self.precision, done)
 
@@ -603,22 +606,19 @@ class Ranker(Ranks):
         if metadata.get("feature_schema") != SCHEMA:
             raise rankerfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
-        steps = entry("steps", list)
-        rankerfile.check_steps(path, steps, tensors)
         own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
         if own["recipe"] not in list_recipes():
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise rankerfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
             ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
-            ranker.steps = steps
-            layout = ranker.model.layout
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
-            raise CheckpointError(message, file=os.fspath(path), field="steps") from None
+            raise CheckpointError(message, file=os.fspath(path), field="fields") from None
+        ranker.steps = entry("steps", list)
+        weights = rankerfile.parameters(path, ranker.steps, ranker._columns, tensors)
         ranker.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, ranker.pipeline)
-        for name, offset, shape in layout:
-            array = rankerfile.take(path, tensors, name, tuple(shape), np.float32)
-            ranker.model.params[offset : offset + array.size] = array.ravel()
+        for name, view in ranker.parameters.items():
+            view[:] = weights[name]
         ranker._fitted, ranker._step = True, 0
         return ranker

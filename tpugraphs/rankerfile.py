@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import CheckpointError, DataError
+from tpugraphs.errors import CheckpointError, DataError, RecipeError
 from tpugraphs.files import atomic_write
 
-_MAX_STEPS, _MAX_SIZE = 256, 4096  # of a model in a file
 __all__ = ["read", "write"]
 
 FORMAT_VERSION = 1
@@ -158,28 +157,31 @@ def entry(
     return value
 
 
-def check_steps(path: str | os.PathLike[str], steps: list[Any], tensors: dict[str, NDArray[Any]]) -> None:
-    """Refuse a model whose parameters are not in the file, before the core makes room for them."""
-    todo = "the file is damaged, or was written by a later version of tpugraphs"
-    if len(steps) > _MAX_STEPS:
-        raise fail(path, "steps", f"at most {_MAX_STEPS}", str(len(steps)), todo)
-    for i, step in enumerate(steps):
-        attrs = step.get("attrs") if isinstance(step, dict) else None
-        if not isinstance(attrs, dict) or not isinstance(step.get("name"), str):
-            raise fail(path, f"steps[{i}]", "a step with name and attrs", repr(step)[:80], todo)
-        for key, value in attrs.items():
-            if not isinstance(value, (int, float, str)) or (
-                not isinstance(value, str) and not 0 <= value <= _MAX_SIZE
-            ):
-                raise fail(path, f"steps[{i}].{key}", f"text or 0..{_MAX_SIZE}", repr(value)[:80], todo)
-        for key, tensor in (
-            ("out", "weight"),
-            ("out", "weight_l"),
-            ("rows", "weight"),
-            ("gate", "gate1_weight"),
-        ):
-            shape = (
-                tensors[f"{step['name']}.{tensor}"].shape if f"{step['name']}.{tensor}" in tensors else None
-            )
-            if key in attrs and shape and shape[0] != attrs[key]:
-                raise fail(path, f"{step['name']}.{tensor}", f"{attrs[key]} rows", f"shape {shape}", todo)
+def parameters(
+    path: str | os.PathLike[str],
+    steps: list[Any],
+    columns: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+) -> dict[str, NDArray[np.float32]]:
+    """Weights in the file of a model of these steps; all of them are there before the core makes room for one.
+
+    Parameters
+    ----------
+    path : path
+    steps : list
+        As they stand in the file.
+    columns : mapping
+        Arguments of ``_core.plan_parameters``: what the graphs hold.
+    tensors : mapping of str to ndarray
+
+    Raises
+    ------
+    CheckpointError
+        Steps that are no model, or a parameter that is missing or of another shape.
+    """
+    try:
+        planned = _core.plan_parameters(steps, **columns)
+    except (RecipeError, ValueError, TypeError, OverflowError) as error:
+        todo = "the file is damaged, or was written by a later version of tpugraphs"
+        raise fail(path, "steps", "the steps of a model", str(error), todo) from None
+    return {name: take(path, tensors, name, shape, np.float32) for name, shape in planned}

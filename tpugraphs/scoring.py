@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,13 +45,12 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
     raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
 
 
-def chunk_size(steps: Iterable[dict[str, Any]], most: int, nodes: int) -> int:
+def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
     """Configs of a pass: what is fastest, at most `most`.
 
-    `most` itself if the model looks across configs, or does something for the graph once per pass.
+    `most` itself if the model looks across configs, or does all its work on nodes once per pass.
     """
-    steps = list(steps)
-    if any(step["attrs"].get("cross") or "config_feat" in step["in"] for step in steps):
+    if model.across_configs or not model.per_config:
         return most
     least, enough = _CONFIGS
     fast = min(enough, max(least, _ROWS // nodes))

@@ -295,10 +295,14 @@ int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *ent
     float some;
     const tg_pass pass = {.n_entries = n_entries,
                           .entries = entries,
-                          .scores = &some,
+                          .scores = model->scores < 0 ? NULL : &some,
                           .grads = training ? &some : NULL,
                           .parts = 1};
     int64_t bytes = -1;
+    if (training && model->scores < 0) {
+        tg_fail(err, TG_E_CONFIG, "the model makes no 'scores' to train by");
+        return -1;
+    }
     if (prepare(&bind, model, &ws, &pass, training, err) == TG_OK) {
         for (int b = 0; b < n_entries; b++) bind.slates[b].U = entries[b].C * entries[b].graph->K;
         bytes = measure(&bind) * (int64_t)sizeof(float) + all_config_bytes(model, &pass);

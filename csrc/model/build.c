@@ -55,6 +55,10 @@ tg_status tg_model_add_input(tg_model *m, const char *name, tg_shape shape, tg_e
     if (m->n_steps > 0 || m->n_inputs == TG_MAX_INPUTS)
         return tg_fail(err, TG_E_RECIPE, "a model has at most %d inputs, given before its steps", TG_MAX_INPUTS);
     if (tg_model_find_slot(m, name) >= 0) return tg_fail(err, TG_E_RECIPE, "input '%.60s' is there twice", name);
+    if (strcmp(name, "digits") == 0)
+        return tg_fail(err, TG_E_RECIPE, "input 'digits': the digits of configs come from the graphs");
+    if (shape.space == TG_SPACE_UNIQUE)
+        return tg_fail(err, TG_E_RECIPE, "input '%.60s': unique cells are known within a pass only", name);
     if (shape.cols < 1 || shape.cols > MOST_INPUT_COLUMNS)
         return tg_fail(err, TG_E_RECIPE, "input '%.60s': expected 1..%d columns, got %d", name,
                        MOST_INPUT_COLUMNS, shape.cols);
@@ -221,11 +225,15 @@ float *tg_model_vectors(const tg_model *m, int vectors, int64_t *stride) {
     return block;
 }
 
-tg_status tg_model_finish(tg_model *m, uint64_t seed, tg_error *err) {
-    int64_t stride;
+tg_status tg_model_finish(const tg_model *m, tg_error *err) {
     for (int i = m->n_inputs; i < m->n_slots; i++)
         if (!m->slots[i].used && !m->slots[i].output)
             return tg_fail(err, TG_E_RECIPE, "'%s' is never used", m->slots[i].name);
+    return TG_OK;
+}
+
+tg_status tg_model_draw(tg_model *m, uint64_t seed, tg_error *err) {
+    int64_t stride;
     m->weights = tg_model_vectors(m, 1, &stride);
     if (m->weights == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);

@@ -1,6 +1,7 @@
 /* A model: a program of steps over slots, and one flat vector of weights. Both are constant while passes run, so that
    any number of threads may run passes at once, each in its own workspace (run.h).
-   Life: tg_model_new, tg_model_add_input and tg_model_add_step as often as wanted, tg_model_finish. */
+   Life: tg_model_new, tg_model_add_input and tg_model_add_step as often as wanted, tg_model_add_output, tg_model_finish;
+   then its parameters are known, and tg_model_draw gives them memory. */
 #ifndef TG_MODEL_H
 #define TG_MODEL_H
 
@@ -51,7 +52,7 @@ typedef struct tg_model {
     int scores;     /* slot of one column per config, or -1 */
     int lean;       /* training never keeps what it can make again */
     int64_t P;
-    float *weights; /* (P), from tg_model_finish on */
+    float *weights; /* (P), from tg_model_draw on */
 } tg_model;
 
 /* A step as the caller describes it. */
@@ -77,8 +78,10 @@ tg_status tg_model_add_input(tg_model *model, const char *name, tg_shape shape, 
 tg_status tg_model_add_step(tg_model *model, const tg_step_spec *spec, tg_error *err);
 /* Slots that may be read by nobody; others must be. */
 tg_status tg_model_add_output(tg_model *model, const char *name, tg_error *err);
-/* Nothing but the weights, drawn from `seed`, is missing now: they get memory. */
-tg_status tg_model_finish(tg_model *model, uint64_t seed, tg_error *err);
+/* Check that nothing but the weights is missing. */
+tg_status tg_model_finish(const tg_model *model, tg_error *err);
+/* Memory for the weights, drawn from `seed`. */
+tg_status tg_model_draw(tg_model *model, uint64_t seed, tg_error *err);
 void tg_model_free(tg_model *model);
 
 int tg_model_find_slot(const tg_model *model, const char *name); /* -1: none */

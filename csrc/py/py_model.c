@@ -31,14 +31,17 @@ static PyObject *new_workspace(void) {
     return alloc(workspace_type, 0);
 }
 
+int tg_py_is_workspace(PyObject *object) {
+    if (PyObject_TypeCheck(object, workspace_type)) return 1;
+    PyErr_SetString(PyExc_TypeError, "workspace: expected a Workspace");
+    return 0;
+}
+
 tg_py_workspace *tg_py_take_workspace(tg_py_model *model, PyObject *given) {
     tg_py_workspace *ws;
     const Py_ssize_t spare = PyList_Size(model->spare);
     if (given != NULL && given != Py_None) {
-        if (!PyObject_TypeCheck(given, workspace_type)) {
-            PyErr_SetString(PyExc_TypeError, "workspace: expected a Workspace");
-            return NULL;
-        }
+        if (!tg_py_is_workspace(given)) return NULL;
         ws = (tg_py_workspace *)given;
         Py_INCREF(given);
         if (ws->busy == getpid()) {
@@ -137,30 +140,28 @@ int tg_py_run(tg_py_model *self, tg_py_workspace *ws, tg_py_pass *p, const tg_py
 
 /* ---- model ---- */
 
+static int draw(tg_model *model, uint64_t seed) {
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_model_draw(model, seed, &err);
+    Py_END_ALLOW_THREADS
+    if (status != TG_OK) tg_raise(&err, NULL);
+    return status == TG_OK ? 0 : -1;
+}
+
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"steps",  "seed",   "node_features", "lean",  "config_features", "graph_features",
                             "digits", "inputs", "outputs",       NULL};
     PyObject *steps, *inputs = NULL, *outputs = NULL;
     unsigned long long seed = 0;
     int lean = 0;
-    tg_model_sizes sizes = {.node_features = TG_SCALED_FEATURES, .digit_cols = TG_DIGITS, .digit_rows = TG_DIGIT_STATES};
+    tg_model_sizes sizes = TG_PY_SIZES;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kipii(ii)OO", names, &PyList_Type, &steps, &seed,
                                      &sizes.node_features, &lean, &sizes.config_features, &sizes.graph_features,
-                                     &sizes.digit_cols, &sizes.digit_rows, &inputs, &outputs))
+                                     &sizes.digit_cols, &sizes.digit_rows, &inputs, &outputs) ||
+        tg_py_check_sizes(&sizes) < 0)
         return NULL;
-    const int columns[] = {sizes.node_features, sizes.config_features, sizes.graph_features};
-    for (int i = 0; i < 3; i++)
-        if (columns[i] < 0 || columns[i] > 65536) {
-            PyErr_Format(PyExc_ValueError,
-                         "node_features, config_features, graph_features: expected 0..65536, got %d", columns[i]);
-            return NULL;
-        }
-    if (sizes.digit_cols < 0 || sizes.digit_cols > TG_MOST_DIGITS || sizes.digit_rows < 0 ||
-        sizes.digit_rows > TG_MOST_DIGIT_VALUES + 2) {
-        PyErr_Format(PyExc_ValueError, "digits: expected 0..%d columns and 0..%d rows, got (%d, %d)",
-                     TG_MOST_DIGITS, TG_MOST_DIGIT_VALUES + 2, sizes.digit_cols, sizes.digit_rows);
-        return NULL;
-    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     tg_py_model *self = (tg_py_model *)alloc(type, 0);
     if (self == NULL) return NULL;
@@ -168,7 +169,8 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->process = getpid();
     if ((self->model = tg_model_new(&sizes)) == NULL) PyErr_NoMemory();
     else self->model->lean = lean;
-    if (self->spare == NULL || self->model == NULL || tg_py_build(self->model, steps, inputs, outputs, seed) < 0)
+    if (self->spare == NULL || self->model == NULL || tg_py_build(self->model, steps, inputs, outputs) < 0 ||
+        draw(self->model, seed) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -292,9 +294,7 @@ static PyObject *get_layout(PyObject *object, void *unused) {
     (void)unused;
     for (int i = 0; list != NULL && i < m->n_params; i++) {
         const tg_param *p = &m->params[i];
-        PyObject *shape =
-            p->cols == 0 ? Py_BuildValue("(i)", p->rows) : Py_BuildValue("(ii)", p->rows, p->cols);
-        PyObject *item = shape == NULL ? NULL : Py_BuildValue("(sLN)", p->name, (long long)p->offset, shape);
+        PyObject *item = Py_BuildValue("(sLN)", p->name, (long long)p->offset, tg_py_param_shape(p));
         if (item == NULL) Py_CLEAR(list);
         else PyList_SetItem(list, i, item);
     }

@@ -22,6 +22,7 @@ typedef struct tg_py_model {
     PyObject *spare;       /* list of workspaces that nobody uses */
 } tg_py_model;
 
+int tg_py_is_workspace(PyObject *object); /* if not, an exception is set */
 /* A workspace of the caller's (may be NULL or None) or a spare one; a new reference, marked busy. */
 tg_py_workspace *tg_py_take_workspace(tg_py_model *model, PyObject *given);
 void tg_py_return_workspace(tg_py_model *model, tg_py_workspace *workspace, PyObject *given);

@@ -444,6 +444,8 @@ PyMethodDef tg_model_methods[] = {
          "ddigits or None). outs: a tuple with an array to write to, or None, for each of them.")},
     {"ops", tg_py_ops, METH_NOARGS,
      PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
+    {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("List of (name, shape) of every parameter that a model of these steps has, without making one.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},

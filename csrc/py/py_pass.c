@@ -176,18 +176,22 @@ static int find_slot(const tg_model *m, PyObject *name, int most, const char *wh
     return -1;
 }
 
+static int there_twice(const tg_model *m, int slot, const tg_slot_rows *before, int n, const char *what) {
+    for (int i = 0; i < n; i++) {
+        if (before[i].slot != slot) continue;
+        PyErr_Format(PyExc_ValueError, "%s: '%s' is there twice", what, m->slots[slot].name);
+        return 1;
+    }
+    return 0;
+}
+
 int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
     PyObject *items = PySequence_Tuple(names);
     if (items == NULL) return -1;
     p->keep[p->n_keep++] = items;
     for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
         const int slot = find_slot(m, PyTuple_GetItem(items, i), m->n_slots, "outputs"), at = p->pass.n_fetched;
-        for (int j = 0; slot >= 0 && j < at; j++)
-            if (p->fetched[j].slot == slot) {
-                PyErr_Format(PyExc_ValueError, "outputs: '%s' is there twice", m->slots[slot].name);
-                return -1;
-            }
-        if (slot < 0 || make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0) return -1;
+        if (slot < 0 || there_twice(m, slot, p->fetched, at, "outputs") || make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0) return -1;
         p->fetched[at] = (tg_slot_rows){slot, p->fetched_rows[at].rows};
         p->pass.n_fetched++;
     }
@@ -234,7 +238,7 @@ int tg_py_pass_gradients(tg_py_pass *p, const tg_model *m, PyObject *names) {
             continue;
         }
         const int slot = find_slot(m, name, m->n_inputs, "gradients");
-        if (slot < 0 || at == TG_MAX_INPUTS || make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
+        if (slot < 0 || there_twice(m, slot, p->input_grads, at, "gradients") || make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
             return -1;
         p->input_grads[at] = (tg_slot_rows){slot, p->input_grad_rows[at].rows};
         p->pass.n_input_grads++;

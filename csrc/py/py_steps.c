@@ -145,7 +145,7 @@ static int add_outputs(tg_model *model, PyObject *outputs, tg_error *err) {
     return status;
 }
 
-int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs, uint64_t seed) {
+int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs) {
     tg_error err;
     tg_step_spec spec;
     if (add_inputs(model, inputs, &err) < 0) return -1;
@@ -154,9 +154,46 @@ int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *ou
         if (tg_model_add_step(model, &spec, &err) != TG_OK) return fail(&err);
     }
     if (add_outputs(model, outputs, &err) < 0) return -1;
-    tg_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_model_finish(model, seed, &err);
-    Py_END_ALLOW_THREADS
-    return status == TG_OK ? 0 : fail(&err);
+    return tg_model_finish(model, &err) == TG_OK ? 0 : fail(&err);
+}
+
+int tg_py_check_sizes(const tg_model_sizes *sizes) {
+    const int columns[] = {sizes->node_features, sizes->config_features, sizes->graph_features};
+    for (int i = 0; i < 3; i++)
+        if (columns[i] < 0 || columns[i] > 65536) {
+            PyErr_Format(PyExc_ValueError,
+                         "node_features, config_features, graph_features: expected 0..65536, got %d", columns[i]);
+            return -1;
+        }
+    if (sizes->digit_cols >= 0 && sizes->digit_cols <= 64 && sizes->digit_rows >= 0 && sizes->digit_rows <= 34)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "digits: expected 0..64 columns and 0..34 rows, got (%d, %d)",
+                 sizes->digit_cols, sizes->digit_rows);
+    return -1;
+}
+
+PyObject *tg_py_param_shape(const tg_param *param) {
+    return param->cols == 0 ? Py_BuildValue("(i)", param->rows) : Py_BuildValue("(ii)", param->rows, param->cols);
+}
+
+PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"steps", "node_features", "config_features", "graph_features", "digits", NULL};
+    PyObject *steps, *list = NULL;
+    tg_model_sizes sizes = TG_PY_SIZES;
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|iii(ii)", names, &PyList_Type, &steps, &sizes.node_features,
+                                     &sizes.config_features, &sizes.graph_features, &sizes.digit_cols,
+                                     &sizes.digit_rows) ||
+        tg_py_check_sizes(&sizes) < 0)
+        return NULL;
+    tg_model *m = tg_model_new(&sizes);
+    if (m == NULL) return PyErr_NoMemory();
+    if (tg_py_build(m, steps, NULL, NULL) == 0) list = PyList_New(m->n_params);
+    for (int i = 0; list != NULL && i < m->n_params; i++) {
+        PyObject *item = Py_BuildValue("(sN)", m->params[i].name, tg_py_param_shape(&m->params[i]));
+        if (item == NULL) Py_CLEAR(list);
+        else PyList_SetItem(list, i, item);
+    }
+    tg_model_free(m);
+    return list;
 }

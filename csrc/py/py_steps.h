@@ -17,8 +17,16 @@ const char *tg_py_space_name(tg_space space);
 /* The op table: _core.ops(). */
 PyObject *tg_py_ops(PyObject *self, PyObject *unused);
 
+/* What graphs hold unless the caller says otherwise, and whether that is possible: 0, or -1 with an exception. */
+#define TG_PY_SIZES {.node_features = 134, .digit_cols = 18, .digit_rows = 8}
+int tg_py_check_sizes(const tg_model_sizes *sizes);
+
 /* Add steps (list of dicts), inputs {name: (space, columns)} or None, and outputs (sequence of names) to a model, and
-   finish it. 0, or -1 with an exception. */
-int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs, uint64_t seed);
+   finish it: all but the weights. 0, or -1 with an exception. */
+int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs);
+
+PyObject *tg_py_param_shape(const tg_param *param);
+/* _core.plan_parameters(): (name, shape) of the parameters that steps have. */
+PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs);
 
 #endif

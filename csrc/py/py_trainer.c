@@ -10,6 +10,7 @@
 typedef struct py_trainer {
     PyObject_HEAD tg_py_model *model;
     PyObject *workspace; /* the caller's, or NULL: spare ones of the model */
+    pid_t busy;          /* process in which a pass fills the gradients, 0: none */
     float *block, *vectors[1 + TG_MAX_MOMENTS]; /* gradients, moments: (P) each */
 } py_trainer;
 
@@ -17,13 +18,16 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     static char *names[] = {"model", "workspace", NULL};
     PyObject *model, *workspace = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", names, tg_py_model_type(), &model, &workspace)) return NULL;
+    if (workspace != NULL && workspace != Py_None && !tg_py_is_workspace(workspace)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     py_trainer *self = (py_trainer *)alloc(type, 0);
     if (self == NULL) return NULL;
     Py_INCREF(model);
     self->model = (tg_py_model *)model;
-    if (workspace != Py_None) Py_XINCREF(workspace);
-    self->workspace = workspace == Py_None ? NULL : workspace;
+    if (workspace != NULL && workspace != Py_None) {
+        Py_INCREF(workspace);
+        self->workspace = workspace;
+    }
     int64_t stride;
     /* The first vector is left out: the weights lie where it would. */
     self->block = tg_model_vectors(self->model->model, 2 + TG_MAX_MOMENTS, &stride);
@@ -68,9 +72,15 @@ static int prepare(py_trainer *self, const train_args *a, tg_py_pass *p) {
 
 /* The pass, and with `update` the update of the weights. */
 static int run(py_trainer *self, tg_py_pass *p, const tg_py_update *update) {
+    if (self->busy == getpid()) {
+        PyErr_SetString(PyExc_RuntimeError, "this trainer is in use by another thread");
+        return -1;
+    }
     tg_py_workspace *ws = tg_py_take_workspace(self->model, self->workspace);
     if (ws == NULL) return -1;
+    self->busy = getpid();
     const int status = tg_py_run(self->model, ws, p, update);
+    self->busy = 0;
     tg_py_return_workspace(self->model, ws, self->workspace);
     return status;
 }

@@ -178,11 +178,12 @@ def _make(meta: Meta) -> tuple[Callable[..., Any], Callable[..., Any]]:
         dx, dw, digits = _core.op_backward(*call.arguments, given["dy"], outs, given["precision"])
         return dict(zip(names, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
 
+    function: Any
     for function, suffix, index in ((forward, "", 0), (backward, "_backward", 1)):
         function.__name__ = function.__qualname__ = meta["name"] + suffix
         function.__module__ = "tpugraphs.kernels"
         function.__doc__ = _document(meta, bool(index))
-        function.__signature__ = signatures[index]  # type: ignore[attr-defined]
+        function.__signature__ = signatures[index]
     return forward, backward
 
 
