@@ -141,6 +141,25 @@ def test_a_pack_of_any_schema_is_lazy_and_checked(tmp_path):
     assert again.select([3, 5]).num_configs == 2
 
 
+def test_trees_and_commands_take_any_schema(tmp_path, capsys):
+    any_schema(300).save(tmp_path / "a.npz")
+    tg.Graph(config_feat=np.eye(4), runtime=[1.5, 2, 3, 1]).save(tmp_path / "b.npz")
+    assert main(["pack", str(tmp_path), "--verify"]) == 0
+    for name in "ab":
+        equal(tg.load(tmp_path / f"{name}.npz"), tg.load(tmp_path / f"{name}.tgpack"))
+        assert packs.Pack(str(tmp_path / f"{name}.tgpack")).origin[0] == os.path.getsize(
+            tmp_path / f"{name}.npz"
+        )
+    assert packs.pack_tree(tmp_path).skipped == 2
+    need = _core.npz_origin(str(tmp_path / "a.npz"))[1]
+    assert 0.8 < need / os.path.getsize(tmp_path / "a.tgpack") < 2
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "a.tgpack")]) == 0
+    assert "digit_4 (32 values)" in capsys.readouterr().out
+    assert main(["inspect", "--json", str(tmp_path / "b.npz")]) == 0
+    assert '"config_3"' in capsys.readouterr().out
+
+
 def names(folder):
     return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
 

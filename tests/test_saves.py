@@ -53,6 +53,12 @@ def two():
         )
 
 
+def table(seed):
+    """A graph with a schema of its own."""
+    rng = np.random.default_rng(seed)
+    return tg.Graph(config_feat=rng.random((500, 4)), runtime=rng.random(500) + 1)
+
+
 def command(*arguments):
     """Run a command; its OSError goes on, instead of a line and a code."""
     code = main([str(argument) for argument in arguments])
@@ -63,6 +69,8 @@ def command(*arguments):
 WRITERS = {
     "graph.npz": lambda two, i, path: two.graphs[i].save(path),
     "graph.tgpack": lambda two, i, path: two.graphs[i].save(path),
+    "table.npz": lambda two, i, path: table(i).save(path),
+    "table.tgpack": lambda two, i, path: table(i).save(path),
     "ranker.safetensors": lambda two, i, path: two.rankers[i].save(path),
     "ensemble.safetensors": lambda two, i, path: two.ensembles[i].save(path),
     "submission.csv": lambda two, i, path: submission.write(path, two.submissions[i]),

@@ -210,7 +210,8 @@ static PyObject *npz_origin(PyObject *self, PyObject *arg) {
         tg_npy npy;
         if (strcmp(member->field, "node_config_feat") != 0) bytes += member->size;
         else if ((status = tg_npz_header(&o.npz, member, &npy, &err)) == TG_OK)
-            bytes += npy.count / TG_LAYOUT_DIGITS;
+            bytes += tg_zip_find(&o.npz.archive, "tpugraphs_schema") != NULL ? npy.count
+                                                                             : npy.count / TG_LAYOUT_DIGITS;
     }
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
