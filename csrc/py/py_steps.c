@@ -165,7 +165,8 @@ int tg_py_check_sizes(const tg_model_sizes *sizes) {
                          "node_features, config_features, graph_features: expected 0..65536, got %d", columns[i]);
             return -1;
         }
-    if (sizes->digit_cols >= 0 && sizes->digit_cols <= 64 && sizes->digit_rows >= 0 && sizes->digit_rows <= 34)
+    if (sizes->digit_cols >= 0 && sizes->digit_cols <= TG_MOST_DIGITS && sizes->digit_rows >= 0 &&
+        sizes->digit_rows <= TG_MOST_DIGIT_VALUES + 2)
         return 0;
     PyErr_Format(PyExc_ValueError, "digits: expected 0..64 columns and 0..34 rows, got (%d, %d)",
                  sizes->digit_cols, sizes->digit_rows);

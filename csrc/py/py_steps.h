@@ -4,6 +4,7 @@
 
 #include "py/pycore.h"
 
+#include "features/schema.h"
 #include "model/model.h"
 
 /* Attributes from a dict; 0, or -1 with an exception. values has TG_MAX_ATTRS entries. */
@@ -18,7 +19,8 @@ const char *tg_py_space_name(tg_space space);
 PyObject *tg_py_ops(PyObject *self, PyObject *unused);
 
 /* What graphs hold unless the caller says otherwise, and whether that is possible: 0, or -1 with an exception. */
-#define TG_PY_SIZES {.node_features = 134, .digit_cols = 18, .digit_rows = 8}
+#define TG_PY_SIZES                                                                                          \
+    {.node_features = TG_SCALED_FEATURES, .digit_cols = TG_DIGITS, .digit_rows = TG_DIGIT_STATES}
 int tg_py_check_sizes(const tg_model_sizes *sizes);
 
 /* Add steps (list of dicts), inputs {name: (space, columns)} or None, and outputs (sequence of names) to a model, and
