@@ -210,7 +210,7 @@ def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: 
         return score(graph)
     if not once:
         return score(graph, configs)
-    if graph.kind == "tile":
+    if getattr(graph, "config_feat", None) is not None:
         return score(graph)
     distinct, inverse = np.unique(configs, return_inverse=True)
     given = np.asarray(score(graph, distinct))

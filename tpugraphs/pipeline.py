@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from tpugraphs import _core, arrays, kernels, preprocess
 from tpugraphs.digits import Digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
+from tpugraphs.schema import Schema
 from tpugraphs.targets import targets
 
-__all__ = ["Pipeline", "Prepared"]
+__all__ = ["Pipeline", "Prepared", "Sizes"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
 _NO_NODES = np.zeros(0, np.int64)
+_TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Prepared:
         The graph, maybe without configs.
     nbytes : int
         Memory it takes, roughly.
-    measured : (C,) int64
-        Runtimes of its configs in nanoseconds, or placeholders.
+    measured : (C,) int64 or float64
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders.
     normalizers : (C,) int64, optional
         Of tile graphs.
     kept : (C,) int64, optional
@@ -50,7 +52,7 @@ class Prepared:
     name: str
     nodes: Any
     nbytes: int
-    measured: NDArray[np.int64]
+    measured: NDArray[Any]
     normalizers: NDArray[np.int64] | None = None
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
@@ -77,6 +79,8 @@ class Prepared:
     @cached_property
     def runtimes(self) -> NDArray[np.int64]:
         """What a loss compares (C,): nanoseconds, of tile graphs ranks of the normalised runtimes."""
+        if self.measured.dtype != np.int64:  # exactly their order
+            return np.unique(self.measured, return_inverse=True)[1].astype(np.int64) + 1
         if self._divisors is None:
             return self.measured
         return kernels.ratio_ranks(self.measured, self._divisors)
@@ -108,11 +112,18 @@ class Prepared:
 def check_kind(graph: Any, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
     name = str(getattr(graph, "name", "graph"))
+    if kind == "graph" and hasattr(graph, "schema"):
+        if graph.config_feat is None and graph.num_config_nodes == 0:
+            raise DataError(
+                "expected features of configs or configurable nodes, found neither: there is nothing to rank",
+                file=name, field="config_feat", found="none",
+            )  # fmt: skip
+        return
     if getattr(graph, "kind", None) != kind:
         found = f"a {graph.kind} graph" if hasattr(graph, "kind") else type(graph).__name__
         hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
         raise DataError(
-            f"this recipe ranks {kind} configs: expected a {kind.capitalize()}Graph, found {found}{hint}",
+            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
             file=name,
         )
     if kind == "layout" and graph.num_config_nodes == 0:
@@ -132,12 +143,14 @@ def check_measured(graph: Any, kind: str) -> None:
             "train on a measured graph (test files of the collections have no runtimes)",
             file=name, field=field, found="placeholders", expected="nanoseconds > 0",
         )  # fmt: skip
+    if kind == "graph":
+        graph = graph if graph.valid is None else graph.select(graph.ran)
     bad = np.flatnonzero(graph.config_runtime <= 0)
     if bad.size:
         raise DataError(
-            f"{field}: config {int(bad[0])} has {int(graph.config_runtime[bad[0]])} ns ({bad.size} such "
+            f"{field}: config {int(bad[0])} has {graph.config_runtime[bad[0]]} ns ({bad.size} such "
             "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
-            file=name, field=field, found=str(int(graph.config_runtime[bad[0]])), expected="nanoseconds > 0",
+            file=name, field=field, found=str(graph.config_runtime[bad[0]]), expected="nanoseconds > 0",
         )  # fmt: skip
     check_order(name, graph.config_runtime, getattr(graph, "config_runtime_normalizers", None))
 
@@ -145,7 +158,7 @@ def check_measured(graph: Any, kind: str) -> None:
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
     """Raise DataError if all runtimes, normalised if that is given, are equal."""
     if normalizers is None:
-        equal, what = int(runtimes.min()) == int(runtimes.max()), "runtimes"
+        equal, what = runtimes.min() == runtimes.max(), "runtimes"
     else:
         equal, what = int(kernels.ratio_ranks(runtimes, normalizers).max()) == 1, "normalised runtimes"
     if equal:
@@ -174,6 +187,33 @@ class _Kept:
             known[key] = (gone, weakref.ref(nodes), kept)
 
 
+_STATE = ("steps", "kind", "schema", "_make", "has_edges")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What prepared graphs hold, for recipes whose model depends on it.
+
+    Attributes
+    ----------
+    node, graph, config : int
+        Columns of the features.
+    digits : tuple of int
+        Digits of a configurable node, and rows of a table that they look up: their values and 2.
+    opcodes : int, optional
+        How many there are; None: nodes have none.
+    edges : bool
+        Whether some graph has edges.
+    """
+
+    node: int
+    graph: int
+    config: int
+    digits: tuple[int, int]
+    opcodes: int | None
+    edges: bool
+
+
 class Pipeline:
     """Preprocessing of a recipe, and what it has learnt.
 
@@ -185,6 +225,9 @@ class Pipeline:
         Of the graphs.
     schema : Schema, optional
         Of the graphs: its ``check(graph)`` refuses those that do not fit it.
+    make : callable, optional
+        ``make(schema)``: the steps, where they depend on the schema, which is then that of the first graph that
+        `fit` sees. `steps` is empty until then.
 
     Attributes
     ----------
@@ -192,8 +235,15 @@ class Pipeline:
         Of the node features and the features of configs (0 without), as a model takes them.
     """
 
-    def __init__(self, steps: list[dict[str, Any]], kind: str = "layout", schema: Any = None) -> None:
+    def __init__(
+        self,
+        steps: list[dict[str, Any]],
+        kind: str = "layout",
+        schema: Schema | None = None,
+        make: Callable[[Schema], list[dict[str, Any]]] | None = None,
+    ) -> None:
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
+        self._make, self.has_edges = make, False
         self._core, self._kept = _core.Prepare(self.steps), _Kept()
 
     @property
@@ -205,6 +255,17 @@ class Pipeline:
     def config_columns(self) -> int:
         """Columns of the features of configs as a model takes them, 0 where configs are digits."""
         return max(0, int(self._core.columns["config"]))
+
+    @property
+    def sizes(self) -> Sizes:
+        """What prepared graphs hold; of graphs with a schema known when they have been fitted to."""
+        columns = {name: max(0, int(count)) for name, count in self._core.columns.items()}
+        digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
+        opcodes: int | None = _core.SCHEMA["opcodes"]
+        if self.schema is not None:
+            most = max((digit.values for digit in self.schema.digits), default=0)
+            digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
+        return Sizes(columns["node"], columns["graph"], columns["config"], digits, opcodes, self.has_edges)
 
     def _option(self, step: str, name: str) -> Any:
         """Attribute of the last step of that name, None without."""
@@ -238,7 +299,13 @@ class Pipeline:
         """Fit all steps that learn to these graphs, in one pass over them."""
         core = _core.Prepare(self.steps)
         for graph in graphs:
+            if self._make is not None and self.schema is None:
+                check_kind(graph, self.kind)
+                self.schema = graph.schema
+                self.steps = self._make(graph.schema)
+                core = _core.Prepare(self.steps)
             self._check(graph)
+            self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
                 self._kept.keep(graph, core.fit(*_stored(graph)))
             except DataError as error:
@@ -258,6 +325,9 @@ class Pipeline:
         Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
         """
         self._check(graph)
+        if training and self.kind == "graph":
+            check_measured(graph, self.kind)
+            graph = graph if graph.valid is None else graph.select(graph.ran)
         kept, digits, runtimes = None, None, graph.config_runtime
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
@@ -269,7 +339,11 @@ class Pipeline:
             digits = stored.stored()
         try:
             core = self._core.apply(
-                *_stored(graph), digits=digits, configs=configs, kept=self._kept.get(graph)
+                *_stored(graph),
+                digits=digits,
+                configs=configs,
+                kept=self._kept.get(graph),
+                digit_rows=self.sizes.digits[1] or _core.SCHEMA["digit_states"],
             )
         except DataError as error:
             raise arrays.with_file(error, _name(graph)) from None
@@ -330,7 +404,7 @@ class Pipeline:
 
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
-            pipeline = cls(steps, like.kind, like.schema)
+            pipeline = cls(steps, like.kind, like.schema, like._make)
         except (ConfigError, TypeError, ValueError) as error:
             raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
         pipeline._must_give(path, like, todo)
@@ -350,6 +424,8 @@ class Pipeline:
         from tpugraphs import rankerfile
 
         mine, theirs = self._core.columns, like._core.columns
+        if like._make is not None:
+            return  # they follow from the schema
         unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
         if any(mine[name] != theirs[name] for name in mine if name not in unknown):
             expected = f"steps that give columns {theirs}"
@@ -357,10 +433,11 @@ class Pipeline:
 
     def __getstate__(self) -> dict[str, Any]:
         tensors = self.tensors() if self._core.fitted else None
-        return {"steps": self.steps, "kind": self.kind, "schema": self.schema, "tensors": tensors}
+        return {**{name: getattr(self, name) for name in _STATE}, "tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["steps"], state["kind"], state["schema"])  # type: ignore[misc]
+        self.__init__(state["steps"], state["kind"], state["schema"], state["_make"])  # type: ignore[misc]
+        self.has_edges = state["has_edges"]
         if state["tensors"] is not None:
             self.load(state["tensors"])
 

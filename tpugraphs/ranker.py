@@ -94,19 +94,32 @@ class Ranker(Ranks):
         _core.losses_need(found.losses(fields))
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
-        self.steps: list[dict[str, Any]] = found.steps(fields)
         self._reset()
 
     def _reset(self) -> None:
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
-        self.pipeline = Pipeline(self._recipe.preprocessing(self.fields), self._recipe.kind)
+        self.pipeline = self._recipe.pipeline(self.fields)
+        self._steps: list[dict[str, Any]] | None = None
         self._fitted = False
         self._step = 0
         self._last = Last()
         self.history: History | None = None
 
     # Parameters
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """Steps of the model. Of a recipe for any schema, known when it has been fitted."""
+        if self._steps is None:
+            if self._recipe.kind == "graph" and self.pipeline.schema is None:
+                raise Error("the model follows from the schema of the graphs: call fit (or Ranker.load) first")
+            self._steps = self._recipe.model(self.fields, self.pipeline.sizes)
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: list[dict[str, Any]]) -> None:
+        self._steps = steps
 
     @property
     def model(self) -> _core.Model:
@@ -118,9 +131,12 @@ class Ranker(Ranks):
     @property
     def _columns(self) -> dict[str, Any]:
         """What prepared graphs hold, as the core asks for it."""
+        sizes = self.pipeline.sizes
         return {
-            "node_features": self.pipeline.columns,
-            "config_features": self.pipeline.config_columns,
+            "node_features": sizes.node,
+            "config_features": sizes.config,
+            "graph_features": sizes.graph,
+            "digits": sizes.digits,
         }
 
     @property
@@ -573,6 +589,7 @@ class Ranker(Ranks):
             "precision": self.precision,
             "fields": plain(self.fields),
             "preprocessing": self.pipeline.steps,
+            **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
             "steps": self.steps,
             "trained_steps": self._step,
             "best_step": history.best_step if history else None,
@@ -615,9 +632,11 @@ class Ranker(Ranks):
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
-        ranker.steps = entry("steps", list)
-        weights = rankerfile.parameters(path, ranker.steps, ranker._columns, tensors)
+        ranker.steps = steps = entry("steps", list)
+        if "schema" in metadata:
+            ranker.pipeline.schema = rankerfile.schema(path, metadata["schema"])
         ranker.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, ranker.pipeline)
+        weights = rankerfile.parameters(path, steps, ranker._columns, tensors)
         for name, view in ranker.parameters.items():
             view[:] = weights[name]
         ranker._fitted, ranker._step = True, 0

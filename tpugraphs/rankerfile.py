@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import CheckpointError, DataError, RecipeError
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, RecipeError
 from tpugraphs.files import atomic_write
+from tpugraphs.schema import Schema
 
 __all__ = ["read", "write"]
 
@@ -155,6 +156,15 @@ def entry(
         found = "none" if name not in metadata else repr(value)[:80]
         raise fail(path, name, expected, found, "the file is damaged or was changed: write it again")
     return value
+
+
+def schema(path: str | os.PathLike[str], described: Any) -> Schema:
+    """Schema as it stands in the metadata, or a CheckpointError."""
+    try:
+        return Schema.from_dict(described)
+    except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
+        todo = "the file is damaged, or was written by a later version of tpugraphs"
+        raise fail(path, "schema", "a schema", str(error), todo) from None
 
 
 def parameters(

@@ -111,23 +111,24 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
     """
     if isinstance(configs, (list, tuple)):
         configs = np.asarray(configs)
-    if graph.kind == "tile" and getattr(configs, "ndim", 0) == 2:
+    features = getattr(graph, "config_feat", None) is not None
+    if features and getattr(configs, "ndim", 0) == 2:
         array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
         return np.ascontiguousarray(arrays.floats("configs", array))
     if getattr(configs, "ndim", 0) != 3:
         return None
-    if graph.kind == "tile":
+    if features:
         raise DataError(
             f"configs: expected features (n, {graph.config_feat.shape[1]}) or row numbers (n,), got shape "
             f"{tuple(configs.shape)}",
             file=str(graph.name), field="configs",
         )  # fmt: skip
-    nodes = int(graph.num_config_nodes)
-    if configs.shape[1:] != (nodes, DIGITS):
+    nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
+    if configs.shape[1:] != (nodes, width):
         raise DataError(
-            f"configs: expected digits (n, {nodes}, {DIGITS}), one row per configurable node, or row numbers "
+            f"configs: expected digits (n, {nodes}, {width}), one row per configurable node, or row numbers "
             f"(n,), got shape {tuple(configs.shape)}",
-            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {DIGITS})",
+            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {width})",
             found=str(tuple(configs.shape)),
         )  # fmt: skip
     if isinstance(configs, ConfigFeatures):

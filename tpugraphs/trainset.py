@@ -110,7 +110,8 @@ def unfit(what: str, graph: Any, kind: str) -> DataError | None:
     return None
 
 
-_HASHED = {
+_HASHED: dict[str, tuple[str, ...]] = {
+    "graph": ("node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "config_runtime", "valid"),
     "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
     "tile": (
         "node_feat",
@@ -131,11 +132,15 @@ def fingerprint(graph: Any, kind: str, digits: bool) -> str:
     if unfit("graphs", graph, kind) is not None:
         return f"without {graph.name}"
     h = hashlib.blake2b(digest_size=16)
+    if kind == "graph":
+        h.update(graph.schema.to_json().encode())
     for name in _HASHED[kind]:
+        if getattr(graph, name) is None:
+            continue
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
-    if digits and kind == "layout":
+    if digits and getattr(graph, "config_feat", None) is None:
         for block in graph._digits.blocks():
             h.update(np.ascontiguousarray(block).data)
     return h.hexdigest()
@@ -326,6 +331,8 @@ class Material:
                 if not result and i + 1 == len(graphs):
                     raise
                 continue
+            if getattr(graph, "valid", None) is not None:
+                graph = graph.select(graph.ran)
             n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
             rows = kernels.sample_without_replacement(graph.num_configs, n, (VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)

@@ -159,6 +159,7 @@ typedef struct tg_step {
     STEP(standardize_configs)                                                                                \
     STEP(node_padding)                                                                                       \
     STEP(encode)                                                                                             \
+    STEP(powers)                                                                                             \
     STEP(walk_encoding)
 #define TG_DECLARE_STEP(name) extern const tg_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import numbers
 import types
@@ -14,6 +15,7 @@ from typing import Any
 
 from tpugraphs import _core, metrics
 from tpugraphs.errors import ConfigError, RecipeError
+from tpugraphs.pipeline import Pipeline, Sizes
 from tpugraphs.schedules import SCHEDULES
 from tpugraphs.targets import TARGETS
 
@@ -123,8 +125,9 @@ class Recipe:
         learning rate. A pattern without a parameter is an error.
     source : str
         Where the method was published.
-    kind : {"layout", "tile"}
-        Graphs it is made for.
+    kind : {"layout", "tile", "graph"}
+        Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second argument,
+        :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, both known once the training graphs are.
 
     Raises
     ------
@@ -135,8 +138,8 @@ class Recipe:
 
     name: str
     summary: str
-    steps: Callable[[Any], list[dict[str, Any]]]
-    preprocessing: Callable[[Any], list[dict[str, Any]]]
+    steps: Callable[..., list[dict[str, Any]]]
+    preprocessing: Callable[..., list[dict[str, Any]]]
     options: type[Any] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
@@ -159,6 +162,16 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
+
+    def pipeline(self, fields: Any) -> Pipeline:
+        """Preprocessing, nothing learnt yet."""
+        if self.kind == "graph":
+            return Pipeline([], self.kind, make=functools.partial(self.preprocessing, fields))
+        return Pipeline(self.preprocessing(fields), self.kind)
+
+    def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
+        """Steps of the model for graphs that hold so much."""
+        return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Values of all fields: those given, then the preset's, then the defaults.

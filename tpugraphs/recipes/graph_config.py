@@ -1,0 +1,157 @@
+"""A ranker for graphs of any schema: tables of configs, kernels with problem sizes, programs with edges.
+
+What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
+embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
+Configs: their features and what these have to do with powers of two, a linear layer that also sees the row of the
+graph, residual blocks, and a linear path past all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tpugraphs.recipes.base import Recipe, TrainingFields, option
+from tpugraphs.schema import Column
+
+if TYPE_CHECKING:
+    from tpugraphs.pipeline import Sizes
+    from tpugraphs.schema import Schema
+
+__all__ = ["RECIPES", "GraphConfig"]
+
+_OPCODE_COLUMNS = 16
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class GraphConfig(TrainingFields):
+    """Fields of ``graph-config``: a small network, trained on all configs of a graph at once."""
+
+    width: int = option(96, 1, 4096, doc="columns of every layer")
+    blocks: int = option(1, 0, 16, doc="residual blocks of the configs")
+    convolutions: int = option(2, 0, 16, doc="rounds of message passing, where graphs have edges")
+    dropout: float = option(0.2, 0.0, 0.99, doc="share of a block's columns that are dropped in training")
+    noise: float = option(0.1, 0.0, 10.0, doc="standard deviation of what is added to features in training")
+    powers: bool = option(True, doc="features of the configs' divisibility by powers of two")
+    levels: int = option(0, 0, 64, doc="numbers of at most so many values also get a column per value")
+    unknown: str = option("error", choices=("error", "zero"), doc="a category that was not seen in training")
+    margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
+    configs: int = option(4096, 2, 1 << 20, doc="most configs of a graph in one step")
+    dedup: str = option("none", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
+    target: str = option(
+        "normal-score",
+        choices=("runtime", "log-runtime", "percentile", "normal-score"),
+        doc="what losses of values fit; those of the order compare runtimes",
+    )
+    steps: int | None = option(250, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
+    epochs: int | None = option(None, 1, 10**9, doc="visits of every graph, where steps are not given")
+    learning_rate: float = option(4e-3, 0.0, 10.0, doc="peak of the schedule")
+    weight_decay: float = option(0.02, 0.0, 10.0, doc="decoupled, of weights; biases and norms have none")
+    beta2: float = option(0.98, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
+    warmup: float = option(0.08, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)")
+    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
+    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
+
+
+def _columns(columns: tuple[Column, ...]) -> list[dict[str, Any]]:
+    return [{"name": c.name, "kind": c.kind, "values": [str(v) for v in c.values]} for c in columns]
+
+
+def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
+    """Merge equal configs (training only), encode all columns by the schema, append powers of two."""
+    groups = {name: _columns(getattr(schema, name)) for name in ("node", "graph", "config")}
+    steps: Steps = [{"step": "dedup", "keep": fields.dedup}] if fields.dedup != "none" else []
+    steps.append({"step": "encode", **groups, "unknown": fields.unknown, "levels": fields.levels})
+    if fields.powers and schema.config:
+        steps.append({"step": "powers", "config": groups["config"]})
+    return steps
+
+
+def _step(op: str, name: str, inputs: list[str], slot: str | None = None, **attrs: Any) -> dict[str, Any]:
+    return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
+
+
+def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
+    """Steps to what is known of the nodes, and its slot: one row, or one per config where nodes have digits."""
+    if sizes.node <= 1 and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
+        return [], None
+    steps, slot, width = [], "node_feat", fields.width
+    if sizes.opcodes is not None:
+        attrs = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
+        steps, slot = [_step("embedding", "opcodes", [slot], **attrs)], "opcodes"
+    op = "linear" if sizes.digits[0] == 0 else "config_linear"
+    steps.append(_step(op, "nodes", [slot], out=width))
+    steps.append(_step("mix", "nodes_act", ["nodes"], "h0", act="silu"))
+    rounds = fields.convolutions if sizes.edges else 0
+    for i in range(rounds):
+        steps.append(_step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width, direction="both"))
+        steps.append(_step("mix", f"sage{i}_act", [f"s{i}", f"h{i}"], f"h{i + 1}", act="silu"))
+    steps.append(_step("pool", "pool", [f"h{rounds}"], "pooled", kind="mean+max"))
+    return steps, "pooled"
+
+
+def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
+    """Steps to the one row of the graph: what is known of its nodes, and its own features."""
+    steps, pooled = _nodes(fields, sizes)
+    if sizes.graph == 0:
+        return steps, pooled
+    if pooled is None:
+        return steps, "graph_feat"
+    return [*steps, _step("concat", "about", [pooled, "graph_feat"])], "about"
+
+
+def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
+    """x + dropout(silu(linear(norm(x))))"""
+    return [
+        _step("layer_norm", f"{name}_norm", [slot]),
+        _step("linear", f"{name}_linear", [f"{name}_norm"], out=fields.width, act="silu"),
+        _step("dropout", f"{name}_drop", [f"{name}_linear"], p=fields.dropout),
+        _step("add", name, [slot, f"{name}_drop"]),
+    ]
+
+
+def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
+    """List the steps of the model for graphs that hold so much."""
+    model, row = _graph(fields, sizes)
+    if sizes.config == 0:  # digits: the row is already one per config
+        assert row is not None
+        model.append(_step("linear", "hidden0", [row], "x0", out=fields.width, act="silu"))
+    else:
+        model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
+        model.append(
+            _step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", out=fields.width, act="silu")
+        )
+    for i in range(fields.blocks):
+        model += _block(f"x{i + 1}", f"x{i}", fields)
+    model.append(_step("layer_norm", "last_norm", [f"x{fields.blocks}"]))
+    deep, past = "scores" if sizes.config == 0 else "deep", []
+    if sizes.config > 0:
+        past = [_step("linear", "past", ["configs"], out=1), _step("add", "sum", ["deep", "past"], "scores")]
+    return [*model, _step("linear", "head", ["last_norm"], deep, out=1), *past]
+
+
+def loss(fields: GraphConfig) -> Steps:
+    """Squared distance to the quantiles of the normal distribution at the places of the runtimes."""
+    return [{"loss": "mse"}]
+
+
+def groups(fields: GraphConfig) -> Steps:
+    """Weights decay, biases and norms do not."""
+    return [{"match": name, "weight_decay": 0.0} for name in ("*.bias", "*norm.weight")]
+
+
+RECIPES = (
+    Recipe(
+        name="graph-config",
+        summary="Graphs and tables of any schema: measurements of any compiler or kernel tuner.",
+        options=GraphConfig,
+        presets={"cpu": {}, "full": {"steps": 2000}},
+        steps=steps,
+        preprocessing=preprocessing,
+        loss=loss,
+        groups=groups,
+        source="this project",
+        kind="graph",
+    ),
+)
