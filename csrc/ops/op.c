@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include "base/parallel.h"
+#include "base/rng.h"
 
 const tg_op *const tg_ops[] = {
 #define TG_ENTRY(name) &tg_op_##name,
@@ -333,4 +334,26 @@ void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) 
     float *dx = e->dx[i] + row * e->in[i].cols;
     if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
+}
+
+/* ---- random numbers ---- */
+
+tg_dropout tg_dropout_of(const tg_exec *e, double p) {
+    const double chance = e->training ? p : 0;
+    return (tg_dropout){(uint32_t)fmin(rint(chance * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - chance))};
+}
+
+void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys) {
+    const int C = tg_per_out(e);
+    int config = (t->from + at) % C;
+    uint64_t node = (uint64_t)((t->row + at) / C), node_key = tg_key(e->key, node);
+    for (int i = 0; i < rows; i++, config++) {
+        if (config == C) {
+            config = 0;
+            node_key = tg_key(e->key, ++node);
+        }
+        const uint64_t key = tg_key(node_key, (uint64_t)config);
+        keys[2 * i] = (uint32_t)key;
+        keys[2 * i + 1] = (uint32_t)(key >> 32);
+    }
 }

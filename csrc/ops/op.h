@@ -96,6 +96,10 @@ typedef struct tg_attr_spec {
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
     {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
 #define TG_FLAG(type, field, doc) {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+#define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
+#define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
     {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc}
 
@@ -310,6 +314,11 @@ int64_t tg_place_call(tg_exec *e, int back, float *base);
 
 /* Run a call that has its places, and those it pulls from and pushes into. */
 void tg_run(tg_exec *e, int back);
+
+/* Random numbers of a dropout with chance p, off unless training; and the keys (rows,2) of the tile's rows from its
+   row `at` on: they depend on node and config alone. */
+tg_dropout tg_dropout_of(const tg_exec *e, double p);
+void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys);
 
 /* The tile's rows of input 0. */
 const float *tg_pull(const tg_exec *e, const tg_tile *t);
