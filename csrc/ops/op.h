@@ -145,10 +145,12 @@ typedef struct tg_op_plan {
     int whole_nodes;    /* tiles must hold all configs of a node */
 } tg_op_plan;
 
-/* Rows worked on while they are in cache: whole items, or some of the configs of one node. */
+/* Rows worked on while they are in cache: whole items, or some of the configs of one node; in a phase by config,
+   several nodes of one config. */
 typedef struct tg_tile {
     int64_t row; /* first row in the space of the loop */
     int rows;
+    int stride;  /* rows from one to the next: 1, by config the rows of an item */
     int64_t item; /* row = item * rows per item + from */
     int from;
     int64_t chunk, chunk_begin, chunk_end; /* the chunk it belongs to, and its items */
@@ -236,6 +238,8 @@ typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* else a tg_space */
 struct tg_phase {
     int over;
+    int by_config; /* for sums over nodes too large to be kept for all configs in every chunk: a chunk is some nodes
+                      of one config, number t->from; sums are per config, so that dst of tg_share is (C,n) */
     void (*begin)(const tg_exec *e);                                 /* before the tiles; NULL: nothing */
     void (*forward)(const tg_exec *e, const tg_tile *t, float *y);   /* over the output: y, rows of the tile */
     void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* likewise */
@@ -301,10 +305,12 @@ static inline int tg_has_nodes(tg_space space) {
 static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
 static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
 
-/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. */
+/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. By config, there are so many
+   chunks for each config. */
 typedef struct tg_loop {
     int64_t items, chunks;
-    int per; /* rows per item */
+    int per;     /* rows per item that are worked on together */
+    int configs; /* by config, else 1 */
 } tg_loop;
 tg_loop tg_loop_of(const tg_exec *e); /* of the phase that is running */
 
