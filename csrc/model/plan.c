@@ -137,7 +137,7 @@ static int gradient_buffer(maker *m, const tg_event *e, int k, int now) {
     if (k == step->info.inplace_in && e->use[TG_USE_DY] != TG_BUFFER_NONE && slot->producer >= 0)
         return e->use[TG_USE_DY];
     if (k == 0 && step->info.overwrites_in0 && m->readers[step->in[0]] == 1 && !slot->has_stats &&
-        slot->producer >= 0)
+        slot->producer >= 0 && !m->model->steps[slot->producer].info.needs_out)
         return e->use[TG_USE_X];
     return new_buffer(m, slot->shape, now);
 }
