@@ -82,6 +82,17 @@ typedef struct tg_mix_tile {
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
+   add_arrays  y(n) = sum of `count` arrays x[i](n); y may be one of them
+   copy_rows   y(rows,n) = [y +] x(rows,n), rows ldx, ldy apart; ldx 0: the same row again and again
+   layer_norm  y(rows,n) = (x - mean) / sqrt(var + eps) * w + b of every row; w and b may both be NULL: 1 and 0
+   layer_norm_back   dx = [dx +] its gradient, dw(n) +=, db(n) +=; each may be NULL
+   unit_rows   y(rows,n) = x / max(|x|, eps) of every row;   unit_rows_back  dx = [dx +] its gradient
+   map_columns y(rows,n) = [y +] (x - c) * a + b; a(n), b(n), c(n) are the same for all rows, b and c may be NULL
+   sum_columns s1(n) += sum of g(rows,n), s2(n) += sum of g * (x - c) * a; c and s1 may be NULL
+   mix_columns y(rows,n) = [y +] a * g - b * (x - c) - d
+   bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
+   bend_back   d = [d +] its gradient, df(n) +=; either may be NULL
+   drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
    lookup      z(C,O) = base(O) + sum over P digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
    digit_table table(P,V,O): [p][v] = sum over d of wt[p*D + d] * emb[v][d]; wt(P*D,O), emb(V,D)
@@ -124,6 +135,31 @@ typedef struct tg_mix_tile {
     K(fix, void, (int64_t n, const float *g, const float *x, const float *coef, int64_t stride, float *y))   \
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
+    K(add_arrays, void, (int64_t n, int count, const float *const *x, float *y))                             \
+    K(copy_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy, int add))   \
+    K(layer_norm, void,                                                                                      \
+      (int rows, int n, const float *x, const float *w, const float *b, float eps, float *y))                \
+    K(layer_norm_back, void,                                                                                 \
+      (int rows, int n, const float *g, const float *x, const float *w, float eps, float *dx, int add,       \
+       float *dw, float *db))                                                                                \
+    K(unit_rows, void, (int rows, int n, const float *x, float eps, float *y))                               \
+    K(unit_rows_back, void,                                                                                  \
+      (int rows, int n, const float *g, const float *x, float eps, float *dx, int add))                      \
+    K(map_columns, void,                                                                                     \
+      (int rows, int64_t n, const float *x, const float *c, const float *a, const float *b, float *y,        \
+       int add))                                                                                             \
+    K(sum_columns, void,                                                                                     \
+      (int rows, int64_t n, const float *g, const float *x, const float *c, const float *a, float *s1,       \
+       float *s2))                                                                                           \
+    K(mix_columns, void,                                                                                     \
+      (int rows, int64_t n, const float *g, const float *x, const float *a, const float *b, const float *c,  \
+       const float *d, float *y, int add))                                                                   \
+    K(bend, void, (int rows, int64_t n, int curved, const float *x, const float *f, float *y))               \
+    K(bend_back, void,                                                                                       \
+      (int rows, int64_t n, int curved, const float *g, const float *x, const float *f, float *d, int add,   \
+       float *df))                                                                                           \
+    K(drop_rows, void,                                                                                       \
+      (int rows, int n, const float *x, const tg_dropout *dropout, const uint32_t *keys, float *y, int add)) \
     K(lookup, void,                                                                                          \
       (int P, int V, int C, int O, const float *base, const float *table, const int8_t *digits,              \
        int64_t stride, float *z))                                                                            \

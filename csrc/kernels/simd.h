@@ -148,6 +148,21 @@ INLINE void transpose(vf *r) {
     if (TG_VF > 8) transpose_step(r, TG_VF > 8 ? 8 : 1);
 }
 
+/* Lane j: the sum of the lanes of r[j], of TG_VF vectors, which are overwritten. */
+INLINE vf sum_each(vf *r) {
+#pragma GCC unroll 4
+    for (int s = 1; s < TG_VF; s *= 2) {
+        const vi odd = (TG_LANES & splat_i(s)) != 0, lo = TG_LANES + (odd & splat_i(TG_VF - s));
+#pragma GCC unroll 16
+        for (int i = 0; i < TG_VF; i += 2 * s)
+            r[i] = shuffle2(r[i], r[i + s], lo) + shuffle2(r[i], r[i + s], lo + s);
+    }
+    return r[0];
+}
+
+/* v in its first n lanes, 0 in the others */
+INLINE vf first_n(vf v, int n) { return n == TG_VF ? v : (vf)((vi)v & (TG_LANES < splat_i(n))); }
+
 /* Run BODY(f, n) over F channels in strips of TG_VF, the last possibly shorter. n is a constant in full
  * strips. */
 #define STRIPS(F, BODY)                                                                                      \

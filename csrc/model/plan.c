@@ -137,7 +137,7 @@ static int gradient_buffer(maker *m, const tg_event *e, int k, int now) {
     if (k == step->info.inplace_in && e->use[TG_USE_DY] != TG_BUFFER_NONE && slot->producer >= 0)
         return e->use[TG_USE_DY];
     if (k == 0 && step->info.overwrites_in0 && m->readers[step->in[0]] == 1 && !slot->has_stats &&
-        slot->producer >= 0)
+        slot->producer >= 0 && !m->model->steps[slot->producer].info.needs_out)
         return e->use[TG_USE_X];
     return new_buffer(m, slot->shape, now);
 }
@@ -177,6 +177,7 @@ static void choose_tiles(maker *m) {
         if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
         const tg_step *maker_ = &model->steps[producer];
         m->tiles[slot] = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
+                         !maker_->op->forward[0].by_config &&
                          maker_->op->forward[1].forward == NULL && maker_->info.saved[0].cols == 0 &&
                          !maker_->info.needs_out && (m->forget || maker_->info.recompute);
     }

@@ -7,10 +7,7 @@
    Rows of nodes alone, or of configs alone, are groups of one config each: they are taken a block at a time. */
 #include "ops/op.h"
 
-#include <math.h>
 #include <string.h>
-
-#include "base/rng.h"
 
 enum { W1, B1, W2, B2, TEMPERATURE };
 enum { Z, RESIDUAL };
@@ -104,7 +101,6 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
 static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
     const room *r = (const room *)e->room;
     const attrs *a = e->attrs;
-    const double p = e->training ? a->dropout : 0;
     tg_mix_tile t = {.k = e->k,
                      .D = r->D,
                      .R = r->R,
@@ -117,7 +113,7 @@ static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
                      .b1 = e->w[B1],
                      .b2 = e->w[B2]};
     t.inv_tau = t.cross ? 1.0f / e->w[TEMPERATURE][0] : 1.0f;
-    t.dropout = (tg_dropout){(uint32_t)fmin(rint(p * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - p))};
+    t.dropout = tg_dropout_of(e, a->dropout);
     t.strips = tg_of_thread(e, tile, r->strips);
     t.u = tg_of_thread(e, tile, r->u);
     t.h = tg_of_thread(e, tile, r->h);
@@ -156,17 +152,7 @@ static void aim(const tg_exec *e, const tg_tile *tile, tg_mix_tile *t, int at, i
         t->fix_stride = C * F;
         t->fix_row = alone(e) ? 0 : F;
     }
-    if (t->dropout.threshold == 0) return;
-    uint64_t node = (uint64_t)(row / C), node_key = tg_key(e->key, node);
-    for (int i = 0, config = from; i < rows; i++, config++) {
-        if (config == C) {
-            config = 0;
-            node_key = tg_key(e->key, ++node);
-        }
-        const uint64_t key = tg_key(node_key, (uint64_t)config);
-        t->keys[2 * i] = (uint32_t)key;
-        t->keys[2 * i + 1] = (uint32_t)(key >> 32);
-    }
+    if (t->dropout.threshold != 0) tg_row_keys(e, tile, at, rows, t->keys);
 }
 
 /* Rows from row `at` of the tile on that the kernel takes at once. */

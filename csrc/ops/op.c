@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include "base/parallel.h"
+#include "base/rng.h"
 
 const tg_op *const tg_ops[] = {
 #define TG_ENTRY(name) &tg_op_##name,
@@ -66,10 +67,13 @@ tg_loop tg_loop_of(const tg_exec *e) {
     const tg_space space = over == TG_OVER_OUTPUT  ? e->out.space
                            : over == TG_OVER_INPUT ? e->in[0].space
                                                    : (tg_space)over;
-    tg_loop loop = {tg_items(e->slate, space), 1, tg_per_item(e->slate, space)};
+    const int per = tg_per_item(e->slate, space), by_config = e->phase->by_config;
+    tg_loop loop = {tg_items(e->slate, space), 1, by_config ? 1 : per, by_config ? per : 1};
     const int64_t rows = loop.items * loop.per;
     loop.chunks = rows < FEW * TILE ? tg_chunks(rows, TILE, FEW) : tg_chunks(rows, GRAIN, TG_MAX_CHUNKS);
     if (rows >= FEW * TILE) loop.chunks = (loop.chunks + FEW - 1) / FEW * FEW;
+    if (loop.chunks * loop.configs > TG_MAX_CHUNKS && loop.configs > 1)
+        loop.chunks = loop.configs < TG_MAX_CHUNKS ? TG_MAX_CHUNKS / loop.configs : 1;
     if (loop.chunks > loop.items) loop.chunks = loop.items > 0 ? loop.items : 1;
     return loop;
 }
@@ -102,14 +106,32 @@ static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
     else e->phase->forward(e, t, rows_of(e, t, e->y));
 }
 
+/* Some nodes of one config. */
+static void run_config(const tg_exec *e, int back, tg_loop loop, int most, tg_tile *t) {
+    t->from = (int)(t->chunk / loop.chunks);
+    for (t->item = t->chunk_begin; t->item < t->chunk_end; t->item += most) {
+        t->rows = t->chunk_end - t->item < most ? (int)(t->chunk_end - t->item) : most;
+        t->row = t->item * loop.configs + t->from;
+        t->last = t->item + t->rows == t->chunk_end;
+        run_tile(e, back, t);
+        t->first = 0;
+    }
+}
+
 /* Parts of nodes: the first part of every node, then the second ..., so that what is kept per config and column
    (statistics, sums) stays in cache from node to node. */
 static void run_chunk(const tg_exec *e, int back, tg_loop loop, int most, int64_t chunk, int thread) {
-    tg_tile t = {.chunk = chunk,
-                 .chunk_begin = tg_chunk_start(loop.items, loop.chunks, chunk),
-                 .chunk_end = tg_chunk_start(loop.items, loop.chunks, chunk + 1),
+    const int64_t part = chunk % loop.chunks;
+    tg_tile t = {.stride = loop.configs,
+                 .chunk = chunk,
+                 .chunk_begin = tg_chunk_start(loop.items, loop.chunks, part),
+                 .chunk_end = tg_chunk_start(loop.items, loop.chunks, part + 1),
                  .first = 1,
                  .thread = thread};
+    if (e->phase->by_config) {
+        run_config(e, back, loop, most, &t);
+        return;
+    }
     const int width = most < loop.per ? most : loop.per, step = most / width;
     for (t.from = 0; t.from < loop.per; t.from += width)
         for (t.item = t.chunk_begin; t.item < t.chunk_end; t.item += step) {
@@ -146,13 +168,14 @@ static int threads_for(const tg_exec *e, double work, int64_t parts) {
 
 static void run_phase(tg_exec *e, int back, int number, int last) {
     const tg_loop loop = tg_loop_of(e);
-    const int threads = threads_for(e, e->work, loop.chunks), most = e->phase_rows[number];
+    const int64_t chunks = loop.chunks * loop.configs;
+    const int threads = threads_for(e, e->work, chunks), most = e->phase_rows[number];
     begin(e, back);
     if (threads == 1) { /* a region of one thread would make a team all the same */
-        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, most, i, 0);
+        for (int64_t i = 0; i < chunks; i++) run_chunk(e, back, loop, most, i, 0);
     } else {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t i = 0; i < loop.chunks; i++) run_chunk(e, back, loop, most, i, omp_get_thread_num());
+        for (int64_t i = 0; i < chunks; i++) run_chunk(e, back, loop, most, i, omp_get_thread_num());
     }
     end(e, back, last);
 }
@@ -222,8 +245,8 @@ static int64_t most_chunks(tg_exec *e, int back) {
     int64_t most = 1;
     for (int i = 0; i < phases; i++) {
         e->phase = &phases_of(e, back)[i];
-        const int64_t chunks = tg_loop_of(e).chunks;
-        if (chunks > most) most = chunks;
+        const tg_loop loop = tg_loop_of(e);
+        if (loop.chunks * loop.configs > most) most = loop.chunks * loop.configs;
     }
     e->phase = phases_of(e, back);
     return most;
@@ -333,4 +356,26 @@ void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) 
     float *dx = e->dx[i] + row * e->in[i].cols;
     if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
+}
+
+/* ---- random numbers ---- */
+
+tg_dropout tg_dropout_of(const tg_exec *e, double p) {
+    const double chance = e->training ? p : 0;
+    return (tg_dropout){(uint32_t)fmin(rint(chance * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - chance))};
+}
+
+void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys) {
+    const int C = tg_per_out(e);
+    int config = (t->from + at) % C;
+    uint64_t node = (uint64_t)((t->row + at) / C), node_key = tg_key(e->key, node);
+    for (int i = 0; i < rows; i++, config++) {
+        if (config == C) {
+            config = 0;
+            node_key = tg_key(e->key, ++node);
+        }
+        const uint64_t key = tg_key(node_key, (uint64_t)config);
+        keys[2 * i] = (uint32_t)key;
+        keys[2 * i + 1] = (uint32_t)(key >> 32);
+    }
 }

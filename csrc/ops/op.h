@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "graph/csr.h"
 #include "kernels/kernels.h"
+#include "ops/op_table.h"
 
 enum {
     TG_MAX_IN = 6,
@@ -96,6 +97,10 @@ typedef struct tg_attr_spec {
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
     {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
 #define TG_FLAG(type, field, doc) {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+#define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
+#define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
     {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc}
 
@@ -141,10 +146,12 @@ typedef struct tg_op_plan {
     int whole_nodes;    /* tiles must hold all configs of a node */
 } tg_op_plan;
 
-/* Rows worked on while they are in cache: whole items, or some of the configs of one node. */
+/* Rows worked on while they are in cache: whole items, or some of the configs of one node; in a phase by config,
+   several nodes of one config. */
 typedef struct tg_tile {
     int64_t row; /* first row in the space of the loop */
     int rows;
+    int stride;  /* rows from one to the next: 1, by config the rows of an item */
     int64_t item; /* row = item * rows per item + from */
     int from;
     int64_t chunk, chunk_begin, chunk_end; /* the chunk it belongs to, and its items */
@@ -232,6 +239,8 @@ typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* else a tg_space */
 struct tg_phase {
     int over;
+    int by_config; /* for sums over nodes too large to be kept for all configs in every chunk: a chunk is some nodes
+                      of one config, number t->from; sums are per config, so that dst of tg_share is (C,n) */
     void (*begin)(const tg_exec *e);                                 /* before the tiles; NULL: nothing */
     void (*forward)(const tg_exec *e, const tg_tile *t, float *y);   /* over the output: y, rows of the tile */
     void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* likewise */
@@ -253,8 +262,6 @@ typedef struct tg_op {
     tg_phase forward[TG_MAX_PHASES], backward[TG_MAX_PHASES];
 } tg_op;
 
-/* The op table: one line per op, one file per op. */
-#define TG_OP_LIST(OP) OP(embedding) OP(config_linear) OP(linear) OP(sage) OP(instance_norm) OP(mix) OP(noise) OP(pool)
 #define TG_DECLARE(name) extern const tg_op tg_op_##name;
 TG_OP_LIST(TG_DECLARE)
 #undef TG_DECLARE
@@ -297,10 +304,12 @@ static inline int tg_has_nodes(tg_space space) {
 static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
 static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
 
-/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. */
+/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. By config, there are so many
+   chunks for each config. */
 typedef struct tg_loop {
     int64_t items, chunks;
-    int per; /* rows per item */
+    int per;     /* rows per item that are worked on together */
+    int configs; /* by config, else 1 */
 } tg_loop;
 tg_loop tg_loop_of(const tg_exec *e); /* of the phase that is running */
 
@@ -310,6 +319,11 @@ int64_t tg_place_call(tg_exec *e, int back, float *base);
 
 /* Run a call that has its places, and those it pulls from and pushes into. */
 void tg_run(tg_exec *e, int back);
+
+/* Random numbers of a dropout with chance p, off unless training; and the keys (rows,2) of the tile's rows from its
+   row `at` on: they depend on node and config alone. */
+tg_dropout tg_dropout_of(const tg_exec *e, double p);
+void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys);
 
 /* The tile's rows of input 0. */
 const float *tg_pull(const tg_exec *e, const tg_tile *t);

@@ -35,18 +35,26 @@ static void sum_chunks(const tg_exec *e, sum_context s) {
     tg_parts(e, (s.n + COLUMNS - 1) / COLUMNS, (double)s.chunks * (double)s.n, sum_part, &s);
 }
 
-void tg_sum_partials(const tg_exec *e, const float *place, int64_t n, float *dst, int add) {
-    sum_chunks(e, (sum_context){.place = place, .n = n, .dst = dst, .add = add});
-}
-
 float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add) {
-    float *share = t->chunk == 0 ? dst : tg_of_chunk(e, t, place);
-    if (t->first && !(t->chunk == 0 && add)) memset(share, 0, (size_t)n * sizeof *share);
+    const int leads = t->chunk_begin == 0;
+    float *share = !leads ? tg_of_chunk(e, t, place) : e->phase->by_config ? dst + t->from * n : dst;
+    if (t->first && !(leads && add)) memset(share, 0, (size_t)n * sizeof *share);
     return share;
 }
 
+/* By config: the chunks of one config after those of the one before, and so in dst. */
+static void sum_configs(const tg_exec *e, sum_context s) {
+    const tg_loop loop = tg_loop_of(e);
+    for (int c = 0; c < loop.configs; c++, s.place += loop.chunks * e->partial_stride, s.dst += s.n)
+        sum_chunks(e, s);
+}
+
+void tg_sum_partials(const tg_exec *e, const float *place, int64_t n, float *dst, int add) {
+    sum_configs(e, (sum_context){.place = place, .n = n, .dst = dst, .add = add});
+}
+
 void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, int add) {
-    sum_chunks(e, (sum_context){.place = place, .n = n, .first = 1, .dst = dst, .add = add});
+    sum_configs(e, (sum_context){.place = place, .n = n, .first = 1, .dst = dst, .add = add});
 }
 
 typedef struct pack_context {

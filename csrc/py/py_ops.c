@@ -51,13 +51,15 @@ static const char *space_text(tg_space space) {
     return texts[space];
 }
 
-/* The first space of the mask that has the array's number of dimensions, best one with its rows. */
+/* The first space of the mask that has the array's number of dimensions, best one with its rows. A single row is the
+   graph's rather than that of its one config. */
 static tg_space guess_space(const call *c, PyObject *item, unsigned spaces) {
     const int ndim = PyArray_Check(item) ? PyArray_NDIM((PyArrayObject *)item) : 0;
     int first = -1;
     for (int s = 0; s < TG_SPACES; s++) {
         npy_intp dims[3];
         if (!(spaces >> s & 1u)) continue;
+        if (s == TG_SPACE_CONFIG && c->slate.C == 1 && (spaces & TG_IN(SLATE))) continue;
         if (first < 0 || (space_dims(&c->slate, (tg_space)first, -1, dims) != ndim &&
                           space_dims(&c->slate, (tg_space)s, -1, dims) == ndim))
             first = s;

@@ -1,0 +1,23 @@
+/* The op table: one line per op, one file per op. */
+#ifndef TG_OP_TABLE_H
+#define TG_OP_TABLE_H
+
+#define TG_OP_LIST(OP)                                                                                       \
+    OP(embedding)                                                                                            \
+    OP(config_linear)                                                                                        \
+    OP(linear)                                                                                               \
+    OP(sage)                                                                                                 \
+    OP(instance_norm)                                                                                        \
+    OP(mix)                                                                                                  \
+    OP(noise)                                                                                                \
+    OP(pool)                                                                                                 \
+    OP(add)                                                                                                  \
+    OP(concat)                                                                                               \
+    OP(affine)                                                                                               \
+    OP(dropout)                                                                                              \
+    OP(activation)                                                                                           \
+    OP(layer_norm)                                                                                           \
+    OP(graph_norm)                                                                                           \
+    OP(l2_normalise)
+
+#endif
