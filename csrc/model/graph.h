@@ -9,12 +9,12 @@
 
 typedef struct tg_graph {
     int32_t N, E, K, F;
-    int64_t C;              /* configs stored */
-    int has_configs;        /* layout digits given (even if K is 0), or features of configs */
-    int T;                  /* columns of config_feat, 0 without */
-    const float *node_feat; /* (N,F) */
-    const uint8_t *opcode;  /* (N); all 0 unless has_opcode */
-    int has_opcode;
+    int64_t C;                           /* configs stored */
+    int has_configs;                     /* layout digits given (even if K is 0), or features of configs */
+    int T;                               /* columns of config_feat, 0 without */
+    const float *node_feat;              /* (N,F) */
+    const uint8_t *opcode;               /* (N); all 0 unless has_opcode */
+    int has_opcode;                      /* the graph has opcodes */
     int G;                               /* features of the whole graph, 0 without */
     const float *graph_feat;             /* (G) or NULL */
     const int8_t *layout;                /* (N,6) or NULL */
