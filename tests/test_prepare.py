@@ -28,6 +28,13 @@ from tpugraphs import _core
 from tpugraphs.pipeline import Pipeline
 
 
+@pytest.fixture(autouse=True)
+def as_many_threads_as_before():
+    threads = _core.get_num_threads()
+    yield
+    tg.set_num_threads(threads)
+
+
 def fitted(steps, graphs):
     core = _core.Prepare(steps)
     for graph in graphs:
@@ -370,9 +377,18 @@ def test_fitting_to_nothing():
         core.finish()
     with pytest.raises(tg.ConfigError, match="not fitted"):
         core.apply(*stored(published=True).values())
-    core.fit(*stored(published=True).values())
-    core.begin()
-    assert core.get_state()["scaler.count"] == [0]
+
+
+def test_a_new_fit_forgets_the_one_before():
+    graphs = [stored(seed) for seed in range(3)]
+    core = fitted([ENCODE], graphs[:2])
+    core.fit(*graphs[2].values())
+    assert not core.fitted
+    core.finish()
+    for other in (core, fitted([ENCODE], graphs[2:])):
+        assert {name: a.tolist() for name, a in other.get_state().items()} == {
+            name: a.tolist() for name, a in core.get_state().items()
+        }
 
 
 def test_errors_name_the_graph():
