@@ -125,7 +125,6 @@ class Prepare:
     columns: dict[str, int]
     counts: dict[str, int]
     def __new__(cls, steps: Sequence[Mapping[str, Any]]) -> Prepare: ...
-    def begin(self) -> None: ...
     def fit(
         self,
         node_feat: NDArray[np.float32],

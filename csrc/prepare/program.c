@@ -145,7 +145,8 @@ static tg_status apply(const tg_program *p, tg_draft *d, tg_error *err) {
     return status;
 }
 
-void tg_program_begin(tg_program *p) {
+/* Forget what was learnt. */
+static void restart(tg_program *p) {
     p->fitted = 0;
     p->fits = 0;
     for (int i = 0; i < p->n; i++)
@@ -155,6 +156,7 @@ void tg_program_begin(tg_program *p) {
 
 tg_status tg_program_fit(tg_program *p, const tg_stored *stored, tg_kept *kept, tg_error *err) {
     tg_draft d;
+    if (p->fitted) restart(p);
     begin(&d, stored, p->whole_configs ? ALL : WITHOUT_CONFIGS, kept);
     tg_status status = inspect(p, &d, err);
     for (int i = 0; status == TG_OK && i < p->n; i++) {

@@ -25,9 +25,8 @@ tg_status tg_program_close(tg_program *program, tg_error *err);
 void tg_program_free(tg_program *program);
 void tg_columns_free(tg_columns *columns);
 
-/* Add one graph to the fit; before the first, tg_program_begin, after the last, tg_program_finish. `kept` is empty and
-   gets what pruning kept. An error leaves the program unfitted. */
-void tg_program_begin(tg_program *program);
+/* Add one graph to the fit; the first after tg_program_finish, or after the state came from a file, begins a new one.
+   `kept` is empty and gets what pruning kept. Until tg_program_finish the program is not fitted. */
 tg_status tg_program_fit(tg_program *program, const tg_stored *stored, tg_kept *kept, tg_error *err);
 tg_status tg_program_finish(tg_program *program, tg_error *err);
 /* The state was filled from a file. */

@@ -100,16 +100,6 @@ static void prepare_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* begin() */
-static PyObject *begin(PyObject *object, PyObject *unused) {
-    (void)unused;
-    py_prepare *self = (py_prepare *)object;
-    if (enter(self, 1) < 0) return NULL;
-    tg_program_begin(&self->program);
-    leave(self);
-    Py_RETURN_NONE;
-}
-
 /* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat) -> kept */
 static PyObject *fit(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
@@ -281,11 +271,9 @@ static PyObject *get_counts(PyObject *object, void *unused) {
 }
 
 static PyMethodDef methods[] = {
-    {"begin", begin, METH_NOARGS, PyDoc_STR("Forget what was learnt: graphs to fit to follow.")},
     {"fit", fit, METH_VARARGS,
      PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat): add one "
-               "graph to the "
-               "fit. Returns what pruning kept of it, for apply.")},
+               "graph to the fit, or begin a new one after finish. Returns what pruning kept of it.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR(

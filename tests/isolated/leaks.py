@@ -18,6 +18,7 @@ import cases
 import models
 import numpy as np
 from broken import npz
+from prepare_cases import BAD_GRAPHS, BAD_STEPS, PROGRAMS, stored
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -171,9 +172,36 @@ def losses_and_metrics():
         tg.metrics.kendall_tau(np.full(3, np.nan), np.arange(3))
 
 
+def prepare():
+    """Preprocessing: programs, fits, graphs and state, good and refused."""
+    for steps, options in PROGRAMS.values():
+        core, graph = _core.Prepare(steps), stored(acyclic=False, **options)
+        kept = core.fit(*graph.values())
+        core.finish()
+        made = core.apply(*graph.values(), kept=kept)
+        made.with_configs(np.zeros((2, made.num_config_nodes, 18), np.int8))
+        _core.Prepare(steps).set_state(core.get_state())
+        if core.columns["config"] > 0:
+            core.configs(graph["config_feat"])
+        with contextlib.suppress(tg.Error):
+            _core.Prepare(steps).set_state({})
+    for wrong, _ in BAD_STEPS.values():
+        with contextlib.suppress(tg.Error):
+            _core.Prepare(wrong)
+    core = _core.Prepare(PROGRAMS["encode"][0])
+    core.fit(*stored().values())
+    core.finish()
+    for change, _ in BAD_GRAPHS.values():
+        graph = stored()
+        change(graph)
+        with contextlib.suppress(tg.Error):
+            core.apply(*graph.values())
+    _core.prepare_steps()
+
+
 WORK = {
     f.__name__: f
-    for f in (ops, model, optimizer, data, bad_data, packs, tensors_and_rows, losses_and_metrics)
+    for f in (ops, model, optimizer, data, bad_data, packs, prepare, tensors_and_rows, losses_and_metrics)
 }
 
 if __name__ == "__main__":

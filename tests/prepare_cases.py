@@ -1,0 +1,119 @@
+"""Programs of preprocessing, graphs for them, and what of both is refused."""
+
+import numpy as np
+
+PRUNE = {"step": "prune", "method": "config-1hop"}
+LAYOUT = [PRUNE, {"step": "dedup", "keep": "first"}, {"step": "layout-digits"}]
+NODES = {"step": "standardize", "columns": 134}
+CONFIGS = {"step": "standardize-configs", "columns": 5, "scale": "log"}
+
+COLUMNS = {
+    "node": [
+        {"name": "size", "kind": "number"},
+        {"name": "op", "kind": "category", "values": ["conv", "dot", "add"]},
+    ],
+    "graph": [{"name": "batch", "kind": "log"}, {"name": "fast", "kind": "flag"}],
+    "config": [
+        {"name": "block", "kind": "log"},
+        {"name": "unroll", "kind": "number"},
+        {"name": "wide", "kind": "number"},
+        {"name": "same", "kind": "number"},
+        {"name": "vector", "kind": "flag"},
+        {"name": "order", "kind": "category", "values": [1, "b", 2.5, True]},
+    ],
+}
+ENCODE = {"step": "encode", **COLUMNS, "levels": 4}
+
+
+def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **changes):
+    """Arrays of a graph as the core takes them: random, or with features by COLUMNS."""
+    rng = np.random.default_rng(seed)
+    u = rng.integers(1, N, E)
+    v = rng.integers(0, u) if acyclic else rng.integers(0, N, E)
+    arrays = {
+        "node_feat": np.stack([rng.normal(3, 9, N), rng.integers(0, 3, N)], 1),
+        "node_opcode": rng.integers(0, 120, N).astype(np.uint8),
+        "edge_index": np.stack([u, v], 1),
+        "config_nodes": rng.permutation(N)[:K],
+        "graph_feat": np.array([float(seed + 1), seed % 2]),
+        "config_feat": np.stack(
+            [2.0 ** rng.integers(0, 9, C), rng.integers(1, 4, C), rng.normal(0, 1e5, C), np.full(C, 7.0),
+             rng.integers(0, 2, C), rng.integers(0, 3, C)], 1,
+        ),
+    }  # fmt: skip
+    if published:
+        feat = np.zeros((N, 140))
+        feat[:, :20] = rng.normal(0, 100, (N, 20))
+        feat[:, 21:23], feat[:, 134] = 8, 1
+        arrays |= {"node_feat": feat, "graph_feat": None, "config_feat": rng.integers(-2, 99, (C, T))}
+    arrays = {**arrays, **changes}
+    for name in ("node_feat", "graph_feat", "config_feat"):
+        if arrays[name] is not None:
+            arrays[name] = np.ascontiguousarray(arrays[name], np.float32)
+    return arrays
+
+
+PROGRAMS = {
+    "layout": ([*LAYOUT, NODES, {"step": "walk-encoding", "steps": 7, "loops": True}], {"published": True}),
+    "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
+    "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
+}
+
+BAD_STEPS = {
+    "no list": (4, "a list of steps, found 4"),
+    "no dict": ([4], "found 4"),
+    "no name": ([{}], "found {}"),
+    "unknown": ([{"step": "crop"}], "one of prune, .*walk-encoding, found 'crop'"),
+    "unknown attribute": ([{**PRUNE, "hop": 2}], "step 'prune': attributes.*'hop'"),
+    "missing": ([{"step": "prune"}], "method: expected a value"),
+    "choice": ([{"step": "prune", "method": "haircut"}], "one of none, config-1hop.*found 'haircut'"),
+    "choice is no text": ([{"step": "prune", "method": 1}], "found 1"),
+    "range": ([{**NODES, "columns": 0}], r"columns: expected a whole number in 1\.\.65536, found 0"),
+    "huge": ([{**NODES, "columns": 10**400}], "columns: expected"),
+    "float": ([{**NODES, "columns": 3.0}], r"found 3\.0"),
+    "bool": ([{**NODES, "columns": True}], "found True"),
+    "flag": ([{"step": "walk-encoding", "steps": 2, "loops": 1}], "True or False, found 1"),
+    "order": ([NODES, PRUNE], "'prune': expected to come before"),
+    "digits too late": ([NODES, {"step": "layout-digits"}], "'layout-digits': expected to come before"),
+    "twice": ([NODES, NODES], "'standardize' once"),
+    "two that scale": ([NODES, ENCODE], "'encode': expected to come before"),
+    "too many columns": ([{"step": "layout-digits"}, {**NODES, "columns": 141}], "at most as many columns"),
+    "first after last": ([{"step": "walk-encoding", "steps": 2, "first": 3}], "first to be at most steps"),
+    "many": ([PRUNE] * 33, "at most 32 steps"),
+    "columns": ([{"step": "encode", "node": "x"}], "a list of"),
+    "column": ([{"step": "encode", "node": [{"name": "a"}]}], "columns {'name'"),
+    "kind": ([{"step": "encode", "node": [{"name": "a", "kind": "word"}]}], "a: expected.*found 'word'"),
+    "values": ([{"step": "encode", "node": [{"name": "a", "kind": "category"}]}], "a: expected a list of"),
+    "levels": ([{**ENCODE, "levels": 65}], r"0\.\.64"),
+}
+
+
+def put(name, at, value):
+    def change(g):
+        g[name][at] = value
+
+    return change
+
+
+BAD_GRAPHS = {
+    "edge": (put("edge_index", (3, 1), 40), "edge_index.*40 in row 3"),
+    "negative edge": (put("edge_index", (3, 1), -1), "edge_index.*-1 in row 3"),
+    "config node": (put("config_nodes", 2, 99), "99 at 2"),
+    "config node twice": (lambda g: put("config_nodes", 2, g["config_nodes"][0])(g), "node"),
+    "NaN": (put("node_feat", (4, 0), np.nan), "node_feat: expected finite numbers, found nan in column 'size', row 4"),
+    "infinity": (put("config_feat", (4, 2), np.inf), "config_feat.*inf in column 'wide', row 4"),
+    "negative log": (put("config_feat", (8, 0), -1), "numbers >= 0 in a log column, found -1 in column 'block', row 8"),
+    "flag": (put("config_feat", (8, 4), 0.5), "0 or 1 in a flag, found 0.5 in column 'vector', row 8"),
+    "half a category": (put("node_feat", (8, 1), 0.5), "0.5 in column 'op', row 8"),
+    "overflow": (put("config_feat", (8, 2), 3e38), None),
+    "fewer columns": (
+        lambda g: g.update(config_feat=g["config_feat"][:, :4].copy()),
+        "config_feat: expected 6 columns.*'vector' is the first that is missing, found 4",
+    ),
+    "more columns": (lambda g: g.update(node_feat=np.zeros((40, 3), np.float32)), "node_feat: expected 2 columns"),
+    "no graph features": (lambda g: g.update(graph_feat=None), "graph_feat: expected 2 columns.*'batch'"),
+    "no configs": (lambda g: g.update(config_feat=None), "config_feat: expected 6 columns"),
+    "no nodes": (lambda g: g.update(node_feat=np.zeros((0, 2), np.float32), node_opcode=None), "one node"),
+    "float64": (lambda g: g.update(node_feat=g["node_feat"].astype(np.float64)), "node_feat: expected float32"),
+    "short opcodes": (lambda g: g.update(node_opcode=g["node_opcode"][:-1].copy()), "node_opcode: expected"),
+}  # fmt: skip
