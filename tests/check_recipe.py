@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from rankers import SMALL_GRAPHS, having
+from rankers import SMALL_GRAPHS, having, state
 from sklearn.base import clone
 
 import tpugraphs as tg
@@ -14,7 +14,6 @@ from tpugraphs.recipes import TrainingFields, get_recipe, plain
 from tpugraphs.training import Callback
 
 SMALL = {"width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1}
-ARRAYS = ("params", "moment1", "moment2")
 
 
 def ranker(recipe, steps=2, **fields):
@@ -24,10 +23,6 @@ def ranker(recipe, steps=2, **fields):
 def graphs(recipe):
     """Two to learn from, one to validate on, one to rank."""
     return [SMALL_GRAPHS[get_recipe(recipe).kind](seed) for seed in range(4)]
-
-
-def state(r):
-    return [getattr(r.model, name).tobytes() for name in ARRAYS]
 
 
 def described(recipe):

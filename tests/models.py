@@ -11,9 +11,15 @@ from tpugraphs import _core
 from tpugraphs.recipes import get_recipe
 
 Array = np.ndarray[Any, Any]
-HINGE = [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
 
 
+
+def hinge(margin: float = 1.0) -> list[dict[str, Any]]:
+    """The published loss."""
+    return [{"loss": "pairwise_hinge", "margin": margin, "reduction": "mean-all"}]
+
+
+HINGE = hinge()
 LIST_MLE = [{"loss": "list_mle", "reduction": "sum"}]
 
 

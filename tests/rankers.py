@@ -67,6 +67,12 @@ def small_ranker(recipe="first-layout-cross", **fields):
     return tg.Ranker(recipe, **{**having(recipe, **FIELDS), "steps": 20, "evaluate_every": 5, **fields})
 
 
+def state(ranker):
+    """The bits of a ranker's weights and of its optimizer's state."""
+    trainer = ranker.trainer
+    return [vector.tobytes() for vector in (ranker.model.params, trainer.moment1, trainer.moment2)]
+
+
 class Lazy:
     """A split of a collection: graphs come into being when asked for."""
 

@@ -8,7 +8,22 @@ import time
 
 import numpy as np
 import pytest
-from models import COLUMNS, HINGE, SPECS, first_layout, graph_arrays, make, named, rows, slate, step, zoo
+from models import (
+    COLUMNS,
+    HINGE,
+    LIST_MLE,
+    SPECS,
+    Trained,
+    first_layout,
+    graph_arrays,
+    hinge,
+    make,
+    named,
+    rows,
+    slate,
+    step,
+    zoo,
+)
 from reference import losses
 from reference import model as ref_model
 from reference import ops as ref_ops
@@ -148,11 +163,11 @@ def random_steps(rng):
 def test_random_models_equal_the_reference(seed):
     rng = np.random.default_rng(seed)
     steps = random_steps(rng)
-    model = _core.Model(steps, seed, COLUMNS)
+    model = Trained(steps, seed, COLUMNS)
     kind = ["random", "odd", "star", "line"][seed % 4]
     arrays, one, runtimes = slate(seed, 12 + seed % 5, 1 + seed % 11, seed % 7, kind)
     scores, value, grads = reference(model, steps, arrays, one[1], runtimes, 100.0)  # all pairs active
-    loss, (got,) = model.gradients([one], [runtimes], loss=[{"loss": "pairwise_hinge", "margin": 100.0, "reduction": "mean-all"}])
+    loss, (got,) = model.gradients([one], [runtimes], loss=hinge(100.0))
     assert np.linalg.norm(got - scores) <= 1e-4 * np.linalg.norm(scores)
     assert loss == pytest.approx(value, rel=1e-5)
     everything = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
@@ -162,7 +177,7 @@ def test_random_models_equal_the_reference(seed):
 def test_gradient_with_dropout_is_the_slope_of_the_loss():
     model = make("cross", dropout=0.4)
     _, one, runtimes = slate(2, nodes=31, configs=12)
-    args = {"loss": ("pairwise_hinge", 5.0, "mean-all"), "step": 3, "seed": 17}
+    args = {"loss": hinge(5.0), "step": 3, "seed": 17}
     model.gradients([one], [runtimes], **args)
     gradient, start = model.grads.copy(), model.params.copy()
     norm = np.linalg.norm(gradient.astype(np.float64))
@@ -286,7 +301,7 @@ def test_cancelled_step_leaves_everything_untouched():
         raise Alarm
 
     columns = 134
-    model = _core.Model(first_layout(dropout=0.2), 0, columns)
+    model = Trained(first_layout(dropout=0.2), 0, columns)
     arrays = graph_arrays(1500, 64, 300, columns, 0)
     one = (_core.Graph(**arrays), rows(64))
     runtimes = np.arange(64, dtype=np.int64)
@@ -315,29 +330,6 @@ def test_not_finite_gradients_are_refused():
     with pytest.raises(tg.Error, match="finite|NaN|nan"):
         model.step([one], [runtimes], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=1)
     assert [v.tobytes() for v in (model.params, model.moment1, model.moment2)] == before
-
-
-def test_a_model_is_used_by_one_thread_at_a_time():
-    columns = 134
-    model = _core.Model(first_layout(), 0, columns)
-    graph = _core.Graph(**graph_arrays(400, 64, 100, columns, 0))
-    times = np.arange(64, dtype=np.int64)
-    # the second thread is refused, or runs after the first: never at the same time
-    worker = threading.Thread(
-        target=model.gradients, args=([(graph, rows(64))], [times]), kwargs={"loss": HINGE}
-    )
-    refused = 0
-    worker.start()
-    while worker.is_alive():
-        try:
-            model.scores([(graph, rows(1))])
-        except RuntimeError as error:
-            assert "another thread" in str(error)
-            refused += 1
-        time.sleep(1e-3)
-    worker.join()
-    assert refused > 0
-    model.scores([(graph, rows(1))])
 
 
 # ---- determinism and memory -----------------------------------------------------------------------------
@@ -416,7 +408,7 @@ def test_seeds():
 
 
 def test_initial_values():
-    model = _core.Model(first_layout(), 0, 134)
+    model = Trained(first_layout(), 0, 134)
     p = named(model)
     assert p["linear1.weight"].std() == pytest.approx(np.sqrt(2 / (128 + 246)), rel=0.02)  # Xavier normal
     assert np.all(p["linear1.bias"] == np.float32(0.01)) and np.all(p["linear2.bias"] == np.float32(0.01))
@@ -446,7 +438,7 @@ def test_memory_is_reused_over_changing_slates(spec):
 
 def test_memory_of_a_step():
     columns = 134
-    model = _core.Model(first_layout(dropout=0.2), 0, columns)
+    model = Trained(first_layout(dropout=0.2), 0, columns)
     _, (graph, _), _ = slate(nodes=200, configs=64, k=50)
     graph = _core.Graph(**graph_arrays(200, 64, 50, columns, 0))
     activation = 200 * 64 * 256 * 4  # bytes of one (N, C, 256) float32 array
@@ -466,7 +458,7 @@ def deep(mixes):
 
 
 def test_the_longest_model():
-    model = _core.Model(deep(125), 0, COLUMNS)
+    model = Trained(deep(125), 0, COLUMNS)
     _, one, runtimes = slate()
     model.gradients([one], [runtimes], loss=HINGE)
     assert np.isfinite(model.grads).all()
@@ -476,7 +468,7 @@ def test_the_longest_model():
 
 def test_recomputed_outputs_in_a_long_chain():
     steps = deep(5)
-    model = _core.Model(steps, 0, COLUMNS)
+    model = Trained(steps, 0, COLUMNS)
     arrays, one, runtimes = slate()
     scores, _, grads = reference(model, steps, arrays, one[1], runtimes)
     _, (got,) = model.gradients([one], [runtimes], loss=HINGE)
@@ -545,7 +537,7 @@ def test_profile_names_every_event():
 @pytest.mark.parametrize("width", [24, 256])  # below and above what is packed at once
 @pytest.mark.parametrize("cross", [True, False])
 def test_lower_precision_is_near(cross, width, level):
-    model = _core.Model(first_layout(cross, COLUMNS, width=width), 7, COLUMNS)
+    model = Trained(first_layout(cross, COLUMNS, width=width), 7, COLUMNS)
     _, one, runtimes = slate(use=range(9))
     before = _core.get_isa()
     _core.set_isa(level)
@@ -580,7 +572,7 @@ def test_what_is_made_again_has_the_same_bits(spec):
     _, one, runtimes = slate(use=range(9))
     grads, memory = [], []
     for lean in (False, True):
-        model = _core.Model(SPECS[spec](COLUMNS), 3, COLUMNS, lean=lean)
+        model = Trained(SPECS[spec](COLUMNS), 3, COLUMNS, lean=lean)
         model.gradients([one], [runtimes], loss=HINGE)
         grads.append(model.grads.copy())
         memory.append([event[0] for event in model.profile].count("recompute"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from models import COLUMNS, HINGE, first_layout, graph_arrays, make, rows, slate, step, zoo
+from models import COLUMNS, HINGE, Trained, first_layout, graph_arrays, make, rows, slate, step, zoo
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -20,13 +20,13 @@ def broken(change):
         (broken({"wide": {"in": ["nothing"]}}), ["wide", "nothing"]),
         (broken({"wide": {"out": "c"}}), ["wide", "'c'"]),
         (broken({"wide": {"name": "config"}}), ["config", "twice"]),
-        (broken({"wide": {"in": ["c", "c"]}}), ["wide", "second", "graph"]),
+        (broken({"wide": {"in": ["c", "c"]}}), ["wide", "'row'", "graph"]),
         (broken({"norm": {"in": ["w", "w"]}}), ["norm", "inputs"]),
-        (broken({"hidden": {"in": ["config_feat"]}}), ["hidden", "config_features"]),
+        (broken({"hidden": {"in": ["config_feat"]}}), ["hidden", "config_feat"]),
         (broken({"wide": {"attrs": {"out": 12, "size": 3}}}), ["wide", "size"]),
         (broken({"wide": {"attrs": {"out": "many"}}}), ["wide", "out"]),
         (broken({"wide": {"attrs": {"out": 0}}}), ["wide", "out"]),
-        (broken({"wide": {"attrs": {"out": 12, "act": "tanh", "stats": 1}}}), ["wide", "act"]),
+        (broken({"wide": {"attrs": {"out": 12, "act": "sine", "stats": 1}}}), ["wide", "act"]),
         (broken({"norm": {"in": ["c"]}}), ["norm", "stats"]),
         (broken({"normed": {"in": ["s"]}}), ["normed", "stats"]),
         (broken({"pool": {"in": ["q"]}}), ["scores", "config"]),
@@ -58,7 +58,7 @@ def test_mutated_models_work_or_raise(seed):
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
     steps = [dict(s, attrs=dict(s["attrs"])) for s in pick([zoo(), first_layout(width=16, columns=COLUMNS)])]
     names = [s["out"] for s in steps] + ["node_feat", "", "x" * 63]
-    ops = [*_core.op_names(), "conv"]
+    ops = [*(op["name"] for op in _core.ops()), "conv"]
     values = [
         -1,
         0,
@@ -107,7 +107,7 @@ def test_mutated_models_work_or_raise(seed):
             made[key] = pick(ops) if key == "op" else pick(names)
     _, one, runtimes = slate(seed)
     try:
-        model = _core.Model(steps, 0, COLUMNS)
+        model = Trained(steps, 0, COLUMNS)
     except (tg.Error, ValueError, TypeError) as error:
         assert str(error)
         return
@@ -147,7 +147,7 @@ def test_wrong_batches_raise():
     for times in ([], [runtimes, runtimes], [runtimes[:3]], [runtimes.astype(float)]):
         with pytest.raises(ValueError, match="runtimes"):
             gradients(times=times)
-    for loss in (("hinge", 1.0, "sum"), ("pairwise_hinge", 1.0, "median"), ("pairwise_hinge",)):
+    for loss in ([{"loss": "hinge"}], [{**HINGE[0], "reduction": "median"}], ("pairwise_hinge",), HINGE[0]):
         with pytest.raises((TypeError, ValueError), match="loss|reduction"):
             gradients(loss=loss)
     with pytest.raises(ValueError, match="step"):
@@ -202,7 +202,7 @@ def test_fractions_and_sizes_out_of_reach_are_refused():
         build("linear", out=float("nan"))
     wide = [step("config_linear", "first", "node_feat", "z0", out=65536)]
     wide += [step("linear", f"l{i}", f"z{i}", f"z{i + 1}", out=65536) for i in range(2)]
-    with pytest.raises(tg.RecipeError, match=r"2\^28 parameters"):
+    with pytest.raises(tg.RecipeError, match=r"2\^28 weights"):
         _core.Model(wide, 0, 3)
 
 

@@ -6,7 +6,7 @@ import cases
 import models
 import numpy as np
 import pytest
-from models import HINGE, first_layout, first_tile, named, rows
+from models import HINGE, Trained, first_layout, first_tile, named, rows
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("cross", [False, True], ids=["plain", "cross"])
 def pair(cross, seed=0, **sizes):
     torch.manual_seed(seed)
     theirs = Published(cross, **sizes)
-    ours = _core.Model(first_layout(cross=cross, **sizes), seed, sizes.get("columns", 134))
+    ours = Trained(first_layout(cross=cross, **sizes), seed, sizes.get("columns", 134))
     weights = dict(theirs.named_parameters())
     names = models.torch_names(sizes.get("blocks", 2), cross)
     assert set(weights) == set(names.values())
@@ -48,7 +48,7 @@ def example(nodes=57, configs=13, k=21, columns=134, seed=5):
 def tile_pair(seed=0, **sizes):
     torch.manual_seed(seed)
     theirs = PublishedTile(**sizes)
-    ours = _core.Model(first_tile(**sizes), seed, sizes.get("columns", 134), config_features=24)
+    ours = Trained(first_tile(**sizes), seed, sizes.get("columns", 134), config_features=24)
     weights, names = dict(theirs.named_parameters()), models.torch_tile_names(sizes.get("blocks", 2))
     assert set(weights) == set(names.values())
     for name, view in named(ours).items():

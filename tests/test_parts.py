@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import COLUMNS, HINGE, SPECS, first_layout, graph_arrays, make, rows, slate
+from models import COLUMNS, HINGE, LIST_MLE, SPECS, Trained, first_layout, graph_arrays, make, rows, slate
 
 from tpugraphs import _core
 
@@ -48,7 +48,7 @@ def test_gradients_of_parts_add_up_to_the_mean(kind: str, parts: int) -> None:
     assert relative(model.grads, mean) <= 1e-6
 
 
-@pytest.mark.parametrize("loss", [HINGE, ("list_mle", 0.0, "sum")])
+@pytest.mark.parametrize("loss", [HINGE, LIST_MLE])
 @pytest.mark.parametrize("parts", [2, 4])
 def test_parts_are_the_whole_batch_with_its_dropout_and_ties(parts: int, loss: Any) -> None:
     whole, cut = make("cross", dropout=0.4), make("cross", dropout=0.4)
@@ -92,7 +92,7 @@ def test_parts_do_not_depend_on_threads() -> None:
     try:
         for count in (1, 2, 3):
             _core.set_num_threads(count)
-            model = _core.Model(first_layout(dropout=0.2, columns=COLUMNS), 0, COLUMNS)
+            model = Trained(first_layout(dropout=0.2, columns=COLUMNS), 0, COLUMNS)
             big = [slate(0, 150, 24, 40), slate(1, 90, 31, 20)]
             model.gradients([big[0][1]], [big[0][2]], loss=HINGE, step=1, part=(0, 2))
             model.step(
@@ -117,7 +117,7 @@ def test_bad_parts_are_refused(part: tuple[int, int]) -> None:
 
 
 def test_another_thread_can_cancel_a_pass() -> None:
-    model = _core.Model(first_layout(dropout=0.2), 0, 134)
+    model = Trained(first_layout(dropout=0.2), 0, 134)
     graph = _core.Graph(**graph_arrays(1500, 64, 300, 134, 0))
     times, raised = np.arange(64, dtype=np.int64), []
     model.cancel()  # nothing is running: forgotten
@@ -140,23 +140,6 @@ def test_another_thread_can_cancel_a_pass() -> None:
         worker.join(0.02)
     assert raised and model.params.tobytes() == before[0]
     model.scores([(graph, rows(2))])  # and it still works
-
-
-def test_idle_models_hand_on_their_memory() -> None:
-    a, b = make("cross"), make("cross")
-    (batch,) = pieces(1)
-    expected = a.gradients(*batch, loss=HINGE)[0]
-    held = a.memory
-    assert held > 0 and b.memory == 0
-    b.take_memory(a)
-    assert (a.memory, b.memory) == (0, held)
-    assert b.gradients(*batch, loss=HINGE)[0] == expected and b.memory == held
-    b.take_memory(a)  # which has less: nothing happens
-    assert b.memory == held
-    a.take_memory(a)
-    assert a.gradients(*batch, loss=HINGE)[0] == expected
-    with pytest.raises(TypeError):
-        a.take_memory(None)
 
 
 def test_a_limit_of_threads_is_that_of_one_thread_alone() -> None:

@@ -276,16 +276,18 @@ def test_a_recipe_is_checked_when_it_is_made(changes, words):
 
 def test_the_loss_can_be_chosen():
     recipe, r = get_recipe("first-layout"), small_ranker("first-layout", margin=0.5)
-    assert r.loss == ("pairwise_hinge", 0.5, "mean-all")
+    own = {"loss": "pairwise_hinge", "margin": 0.5, "reduction": "mean-all"}
+    given = {"loss": "list_mle", "reduction": "mean-all"}
+    assert r.loss == [own]
     for loss, expected in (
-        ("pairwise_hinge", ("pairwise_hinge", 0.5, "mean-all")),  # the recipe's, with its margin
-        ([{"loss": "pairwise_hinge"}], ("pairwise_hinge", 1.0, "mean-all")),
-        ("list_mle", ("list_mle", 1.0, "sum")),
-        ([{"loss": "list_mle", "reduction": "mean-all"}], ("list_mle", 1.0, "mean-all")),
+        ("pairwise_hinge", [{**own, "weight": 1.0}]),  # the recipe's, with its margin
+        ([{"loss": "pairwise_hinge"}], [{"loss": "pairwise_hinge"}]),
+        ("list_mle", [{"loss": "list_mle"}]),
+        ([given, own], [given, own]),
     ):
         r.set_params(loss=loss)
         assert r.loss == expected
-        assert recipe.losses(r.fields)[0]["loss"] == expected[0]
+        assert recipe.losses(r.fields) == expected
     g = small_graph()
     assert (
         r.fit(g, steps=2, verbose=False).loss

@@ -5,7 +5,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
-from models import HINGE, first_layout, named
+from models import HINGE, Trained, first_layout, named
 from reference import losses
 from reference import model as ref_model
 
@@ -49,7 +49,7 @@ def compare(gradients, expected, tolerance):
 
 def test_the_core_equals_pytorch(stored):
     graph, weights, grads, data = stored
-    model = _core.Model(STEPS, 0, 134)
+    model = Trained(STEPS, 0, 134)
     assert model.num_parameters == 215_013
     for name, view in named(model).items():
         view[:] = weights[name]
@@ -77,7 +77,7 @@ def test_the_float64_reference_equals_pytorch(stored):
 
 def test_reversed_edges_do_not_pass(stored):
     graph, weights, _, data = stored
-    model = _core.Model(first_layout(direction="reverse"), 0, 134)
+    model = Trained(first_layout(direction="reverse"), 0, 134)
     for name, view in named(model).items():
         view[:] = weights[name]
     scores = model.scores([(_core.Graph(**graph), models.rows(16))])[0]

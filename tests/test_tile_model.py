@@ -3,7 +3,7 @@
 import models
 import numpy as np
 import pytest
-from models import COLUMNS, HINGE, first_tile, named, rows
+from models import COLUMNS, HINGE, Trained, first_tile, hinge, named, rows
 from reference import losses
 from reference import model as ref_model
 
@@ -20,7 +20,7 @@ def _restore_threads():
 
 def make(lean=False, seed=1, **fields):
     steps = first_tile(width=fields.pop("width", 24), **fields)
-    model = _core.Model(steps, seed, COLUMNS, lean, 24)
+    model = Trained(steps, seed, COLUMNS, lean, 24)
     models.randomize(model, seed)
     return model, steps
 
@@ -108,7 +108,7 @@ def test_a_ragged_batch_is_the_mean_of_its_slates():
 def test_gradient_with_dropout_is_the_slope_of_the_loss():
     model, _ = make(dropout=0.3, width=32)
     _, one, runtimes = slate(2, nodes=31, configs=40)
-    args = {"loss": ("pairwise_hinge", 5.0, "mean-all"), "step": 3, "seed": 17}
+    args = {"loss": hinge(5.0), "step": 3, "seed": 17}
     model.gradients([one], [runtimes], **args)
     gradient, start = model.grads.copy(), model.params.copy()
     norm = np.linalg.norm(gradient.astype(np.float64))
@@ -131,7 +131,7 @@ def test_other_precisions_follow(precision):
 def test_graphs_of_the_wrong_kind_are_refused():
     model, _ = make()
     arrays = models.graph_arrays(9, 4, 3, COLUMNS, 0)
-    with pytest.raises(ValueError, match="configs as features.*another kind"):
+    with pytest.raises(ValueError, match="no features of configs"):
         model.scores([(_core.Graph(**arrays), rows(4))])
     tile = models.tile_arrays(9, 4, COLUMNS, 0)
     layout_model = models.make()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import HINGE, Trained
 from rankers import Lazy, small_graph, small_ranker
 
 import tpugraphs as tg
@@ -446,7 +447,7 @@ def test_an_interrupt_after_an_update_keeps_the_step():
     assert h.interrupted and len(h.loss) == len(h.learning_rate) == 1
     with pytest.warns(UserWarning, match="interrupted after step 1 of 20"):
         twin.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)])
-    assert (r.model.params == twin.model.params).all() and r.model.moment1.any()
+    assert (r.model.params == twin.model.params).all() and r.trainer.moment1.any()
 
 
 def test_tile_graphs_can_be_split_too():
@@ -470,13 +471,13 @@ def test_graphs_in_files_and_in_memory_train_alike():
         assert graph._digits.in_file is not touch
         assert (prepared.kept is None) is not touch
         rows = np.array([0, 5, 9, 21_000, prepared.num_configs - 1])
-        model = _core.Model(recipe.steps(recipe.fields()), 3, node_features=prepared.nodes.num_features)
+        model = Trained(recipe.steps(recipe.fields()), 3, node_features=prepared.nodes.num_features)
         slate = prepared.slate(rows)
         results.append((prepared.runtimes, model.scores([slate])[0], prepared.nbytes))
         loss = model.step(
             [slate],
             [prepared.runtimes[rows]],
-            loss=("pairwise_hinge", 1.0, "mean-all"),
+            loss=HINGE,
             lr=1e-3,
             weight_decay=0.0,
             clip=1.0,

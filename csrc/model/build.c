@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 
-enum { MOST_PARAMETERS = 1 << 28, MOST_INPUT_COLUMNS = 1 << 16 };
+enum { MOST_WEIGHTS = 1 << 28, MOST_INPUT_COLUMNS = 1 << 16 };
 
 static tg_slot *add_slot(tg_model *m, const char *name, tg_shape shape, int producer) {
     tg_slot *slot = &m->slots[m->n_slots++];
@@ -127,9 +127,9 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
         }
         tg_param *param = &m->params[m->n_params];
         const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
-        if (m->n_params == TG_MAX_MODEL_PARAMS || m->P + size > MOST_PARAMETERS)
-            return tg_fail(err, TG_E_RECIPE, "the model has more than %d parameters, or 2^28 numbers in them",
-                           TG_MAX_MODEL_PARAMS);
+        if (m->n_params == TG_MAX_MODEL_PARAMS)
+            return tg_fail(err, TG_E_RECIPE, "a model has at most %d parameters", TG_MAX_MODEL_PARAMS);
+        if (m->P + size > MOST_WEIGHTS) return tg_fail(err, TG_E_RECIPE, "a model has at most 2^28 weights");
         *param =
             (tg_param){.rows = p->rows, .cols = p->cols, .offset = m->P, .init = p->init, .value = p->value};
         snprintf(param->name, sizeof param->name, "%s.%s", spec->name, p->name);

@@ -6,6 +6,7 @@ No dropout. `graph` is a dict of the arrays of ``_core.Graph``; parameters are a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import cases
@@ -38,6 +39,8 @@ def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Name
         found["edge_index"] = graph["edge_index"]
     if {"digits", "unique"} & set(meta["flags"]):
         found |= {"digits": graph["digits"][rows], "config_nodes": graph["config_nodes"]}
+        if "nudge" in graph:  # of the digits' one-hot vectors, for finite differences
+            found["nudge"] = graph["nudge"]
     if "config nodes" in meta["flags"]:
         found["config_nodes"] = graph["config_nodes"]
     if "unique" in meta["flags"]:
@@ -45,14 +48,21 @@ def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Name
     return found
 
 
+def _default(attr: Step) -> Any:
+    value = attr["default"]
+    if attr["kind"] == "choice":
+        return attr["choices"][int(value)]
+    return value if attr["kind"] == "real" else int(value)
+
+
 def _call(
     step: Step, inputs: list[Array], params: Named, graph: Named, rows: Array
-) -> tuple[str, Named, Step, Named]:
+) -> tuple[str, Named, Step, dict[str, str]]:
     """How a step calls its reference: op, arguments, attributes; then argument -> slot or parameter."""
     op, given, meta = step["op"], step.get("attrs", {}), _OPS[step["op"]]
     names, shared = _NAMES.get(op, {}), step.get("share", {})
     arguments = _graph_arguments(meta, given, graph, rows)
-    targets: Named = {}
+    targets: dict[str, str] = {}
     for spec, slot, value in zip(meta["inputs"], step["in"], inputs, strict=False):
         arguments[spec["name"]], targets[spec["name"]] = value, slot
     for param in meta["params"]:
@@ -60,11 +70,62 @@ def _call(
         if full in params:
             name = names.get(param, param)
             arguments[name], targets[name] = params[full], full
-    attrs = {a["name"]: a["choices"][int(a["default"])] if a["kind"] == "choice" else a["default"] for a in meta["attrs"]}
-    attrs |= given
+    attrs = {a["name"]: _default(a) for a in meta["attrs"]} | given
     known = _UNKNOWN if op in cases.BY_HAND else {"stats"}
     known = known | ({"norm"} if op == "sage" else set())
     return op, arguments, {name: value for name, value in attrs.items() if name not in known}, targets
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A step that was run: what its backward takes."""
+
+    step: Step
+    op: str
+    arguments: Named
+    attrs: Step
+    targets: dict[str, str]
+    unnormed: Array | None
+
+
+def forward(
+    steps: list[Step], params: Named, graph: Named, rows: Array, inputs: Named | None = None
+) -> tuple[Named, list[_Done]]:
+    """Run all steps for the configs `rows`: every slot by name, and what `backward` takes.
+
+    `inputs`: what is fed by the call.
+    """
+    slots: Named = {"node_feat": graph["node_feat"].astype(np.float64)} | (inputs or {})
+    if "graph_feat" in graph:
+        slots["graph_feat"] = graph["graph_feat"][None].astype(np.float64)
+    if "config_feat" in graph:
+        slots["config_feat"] = graph["config_feat"][rows].astype(np.float64)
+    done = []
+    for step in steps:
+        given = [slots[s] for s in step["in"]]
+        normed = step["op"] == "sage" and step.get("attrs", {}).get("norm")
+        unnormed = given[0] if normed else None
+        if unnormed is not None:
+            given[0] = ops.instance_norm(unnormed)
+        op, arguments, attrs, targets = _call(step, given, params, graph, rows)
+        slots[step["out"]] = cases.forward_of(op)(**arguments, **attrs)
+        done.append(_Done(step, op, arguments, attrs, targets, unnormed))
+    return slots, done
+
+
+def backward(done: list[_Done], grads: Named) -> Named:
+    """Gradients of all slots, parameters and ``"digits"`` that something in `grads` depends on, and those."""
+    grads = dict(grads)
+    for made in reversed(done):
+        if made.step["out"] not in grads:
+            continue
+        back = cases.backward_of(made.op)(grads[made.step["out"]], **made.arguments, **made.attrs)
+        if made.unnormed is not None:
+            back["x"] = ops.instance_norm_backward(back["x"], made.unnormed)["x"]
+        for argument, target in {**made.targets, "digits": "digits"}.items():
+            if argument in back:
+                grads[target] = grads[target] + back[argument] if target in grads else back[argument]
+    return grads
 
 
 def scores_and_gradients(
@@ -75,26 +136,8 @@ def scores_and_gradients(
     loss: Callable[[Array], tuple[float, Array]],
 ) -> tuple[Array, float, Named]:
     """Scores (C,) of the configs `rows`, the loss, and its gradient with respect to every parameter."""
-    slots: Named = {"node_feat": graph["node_feat"].astype(np.float64)}
-    if "graph_feat" in graph:
-        slots["graph_feat"] = graph["graph_feat"][None].astype(np.float64)
-    if "config_feat" in graph:
-        slots["config_feat"] = graph["config_feat"][rows].astype(np.float64)
-    calls = []
-    for step in steps:
-        inputs = [slots[s] for s in step["in"]]
-        normed = step["op"] == "sage" and step.get("attrs", {}).get("norm")
-        given = [ops.instance_norm(inputs[0])] if normed else inputs
-        op, arguments, attrs, targets = _call(step, given, params, graph, rows)
-        slots[step["out"]] = cases.forward_of(op)(**arguments, **attrs)
-        calls.append((step, op, arguments, attrs, targets, inputs[0] if normed else None))
+    slots, done = forward(steps, params, graph, rows)
     scores = slots["scores"][:, 0]
     value, dscores = loss(scores)
-    grads: Named = {"scores": dscores[:, None]}
-    for step, op, arguments, attrs, targets, unnormed in reversed(calls):
-        back = cases.backward_of(op)(grads[step["out"]], **arguments, **attrs)
-        if unnormed is not None:
-            back["x"] = ops.instance_norm_backward(back["x"], unnormed)["x"]
-        for argument, target in targets.items():
-            grads[target] = grads[target] + back[argument] if target in grads else back[argument]
+    grads = backward(done, {"scores": dscores[:, None]})
     return scores, value, {name: grads[name] for name in params}

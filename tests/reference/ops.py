@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import erf
 
 Array = np.ndarray[Any, Any]
-DIGITS = 18  # config digits per configurable node
 EPS = 1e-5  # of instance norm
 
 
@@ -113,19 +112,18 @@ def embedding_backward(
 
 
 def _digit_rows(nodes: int, digits: Array, config_nodes: Array) -> Array:
-    """(N,C,18) table rows: digit + 2 at configurable nodes, 0 elsewhere."""
-    rows = np.zeros((nodes, digits.shape[0], DIGITS), np.int64)
+    """(N,C,P) table rows: digit + 2 at configurable nodes, 0 elsewhere."""
+    rows = np.zeros((nodes, digits.shape[0], digits.shape[2]), np.int64)
     rows[config_nodes] = np.swapaxes(digits, 0, 1).astype(np.int64) + 2
     return rows
 
 
-def _config_input(h: Array, rows: Array, table: Array, column: int) -> Array:
-    """(N,C,F+18D): [h[:column] | embedded digits | h[column:]]."""
-    nodes, configs = rows.shape[:2]
+def _config_input(h: Array, embedded: Array, column: int) -> Array:
+    """(N,C,F+PD): [h[:column] | embedded digits (N,C,P,D) | h[column:]]."""
+    nodes, configs = embedded.shape[:2]
     wide = np.broadcast_to(h[:, None], (nodes, configs, h.shape[1]))
-    return np.concatenate(
-        [wide[..., :column], table[rows].reshape(nodes, configs, -1), wide[..., column:]], axis=2
-    )
+    middle = embedded.reshape(nodes, configs, -1)
+    return np.concatenate([wide[..., :column], middle, wide[..., column:]], axis=2)
 
 
 def config_linear(
@@ -136,14 +134,19 @@ def config_linear(
     bias: Array,
     table: Array,
     column: int | None = None,
+    nudge: Array | None = None,
 ) -> Array:
-    """y(N,C,O) = [h[:column] | table(8,D)[digits(C,K,18) + 2] | h[column:]] weight(O,F+18D)^T + bias(O).
+    """y(N,C,O) = [h[:column] | table(V,D)[digits(C,K,P) + 2] | h[column:]] weight(O,F+PD)^T + bias(O).
 
-    Nodes that are not configurable take table row 0 in all 18 places.
+    Nodes that are not configurable take table row 0 in all P places. nudge (C,K,P,V) is added to the one-hot
+    vectors of the digits.
     """
     column = h.shape[1] if column is None else column
     rows = _digit_rows(len(h), digits, config_nodes)
-    return _config_input(h, rows, table, column) @ weight.T + bias
+    embedded = table[rows]
+    if nudge is not None:
+        embedded[config_nodes] += np.einsum("ckpv,vd->kcpd", nudge, table)
+    return _config_input(h, embedded, column) @ weight.T + bias
 
 
 def config_linear_backward(
@@ -156,7 +159,7 @@ def config_linear_backward(
     table: Array,
     column: int | None = None,
 ) -> dict[str, Array]:
-    """Gradients of h, weight, bias, table, and digits (C,K,18,8).
+    """Gradients of h, weight, bias, table, and digits (C,K,P,V).
 
     With dx = dy weight split as the input is: dh sums its parts over configs, dtable scatters the middle,
     digits[c,k,j,r] = dx of place j at configurable node k, config c, times table[r]: the derivative with
@@ -165,14 +168,14 @@ def config_linear_backward(
     column = h.shape[1] if column is None else column
     width = table.shape[1]
     rows = _digit_rows(len(h), digits, config_nodes)
-    x = _config_input(h, rows, table, column)
-    dx = dy @ weight
-    middle = dx[..., column : column + DIGITS * width].reshape(*rows.shape, width)
+    x = _config_input(h, table[rows], column)
+    dx, wide = dy @ weight, rows.shape[2] * width
+    middle = dx[..., column : column + wide].reshape(*rows.shape, width)
     dtable = np.zeros_like(table)
     np.add.at(dtable, rows, middle)
     per_digit = np.einsum("kcjd,rd->ckjr", middle[config_nodes], table)
     return {
-        "h": np.concatenate([dx[..., :column], dx[..., column + DIGITS * width :]], axis=2).sum(1),
+        "h": np.concatenate([dx[..., :column], dx[..., column + wide :]], axis=2).sum(1),
         "weight": _rows(dy).T @ _rows(x),
         "bias": _rows(dy).sum(0),
         "table": dtable,
