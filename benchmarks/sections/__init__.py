@@ -9,7 +9,9 @@ from typing import Protocol
 from ..context import Context
 from ..record import Record
 
-NAMES = ("step", "score", "kernels", "data", "packs", "small", "scaling", "isa", "profile", "fit")
+NAMES = (
+    "step", "score", "kernels", "operators", "data", "packs", "small", "scaling", "isa", "profile", "fit",
+)  # fmt: skip
 
 
 class Section(Protocol):

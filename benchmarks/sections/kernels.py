@@ -417,10 +417,20 @@ ONE_THREAD = ("products",)  # groups where every side has one thread
 # ---- running ----------------------------------------------------------------------------------------------
 
 
-def group(
-    name: str, threads: int, rounds: int, budget: float, quick: bool, peers: bool
-) -> list[dict[str, Any]]:
+def group(name: str, **options: Any) -> list[dict[str, Any]]:
     """Measure a group."""
+    return measure(GROUPS[name], **options)
+
+
+def measure(
+    cases: Callable[[Setting], Iterator[Case]],
+    threads: int,
+    rounds: int,
+    budget: float,
+    quick: bool,
+    peers: bool,
+) -> list[dict[str, Any]]:
+    """Race the sides of every case."""
     import importlib.util
 
     from tpugraphs import _core
@@ -429,7 +439,7 @@ def group(
     torch = layout.setup_torch(threads) if peers and layout.have_torch() else None
     scipy = peers and importlib.util.find_spec("scipy") is not None
     rows = []
-    for case in GROUPS[name](Setting(quick, torch, scipy, np.random.default_rng(0))):
+    for case in cases(Setting(quick, torch, scipy, np.random.default_rng(0))):
         sides = {"ours": case.ours, **case.peers}
         times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
         peer = timing.fastest(times, list(case.peers)) or ""
@@ -447,15 +457,16 @@ def group(
 def run(context: Context) -> Iterator[Record]:
     for name in GROUPS:
         with context.attempt(f"kernels {name}"):
-            yield from _group(context, name)
+            yield from records(context, "kernels", name, "sections.kernels:group", alone=name in ONE_THREAD)
 
 
-def _group(context: Context, name: str) -> Iterator[Record]:
-    """Records of one group."""
-    alone = name in ONE_THREAD
+def records(
+    context: Context, section: str, name: str, function: str, alone: bool = False
+) -> Iterator[Record]:
+    """What `function` measures of one group, in a process of its own; `alone`: with one thread."""
     threads = 1 if alone else context.threads
     rows = context.call(
-        "sections.kernels:group",
+        function,
         settings="one thread" if alone else "tuned",
         name=name,
         threads=threads,
@@ -465,10 +476,10 @@ def _group(context: Context, name: str) -> Iterator[Record]:
         peers=context.peers,
     ).value
     for row in rows:
-        yield _record(context, name, row, threads)
+        yield _record(context, section, name, row, threads)
 
 
-def _record(context: Context, name: str, row: dict[str, Any], threads: int) -> Record:
+def _record(context: Context, section: str, name: str, row: dict[str, Any], threads: int) -> Record:
     longest = max(row["ours"], row["peer"] or 0.0)
     unit, scale = ("ms", 1e3) if longest >= 1e-3 else ("us", 1e6)
     rate = roof = None
@@ -476,7 +487,7 @@ def _record(context: Context, name: str, row: dict[str, Any], threads: int) -> R
         rate = row["flops"] / row["ours"] / 1e9
         roof = timing.scaled(context.roof_ms(row["flops"], row["precision"], threads), scale / 1e3)
     return Record(
-        "kernels",
+        section,
         row["case"],
         row["ours"] * scale,
         timing.scaled(row["peer"], scale),
