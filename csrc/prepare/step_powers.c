@@ -65,7 +65,9 @@ static void derive(const tg_columns *columns, const float *x, factors *parts, fl
     const int T = columns->n;
     float twos = 0, odd = 0;
     for (int c = 0; c < T; c++, to += EACH) {
-        const factors f = parts[c] = columns->column[c].kind == TG_KIND_NUMBER ? split(x[c]) : (factors){0, 0, 0};
+        const tg_column_kind kind = columns->column[c].kind;
+        const int number = kind == TG_KIND_NUMBER || kind == TG_KIND_LOG;
+        const factors f = parts[c] = number ? split(x[c]) : (factors){0, 0, 0};
         to[0] = f.twos + f.odd, to[1] = f.twos, to[2] = f.odd, to[3] = (float)f.power;
         twos += f.twos, odd += f.odd;
     }
