@@ -137,8 +137,12 @@ static PyObject *per_slate(const tg_py_pass *p, PyObject *arrays, const char *na
 }
 
 int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
-    const Py_ssize_t given = inputs == NULL || inputs == Py_None ? 0 : PyDict_Size(inputs);
-    if (given < 0) return -1;
+    const int none = inputs == NULL || inputs == Py_None;
+    if (!none && !PyDict_Check(inputs)) {
+        PyErr_SetString(PyExc_TypeError, "inputs must be a dict of lists of arrays");
+        return -1;
+    }
+    const Py_ssize_t given = none ? 0 : PyDict_Size(inputs);
     if (given != m->n_inputs - TG_GRAPH_SLOTS) {
         PyErr_Format(PyExc_ValueError, "inputs: the model is fed %d inputs per call, got %zd",
                      m->n_inputs - TG_GRAPH_SLOTS, given);
