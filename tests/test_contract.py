@@ -76,7 +76,9 @@ class Case:
         inputs = FED if kind == "layout" else {}
         columns = {} if kind == "layout" else {"config_features": 24}
         self.steps = layout_steps() if kind == "layout" else tile_steps()
-        self.model = Trained(self.steps, 1, COLUMNS, graph_features=GRAPH_FEATURES, inputs=inputs, **columns, **kwargs)
+        self.model = Trained(
+            self.steps, 1, COLUMNS, graph_features=GRAPH_FEATURES, inputs=inputs, **columns, **kwargs
+        )
         randomize(self.model, 1)
         self.graphs, self.slates, self.inputs = [], [], {name: [] for name in inputs}
         for seed, (nodes, configs) in enumerate(((13, 5), (6, 3))):
@@ -91,7 +93,9 @@ class Case:
             self.slates.append((_core.Graph(**arrays), chosen))
             for name, (space, width) in inputs.items():
                 self.inputs[name].append(fed(space, width, arrays, configs, seed))
-        self.dscores = [np.random.default_rng(9).normal(size=len(s[1])).astype(np.float32) for s in self.slates]
+        self.dscores = [
+            np.random.default_rng(9).normal(size=len(s[1])).astype(np.float32) for s in self.slates
+        ]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -152,7 +156,11 @@ def test_outputs_that_there_are_not() -> None:
 
 
 def test_auxiliary_outputs() -> None:
-    steps = [*SPECS["plain"](COLUMNS), step("pool", "aux_pool", "h1", "q"), step("linear", "aux", "q", "aux", out=3)]
+    steps = [
+        *SPECS["plain"](COLUMNS),
+        step("pool", "aux_pool", "h1", "q"),
+        step("linear", "aux", "q", "aux", out=3),
+    ]
     with pytest.raises(tg.RecipeError, match="'aux' is never used"):
         _core.Model(steps, 1, COLUMNS)
     model = Trained(steps, 1, COLUMNS, outputs=("scores", "aux"))
@@ -180,7 +188,11 @@ def test_a_model_without_scores_gives_its_outputs_only() -> None:
     _, one, runtimes = slate()
     (got,) = model.run([one], ["y"])["y"]
     assert got.shape == (23, 3) and model.bytes([one], training=False) > 0
-    for use in (lambda: model.scores([one]), lambda: model.gradients([one], [runtimes]), lambda: model.bytes([one])):
+    for use in (
+        lambda: model.scores([one]),
+        lambda: model.gradients([one], [runtimes]),
+        lambda: model.bytes([one]),
+    ):
         with pytest.raises(ValueError, match="scores"):
             use()
 
@@ -192,14 +204,15 @@ def test_inputs_of_every_space_and_their_outputs() -> None:
     inputs = {**FED, **CELLS, "pairs": ("EDGE_CONFIG", 2), "flat": ("NODE", 3)}
     steps = [step("linear", f"on_{name}", name, f"y_{name}", out=2, act="gelu") for name in inputs]
     model = _core.Model(steps, 0, COLUMNS, inputs=inputs, outputs=[s["out"] for s in steps])
-    arrays, one, _ = slate(configs=4)
+    arrays, _, _ = slate(configs=4)
     for graph, configs in ((arrays, 4), (graph_arrays(3, 4, 0, COLUMNS, 1, "none"), 4)):
         given = {name: [fed(space, n, graph, configs, 3)] for name, (space, n) in inputs.items()}
         found = model.run([(_core.Graph(**graph), rows(configs))], [s["out"] for s in steps], inputs=given)
         for name, (x,) in given.items():
             params = named(model)
             y = ref_model.ops.linear(
-                *(v.astype(np.float64) for v in (x, params[f"on_{name}.weight"], params[f"on_{name}.bias"])), "gelu"
+                *(v.astype(np.float64) for v in (x, params[f"on_{name}.weight"], params[f"on_{name}.bias"])),
+                "gelu",
             )
             assert np.allclose(found[f"y_{name}"][0], y, rtol=1e-5, atol=1e-6), name
             assert found[f"y_{name}"][0].shape == (*x.shape[:-1], 2)
@@ -312,7 +325,9 @@ def test_gradients_of_inputs_come_with_those_of_weights() -> None:
     times = [np.array([3, 1, 2, 5, 4]), np.array([2, 1, 3])]
     loss, scores = case.model.gradients(case.slates, times, HINGE, **case.given)
     alone = case.model.grads.copy()
-    again, same, inputs = case.model.gradients(case.slates, times, HINGE, **case.given, of=GRADIENTS["layout"])
+    again, same, inputs = case.model.gradients(
+        case.slates, times, HINGE, **case.given, of=GRADIENTS["layout"]
+    )
     assert (again, [s.tobytes() for s in same]) == (loss, [s.tobytes() for s in scores])
     assert case.model.grads.tobytes() == alone.tobytes()
     starts = [losses.pairwise_hinge(s, y)[1] / 2 for s, y in zip(scores, times, strict=True)]
@@ -349,7 +364,7 @@ def test_gradients_that_there_are_not() -> None:
 
 def test_input_gradients_do_not_depend_on_threads() -> None:
     results, threads = set(), _core.get_num_threads()
-    arrays, one, _ = slate(0, 150, 24, 40)
+    _, one, _ = slate(0, 150, 24, 40)
     start = [np.linspace(-1, 1, 24, dtype=np.float32)]
     try:
         for count in (1, 2, 3):
@@ -455,7 +470,10 @@ def test_a_segment_is_scored_on_top_of_an_outside_offset() -> None:
     model = make("plain")
     total = sum(len(y) for y in TIMES)
     rng = np.random.default_rng(4)
-    shift, scale = rng.normal(size=total).astype(np.float32) * 3, rng.uniform(0.5, 2, total).astype(np.float32)
+    shift, scale = (
+        rng.normal(size=total).astype(np.float32) * 3,
+        rng.uniform(0.5, 2, total).astype(np.float32),
+    )
     lists = {"offsets": np.array([0, 6, 10]), "shift": shift}
     for given in (lists, {**lists, "scale": scale}):
         factor = given.get("scale", np.ones(total, np.float32)).astype(np.float64)
@@ -554,7 +572,9 @@ def test_any_parameter_can_be_shared(shared: dict[str, dict[str, str]]) -> None:
     steps = [s | ({"share": shared[s["name"]]} if s["name"] in shared else {}) for s in chain()]
     model = Trained(steps, 2, COLUMNS)
     taken = {f"{name}.{param}" for name, given in shared.items() for param in given}
-    assert {name for name, _, _ in model.layout} == {n for n, _, _ in Trained(chain(), 2, COLUMNS).layout} - taken
+    assert {name for name, _, _ in model.layout} == {
+        n for n, _, _ in Trained(chain(), 2, COLUMNS).layout
+    } - taken
     randomize(model, 2)
     arrays, one, runtimes = slate()
     params = {name: v.astype(np.float64) for name, v in named(model).items()}
@@ -589,7 +609,10 @@ def test_parameters_are_known_without_a_model(spec: str) -> None:
     steps = SPECS[spec](COLUMNS)
     model = _core.Model(steps, 0, COLUMNS)
     assert _core.plan_parameters(steps, COLUMNS) == [(name, shape) for name, _, shape in model.layout]
-    assert _core.plan_parameters(tile_steps(), COLUMNS, config_features=24, graph_features=3)[-1] == ("two.bias", (1,))
+    assert _core.plan_parameters(tile_steps(), COLUMNS, config_features=24, graph_features=3)[-1] == (
+        "two.bias",
+        (1,),
+    )
 
 
 def steps_after(slot: str) -> list[dict[str, Any]]:
@@ -700,7 +723,11 @@ def test_a_graph_of_nothing_but_features() -> None:
     flat = np.concatenate([grads[name].ravel() for name, _, _ in model.layout])
     assert relative(model.grads, flat) <= 2e-5
     for source, words in (("opcode", "no opcodes"), ("layout", "no layout digits")):
-        asks = [step("embedding", "e", "node_feat", "x", source=source), {**steps[0], "in": ["x"]}, *steps[1:]]
+        asks = [
+            step("embedding", "e", "node_feat", "x", source=source),
+            {**steps[0], "in": ["x"]},
+            *steps[1:],
+        ]
         with pytest.raises(ValueError, match=words):
             _core.Model(asks, 0, 3, config_features=2).scores([one])
 

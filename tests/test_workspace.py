@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models import COLUMNS, HINGE, first_layout, graph_arrays, make, rows, slate
+from models import HINGE, first_layout, graph_arrays, make, rows, slate
 from rankers import small_graph, small_ranker
 
-import tpugraphs as tg
 from tpugraphs import _core
 
 THREADS = 8
@@ -208,7 +207,10 @@ def test_a_step_while_others_score_is_refused(large: Large) -> None:
     refused = 0
     optimizer = {**ADAMW, "lr": 1e-2, "step": 2}
     try:
-        for use in (lambda: trainer.step([large.small], [large.times[:2]], HINGE, optimizer), lambda: trainer.update(optimizer)):
+        for use in (
+            lambda: trainer.step([large.small], [large.times[:2]], HINGE, optimizer),
+            lambda: trainer.update(optimizer),
+        ):
             end = time.monotonic() + 30
             while time.monotonic() < end:
                 kept = [v.copy() for v in (large.model.params, trainer.moment1, trainer.moment2)]
@@ -218,7 +220,9 @@ def test_a_step_while_others_score_is_refused(large: Large) -> None:
                     assert "in use by another thread" in str(error)
                     refused += 1
                     break
-                for vector, value in zip((large.model.params, trainer.moment1, trainer.moment2), kept, strict=True):
+                for vector, value in zip(
+                    (large.model.params, trainer.moment1, trainer.moment2), kept, strict=True
+                ):
                     vector[:] = value  # it ran between two passes
         assert refused == 2
         trainer.gradients([large.small], [large.times[:2]], HINGE)  # which updates nothing, may go on
@@ -385,5 +389,3 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "r.safetensors"],
                           env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)  # fmt: skip
     assert done.stdout.split() == ["True"], done.stderr
-
-

@@ -4,14 +4,14 @@
 
 - A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
   with run time, so for ``runtimes[i] > runtimes[j]`` it wants ``scores[i] > scores[j]``.
-- A pointwise loss reads ``values``, numbers that scores predict: for ``mse`` and ``mape`` a score is a value, for
-  ``log_mse`` the logarithm of one. What values are (times, log-times, percentiles) is up to the caller.
+- A pointwise loss reads ``values``, numbers that scores predict: for ``mse`` and ``mape`` a score is a value,
+  for ``log_mse`` the logarithm of one. What values are (times, log-times, percentiles) is up to the caller.
 
-Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there are
-none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the sum of the weights of the
-pairs. The loss is the mean over lists; a list too short for a loss adds 0 but counts. With sample weights w, pair
-(i, j) weighs ``w[i] * w[j]`` and a term of one entry as much as the entry; an entry of weight 0 still has its
-place in a ranking. Sums are made of 64-bit numbers and have the same bits for any number of threads.
+Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there
+are none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the total weight of the
+pairs. The loss is the mean over lists; a list too short for a loss adds 0 but counts. With sample weights
+w, pair (i, j) weighs ``w[i] * w[j]`` and a term of one entry as much as the entry; an entry of weight 0 still
+has its place in a ranking. Sums are made of 64-bit numbers and have the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def weighted_sum(
         Finite numbers.
     losses : list of dict
         One dict for each term (at most 8). ``"loss"`` is its name; optional are ``"weight"`` (1, at least 0),
-        ``"reduction"``, the attributes of the loss, and ``"over"``: ``"list"``, or ``"batch"`` for a term that
-        takes all lists together as one.
+        ``"reduction"``, the attributes of the loss, and ``"over"``: ``"list"``, or ``"batch"`` for a term
+        that takes all lists together as one.
     runtimes : (L,) int64, int32, float64 or float32, optional
         Only their order matters. NaN is an error.
     values : (L,) float64, optional
