@@ -1,8 +1,8 @@
 """Build of the one extension module, tpugraphs._core.
 
 Sources are globbed from csrc/. Files named csrc/kernels/isa_*.c hold the same kernels compiled for one
-instruction set each; ISA_FLAGS says with which flags. An object is compiled again only if its command, its source or
-a header it includes has changed (the compiler lists them in a .d file next to it). Environment switches:
+instruction set each; ISA_FLAGS says with which flags. An object is compiled again only if its command, its
+source or a header it includes has changed (the compiler lists them in a .d file next to it). Switches:
 
     TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
     TPUGRAPHS_WERROR=1     warnings are errors (CI)

@@ -14,7 +14,7 @@ from tpugraphs.recipes import get_recipe
 
 from . import workloads
 
-HINGE = ("pairwise_hinge", 1.0, "mean-all")
+HINGE = [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
 TRAINING, SCORING = ("f32", "bf16"), ("f32", "bf16", "int8")
 Call = Callable[[], Any]
 
@@ -27,6 +27,11 @@ def have_torch() -> bool:
 def extra(precision: str) -> dict[str, str]:
     """Keyword for a pass of the core: none for its default."""
     return {} if precision == "f32" else {"precision": precision}
+
+
+def adamw(step: int, rate: float = 1e-3) -> dict[str, Any]:
+    """Return the published optimizer at that step."""
+    return {"kind": "adamw", "lr": rate, "weight_decay": 1e-5, "clip": 1.0, "step": step}
 
 
 def works(call: Call) -> bool:
@@ -56,13 +61,13 @@ class Ours:
 
     def stepper(self, precision: str = "f32", threads: int | None = None) -> Call:
         """Take one training step: dropout, hinge, clipping, AdamW; returns the loss."""
-        model, count, keyword = self.model(), 0, extra(precision)
+        trainer, count, keyword = _core.Trainer(self.model()), 0, extra(precision)
         slates, runtimes = [(self.graph, self.rows)], [self.runtimes]
 
         def step() -> float:
             nonlocal count
             count += 1
-            return float(model.step(slates, runtimes, HINGE, 1e-3, 1e-5, 1.0, count, **keyword))
+            return float(trainer.step(slates, runtimes, HINGE, adamw(count), **keyword))
 
         return with_threads(step, threads)
 

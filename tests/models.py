@@ -13,7 +13,6 @@ from tpugraphs.recipes import get_recipe
 Array = np.ndarray[Any, Any]
 
 
-
 def hinge(margin: float = 1.0) -> list[dict[str, Any]]:
     """The published loss."""
     return [{"loss": "pairwise_hinge", "margin": margin, "reduction": "mean-all"}]

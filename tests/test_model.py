@@ -248,9 +248,7 @@ def test_list_mle_trains_too():
     _, one, runtimes = slate()
     before = model.gradients([one], [runtimes], loss=LIST_MLE)[0]
     for i in range(1, 31):
-        model.step(
-            [one], [runtimes], loss=LIST_MLE, lr=3e-3, weight_decay=0.0, clip=1.0, step=i
-        )
+        model.step([one], [runtimes], loss=LIST_MLE, lr=3e-3, weight_decay=0.0, clip=1.0, step=i)
     assert model.gradients([one], [runtimes], loss=LIST_MLE)[0] < 0.9 * before
 
 

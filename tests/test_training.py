@@ -14,7 +14,7 @@ from models import HINGE, Trained
 from rankers import Lazy, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import _core, training, trainset
+from tpugraphs import training, trainset
 from tpugraphs.pipeline import Pipeline
 from tpugraphs.recipes import get_recipe
 from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs

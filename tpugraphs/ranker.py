@@ -28,6 +28,7 @@ __all__ = ["Ranker", "list_recipes"]
 _TTA = 5  # key of the random stream of test-time augmentation
 _STATE = ("moment1", "moment2")  # arrays of a trainer
 
+
 class Ranker(Ranks):
     """Learn from measured runtimes to rank the configs of a graph that was not measured.
 

@@ -173,7 +173,7 @@ def parameters(
     columns: Mapping[str, Any],
     tensors: Mapping[str, NDArray[Any]],
 ) -> dict[str, NDArray[np.float32]]:
-    """Weights in the file of a model of these steps; all of them are there before the core makes room for one.
+    """Take the weights of a model of these steps: all are in the file before the core makes room for one.
 
     Parameters
     ----------

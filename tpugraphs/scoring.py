@@ -181,20 +181,23 @@ def compare_precisions(
 
 
 class Last:
-    """The graph that was prepared last, kept as long as it lives: it is often asked for again."""
+    """The graph that was prepared last, kept as long as it lives: it is often asked for again.
+
+    Several threads may use it at once: graph and what was prepared of it are one attribute.
+    """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """Forget it."""
-        self._graph: weakref.ref[Any] | None = None
-        self._prepared: Prepared | None = None
+        self._kept: tuple[weakref.ref[Any], Prepared] | None = None
         self.measured = False
 
     def get(self, graph: Any) -> Prepared | None:
         """Return what was kept of this graph, None if it was another."""
-        return self._prepared if self._graph is not None and self._graph() is graph else None
+        kept = self._kept
+        return kept[1] if kept is not None and kept[0]() is graph else None
 
     def keep(self, graph: Any, prepared: Prepared) -> Prepared:
         """Keep it instead of another."""
@@ -203,8 +206,9 @@ class Last:
 
         def gone(which: weakref.ref[Any]) -> None:
             last = me()
-            if last is not None and last._graph is which:
+            kept = None if last is None else last._kept
+            if last is not None and kept is not None and kept[0] is which:
                 last.clear()
 
-        self._graph, self._prepared = weakref.ref(graph, gone), prepared
+        self._kept = weakref.ref(graph, gone), prepared
         return prepared

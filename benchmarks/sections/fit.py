@@ -115,14 +115,13 @@ def in_chunks(score: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def _our_calls(model: Any, graph: Any, runtimes: Any, precision: str, seed: int) -> tuple[Any, Any]:
-    keyword = layout.extra(precision)
+    from tpugraphs import _core
+
+    trainer, keyword = _core.Trainer(model), layout.extra(precision)
 
     def step(rows: Any, rate: float, number: int) -> float:
-        return float(
-            model.step(
-                [(graph, rows)], [runtimes[rows]], layout.HINGE, rate, 1e-5, 1.0, number, seed, **keyword
-            )
-        )
+        slates, optimizer = [(graph, rows)], layout.adamw(number, rate)
+        return float(trainer.step(slates, [runtimes[rows]], layout.HINGE, optimizer, seed, **keyword))
 
     return step, lambda rows: model.scores([(graph, rows)], **keyword)[0]
 

@@ -28,13 +28,14 @@ def events(name: str, precision: str, threads: int, rounds: int) -> dict[str, An
     _core.set_num_threads(threads)
     ours = layout.Ours(name)
     model, slates = ours.model(), [(ours.graph, ours.rows)]
+    trainer = _core.Trainer(model)
     keyword = layout.extra(precision)
     seconds: dict[str, list[float]] = {}
     whole, rest = [], []  # medians do not add up: what events leave of a step is a median of its own
     for number in range(1, rounds + 2):
         took = timing.once(
-            lambda number=number: model.step(
-                slates, [ours.runtimes], layout.HINGE, 1e-3, 1e-5, 1.0, number, **keyword
+            lambda number=number: trainer.step(
+                slates, [ours.runtimes], layout.HINGE, layout.adamw(number), **keyword
             )
         )
         if number > 1:

@@ -11,7 +11,8 @@ typedef struct tg_csr {
     int32_t E;    /* entries */
     int32_t *ptr; /* (N+1): row n is idx[ptr[n] .. ptr[n+1]) */
     int32_t *idx; /* (E): neighbours, in the order of the edge list */
-    int32_t *edge; /* (E): row of the edge list that an entry stands for. Where both directions are in one list, the
+    int32_t *
+        edge; /* (E): row of the edge list that an entry stands for. Where both directions are in one list, the
                       edge taken against its direction is that + the length of the edge list. The same edge has
                       the same number in the lists by sender and by receiver. */
     int32_t max_degree;

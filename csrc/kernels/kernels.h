@@ -15,7 +15,7 @@ enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
 #undef TG_ACT_ENUM
 #define TG_ACT_TEXT(name, text) "|" text
 #define TG_ACT_NAMES            "none" TG_ACT_LIST(TG_ACT_TEXT)
-#define TG_NEAR 600.0 /* e^-TG_NEAR is a normal double */
+#define TG_NEAR                 600.0 /* e^-TG_NEAR is a normal double */
 
 /* What the operands of a matrix product are rounded to; sums are float32 (int32 within a slice of int8), and
    so is everything else. Each precision is a table of its own, which differs from the others of its

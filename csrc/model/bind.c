@@ -27,9 +27,9 @@ static const float *input_rows(const tg_binding *bind, int slot, int b) {
 
 float *tg_bound_part(const tg_binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
-    if (bind->base == NULL) return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
-    if (buffer <= TG_BUFFER_INPUT)
-        return (float *)(uintptr_t)input_rows(bind, tg_input_of_buffer(buffer), b);
+    if (bind->base == NULL)
+        return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
+    if (buffer <= TG_BUFFER_INPUT) return (float *)(uintptr_t)input_rows(bind, tg_input_of_buffer(buffer), b);
     return bind->base + bind->offsets[buffer] + bind->starts[(int64_t)buffer * bind->pass->n_entries + b];
 }
 
@@ -125,9 +125,9 @@ static double slot_sizes(const tg_model *model, const tg_pass *pass) {
         const double cells = (double)entry->C * entry->graph->K;
         for (int s = 0; s < model->n_slots; s++) {
             const tg_shape shape = model->slots[s].shape;
-            const double rows = shape.space == TG_SPACE_UNIQUE
-                                    ? cells
-                                    : (double)tg_items(&slate, shape.space) * tg_per_item(&slate, shape.space);
+            const double rows = shape.space == TG_SPACE_UNIQUE ? cells
+                                                               : (double)tg_items(&slate, shape.space) *
+                                                                     tg_per_item(&slate, shape.space);
             floats += rows * shape.cols;
         }
         floats += cells * entry->graph->D;
@@ -153,7 +153,9 @@ static const double KEEP_FLOATS = 16 << 20;
 
 static tg_request request_of(const tg_model *model, const tg_pass *pass, int training, double floats) {
     const int keep = !model->lean && floats <= KEEP_FLOATS;
-    tg_request r = {.kind = !training ? TG_PLAN_SCORES : keep ? TG_PLAN_KEEPING : TG_PLAN_TRAINING,
+    tg_request r = {.kind = !training ? TG_PLAN_SCORES
+                            : keep    ? TG_PLAN_KEEPING
+                                      : TG_PLAN_TRAINING,
                     .weights = pass->grads != NULL,
                     .digits = pass->ddigits != NULL};
     if (pass->scores != NULL || training) r.fetched[r.n_fetched++] = model->scores;
@@ -201,9 +203,8 @@ typedef struct config_bytes {
 static config_bytes bytes_of(const tg_model *model, const tg_entry *entry) {
     const tg_graph *g = entry->graph;
     const size_t C = (size_t)entry->C, cells = C * (size_t)g->K;
-    return (config_bytes){
-        tg_align(cells * (size_t)g->D), tg_align(C * (size_t)g->T * sizeof(float)),
-        model->flags & TG_NEEDS_UNIQUE ? tg_align(cells * sizeof(int32_t)) : 0};
+    return (config_bytes){tg_align(cells * (size_t)g->D), tg_align(C * (size_t)g->T * sizeof(float)),
+                          model->flags & TG_NEEDS_UNIQUE ? tg_align(cells * sizeof(int32_t)) : 0};
 }
 
 static int64_t all_config_bytes(const tg_model *model, const tg_pass *pass) {
@@ -218,7 +219,8 @@ static int64_t all_config_bytes(const tg_model *model, const tg_pass *pass) {
 static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
     const int64_t bytes = all_config_bytes(bind->model, bind->pass);
     if (!tg_arena_reserve(&ws->configs, (size_t)bytes))
-        return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass, %lld MB", (long long)(bytes >> 20));
+        return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass, %lld MB",
+                       (long long)(bytes >> 20));
     char *at = ws->configs.base;
     for (int b = 0; b < bind->pass->n_entries; b++) {
         const tg_entry *entry = &bind->pass->entries[b];
@@ -274,7 +276,8 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
     return TG_OK;
 }
 
-tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *ws, const tg_pass *pass, tg_error *err) {
+tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *ws, const tg_pass *pass,
+                  tg_error *err) {
     const int training = pass->losses != NULL || pass->dscores != NULL;
     tg_status status = prepare(bind, model, ws, pass, training, err);
     if (status == TG_OK) status = gather(bind, ws, err);

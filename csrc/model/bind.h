@@ -9,13 +9,13 @@ typedef struct tg_binding {
     const tg_plan *plan;
     const tg_pass *pass;
     int training;
-    tg_slate *slates; /* (B) */
+    tg_slate *slates;          /* (B) */
     const float **config_feat; /* (B): gathered */
-    int64_t *offsets; /* (n_buffers + n_events) */
+    int64_t *offsets;          /* (n_buffers + n_events) */
     int64_t *sizes;
-    float *base;     /* arena; NULL while sizes are measured */
-    tg_exec *execs;  /* (n_events) */
-    int64_t *starts; /* (n_buffers, B): where each slate's part of a buffer begins */
+    float *base;         /* arena; NULL while sizes are measured */
+    tg_exec *execs;      /* (n_events) */
+    int64_t *starts;     /* (n_buffers, B): where each slate's part of a buffer begins */
     const tg_kernels *k; /* one table and one number of threads for the whole pass */
     int threads;
     void *block; /* the one allocation behind the arrays above */

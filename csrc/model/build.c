@@ -53,8 +53,10 @@ static int find_param(const tg_model *m, const char *name) {
 
 tg_status tg_model_add_input(tg_model *m, const char *name, tg_shape shape, tg_error *err) {
     if (m->n_steps > 0 || m->n_inputs == TG_MAX_INPUTS)
-        return tg_fail(err, TG_E_RECIPE, "a model has at most %d inputs, given before its steps", TG_MAX_INPUTS);
-    if (tg_model_find_slot(m, name) >= 0) return tg_fail(err, TG_E_RECIPE, "input '%.60s' is there twice", name);
+        return tg_fail(err, TG_E_RECIPE, "a model has at most %d inputs, given before its steps",
+                       TG_MAX_INPUTS);
+    if (tg_model_find_slot(m, name) >= 0)
+        return tg_fail(err, TG_E_RECIPE, "input '%.60s' is there twice", name);
     if (strcmp(name, "digits") == 0)
         return tg_fail(err, TG_E_RECIPE, "input 'digits': the digits of configs come from the graphs");
     if (shape.space == TG_SPACE_UNIQUE)

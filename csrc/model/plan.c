@@ -160,7 +160,7 @@ static void place_gradients(maker *m, int event, int now) {
 }
 
 static void add_backward(maker *m, int i) {
-    if (!m->active[i] || m->tiles[m->model->steps[i].out]) return; /* tiles: part of the reader's event */
+    if (!m->active[i] || m->tiles[m->model->steps[i].out]) return;  /* tiles: part of the reader's event */
     if (m->grads[m->model->steps[i].out] == TG_BUFFER_NONE) return; /* nothing that is scored depends on it */
     const int now = add_event(m, backward_event(m, i));
     place_gradients(m, now, now);
@@ -241,7 +241,8 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *reques
     plan->dscores = TG_BUFFER_NONE;
     for (int i = 0; i < request->n_fetched; i++) {
         const int buffer = plan->value[request->fetched[i]] = m.kept[request->fetched[i]];
-        if (buffer >= 0 && plan->buffers[buffer].last < plan->n_events) plan->buffers[buffer].last = plan->n_events;
+        if (buffer >= 0 && plan->buffers[buffer].last < plan->n_events)
+            plan->buffers[buffer].last = plan->n_events;
     }
     if (request->kind == TG_PLAN_SCORES) return;
     choose_gradients(&m);

@@ -53,18 +53,18 @@ enum { TG_MAX_EVENTS = 5 * TG_MAX_STEPS, TG_MAX_BUFFERS = 12 * TG_MAX_STEPS };
 typedef enum { TG_PLAN_SCORES, TG_PLAN_TRAINING, TG_PLAN_KEEPING } tg_plan_kind;
 typedef struct tg_request {
     tg_plan_kind kind;
-    int n_fetched, fetched[TG_MAX_SLOTS];    /* slots that the caller reads after the forward pass */
-    int weights, digits;                     /* their gradients are wanted */
+    int n_fetched, fetched[TG_MAX_SLOTS];     /* slots that the caller reads after the forward pass */
+    int weights, digits;                      /* their gradients are wanted */
     int n_inputs, input_grads[TG_MAX_INPUTS]; /* input slots whose gradients are wanted */
 } tg_request;
 
 typedef struct tg_plan {
     tg_request request;
     int n_events, n_forward, n_buffers;
-    int dscores;                       /* buffer */
-    int value[TG_MAX_SLOTS];           /* of the slots fetched: their buffers after the forward pass */
-    int input_grads[TG_MAX_INPUTS];    /* buffers of the input slots' gradients, or none */
-    int reached[TG_MAX_MODEL_PARAMS];  /* calls that add to a parameter's gradient; 0: it stays 0 */
+    int dscores;                      /* buffer */
+    int value[TG_MAX_SLOTS];          /* of the slots fetched: their buffers after the forward pass */
+    int input_grads[TG_MAX_INPUTS];   /* buffers of the input slots' gradients, or none */
+    int reached[TG_MAX_MODEL_PARAMS]; /* calls that add to a parameter's gradient; 0: it stays 0 */
     tg_event events[TG_MAX_EVENTS];
     tg_buffer buffers[TG_MAX_BUFFERS];
 } tg_plan;

@@ -115,8 +115,8 @@ static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
     const tg_status status =
-        tg_losses_run(pass->losses, L, pass->scores, &pass->targets, pass->lists != NULL ? pass->lists : &slates,
-                      dscores, &pass->loss_value, err);
+        tg_losses_run(pass->losses, L, pass->scores, &pass->targets,
+                      pass->lists != NULL ? pass->lists : &slates, dscores, &pass->loss_value, err);
     if (pass->parts > 1)
         for (int64_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     if (status == TG_OK) start_backward(bind, dscores);

@@ -18,7 +18,7 @@ typedef struct tg_workspace {
         tg_plan *plan;
     } kept[TG_KEPT_PLANS];
     uint64_t passes;
-    const tg_plan *last;           /* of the last complete pass, NULL before */
+    const tg_plan *last; /* of the last complete pass, NULL before */
     uint64_t last_model;
     double seconds[TG_MAX_EVENTS]; /* that each of its events took */
 } tg_workspace;

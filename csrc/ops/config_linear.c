@@ -31,15 +31,15 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
    V values each, P V entries of the table. */
 typedef struct room {
     int F, O, D, P, V, column, rest, wide;
-    float *wt;           /* (P D,O) config columns of the weight */
-    float *table;        /* (P,V,O) */
-    float *fixed;        /* (O) sum of the tables' row 0 */
-    float *base;         /* (N,O); backward: sum of dy over configs */
-    float *first, *last; /* packed: forward B(F -> O), backward B(O -> F) */
-    float *dtable;       /* backward: (P,V,O) and (O) of the nodes that are not configurable */
-    float *dwt;          /* backward: (P D,O) gradient of wt */
+    float *wt;               /* (P D,O) config columns of the weight */
+    float *table;            /* (P,V,O) */
+    float *fixed;            /* (O) sum of the tables' row 0 */
+    float *base;             /* (N,O); backward: sum of dy over configs */
+    float *first, *last;     /* packed: forward B(F -> O), backward B(O -> F) */
+    float *dtable;           /* backward: (P,V,O) and (O) of the nodes that are not configurable */
+    float *dwt;              /* backward: (P D,O) gradient of wt */
     float *tables, *dw, *db; /* backward, of a chunk: as dtable; weight but for the config columns; bias */
-    float *plain;        /* of a thread: (O) */
+    float *plain;            /* of a thread: (O) */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
@@ -58,7 +58,8 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->table = tg_carve(c, TG_SHARED, (int64_t)r->P * r->V * r->O);
     r->fixed = tg_carve(c, TG_SHARED, r->O);
     r->base = tg_carve(c, TG_SHARED, (int64_t)e->slate->N * r->O);
-    r->first = tg_carve(c, TG_SHARED, back ? tg_packed(e->k, r->column, r->O) : tg_packed(e->k, r->O, r->column));
+    r->first =
+        tg_carve(c, TG_SHARED, back ? tg_packed(e->k, r->column, r->O) : tg_packed(e->k, r->O, r->column));
     r->last = tg_carve(c, TG_SHARED, back ? tg_packed(e->k, r->rest, r->O) : tg_packed(e->k, r->O, r->rest));
     r->plain = tg_carve(c, TG_SCRATCH, r->O);
     if (!back) return;
@@ -109,8 +110,8 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
         const float *base = r->base + node * O;
         float *to = y + (int64_t)at * O;
         if (k >= 0) {
-            e->k->lookup(r->P, r->V, rows, O, base, r->table, digits_of(e, k, t->from), (int64_t)e->slate->K * r->P,
-                         to);
+            e->k->lookup(r->P, r->V, rows, O, base, r->table, digits_of(e, k, t->from),
+                         (int64_t)e->slate->K * r->P, to);
             continue;
         }
         for (int o = 0; o < O; o++) plain[o] = base[o] + r->fixed[o];
@@ -165,7 +166,8 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
             continue;
         }
         if (weights)
-            e->k->lookup_grad(r->P, r->V, rows, O, d, digits_of(e, k, t->from), (int64_t)e->slate->K * r->P, dtable);
+            e->k->lookup_grad(r->P, r->V, rows, O, d, digits_of(e, k, t->from), (int64_t)e->slate->K * r->P,
+                              dtable);
         if (e->ddigits != NULL) digit_gradient(e, r, k, t->from, rows, d);
     }
     if (t->last && weights) end_chunk(e, t, r);
@@ -191,7 +193,8 @@ static void weight_gradients(const tg_exec *e, const room *r) {
         e->k->add_rows(1, O, r->dtable + entries, O, r->dtable + (int64_t)p * r->V * O);
     if (!e->dw_add[TABLE]) memset(e->dw[TABLE], 0, (size_t)r->V * (size_t)r->D * sizeof(float));
     e->k->digit_table_grad(r->P, r->V, O, r->D, r->dtable, r->wt, e->w[TABLE], r->dwt, e->dw[TABLE]);
-    e->k->turn(r->P * r->D, O, r->dwt, O, e->dw[WEIGHT] + r->column, r->wide, 1); /* to what was there before */
+    e->k->turn(r->P * r->D, O, r->dwt, O, e->dw[WEIGHT] + r->column, r->wide,
+               1); /* to what was there before */
 }
 
 static void end_back(const tg_exec *e) {
@@ -202,7 +205,8 @@ static void end_back(const tg_exec *e) {
 
 const tg_op tg_op_config_linear = {
     .name = "config_linear",
-    .doc = "Linear layer over a node's columns and the embedded digits of its config, factorised into look-ups.",
+    .doc =
+        "Linear layer over a node's columns and the embedded digits of its config, factorised into look-ups.",
     .inputs = {{"h", TG_IN(NODE), 0}},
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),

@@ -18,8 +18,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->makes_stats = a->stats;
     if (p->makes_stats && !tg_has_nodes(p->out.space))
         return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
-    tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0),
-                  a->init == 1);
+    tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0), a->init == 1);
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->pulls = 1;
     return TG_OK;

@@ -25,7 +25,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (!tg_has_nodes(p->in[Z].space) && (a->cross || a->norm || a->stats))
         return tg_fail(err, TG_E_RECIPE, "cross, norm and stats need rows of nodes");
     if (p->n_in == 2 && (p->in[RESIDUAL].space != p->in[Z].space || p->in[RESIDUAL].cols != F))
-        return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[RESIDUAL].cols, F,
+        return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[RESIDUAL].cols,
+                       F,
                        p->in[RESIDUAL].space == p->in[Z].space ? "" : ", and they differ in what a row is");
     p->out = (tg_shape){p->in[Z].space, F};
     if (R > 0) {
@@ -57,11 +58,11 @@ static int block_rows(const tg_exec *e) {
 
 typedef struct room {
     int D, R, block;
-    float *w1, *w2, *w1t, *w2t;            /* gate weights packed; backward: transposed, too */
-    float *sum;                            /* backward: dw2 before it is transposed */
+    float *w1, *w2, *w1t, *w2t;                     /* gate weights packed; backward: transposed, too */
+    float *sum;                                     /* backward: dw2 before it is transposed */
     float *strips, *normed, *u, *h, *h_rows, *keys; /* of a thread, see tg_mix_tile */
-    float *da, *dh, *h_columns;            /* backward, of a thread */
-    float *dw1, *db1, *dw2, *db2, *dtau;   /* backward, of a chunk; dw2 is transposed */
+    float *da, *dh, *h_columns;                     /* backward, of a thread */
+    float *dw1, *db1, *dw2, *db2, *dtau;            /* backward, of a chunk; dw2 is transposed */
 } room;
 
 static void carve_back(const tg_exec *e, tg_carver *c, room *r) {
@@ -226,7 +227,10 @@ static void end_back(const tg_exec *e) {
     const struct {
         const float *place;
         int64_t n;
-    } sums[] = {[W1] = {r->dw1, (int64_t)R * D}, [B1] = {r->db1, R}, [B2] = {r->db2, D}, [TEMPERATURE] = {r->dtau, 1}};
+    } sums[] = {[W1] = {r->dw1, (int64_t)R * D},
+                [B1] = {r->db1, R},
+                [B2] = {r->db2, D},
+                [TEMPERATURE] = {r->dtau, 1}};
     for (int p = 0; p <= TEMPERATURE; p++)
         if (p != W2 && e->dw[p] != NULL) tg_sum_partials(e, sums[p].place, sums[p].n, e->dw[p], e->dw_add[p]);
     if (e->dw[W2] == NULL) return;
@@ -236,9 +240,13 @@ static void end_back(const tg_exec *e) {
 
 const tg_op tg_op_mix = {
     .name = "mix",
-    .doc = "Norm, channel gate, attention across configs, residual, activation and dropout in one pass (first place).",
+    .doc = "Norm, channel gate, attention across configs, residual, activation and dropout in one pass "
+           "(first place).",
     .inputs = {{"z", TG_IN_ANY, 0}, {"residual", TG_IN_ANY, 1}},
-    .params = {[W1] = "gate1_weight", [B1] = "gate1_bias", [W2] = "gate2_weight", [B2] = "gate2_bias",
+    .params = {[W1] = "gate1_weight",
+               [B1] = "gate1_bias",
+               [W2] = "gate2_weight",
+               [B2] = "gate2_bias",
                [TEMPERATURE] = "temperature"},
     .attrs = {TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
               TG_INT(attrs, gate, 0, 0, 4096, "hidden width of the channel gate; 0: no gate"),

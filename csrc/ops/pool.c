@@ -53,7 +53,8 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int64_t n = (int64_t)C * F, from = (int64_t)t->from * F;
     const float *x = tg_pull(e, t);
     const room *r = (const room *)e->room;
-    float *sum = tg_of_chunk(e, t, r->sum) + from, *top = r->top == NULL ? NULL : tg_of_chunk(e, t, r->top) + from;
+    float *sum = tg_of_chunk(e, t, r->sum) + from,
+          *top = r->top == NULL ? NULL : tg_of_chunk(e, t, r->top) + from;
     (void)y;
     for (int at = 0; at < t->rows; at += C, x += n) {
         const int64_t size = (int64_t)(t->rows - at < C ? t->rows - at : C) * F;
@@ -140,7 +141,8 @@ const tg_op tg_op_pool = {
     .name = "pool",
     .doc = "Mean, maximum and sum over the nodes, next to each other.",
     .inputs = {{"x", TG_IN_NODES, 0}},
-    .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum", "which of them")},
+    .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum",
+                        "which of them")},
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = forward, .end = forward_end}},

@@ -4,7 +4,6 @@
 
 #include "ops/op.h"
 
-
 enum { COLUMNS = 4096, ROWS = 64 }; /* elements a thread reduces, rows it multiplies at a time */
 
 typedef struct sum_context {

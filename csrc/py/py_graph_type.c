@@ -27,13 +27,12 @@ static int take_codes(tg_graph *g, PyObject *pair) {
 
 /* The configs of a graph: layout digits, or features of whole configs. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {-1, g->K, g->digit_rows == TG_DIGIT_STATES ? TG_DIGITS : -1}, flat[2] = {-1, -1};
+    npy_intp wide[3] = {-1, g->K, -1}, flat[2] = {-1, -1};
     PyArrayObject *a;
     if (PyTuple_Check(digits)) {
         if (take_codes(g, digits) < 0) return -1;
     } else if (digits != Py_None) {
-        const char *shape = wide[2] < 0 ? "(C, K, D)" : "(C, K, 18)";
-        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
+        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, "(C, K, D)")) == NULL) return -1;
         if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
             PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS, wide[2]);
             return -1;

@@ -25,8 +25,8 @@ static PyObject *input(const tg_in_spec *spec) {
 
 static PyObject *attr(const tg_attr_spec *spec) {
     static const char *const kinds[] = {"int", "real", "flag", "choice"};
-    PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:d}", "name", spec->name, "kind", kinds[spec->kind], "doc", spec->doc,
-                                   "default", spec->fallback);
+    PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:d}", "name", spec->name, "kind", kinds[spec->kind], "doc",
+                                   spec->doc, "default", spec->fallback);
     if (dict == NULL) return NULL;
     int status = 0;
     if (spec->kind == TG_ATTR_CHOICE) {
@@ -36,15 +36,16 @@ static PyObject *attr(const tg_attr_spec *spec) {
         Py_XDECREF(text);
         Py_XDECREF(bar);
     } else {
-        status = set(dict, "low", PyFloat_FromDouble(spec->low)) | set(dict, "high", PyFloat_FromDouble(spec->high));
+        status = set(dict, "low", PyFloat_FromDouble(spec->low)) |
+                 set(dict, "high", PyFloat_FromDouble(spec->high));
     }
     if (status < 0) Py_CLEAR(dict);
     return dict;
 }
 
 static PyObject *flags(unsigned bits) {
-    static const char *const names[] = {"edges", "digits", "opcodes", "layout", "unique", "across configs", "random",
-                                        "config nodes"};
+    static const char *const names[] = {"edges",  "digits",         "opcodes", "layout",
+                                        "unique", "across configs", "random",  "config nodes"};
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < sizeof names / sizeof *names; i++) {
         if (!(bits >> i & 1u)) continue;
@@ -64,13 +65,15 @@ static int append(PyObject *list, PyObject *item) {
 static PyObject *describe(const tg_op *op) {
     PyObject *inputs = PyList_New(0), *params = PyList_New(0), *attrs = PyList_New(0);
     int status = 0;
-    for (int i = 0; i < TG_MAX_IN && op->inputs[i].name != NULL; i++) status |= append(inputs, input(&op->inputs[i]));
+    for (int i = 0; i < TG_MAX_IN && op->inputs[i].name != NULL; i++)
+        status |= append(inputs, input(&op->inputs[i]));
     for (int i = 0; i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
         status |= append(params, PyUnicode_FromString(op->params[i]));
-    for (int i = 0; i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++) status |= append(attrs, attr(&op->attrs[i]));
+    for (int i = 0; i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++)
+        status |= append(attrs, attr(&op->attrs[i]));
     if (status == 0)
-        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs, "params",
-                             params, "attrs", attrs, "flags", flags(op->flags));
+        return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs,
+                             "params", params, "attrs", attrs, "flags", flags(op->flags));
     Py_XDECREF(inputs);
     Py_XDECREF(params);
     Py_XDECREF(attrs);

@@ -17,9 +17,9 @@ typedef struct call {
     tg_exec e;
     PyArrayObject *read[TG_MAX_IN + TG_MAX_PARAMS + 1]; /* arrays given: results must not lie in them */
     int n_read;
-    void *cells;   /* digits and numbers of unique cells, gathered */
-    float *kept;   /* statistics of the input, saved slots, the output where backward reads it */
-    float *block;  /* memory of the call */
+    void *cells;  /* digits and numbers of unique cells, gathered */
+    float *kept;  /* statistics of the input, saved slots, the output where backward reads it */
+    float *block; /* memory of the call */
 } call;
 
 static void call_free(call *c) {
@@ -29,7 +29,8 @@ static void call_free(call *c) {
 }
 
 static int is_three(tg_space space) {
-    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG || space == TG_SPACE_EDGE_CONFIG;
+    return space == TG_SPACE_NODE_CONFIG || space == TG_SPACE_CONFIG_NODE_CONFIG ||
+           space == TG_SPACE_EDGE_CONFIG;
 }
 
 /* Dimensions of an array in a space; returns their number. `cols` may be -1. */
@@ -96,7 +97,8 @@ static int count_params(const tg_op_plan *plan) {
 static int take_params(call *c, PyObject *params) {
     const int n = count_params(&c->plan);
     if (PyTuple_Size(params) != n) {
-        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, n, PyTuple_Size(params));
+        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, n,
+                     PyTuple_Size(params));
         return -1;
     }
     for (int i = 0, at = 0; i < TG_MAX_PARAMS; i++) {
@@ -144,8 +146,8 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
 /* The slate of a graph and `configs` of its configs or, for ops that do not ask how nodes are connected nor what
    they are, of a number of nodes. */
 static int take_slate(call *c, PyObject *object, int configs) {
-    const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT | TG_NEEDS_UNIQUE |
-                           TG_NEEDS_CONFIG_NODES;
+    const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT |
+                           TG_NEEDS_UNIQUE | TG_NEEDS_CONFIG_NODES;
     const int whole = PyObject_IsInstance(object, (PyObject *)tg_graph_type());
     if (whole < 0) return -1;
     if (whole) {
@@ -353,7 +355,8 @@ static int param_gradients(call *c, gradients *g, PyObject *list) {
         const tg_param_spec *p = &c->plan.params[i];
         npy_intp dims[2] = {p->rows, p->cols};
         if (p->name == NULL) continue;
-        if ((c->e.dw[i] = next_gradient(c, g, p->name, p->cols == 0 ? 1 : 2, dims, list, at++)) == NULL) return -1;
+        if ((c->e.dw[i] = next_gradient(c, g, p->name, p->cols == 0 ? 1 : 2, dims, list, at++)) == NULL)
+            return -1;
     }
     return 0;
 }
@@ -388,8 +391,8 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
     if (!PyErr_Occurred() && call_reserve(&c, 1) == 0) {
         npy_intp dims[3];
         const int ndim = space_dims(&c.slate, c.e.out.space, c.e.out.cols, dims);
-        PyArrayObject *given = tg_array(rest[0], "dy", NPY_FLOAT32, ndim, dims,
-                                        ndim == 3 ? "(N, C, F)" : "(rows, F)");
+        PyArrayObject *given =
+            tg_array(rest[0], "dy", NPY_FLOAT32, ndim, dims, ndim == 3 ? "(N, C, F)" : "(rows, F)");
         c.read[c.n_read++] = given;
         if (given != NULL && (result = gradient_arrays(&c, rest[1])) != NULL) {
             c.e.dy = TG_F32(given);
@@ -447,7 +450,8 @@ PyMethodDef tg_model_methods[] = {
     {"ops", tg_py_ops, METH_NOARGS,
      PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
     {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("List of (name, shape) of every parameter that a model of these steps has, without making one.")},
+     PyDoc_STR(
+         "List of (name, shape) of every parameter that a model of these steps has, without making one.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},

@@ -46,7 +46,8 @@ static int parse_precision(const char *name, int training) {
 
 /* What the graph lacks for the model, or NULL. */
 static const char *lacking(const tg_model *m, const tg_graph *g) {
-    const int config = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols, graph = m->slots[TG_SLOT_GRAPH_FEAT].shape.cols;
+    const int config = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
+              graph = m->slots[TG_SLOT_GRAPH_FEAT].shape.cols;
     if (g->F != m->slots[TG_SLOT_NODE_FEAT].shape.cols) return "node features of another number";
     if (!g->has_configs) return "no configs";
     if (g->T != config) return config > 0 && g->T == 0 ? "no features of configs" : "configs of another kind";
@@ -64,17 +65,19 @@ static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
         const tg_graph *g = batch->entries[i].graph;
         const char *what = lacking(m, g);
         if (what == NULL) continue;
-        PyErr_Format(PyExc_ValueError,
-                     "slate %d: the model wants graphs of %d node features, %d of configs, %d of the graph; this one "
-                     "has %s (%d, %d, %d)",
-                     i, m->slots[TG_SLOT_NODE_FEAT].shape.cols, m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
-                     m->slots[TG_SLOT_GRAPH_FEAT].shape.cols, what, g->F, g->T, g->G);
+        PyErr_Format(
+            PyExc_ValueError,
+            "slate %d: the model wants graphs of %d node features, %d of configs, %d of the graph; this one "
+            "has %s (%d, %d, %d)",
+            i, m->slots[TG_SLOT_NODE_FEAT].shape.cols, m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
+            m->slots[TG_SLOT_GRAPH_FEAT].shape.cols, what, g->F, g->T, g->G);
         return -1;
     }
     return 0;
 }
 
-int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision, int training) {
+int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision,
+                    int training) {
     memset(p, 0, sizeof *p);
     const int found = parse_precision(precision, training);
     if (found < 0 || tg_py_batch_init(&p->batch, slates) < 0) return -1;
@@ -112,7 +115,8 @@ static int reserve_rows(const tg_py_pass *p, tg_py_rows *rows) {
 /* New arrays for a slot of every entry. */
 static int make_rows(const tg_py_pass *p, tg_shape shape, tg_py_rows *rows) {
     if (shape.space == TG_SPACE_UNIQUE) {
-        PyErr_SetString(PyExc_ValueError, "rows of unique cells are known within a pass only: gather them first");
+        PyErr_SetString(PyExc_ValueError,
+                        "rows of unique cells are known within a pass only: gather them first");
         return -1;
     }
     if (reserve_rows(p, rows) < 0 || (rows->arrays = PyList_New(p->batch.n)) == NULL) return -1;
@@ -137,8 +141,12 @@ static PyObject *per_slate(const tg_py_pass *p, PyObject *arrays, const char *na
 }
 
 int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
-    const Py_ssize_t given = inputs == NULL || inputs == Py_None ? 0 : PyDict_Size(inputs);
-    if (given < 0) return -1;
+    const int none = inputs == NULL || inputs == Py_None;
+    if (!none && !PyDict_Check(inputs)) {
+        PyErr_SetString(PyExc_TypeError, "inputs must be a dict of lists of arrays");
+        return -1;
+    }
+    const Py_ssize_t given = none ? 0 : PyDict_Size(inputs);
     if (given != m->n_inputs - TG_GRAPH_SLOTS) {
         PyErr_Format(PyExc_ValueError, "inputs: the model is fed %d inputs per call, got %zd",
                      m->n_inputs - TG_GRAPH_SLOTS, given);
@@ -157,8 +165,8 @@ int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
         for (int i = 0; i < p->batch.n; i++) {
             npy_intp dims[3];
             const int ndim = slot_dims(p, i, m->slots[slot].shape, dims);
-            PyArrayObject *a = tg_array(PyTuple_GetItem(rows->arrays, i), m->slots[slot].name, NPY_FLOAT32, ndim,
-                                        dims, ndim == 3 ? "(rows, C, F)" : "(rows, F)");
+            PyArrayObject *a = tg_array(PyTuple_GetItem(rows->arrays, i), m->slots[slot].name, NPY_FLOAT32,
+                                        ndim, dims, ndim == 3 ? "(rows, C, F)" : "(rows, F)");
             if (a == NULL) return -1;
             rows->rows[i] = TG_F32(a);
         }
@@ -190,8 +198,11 @@ int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
     if (items == NULL) return -1;
     p->keep[p->n_keep++] = items;
     for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
-        const int slot = find_slot(m, PyTuple_GetItem(items, i), m->n_slots, "outputs"), at = p->pass.n_fetched;
-        if (slot < 0 || there_twice(m, slot, p->fetched, at, "outputs") || make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0) return -1;
+        const int slot = find_slot(m, PyTuple_GetItem(items, i), m->n_slots, "outputs"),
+                  at = p->pass.n_fetched;
+        if (slot < 0 || there_twice(m, slot, p->fetched, at, "outputs") ||
+            make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0)
+            return -1;
         p->fetched[at] = (tg_slot_rows){slot, p->fetched_rows[at].rows};
         p->pass.n_fetched++;
     }
@@ -238,7 +249,8 @@ int tg_py_pass_gradients(tg_py_pass *p, const tg_model *m, PyObject *names) {
             continue;
         }
         const int slot = find_slot(m, name, m->n_inputs, "gradients");
-        if (slot < 0 || there_twice(m, slot, p->input_grads, at, "gradients") || make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
+        if (slot < 0 || there_twice(m, slot, p->input_grads, at, "gradients") ||
+            make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
             return -1;
         p->input_grads[at] = (tg_slot_rows){slot, p->input_grad_rows[at].rows};
         p->pass.n_input_grads++;
@@ -278,9 +290,12 @@ static int take_targets(tg_py_pass *p, PyObject *targets) {
                      (need & TG_NEED_ORDER) && order == NULL ? "order" : "value");
         return -1;
     }
-    if (order != NULL && (t->order = gather(p, order, "order", NPY_INT64, sizeof(int64_t))) == NULL) return -1;
-    if (value != NULL && (t->value = gather(p, value, "value", NPY_FLOAT64, sizeof(double))) == NULL) return -1;
-    if (weight != NULL && (t->weight = gather(p, weight, "weight", NPY_FLOAT32, sizeof(float))) == NULL) return -1;
+    if (order != NULL && (t->order = gather(p, order, "order", NPY_INT64, sizeof(int64_t))) == NULL)
+        return -1;
+    if (value != NULL && (t->value = gather(p, value, "value", NPY_FLOAT64, sizeof(double))) == NULL)
+        return -1;
+    if (weight != NULL && (t->weight = gather(p, weight, "weight", NPY_FLOAT32, sizeof(float))) == NULL)
+        return -1;
     return 0;
 }
 
@@ -309,8 +324,9 @@ static int take_lists(tg_py_pass *p, PyObject *dict) {
     if (PyErr_Occurred()) return -1;
     const int64_t all = p->lists.index == NULL ? p->batch.total : entries;
     if (p->lists.offsets[0] != 0 || p->lists.offsets[p->lists.count] != all) {
-        PyErr_Format(PyExc_ValueError, "lists: offsets must run from 0 to %lld, found %lld to %lld", (long long)all,
-                     (long long)p->lists.offsets[0], (long long)p->lists.offsets[p->lists.count]);
+        PyErr_Format(PyExc_ValueError, "lists: offsets must run from 0 to %lld, found %lld to %lld",
+                     (long long)all, (long long)p->lists.offsets[0],
+                     (long long)p->lists.offsets[p->lists.count]);
         return -1;
     }
     p->pass.lists = &p->lists;
@@ -330,14 +346,16 @@ int tg_py_pass_start(tg_py_pass *p, PyObject *dscores) {
 
 int tg_py_pass_part(tg_py_pass *p, PyObject *tuple) {
     int part = 0, parts = 1;
-    if (tuple != NULL && !PyArg_ParseTuple(tuple, "ii;part must be (number, parts)", &part, &parts)) return -1;
+    if (tuple != NULL && !PyArg_ParseTuple(tuple, "ii;part must be (number, parts)", &part, &parts))
+        return -1;
     if (parts >= 1 && part >= 0 && part < parts && parts <= 1 << 16) {
         p->pass.part = part;
         p->pass.parts = parts;
         return 0;
     }
     PyErr_Format(PyExc_ValueError,
-                 "part: expected (number, parts) with 0 <= number < parts <= 65536, got (%d, %d)", part, parts);
+                 "part: expected (number, parts) with 0 <= number < parts <= 65536, got (%d, %d)", part,
+                 parts);
     return -1;
 }
 

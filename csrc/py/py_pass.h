@@ -8,8 +8,8 @@
 
 /* One of several arrays per slate: of an input, an output or a gradient. */
 typedef struct tg_py_rows {
-    float **rows;      /* (n) */
-    PyObject *arrays;  /* list that holds them */
+    float **rows;     /* (n) */
+    PyObject *arrays; /* list that holds them */
 } tg_py_rows;
 
 /* Everything a pass is given, and what it fills. */
@@ -19,7 +19,8 @@ typedef struct tg_py_pass {
     tg_losses losses;
     tg_lists lists;
     tg_slot_rows fed[TG_MAX_INPUTS], fetched[TG_MAX_SLOTS], input_grads[TG_MAX_INPUTS];
-    tg_py_rows fed_rows[TG_MAX_INPUTS], fetched_rows[TG_MAX_SLOTS], input_grad_rows[TG_MAX_INPUTS], digit_rows;
+    tg_py_rows fed_rows[TG_MAX_INPUTS], fetched_rows[TG_MAX_SLOTS], input_grad_rows[TG_MAX_INPUTS],
+        digit_rows;
     PyObject *keep[6];
     int n_keep;
     void *owned[6]; /* free() */
@@ -27,7 +28,8 @@ typedef struct tg_py_pass {
 } tg_py_pass;
 
 /* The batch, checked against the model: 0, or -1 with an exception. tg_py_pass_free in any case. */
-int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision, int training);
+int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision,
+                    int training);
 void tg_py_pass_free(tg_py_pass *p);
 
 /* {"name": [array per slate], ...}: the inputs that are fed per call, all of them. NULL or None: none. */

@@ -9,15 +9,16 @@
 
 typedef struct py_trainer {
     PyObject_HEAD tg_py_model *model;
-    PyObject *workspace; /* the caller's, or NULL: spare ones of the model */
-    pid_t busy;          /* process in which a pass fills the gradients, 0: none */
+    PyObject *workspace;                        /* the caller's, or NULL: spare ones of the model */
+    pid_t busy;                                 /* process in which a pass fills the gradients, 0: none */
     float *block, *vectors[1 + TG_MAX_MOMENTS]; /* gradients, moments: (P) each */
 } py_trainer;
 
 static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"model", "workspace", NULL};
     PyObject *model, *workspace = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", names, tg_py_model_type(), &model, &workspace)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", names, tg_py_model_type(), &model, &workspace))
+        return NULL;
     if (workspace != NULL && workspace != Py_None && !tg_py_is_workspace(workspace)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     py_trainer *self = (py_trainer *)alloc(type, 0);
@@ -90,8 +91,9 @@ static PyObject *trainer_gradients(PyObject *object, PyObject *args, PyObject *k
                             "part",   "inputs",  "lists",  "of",   NULL};
     py_trainer *self = (py_trainer *)object;
     train_args a = {.precision = "f32", .step = 1};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|LKsO!OOO", names, &a.slates, &a.targets, &a.losses, &a.step,
-                                     &a.seed, &a.precision, &PyTuple_Type, &a.part, &a.inputs, &a.lists, &a.of))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|LKsO!OOO", names, &a.slates, &a.targets, &a.losses,
+                                     &a.step, &a.seed, &a.precision, &PyTuple_Type, &a.part, &a.inputs,
+                                     &a.lists, &a.of))
         return NULL;
     tg_py_pass p;
     PyObject *result = NULL;
@@ -111,8 +113,8 @@ static PyObject *trainer_gradients(PyObject *object, PyObject *args, PyObject *k
 static float *const *moments(py_trainer *self) { return self->vectors + 1; }
 
 static PyObject *trainer_step(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"slates", "targets", "losses", "optimizer", "seed",
-                            "precision", "part", "inputs", "lists", NULL};
+    static char *names[] = {"slates",    "targets", "losses", "optimizer", "seed",
+                            "precision", "part",    "inputs", "lists",     NULL};
     py_trainer *self = (py_trainer *)object;
     train_args a = {.precision = "f32"};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO|KsO!OO", names, &a.slates, &a.targets, &a.losses,
@@ -128,8 +130,8 @@ static PyObject *trainer_step(PyObject *object, PyObject *args, PyObject *kwargs
     a.step = optimizer.step;
     if (status == 0 && (status = prepare(self, &a, &p)) == 0 && p.pass.part != p.pass.parts - 1) {
         PyErr_Format(PyExc_ValueError,
-                     "part: a step takes the last of %d parts, got %d; give the others to gradients", p.pass.parts,
-                     p.pass.part);
+                     "part: a step takes the last of %d parts, got %d; give the others to gradients",
+                     p.pass.parts, p.pass.part);
         status = -1;
     }
     const tg_py_update update = {&optimizer, moments(self)};
@@ -151,7 +153,8 @@ static PyObject *trainer_update(PyObject *object, PyObject *args) {
         tg_status status;
         double norm;
         Py_BEGIN_ALLOW_THREADS
-        status = tg_optimizer_update(&optimizer, m->P, m->weights, self->vectors[0], moments(self), &norm, &err);
+        status =
+            tg_optimizer_update(&optimizer, m->P, m->weights, self->vectors[0], moments(self), &norm, &err);
         Py_END_ALLOW_THREADS
         tg_py_end_update(self->model);
         result = status == TG_OK ? PyFloat_FromDouble(norm) : tg_raise(&err, NULL);

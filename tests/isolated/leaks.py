@@ -55,28 +55,44 @@ def ops():
 
 
 def model():
-    core = _core.Model(models.zoo(), 1, 11)
+    core = models.Trained(models.zoo(), 1, 11, inputs={"extra": ("CONFIG", 2)}, outputs=("scores",))
     graph = _core.Graph(**models.graph_arrays(9, 6, 3, 11, 0))
     slates = [(graph, np.arange(4, dtype=np.int64))]
-    runtimes = [np.arange(4, dtype=np.int64)]
-    loss = ("pairwise_hinge", 1.0, "mean-all")
-    core.gradients(slates, runtimes, loss=loss, step=1, seed=0)
-    core.step(slates, runtimes, loss=loss, lr=1e-3, weight_decay=0.0, clip=1.0, step=1, seed=0)
-    core.scores(slates)
-    tile = _core.Model(models.first_tile(width=16, columns=11), 1, 11, config_features=24)
+    runtimes, extra = [np.arange(4, dtype=np.int64)], {"extra": [np.ones((4, 2), np.float32)]}
+    start = [np.ones(4, np.float32)]
+    core.gradients(slates, runtimes, inputs=extra, of=["node_feat", "extra", "digits"])
+    lists = {"offsets": np.array([0, 2]), "index": np.array([3, 1]), "shift": np.ones(4, np.float32)}
+    core.gradients(slates, {"order": runtimes, "weight": start}, inputs=extra, lists=lists)
+    core.step(slates, runtimes, models.HINGE, 1e-3, 0.0, 1.0, 1, inputs=extra)
+    core.update({"kind": "adamw", "lr": 1e-3, "weight_decay": 0.0, "clip": 1.0, "step": 2})
+    core.scores(slates, inputs=extra, workspace=(workspace := _core.Workspace()))
+    core.run(slates, ["scores", "m", "node_feat"], extra)
+    core.input_gradients(slates, start, ["node_feat", "digits", "extra"], extra, workspace=workspace)
+    _core.plan_parameters(models.zoo(), 11)
+    other = _core.Model(models.zoo(), 1, 11)
+    other.share_memory(core.model)
+    _ = other.slots, other.layout, other.profile, core.profile
+    for wrong in (
+        lambda: core.scores(slates),
+        lambda: core.scores(slates, inputs={"extra": [np.ones((3, 2), np.float32)]}),
+        lambda: core.run(slates, ["scores", "scores"], extra),
+        lambda: core.gradients(slates, runtimes, inputs=extra, lists={"offsets": np.array([0, 9])}),
+        lambda: core.gradients(slates, {"weight": start}, inputs=extra),
+        lambda: core.input_gradients(slates, start, ["nothing"], extra),
+        lambda: core.scores([(graph, np.array([99]))], inputs=extra),
+        lambda: _core.Trainer(core.model, workspace=3),
+        lambda: _core.plan_parameters([*models.zoo()[:3], {}], 11),
+        lambda: _core.Model(models.zoo(), 1, 11, inputs={"extra": ("UNIQUE", 2)}),
+        lambda: _core.Model([*models.zoo()[:3], models.step("nonsense", "x", "p", "scores")], 1, 11),
+    ):
+        with contextlib.suppress(tg.Error, ValueError, TypeError):
+            wrong()
+    tile = models.Trained(models.first_tile(width=16, columns=11), 1, 11, config_features=24)
     tile_graph = _core.Graph(**models.tile_arrays(9, 6, 11, 0))
-    tile.gradients([(tile_graph, slates[0][1])], runtimes, loss=loss, step=1, seed=0)
+    tile.gradients([(tile_graph, slates[0][1])], runtimes)
     with contextlib.suppress(ValueError):
         tile.scores(slates)
     tg.kernels.ratio_ranks(np.arange(1, 9), np.arange(2, 10))
-    with contextlib.suppress(tg.Error, ValueError):
-        core.scores([(graph, np.array([99]))])
-    with contextlib.suppress(tg.Error, ValueError):
-        _core.Model(
-            [*models.zoo()[:3], {"op": "nonsense", "name": "x", "in": ["p"], "out": "scores", "attrs": {}}],
-            1,
-            11,
-        )
 
 
 def optimizer():

@@ -9,7 +9,6 @@ the result of the op; every ``*_backward`` returns a dict keyed by argument name
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any
 
 import numpy as np

@@ -13,6 +13,7 @@ from tpugraphs.kernels.attention import (
     gelu,
     gelu_backward,
 )
+from tpugraphs.kernels.faces import faces
 from tpugraphs.kernels.graph import (
     decode_base7,
     dedup_configs,
@@ -47,8 +48,6 @@ from tpugraphs.kernels.ops import (
 )
 from tpugraphs.kernels.optimizer import adamw_step, optimizer_step
 from tpugraphs.schedules import warmup_cosine
-
-from tpugraphs.kernels.faces import faces
 
 if TYPE_CHECKING:
     from tpugraphs.preprocess import ConfigSampler, StandardScaler

@@ -35,7 +35,7 @@ _SHAPES = {
     "UNIQUE": "(U, F)",
 }
 _ARRAYS = {
-    "edge_index": "(E, 2) int64: rows (u, v); v receives from u in the direction forward, u from v in reverse",
+    "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
     "digits": "(C, K, D) int8: digits of the configs, -1: not set",
     "config_nodes": "(K,) int64: the configurable nodes",
     "node_opcode": "(N,) uint8",
@@ -54,13 +54,14 @@ def _graph_arguments(meta: Meta) -> list[str]:
 def _has_nodes(meta: Meta) -> bool:
     """Whether an input that is always given has a row per node."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    return any(spaces <= {"NODE", "NODE_CONFIG"} for spaces in rows) or any(len(spaces) == 9 for spaces in rows)
+    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == 9 for spaces in rows)
 
 
 def _default(attr: Meta) -> Any:
     if attr["kind"] == "choice":
         return attr["choices"][int(attr["default"])]
-    return bool(attr["default"]) if attr["kind"] == "flag" else (int if attr["kind"] == "int" else float)(attr["default"])
+    kinds: dict[str, type] = {"flag": bool, "int": int, "real": float}
+    return kinds[attr["kind"]](attr["default"])
 
 
 def _signature(meta: Meta, backward: bool) -> inspect.Signature:
@@ -127,7 +128,8 @@ class _Call:
         if nodes is None:
             candidates = [s["name"] for s in self.meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
             array = next((given[name] for name in candidates if given.get(name) is not None), None)
-            nodes = len(given["node_feat"]) if "node_feat" in wanted else None if array is None else len(array)
+            array = given["node_feat"] if "node_feat" in wanted else array
+            nodes = None if array is None else len(array)
         if nodes is None:
             raise ShapeError(f"{self.meta['name']}: give num_nodes, which no input tells")
         if not wanted:
