@@ -263,7 +263,8 @@ typedef struct tg_op {
 
 /* The op table: one line per op, one file per op. */
 #define TG_OP_LIST(OP) OP(embedding) OP(config_linear) OP(linear) OP(sage) OP(instance_norm) OP(mix) OP(pool)                \
-    OP(add) OP(concat) OP(affine) OP(dropout) OP(activation) OP(layer_norm) OP(graph_norm) OP(l2_normalise)
+    OP(add) OP(concat) OP(affine) OP(dropout) OP(activation) OP(layer_norm) OP(graph_norm) OP(l2_normalise)     \
+    OP(linear_attention)
 #define TG_DECLARE(name) extern const tg_op tg_op_##name;
 TG_OP_LIST(TG_DECLARE)
 #undef TG_DECLARE
