@@ -609,6 +609,17 @@ def test_relu_and_gate_keep_nan():
     assert np.isnan(tg.kernels.pool(np.full((2, 1, 3), np.nan, np.float32), "max")).all()
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("act", [*ref.ACTIVATIONS, "prelu"])
+def test_activations_keep_nan_and_reach_their_limits(act, level):
+    _core.set_isa(level)
+    slope = {"slope": np.ones(1, np.float32)} if act == "prelu" else {}
+    x = np.array([[np.nan, 1e30, -1e30]], np.float32)
+    y = tg.kernels.activation(x, **slope, act=act)[0]
+    dx = tg.kernels.activation_backward(np.ones_like(x), x, **slope, act=act)["x"][0]
+    assert np.isnan(y[0]) and np.isfinite(y[1:]).all() and np.isfinite(dx[1:]).all()
+
+
 # ---- faces: parts of mix one by one, and what belongs to other modules -----------------------------------
 
 

@@ -93,6 +93,11 @@ typedef struct tg_mix_tile {
    bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
    bend_back   d = [d +] its gradient, df(n) +=; either may be NULL
    drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
+   elu_one     y(rows,n) = elu(x) + 1 of rows ldx apart; sum(n) += its sum over the rows, unless NULL
+   elu_one_back   dx = [dx +] (g + s z^T) * elu'(x), from phi = elu(x) + 1; s(rows) NULL: 1, z(n) NULL: 0
+   row_dots    dots(rows) = products of rows a(n) and b(n), lda and ldb apart, either may be 0
+   scale_rows  y(rows,n) = x * s(rows); y may be x
+   weigh_rows  sum(n) += s(rows)^T x(rows,n)
    lookup      z(C,O) = base(O) + sum over P digits of table[p][digit + 2]; digits of config c at c*stride
    lookup_grad dtable[p][digit + 2] += dz(C,O)
    digit_table table(P,V,O): [p][v] = sum over d of wt[p*D + d] * emb[v][d]; wt(P*D,O), emb(V,D)
@@ -160,6 +165,15 @@ typedef struct tg_mix_tile {
        float *df))                                                                                           \
     K(drop_rows, void,                                                                                       \
       (int rows, int n, const float *x, const tg_dropout *dropout, const uint32_t *keys, float *y, int add)) \
+    K(elu_one, void, (int rows, int n, const float *x, int64_t ldx, float *y, float *sum))                   \
+    K(elu_one_back, void,                                                                                    \
+      (int rows, int n, const float *g, int64_t ldg, const float *phi, int64_t ldp, const float *s,          \
+       const float *z, float *dx, int64_t ldx, int add))                                                     \
+    K(row_dots, void,                                                                                        \
+      (int rows, int n, const float *a, int64_t lda, const float *b, int64_t ldb, float *dots))              \
+    K(scale_rows, void,                                                                                      \
+      (int rows, int n, const float *x, int64_t ldx, const float *s, float *y, int64_t ldy))                 \
+    K(weigh_rows, void, (int rows, int n, const float *x, int64_t ldx, const float *s, float *sum))          \
     K(lookup, void,                                                                                          \
       (int P, int V, int C, int O, const float *base, const float *table, const int8_t *digits,              \
        int64_t stride, float *z))                                                                            \

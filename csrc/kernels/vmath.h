@@ -151,8 +151,8 @@ INLINE vf vtanh(vf x) {
     const vi small = u < 1.6e-3f;
     return blend(small, x * (1.0f + u * (-1.0f / 3.0f + u * (2.0f / 15.0f))), s + s - 1.0f);
 }
-INLINE vf velu(vf x) {
-    const vf low = vmin(x, splat(0.0f)), far = vexp(low) - 1.0f;
+INLINE vf velu(vf x) { /* in this order of min, NaN passes */
+    const vf low = vmin(splat(0.0f), x), far = vexp(low) - 1.0f;
     const vf near = low * (1.0f + low * (0.5f + low * (1.0f / 6.0f + low * (1.0f / 24.0f))));
     return blend(x > 0.0f, x, blend(low > -0.04f, near, far));
 }
@@ -167,7 +167,7 @@ static __attribute__((noinline, unused)) vf vact_other(int kind, vf x) {
 }
 static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) {
     if (kind == TG_ACT_LEAKY) return blend(x > 0.0f, splat(1.0f), splat(0.01f));
-    if (kind == TG_ACT_ELU) return blend(x > 0.0f, splat(1.0f), vexp(vmin(x, splat(0.0f))));
+    if (kind == TG_ACT_ELU) return blend(x > 0.0f, splat(1.0f), vexp(vmin(splat(0.0f), x)));
     if (kind == TG_ACT_TANH) return 1.0f - vtanh(x) * vtanh(x);
     const vf s = vsigmoid(0, x);
     return kind == TG_ACT_SILU ? s * (1.0f + x * (1.0f - s)) : s * (1.0f - s);

@@ -358,6 +358,16 @@ void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) 
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
 }
 
+int tg_adds_dx(const tg_exec *e, int i, unsigned written) {
+    int add = e->dx_add[i];
+    for (int j = 0; j < e->n_in; j++) {
+        if (j == i || e->dx[j] != e->dx[i]) continue;
+        if (written >> j & 1) return 1;
+        add &= e->dx_add[j];
+    }
+    return add;
+}
+
 /* ---- random numbers ---- */
 
 tg_dropout tg_dropout_of(const tg_exec *e, double p) {

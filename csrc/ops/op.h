@@ -334,6 +334,9 @@ void tg_push(const tg_exec *e, const tg_tile *t, const float *dx);
 const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy);
 /* dx[i](rows from `row` on, n floats in all) = [dx +] d, unless nobody wants it */
 void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d);
+/* Whether the gradient of input i is added, in an op that does not write those of its inputs from the last to the first,
+   as dx_add of a slot that is given twice supposes: here those in the mask `written` are there. */
+int tg_adds_dx(const tg_exec *e, int i, unsigned written);
 
 /* fn(context, i) for i < n on the threads of the call, if `work` operations in all are worth it. */
 typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);

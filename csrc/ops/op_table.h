@@ -18,6 +18,7 @@
     OP(activation)                                                                                           \
     OP(layer_norm)                                                                                           \
     OP(graph_norm)                                                                                           \
-    OP(l2_normalise)
+    OP(l2_normalise)                                                                                         \
+    OP(linear_attention)
 
 #endif
