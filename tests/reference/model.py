@@ -5,6 +5,7 @@ No dropout. `graph` is a dict of the arrays of ``_core.Graph``; parameters are a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -41,8 +42,11 @@ def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Name
     if "config nodes" in meta["flags"]:
         found["config_nodes"] = graph["config_nodes"]
     if "unique" in meta["flags"]:
-        found["node_feat"] = graph["node_feat"]
-    return found
+        found |= {name: graph[name] for name in ("node_feat", "node_opcode") if graph.get(name) is not None}
+    if "config nodes" in meta["flags"]:
+        found["num_nodes"] = len(graph["node_feat"])
+    known = inspect.signature(cases.forward_of(meta["name"])).parameters
+    return {name: value for name, value in found.items() if name in known}
 
 
 def _call(
@@ -60,7 +64,10 @@ def _call(
         if full in params:
             name = names.get(param, param)
             arguments[name], targets[name] = params[full], full
-    attrs = {a["name"]: a["choices"][int(a["default"])] if a["kind"] == "choice" else a["default"] for a in meta["attrs"]}
+    attrs = {
+        a["name"]: a["choices"][int(a["default"])] if a["kind"] == "choice" else a["default"]
+        for a in meta["attrs"]
+    }
     attrs |= given
     known = _UNKNOWN if op in cases.BY_HAND else {"stats"}
     known = known | ({"norm"} if op == "sage" else set())
