@@ -255,7 +255,8 @@ typedef struct tg_op {
 
 /* The op table: one line per op, one file per op. */
 #define TG_OP_LIST(OP) OP(embedding) OP(config_linear) OP(linear) OP(sage) OP(instance_norm) OP(mix) OP(pool) \
-    OP(encoder_layer)
+    OP(dimension_tokens) OP(encoder_layer) OP(pool_tokens) OP(gather_unique) OP(take_config_nodes)             \
+    OP(put_config_nodes)
 #define TG_DECLARE(name) extern const tg_op tg_op_##name;
 TG_OP_LIST(TG_DECLARE)
 #undef TG_DECLARE
