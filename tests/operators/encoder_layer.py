@@ -43,13 +43,13 @@ def _norm_back(dy: Array, x: Array, weight: Array) -> tuple[Array, Array, Array]
 
 def _heads(x: Array, heads: int) -> Array:
     """(rows, T, W) -> (rows, heads, T, W / heads)."""
-    return np.swapaxes(x.reshape(*x.shape[:2], heads, -1), 1, 2)
+    return np.swapaxes(x.reshape(*x.shape[:2], heads, x.shape[2] // heads), 1, 2)
 
 
 def _joined(x: Array) -> Array:
     """The inverse of `_heads`."""
     moved = np.swapaxes(x, 1, 2)
-    return moved.reshape(*moved.shape[:2], -1)
+    return moved.reshape(*moved.shape[:2], moved.shape[2] * moved.shape[3])
 
 
 def _softmax(x: Array) -> Array:
@@ -70,7 +70,8 @@ class Layer:
         self.w, self.masks = weights, masks or {}
         self.heads, self.act, self.pre = attrs["heads"], attrs["act"], attrs["norm"] == "pre"
         self.shape = x.shape
-        self.x = x.reshape(-1, attrs["tokens"], x.shape[-1] // attrs["tokens"])
+        rows, width = int(np.prod(x.shape[:-1])), x.shape[-1] // attrs["tokens"]
+        self.x = x.reshape(rows, attrs["tokens"], width)
         self.a = self.norm(1, self.x) if self.pre else self.x
         q, k, v = (_heads(part, self.heads) for part in np.split(self.multiply("in_proj", self.a), 3, axis=2))
         self.q, self.k, self.v, self.scale = q, k, v, 1.0 / np.sqrt(q.shape[-1])

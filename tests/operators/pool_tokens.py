@@ -13,7 +13,7 @@ GRADIENTS = ("x",)
 
 def forward(x: Array, tokens: int = 6, kind: str = "mean") -> Array:
     """y(..., W) of x(..., T W)."""
-    at = x.reshape(*x.shape[:-1], tokens, -1)
+    at = x.reshape(*x.shape[:-1], tokens, x.shape[-1] // tokens)
     return at.mean(-2) if kind == "mean" else at.sum(-2)
 
 

@@ -18,7 +18,7 @@ def unique_cells(
     of, at = np.zeros((nodes, configs), np.int64), []
     for k, node in enumerate(config_nodes):
         opcode = None if node_opcode is None else int(node_opcode[node])
-        alike = opcode, np.ascontiguousarray(node_feat[node], np.float32).tobytes()
+        alike = opcode, np.ascontiguousarray(node_feat[node]).tobytes()
         for c in range(configs):
             key = (alike, digits[c, k].tobytes())
             if key not in numbers:

@@ -49,6 +49,13 @@ def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Name
     return {name: value for name, value in found.items() if name in known}
 
 
+def _default(attr: Step) -> Any:
+    value = attr["default"]
+    if attr["kind"] == "choice":
+        return attr["choices"][int(value)]
+    return value if attr["kind"] == "real" else int(value)
+
+
 def _call(
     step: Step, inputs: list[Array], params: Named, graph: Named, rows: Array
 ) -> tuple[str, Named, Step, Named]:
@@ -64,11 +71,7 @@ def _call(
         if full in params:
             name = names.get(param, param)
             arguments[name], targets[name] = params[full], full
-    attrs = {
-        a["name"]: a["choices"][int(a["default"])] if a["kind"] == "choice" else a["default"]
-        for a in meta["attrs"]
-    }
-    attrs |= given
+    attrs = {a["name"]: _default(a) for a in meta["attrs"]} | given
     known = _UNKNOWN if op in cases.BY_HAND else {"stats"}
     known = known | ({"norm"} if op == "sage" else set())
     return op, arguments, {name: value for name, value in attrs.items() if name not in known}, targets
