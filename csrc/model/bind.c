@@ -236,7 +236,9 @@ static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
         if (size.unique == 0) continue;
         int32_t *unique_of = (int32_t *)at, *unique_at = (int32_t *)(at + size.unique);
         at += 2 * size.unique;
-        if ((slate->U = tg_unique_cells(entry, digits, unique_of, unique_at)) < 0)
+        /* gradients of digits and of inputs are those of every cell by itself */
+        const int apart = bind->pass->ddigits != NULL || bind->pass->n_input_grads > 0;
+        if ((slate->U = tg_unique_cells(entry, digits, apart, unique_of, unique_at)) < 0)
             return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass");
         slate->unique_of = unique_of;
         slate->unique_at = unique_at;

@@ -177,11 +177,14 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
     return TG_OK;
 }
 
-int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int32_t *unique_of, int32_t *unique_at) {
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, int32_t *unique_of,
+                        int32_t *unique_at) {
     const tg_graph *g = entry->graph;
     const int64_t cells = (int64_t)g->K * entry->C;
     const size_t width = (size_t)g->D;
     int64_t slots = 16, mask;
+    for (int64_t cell = 0; apart && cell < cells; cell++) unique_of[cell] = unique_at[cell] = (int32_t)cell;
+    if (apart) return (int32_t)cells;
     while (slots < 2 * cells) slots *= 2;
     mask = slots - 1;
     int32_t *table = malloc((size_t)slots * sizeof *table), found = 0;

@@ -54,8 +54,10 @@ typedef struct tg_entry {
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err);
 
 /* Cells (k,c) of an entry that are equal: same digits, at nodes that are alike. Fills unique_of (K,C), unique_at (at
-   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory. */
-int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int32_t *unique_of, int32_t *unique_at);
+   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory. With `apart`, every
+   cell is its own kind. */
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, int32_t *unique_of,
+                        int32_t *unique_at);
 
 /* The slate of an entry, but for the configs. */
 tg_slate tg_make_slate(const tg_entry *entry);

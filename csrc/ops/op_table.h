@@ -19,6 +19,12 @@
     OP(layer_norm)                                                                                           \
     OP(graph_norm)                                                                                           \
     OP(l2_normalise)                                                                                         \
-    OP(linear_attention)
+    OP(linear_attention)                                                                                     \
+    OP(dimension_tokens)                                                                                     \
+    OP(encoder_layer)                                                                                        \
+    OP(pool_tokens)                                                                                          \
+    OP(gather_unique)                                                                                        \
+    OP(take_config_nodes)                                                                                    \
+    OP(put_config_nodes)
 
 #endif

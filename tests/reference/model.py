@@ -5,6 +5,7 @@ No dropout. `graph` is a dict of the arrays of ``_core.Graph``; parameters are a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,18 @@ def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Name
     if "config nodes" in meta["flags"]:
         found["config_nodes"] = graph["config_nodes"]
     if "unique" in meta["flags"]:
-        found["node_feat"] = graph["node_feat"]
-    return found
+        found |= {name: graph[name] for name in ("node_feat", "node_opcode") if graph.get(name) is not None}
+    if "config nodes" in meta["flags"]:
+        found["num_nodes"] = len(graph["node_feat"])
+    known = inspect.signature(cases.forward_of(meta["name"])).parameters
+    return {name: value for name, value in found.items() if name in known}
+
+
+def _default(attr: Step) -> Any:
+    value = attr["default"]
+    if attr["kind"] == "choice":
+        return attr["choices"][int(value)]
+    return value if attr["kind"] == "real" else int(value)
 
 
 def _default(attr: Step) -> Any:
