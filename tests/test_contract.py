@@ -348,6 +348,15 @@ def test_an_input_that_no_score_depends_on_has_no_gradient() -> None:
     assert not gradients["spare"][0].any() and gradients["node_feat"][0].any()
 
 
+def test_input_gradients_are_those_of_scores_without_dropout() -> None:
+    model, plain = make("cross", dropout=0.5), make("cross")
+    _, one, _ = slate()
+    start = [np.ones(9, np.float32)]
+    found, expected = (m.input_gradients([one], start, ["node_feat"]) for m in (model, plain))
+    assert found[0][0].tobytes() == model.scores([one])[0].tobytes()
+    assert found[1]["node_feat"][0].tobytes() == expected[1]["node_feat"][0].tobytes()
+
+
 def test_gradients_that_there_are_not() -> None:
     model, case = make("cross"), Case("tile")
     _, one, _ = slate()

@@ -191,7 +191,7 @@ def parameters(
     """
     try:
         planned = _core.plan_parameters(steps, **columns)
-    except (RecipeError, ValueError, TypeError, OverflowError) as error:
+    except (RecipeError, ValueError, TypeError) as error:
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         raise fail(path, "steps", "the steps of a model", str(error), todo) from None
     return {name: take(path, tensors, name, shape, np.float32) for name, shape in planned}

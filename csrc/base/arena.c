@@ -30,7 +30,7 @@ int tg_arena_reserve(tg_arena *arena, size_t bytes) {
 }
 
 void tg_arena_free(tg_arena *arena) {
-    tg_aligned_free(arena->base);
-    arena->base = NULL;
-    arena->size = 0;
+    void *block = arena->base;
+    *arena = (tg_arena){NULL, 0}; /* first: a child made by fork in between must not free it again */
+    tg_aligned_free(block);
 }

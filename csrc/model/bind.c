@@ -82,7 +82,7 @@ tg_exec *tg_bound_call(const tg_binding *bind, int event, int b) {
     e->out = step->info.out;
     memcpy(e->params, step->info.params, sizeof e->params);
     e->whole_nodes = step->info.whole_nodes;
-    e->training = bind->training;
+    e->training = bind->training && bind->pass->dscores == NULL;
     e->key = tg_key(bind->pass->key, ((uint64_t)ev->step << 32) | (uint32_t)(first_entry(bind->pass) + b));
     bind_inputs(bind, ev, b, e);
     bind_params(bind, ev, b, e);

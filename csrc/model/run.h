@@ -47,7 +47,8 @@ typedef struct tg_pass {
     tg_targets targets;      /* (L,) */
     const tg_lists *lists;   /* NULL: every slate is one */
     double loss_value;       /* out */
-    const float *dscores;    /* (L,) instead of losses: where the backward pass starts */
+    const float *dscores;    /* (L,) instead of losses: where the backward pass of scores as they are, without
+                                        dropout, starts */
     float *grads;            /* (P) out; NULL: not wanted */
     int n_input_grads;
     const tg_slot_rows *input_grads; /* gradients of input slots */

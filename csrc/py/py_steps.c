@@ -1,5 +1,6 @@
 #include "py/py_steps.h"
 
+#include <math.h>
 #include <string.h>
 
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
@@ -38,7 +39,9 @@ int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
             if (PyFloat_Check(value)) v->number = PyFloat_AsDouble(value);
             else if (PyLong_Check(value)) v->number = PyLong_AsDouble(value);
             else PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
-            if (PyErr_Occurred()) return -1;
+            if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
+            if (PyErr_Occurred()) v->number = HUGE_VAL; /* in no range */
+            PyErr_Clear();
         }
     }
     return 0;
