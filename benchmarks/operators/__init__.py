@@ -100,6 +100,18 @@ class TorchSandwich:
         return loss.item(), scores, self.x.grad
 
 
+def same_job(ours: Sandwich, peer: TorchSandwich) -> TorchSandwich:
+    """The peer, if its loss and its gradient of x are ours."""
+    loss, _, gradients = ours()
+    theirs, _, dx = peer()
+    got = gradients["x"][0].swapaxes(0, 1).reshape(dx.shape)
+    assert np.isclose(loss, theirs, rtol=1e-4), "not the same job: the losses differ"
+    assert np.linalg.norm(got - dx.numpy()) <= 1e-3 * np.linalg.norm(got), (
+        "not the same job: the gradients differ"
+    )
+    return peer
+
+
 def random_graph(setting: Setting, nodes: int, edges: int) -> Array:
     """(E,2) int64: mostly local edges from producers to consumers, as in compiled programs."""
     producer = setting.rng.integers(0, nodes - 1, edges)

@@ -66,6 +66,23 @@ typedef struct tg_mix_tile {
     float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed */
 } tg_mix_tile;
 
+/* The edges of one node under attention, for `rows` of its configs: H heads of O columns. What is by edge is (rows,H) at
+   edge * edge_stride, what is by node, at the other ends of the edges, lies at node * its stride. */
+typedef struct tg_attend {
+    int rows, heads, cols;
+    int mean;                   /* heads are averaged, so that rows of y and dy have O columns, else H * O */
+    float slope;                /* of the leaky ReLU below 0, in 0..1 */
+    int count, known;           /* edges of the node; with those behind them, which are other nodes' */
+    const int32_t *node, *edge; /* (known) */
+    int64_t far_stride, dy_stride, edge_stride;
+    const float *att, *bias; /* (H,O), (columns of y) */
+    const float *own, *far;  /* (rows,H,O) of the node itself; by node */
+    float *weight, *dscore;  /* by edge: softmax of the scores att . leaky(far + own), and their gradient */
+    const float *dy;         /* attend_receiver: of the node itself; attend_sender: by node */
+    float *near;             /* scratch (count, floats of a vector) */
+    float *y, *down, *datt;  /* results: datt(H,O) is added to unless it is NULL */
+} tg_attend;
+
 /* name, return type, arguments. Contracts:
    panel       floats of `nr` packed columns of depth k
    gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; k may be 0. B is packed by the same table and
@@ -113,6 +130,9 @@ typedef struct tg_mix_tile {
    attend      y(T,heads*d) = softmax(q k^T / sqrt(d)) v per head, of qkv(T,3*heads*d), T <= TG_MOST_TOKENS; the softmax
                is left in p(heads,T,T), and dropped at its position there, under the row's key, before it meets v
    attend_grad dqkv(T,3*heads*d) of all that; p as attend has left it
+   attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
+   attend_receiver  dscore of a node's incoming edges, the gradient of own, and datt
+   attend_sender    gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2
    list_mle    ListMLE, scores(n) whose order is numbers(n): *loss, and `scale` times its gradient in dscores(n);
@@ -207,6 +227,9 @@ typedef struct tg_mix_tile {
     K(attend_grad, void,                                                                                     \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key,            \
        const float *p, const float *dy, float *dqkv))                                                        \
+    K(attend_forward, void, (const tg_attend *node))                                                         \
+    K(attend_receiver, void, (const tg_attend *node))                                                        \
+    K(attend_sender, void, (const tg_attend *node))                                                          \
     K(adamw, void,                                                                                           \
       (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
        float take2, float eps, float decay, float fix1, float fix2))                                         \

@@ -25,6 +25,7 @@
     OP(pool_tokens)                                                                                          \
     OP(gather_unique)                                                                                        \
     OP(take_config_nodes)                                                                                    \
-    OP(put_config_nodes)
+    OP(put_config_nodes)                                                                                     \
+    OP(gatv2)
 
 #endif
