@@ -99,7 +99,9 @@ def reference(model, steps, arrays, chosen, runtimes):
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("shape", [{}, {"nodes": 5, "k": 5, "kinds": 1}, {"k": 0}, {"configs": 1, "k": 1}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"nodes": 5, "k": 5, "kinds": 1}, {"k": 0}, {"configs": 3, "k": 1}, {"configs": 1}]
+)
 def test_scores_loss_and_gradients_equal_the_reference(norm, shape):
     arrays, model = graph_arrays(**shape), made(norm=norm)
     chosen = np.array([0, 0, len(arrays["digits"]) - 1, *range(len(arrays["digits"]))], np.int64)
@@ -113,8 +115,8 @@ def test_scores_loss_and_gradients_equal_the_reference(norm, shape):
     top = max(np.linalg.norm(everything), 1e-2)
     for name, gradient in grads.items():
         scale = max(np.linalg.norm(gradient), 1e-2 * top)
-        assert np.linalg.norm(named(model, "grads")[name] - gradient) <= 1e-4 * scale, name
-    assert np.linalg.norm(model.grads - everything) <= 2e-5 * top
+        assert np.linalg.norm(named(model, "grads")[name] - gradient) <= 1e-4 * scale + 1e-6, name
+    assert np.linalg.norm(model.grads - everything) <= 2e-5 * top + 1e-6
 
 
 def test_training_stays_with_the_reference():
