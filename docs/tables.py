@@ -9,7 +9,7 @@ FILE = Path(__file__).with_name("tables.md")
 HEAD = """# Ops and losses
 
 Made by `make tables` from what the core says about itself (`_core.ops()`, `_core.losses()`); a test fails when it is out of
-date. How to write one: [write-an-op.md](write-an-op.md), [architecture.md](architecture.md).
+date. How to write one: [adding.md](adding.md).
 """
 
 
