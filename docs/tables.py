@@ -49,7 +49,9 @@ def loss_section(loss: dict[str, Any]) -> str:
     lines.append(f"- reads: {', '.join(loss['reads']) or 'nothing'}")
     for attr in loss["attributes"]:
         allowed = (
-            ", ".join(attr["choices"]) if "choices" in attr else f"{number(attr['low'])}..{number(attr['high'])}"
+            ", ".join(attr["choices"])
+            if "choices" in attr
+            else f"{number(attr['low'])}..{number(attr['high'])}"
         )
         default = attr["default"] if isinstance(attr["default"], str) else number(attr["default"])
         lines.append(f"- `{attr['name']}` = {default} ({allowed}): {attr['meaning']}")

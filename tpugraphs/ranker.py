@@ -114,7 +114,9 @@ class Ranker(Ranks):
         """Steps of the model. Of a recipe for any schema, known when it has been fitted."""
         if self._steps is None:
             if self._recipe.kind == "graph" and self.pipeline.schema is None:
-                raise Error("the model follows from the schema of the graphs: call fit (or Ranker.load) first")
+                raise Error(
+                    "the model follows from the schema of the graphs: call fit (or Ranker.load) first"
+                )
             self._steps = self._recipe.model(self.fields, self.pipeline.sizes)
         return self._steps
 

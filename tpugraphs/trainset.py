@@ -111,7 +111,15 @@ def unfit(what: str, graph: Any, kind: str) -> DataError | None:
 
 
 _HASHED: dict[str, tuple[str, ...]] = {
-    "graph": ("node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "config_runtime", "valid"),
+    "graph": (
+        "node_feat",
+        "node_opcode",
+        "edge_index",
+        "graph_feat",
+        "config_feat",
+        "config_runtime",
+        "valid",
+    ),
     "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
     "tile": (
         "node_feat",

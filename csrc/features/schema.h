@@ -9,10 +9,10 @@
 #define TG_TILE_FEATURES   24  /* columns of config_feat of a tile graph */
 #define TG_OPCODES         120 /* rows of the published opcode embeddings */
 
-#define TG_LAYOUT_DIGITS 6      /* of one tensor: its layout */
-#define TG_TENSORS       3      /* of a configurable node: output, input and kernel */
-#define TG_DIGITS        18     /* of a configurable node: TG_TENSORS x TG_LAYOUT_DIGITS */
-#define TG_DIGIT_MIN     (-1)   /* no such dimension */
+#define TG_LAYOUT_DIGITS 6    /* of one tensor: its layout */
+#define TG_TENSORS       3    /* of a configurable node: output, input and kernel */
+#define TG_DIGITS        18   /* of a configurable node: TG_TENSORS x TG_LAYOUT_DIGITS */
+#define TG_DIGIT_MIN     (-1) /* no such dimension */
 #define TG_DIGIT_MAX     5
 #define TG_DIGIT_VALUES  7      /* TG_DIGIT_MIN..TG_DIGIT_MAX */
 #define TG_DIGIT_STATES  8      /* those and, before them, "not configurable": rows of an embedding */

@@ -219,8 +219,7 @@ typedef struct tg_attend {
     K(norm_rows_grad, void,                                                                                  \
       (int rows, int n, const float *dy, const float *x, const float *stats, const float *w, float *dx,      \
        float *dw, float *db))                                                                                \
-    K(drop_row, void,                                                                                        \
-      (int n, const tg_dropout *dropout, const uint32_t *key, const float *x, float *y))                     \
+    K(drop_row, void, (int n, const tg_dropout *dropout, const uint32_t *key, const float *x, float *y))     \
     K(attend, void,                                                                                          \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key, float *p,  \
        float *y))                                                                                            \

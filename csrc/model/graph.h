@@ -9,24 +9,24 @@
 
 typedef struct tg_graph {
     int32_t N, E, K, F;
-    int64_t C;                           /* configs stored */
-    int has_configs;                     /* digits given (even if K is 0), or features of configs */
-    int D, digit_rows;                   /* digits of a configurable node; their values are in -1..digit_rows-3 */
-    int T, G;                            /* columns of config_feat, of graph_feat; 0 without */
-    const float *node_feat;              /* (N,F) */
-    const uint8_t *opcode;               /* (N) or NULL */
-    const int8_t *layout;                /* (N,6) or NULL */
-    const int8_t *digits;                /* (C,K,D), or NULL and */
-    tg_codes codes;                      /* the same as numbers; the table is owned */
-    const float *config_feat;            /* (C,T) or NULL */
-    const float *graph_feat;             /* (G) or NULL */
-    tg_csr by_source, by_target;         /* rows u: their v's; rows v: their u's */
-    tg_csr both_in, both_out;            /* both; they differ in the numbers of their edges */
-    int32_t *config_of;                  /* (N) */
-    int32_t *config_node;                /* (K) */
-    int32_t *alike;                      /* (K): the first configurable node with the same features and opcode */
-    float *inv_degree[TG_DIRECTIONS];    /* (N) each */
-    void *owned[5];                      /* arrays that go with the graph, NULL where they are borrowed */
+    int64_t C;                   /* configs stored */
+    int has_configs;             /* digits given (even if K is 0), or features of configs */
+    int D, digit_rows;           /* digits of a configurable node; their values are in -1..digit_rows-3 */
+    int T, G;                    /* columns of config_feat, of graph_feat; 0 without */
+    const float *node_feat;      /* (N,F) */
+    const uint8_t *opcode;       /* (N) or NULL */
+    const int8_t *layout;        /* (N,6) or NULL */
+    const int8_t *digits;        /* (C,K,D), or NULL and */
+    tg_codes codes;              /* the same as numbers; the table is owned */
+    const float *config_feat;    /* (C,T) or NULL */
+    const float *graph_feat;     /* (G) or NULL */
+    tg_csr by_source, by_target; /* rows u: their v's; rows v: their u's */
+    tg_csr both_in, both_out;    /* both; they differ in the numbers of their edges */
+    int32_t *config_of;          /* (N) */
+    int32_t *config_node;        /* (K) */
+    int32_t *alike;              /* (K): the first configurable node with the same features and opcode */
+    float *inv_degree[TG_DIRECTIONS]; /* (N) each */
+    void *owned[5];                   /* arrays that go with the graph, NULL where they are borrowed */
 } tg_graph;
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */

@@ -177,9 +177,9 @@ static void choose_tiles(maker *m) {
         if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
         const tg_step *maker_ = &model->steps[producer];
         m->tiles[slot] = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
-                         !maker_->op->forward[0].by_config &&
-                         maker_->op->forward[1].forward == NULL && maker_->info.saved[0].cols == 0 &&
-                         !maker_->info.needs_out && (m->forget || maker_->info.recompute);
+                         !maker_->op->forward[0].by_config && maker_->op->forward[1].forward == NULL &&
+                         maker_->info.saved[0].cols == 0 && !maker_->info.needs_out &&
+                         (m->forget || maker_->info.recompute);
     }
 }
 

@@ -16,8 +16,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int layout = a->source == LAYOUT;
     if (layout && a->rows < TG_DIGIT_STATES)
-        return tg_fail(err, TG_E_RECIPE, "rows must be at least %d for the source layout, got %d", TG_DIGIT_STATES,
-                       a->rows);
+        return tg_fail(err, TG_E_RECIPE, "rows must be at least %d for the source layout, got %d",
+                       TG_DIGIT_STATES, a->rows);
     p->flags = layout ? TG_NEEDS_LAYOUT : TG_NEEDS_OPCODE;
     p->out = (tg_shape){TG_SPACE_NODE, p->in[0].cols + (layout ? TG_LAYOUT_DIGITS : 1) * a->cols};
     p->params[WEIGHT] = (tg_param_spec){NULL, a->rows, a->cols, TG_INIT_NORMAL, 1.0f};

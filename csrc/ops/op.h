@@ -96,7 +96,7 @@ typedef struct tg_attr_spec {
     {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc}
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
     {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
-#define TG_FLAG(type, field, doc) {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+#define TG_FLAG(type, field, doc)    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
     {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
@@ -118,8 +118,8 @@ enum {
     TG_NEEDS_OPCODE = 1 << 2,
     TG_NEEDS_LAYOUT = 1 << 3,
     TG_NEEDS_UNIQUE = 1 << 4,
-    TG_ACROSS_CONFIGS = 1 << 5, /* a row depends on other configs of the slate */
-    TG_RANDOM = 1 << 6,         /* draws random numbers in training */
+    TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
+    TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
 };
 
@@ -128,8 +128,8 @@ typedef struct tg_op_plan {
     const void *attrs;
     int n_in;
     tg_shape in[TG_MAX_IN];
-    int digit_cols, digit_rows;              /* of the slates */
-    const tg_param_spec *shared;             /* shapes of parameters taken from other steps; ends with name NULL */
+    int digit_cols, digit_rows;  /* of the slates */
+    const tg_param_spec *shared; /* shapes of parameters taken from other steps; ends with name NULL */
     tg_shape out;
     tg_param_spec params[TG_MAX_PARAMS];
     tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward; cols 0: none */
@@ -151,7 +151,7 @@ typedef struct tg_op_plan {
 typedef struct tg_tile {
     int64_t row; /* first row in the space of the loop */
     int rows;
-    int stride;  /* rows from one to the next: 1, by config the rows of an item */
+    int stride;   /* rows from one to the next: 1, by config the rows of an item */
     int64_t item; /* row = item * rows per item + from */
     int from;
     int64_t chunk, chunk_begin, chunk_end; /* the chunk it belongs to, and its items */
@@ -197,11 +197,11 @@ typedef struct tg_exec {
     float *partials, *tiles;
     float *stats_sums, *norm_sums; /* of chunk 0, see below */
     int64_t partial_stride, scratch_stride, tile_stride;
-    int tile_rows;                  /* at most, in any phase */
-    int phase_rows[TG_MAX_PHASES];  /* in each */
-    double work;                    /* roughly, operations */
-    int threads;                    /* scratch exists for so many */
-    float *base; /* the memory of the call */
+    int tile_rows;                 /* at most, in any phase */
+    int phase_rows[TG_MAX_PHASES]; /* in each */
+    double work;                   /* roughly, operations */
+    int threads;                   /* scratch exists for so many */
+    float *base;                   /* the memory of the call */
     int64_t floats;
     _Alignas(16) char room[TG_ROOM_BYTES]; /* the op's own places, see tg_op.carve */
 } tg_exec;
@@ -241,8 +241,8 @@ struct tg_phase {
     int over;
     int by_config; /* for sums over nodes too large to be kept for all configs in every chunk: a chunk is some nodes
                       of one config, number t->from; sums are per config, so that dst of tg_share is (C,n) */
-    void (*begin)(const tg_exec *e);                                 /* before the tiles; NULL: nothing */
-    void (*forward)(const tg_exec *e, const tg_tile *t, float *y);   /* over the output: y, rows of the tile */
+    void (*begin)(const tg_exec *e);                               /* before the tiles; NULL: nothing */
+    void (*forward)(const tg_exec *e, const tg_tile *t, float *y); /* over the output: y, rows of the tile */
     void (*backward)(const tg_exec *e, const tg_tile *t, const float *dy); /* likewise */
     void (*end)(const tg_exec *e); /* after the tiles; NULL: nothing */
 };

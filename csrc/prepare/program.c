@@ -250,7 +250,8 @@ tg_status tg_program_apply(tg_program *p, const tg_stored *stored, int configs, 
     tg_status status = TG_OK;
     if (stored->opcode != NULL) {
         if ((d.opcode = malloc((size_t)stored->N + 1)) == NULL)
-            status = tg_fail(err, TG_E_MEMORY, "no memory for the opcodes of %lld nodes", (long long)stored->N);
+            status =
+                tg_fail(err, TG_E_MEMORY, "no memory for the opcodes of %lld nodes", (long long)stored->N);
         else memcpy(d.opcode, stored->opcode, (size_t)stored->N);
     }
     if (status == TG_OK) status = apply(p, &d, err);

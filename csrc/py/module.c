@@ -58,13 +58,13 @@ static int add_schema(PyObject *module) {
 static int module_exec(PyObject *module) {
     if (PyArray_ImportNumPyAPI() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods,    tg_data_methods,  tg_graph_methods,
-                            tg_rank_methods,    tg_optim_methods, tg_model_methods,
-                            tg_product_methods, tg_file_methods,  tg_pack_methods,
-                            tg_check_methods,   tg_prepare_methods};
+    PyMethodDef *rooms[] = {tg_base_methods,  tg_data_methods,  tg_graph_methods,   tg_rank_methods,
+                            tg_optim_methods, tg_model_methods, tg_product_methods, tg_file_methods,
+                            tg_pack_methods,  tg_check_methods, tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0) return -1;
+    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0)
+        return -1;
     return tg_add_file_types(module);
 }
 

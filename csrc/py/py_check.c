@@ -80,6 +80,7 @@ static PyObject *checked(PyObject *self, PyObject *unused) {
 PyMethodDef tg_check_methods[] = {
     {"checked", checked, METH_NOARGS, PyDoc_STR("Whether the core was built with redzones and assertions.")},
     {"overrun", overrun, METH_VARARGS,
-     PyDoc_STR("(memory, past): write `past` floats too many, to see that a checked build ends the process.")},
+     PyDoc_STR(
+         "(memory, past): write `past` floats too many, to see that a checked build ends the process.")},
     {NULL, NULL, 0, NULL},
 };

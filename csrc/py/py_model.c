@@ -80,8 +80,9 @@ static void look_at_process(tg_py_model *self) {
 }
 
 static int in_use(void) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "this model is in use by another thread: its weights cannot be read while they are updated");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "this model is in use by another thread: its weights cannot be read while they are updated");
     return -1;
 }
 
@@ -151,15 +152,16 @@ static int draw(tg_model *model, uint64_t seed) {
 }
 
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"steps",  "seed",   "node_features", "lean",  "config_features", "graph_features",
-                            "digits", "inputs", "outputs",       NULL};
+    static char *names[] = {"steps",          "seed",   "node_features", "lean",    "config_features",
+                            "graph_features", "digits", "inputs",        "outputs", NULL};
     PyObject *steps, *inputs = NULL, *outputs = NULL;
     unsigned long long seed = 0;
     int lean = 0;
     tg_model_sizes sizes = TG_PY_SIZES;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kipii(ii)OO", names, &PyList_Type, &steps, &seed,
-                                     &sizes.node_features, &lean, &sizes.config_features, &sizes.graph_features,
-                                     &sizes.digit_cols, &sizes.digit_rows, &inputs, &outputs) ||
+                                     &sizes.node_features, &lean, &sizes.config_features,
+                                     &sizes.graph_features, &sizes.digit_cols, &sizes.digit_rows, &inputs,
+                                     &outputs) ||
         tg_py_check_sizes(&sizes) < 0)
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -189,7 +191,8 @@ static PyObject *model_scores(PyObject *object, PyObject *args, PyObject *kwargs
     tg_py_model *self = (tg_py_model *)object;
     const char *precision = "f32";
     PyObject *slates, *inputs = NULL, *given = NULL, *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|sOO", names, &slates, &precision, &inputs, &given)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|sOO", names, &slates, &precision, &inputs, &given))
+        return NULL;
     tg_py_pass p;
     if (tg_py_pass_init(&p, self->model, slates, precision, 0) == 0 &&
         tg_py_pass_feed(&p, self->model, inputs) == 0 && tg_py_pass_scores(&p, self->model) == 0) {
@@ -208,7 +211,8 @@ static PyObject *model_run(PyObject *object, PyObject *args, PyObject *kwargs) {
     tg_py_model *self = (tg_py_model *)object;
     const char *precision = "f32";
     PyObject *slates, *outputs, *inputs = NULL, *given = NULL, *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OsO", names, &slates, &outputs, &inputs, &precision, &given))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OsO", names, &slates, &outputs, &inputs, &precision,
+                                     &given))
         return NULL;
     tg_py_pass p;
     if (tg_py_pass_init(&p, self->model, slates, precision, 0) == 0 &&
@@ -228,8 +232,8 @@ static PyObject *model_input_gradients(PyObject *object, PyObject *args, PyObjec
     tg_py_model *self = (tg_py_model *)object;
     const char *precision = "f32";
     PyObject *slates, *dscores, *of, *inputs = NULL, *given = NULL, *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OsO", names, &slates, &dscores, &of, &inputs, &precision,
-                                     &given))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OsO", names, &slates, &dscores, &of, &inputs,
+                                     &precision, &given))
         return NULL;
     tg_py_pass p;
     if (tg_py_pass_init(&p, self->model, slates, precision, 1) == 0 &&
@@ -307,7 +311,8 @@ static PyObject *get_slots(PyObject *object, void *unused) {
     (void)unused;
     for (int i = 0; dict != NULL && i < m->n_slots; i++) {
         if (m->slots[i].shape.cols == 0) continue; /* the graphs do not have it */
-        PyObject *item = Py_BuildValue("(si)", tg_py_space_name(m->slots[i].shape.space), m->slots[i].shape.cols);
+        PyObject *item =
+            Py_BuildValue("(si)", tg_py_space_name(m->slots[i].shape.space), m->slots[i].shape.cols);
         if (item == NULL || PyDict_SetItemString(dict, m->slots[i].name, item) < 0) Py_CLEAR(dict);
         Py_XDECREF(item);
     }
@@ -376,7 +381,8 @@ static PyMethodDef model_methods[] = {
     {"run", (PyCFunction)(void (*)(void))model_run, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("{name: list of arrays} of any slots.")},
     {"input_gradients", (PyCFunction)(void (*)(void))model_input_gradients, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("(scores, {name: list of arrays}): gradients of inputs and \"digits\" from those of the scores.")},
+     PyDoc_STR(
+         "(scores, {name: list of arrays}): gradients of inputs and \"digits\" from those of the scores.")},
     {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
     {"share_memory", model_share_memory, METH_VARARGS,

@@ -53,7 +53,8 @@ static int parse_share(PyObject *dict, tg_step_spec *spec) {
     Py_ssize_t at = 0;
     if (dict == NULL) return 0;
     if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_ValueError, "a step's 'share' must be {name of its parameter: name of another's}");
+        PyErr_SetString(PyExc_ValueError,
+                        "a step's 'share' must be {name of its parameter: name of another's}");
         return -1;
     }
     while (PyDict_Next(dict, &at, &key, &value)) {
@@ -126,12 +127,14 @@ static int add_inputs(tg_model *model, PyObject *inputs, tg_error *err) {
         int cols;
         if (copy_text(key, "inputs", name, sizeof name) < 0 || !PyTuple_Check(value) ||
             !PyArg_ParseTuple(value, "si;inputs must be {name: (space, columns)}", &space, &cols)) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "inputs must be {name: (space, columns)}");
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "inputs must be {name: (space, columns)}");
             return -1;
         }
         const int found = tg_py_space(space);
         if (found < 0) return -1;
-        if (tg_model_add_input(model, name, (tg_shape){(tg_space)found, cols}, err) != TG_OK) return fail(err);
+        if (tg_model_add_input(model, name, (tg_shape){(tg_space)found, cols}, err) != TG_OK)
+            return fail(err);
     }
     return 0;
 }
@@ -165,7 +168,8 @@ int tg_py_check_sizes(const tg_model_sizes *sizes) {
     for (int i = 0; i < 3; i++)
         if (columns[i] < 0 || columns[i] > 65536) {
             PyErr_Format(PyExc_ValueError,
-                         "node_features, config_features, graph_features: expected 0..65536, got %d", columns[i]);
+                         "node_features, config_features, graph_features: expected 0..65536, got %d",
+                         columns[i]);
             return -1;
         }
     if (sizes->digit_cols >= 0 && sizes->digit_cols <= TG_MOST_DIGITS && sizes->digit_rows >= 0 &&
@@ -177,7 +181,8 @@ int tg_py_check_sizes(const tg_model_sizes *sizes) {
 }
 
 PyObject *tg_py_param_shape(const tg_param *param) {
-    return param->cols == 0 ? Py_BuildValue("(i)", param->rows) : Py_BuildValue("(ii)", param->rows, param->cols);
+    return param->cols == 0 ? Py_BuildValue("(i)", param->rows)
+                            : Py_BuildValue("(ii)", param->rows, param->cols);
 }
 
 PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -185,9 +190,9 @@ PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs
     PyObject *steps, *list = NULL;
     tg_model_sizes sizes = TG_PY_SIZES;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|iii(ii)", names, &PyList_Type, &steps, &sizes.node_features,
-                                     &sizes.config_features, &sizes.graph_features, &sizes.digit_cols,
-                                     &sizes.digit_rows) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|iii(ii)", names, &PyList_Type, &steps,
+                                     &sizes.node_features, &sizes.config_features, &sizes.graph_features,
+                                     &sizes.digit_cols, &sizes.digit_rows) ||
         tg_py_check_sizes(&sizes) < 0)
         return NULL;
     tg_model *m = tg_model_new(&sizes);

@@ -49,7 +49,9 @@ class GraphConfig(TrainingFields):
     learning_rate: float = option(4e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(0.02, 0.0, 10.0, doc="decoupled, of weights; biases and norms have none")
     beta2: float = option(0.98, 0.0, 0.9999999, doc="decay of the second moment (adamw, adam)")
-    warmup: float = option(0.08, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)")
+    warmup: float = option(
+        0.08, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
+    )
     clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
 
@@ -120,7 +122,9 @@ def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     else:
         model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
         model.append(
-            _step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", out=fields.width, act="silu")
+            _step(
+                "linear", "hidden0", ["configs", *([row] if row else [])], "x0", out=fields.width, act="silu"
+            )
         )
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
