@@ -8,8 +8,8 @@ from tpugraphs import _core
 FILE = Path(__file__).with_name("tables.md")
 HEAD = """# Ops and losses
 
-Made by `make tables` from what the core says about itself (`_core.ops()`, `_core.losses()`); a test fails when it is out of
-date. How to write one: [adding.md](adding.md).
+Made by `make tables` from what the core says about itself; a test fails when the page is out of date.
+How to write an op or a loss: [adding.md](adding.md).
 """
 
 

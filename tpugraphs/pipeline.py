@@ -226,8 +226,8 @@ class Pipeline:
     schema : Schema, optional
         Of the graphs: its ``check(graph)`` refuses those that do not fit it.
     make : callable, optional
-        ``make(schema)``: the steps, where they depend on the schema, which is then that of the first graph that
-        `fit` sees. `steps` is empty until then.
+        ``make(schema)``: the steps, where they depend on the schema, which is then that of the first graph
+        that `fit` sees. `steps` is empty until then.
 
     Attributes
     ----------

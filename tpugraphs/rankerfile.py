@@ -159,7 +159,7 @@ def entry(
 
 
 def schema(path: str | os.PathLike[str], described: Any) -> Schema:
-    """Schema as it stands in the metadata, or a CheckpointError."""
+    """Return the schema that stands in the metadata, or raise CheckpointError."""
     try:
         return Schema.from_dict(described)
     except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, arrays, metrics
-from tpugraphs.digits import DIGITS, ConfigFeatures, packed_digits
+from tpugraphs.digits import ConfigFeatures, packed_digits
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.pipeline import Prepared
 

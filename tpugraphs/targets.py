@@ -12,8 +12,8 @@ __all__ = ["TARGETS", "targets"]
 
 TARGETS = ("runtime", "log-runtime", "percentile", "normal-score")
 """The runtime (of tile graphs normalised); its natural logarithm; the share of the graph's other configs that
-are faster, from 0 to 1, where equal ones count half; the quantile of the normal distribution at the place among
-the graph's configs (van der Waerden)."""
+are faster, from 0 to 1, where equal ones count half; the quantile of the normal distribution at the place
+among the graph's configs (van der Waerden)."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:

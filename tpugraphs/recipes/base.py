@@ -126,8 +126,9 @@ class Recipe:
     source : str
         Where the method was published.
     kind : {"layout", "tile", "graph"}
-        Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second argument,
-        :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, both known once the training graphs are.
+        Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second
+        argument, :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, known once the training
+        graphs are.
 
     Raises
     ------
@@ -170,7 +171,7 @@ class Recipe:
         return Pipeline(self.preprocessing(fields), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
-        """Steps of the model for graphs that hold so much."""
+        """List the steps of the model for graphs that hold so much."""
         return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:

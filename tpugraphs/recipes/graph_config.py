@@ -104,7 +104,7 @@ def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
 
 
 def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
-    """x + dropout(silu(linear(norm(x))))"""
+    """X + dropout(silu(linear(norm(x))))"""
     return [
         _step("layer_norm", f"{name}_norm", [slot]),
         _step("linear", f"{name}_linear", [f"{name}_norm"], out=fields.width, act="silu"),
