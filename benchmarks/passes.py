@@ -13,7 +13,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def ours(op: str, arrays: Arrays, dy: Any, kept: bool = False, **attrs: Any) -> Call:
-    """Results go to arrays that are there. `kept`: backward reads what forward keeps, so runs it first."""
+    """Results go to arrays that are there. `kept`: backward needs what forward keeps, and runs it first."""
     from tpugraphs import kernels
 
     forward, backward = getattr(kernels, op), getattr(kernels, f"{op}_backward")

@@ -39,6 +39,9 @@ INLINE vf load_n(const float *p, int n) {
     return load(lanes);
 #endif
 }
+INLINE vf load_or(const float *p, float otherwise, const int n) {
+    return p == NULL ? splat(otherwise) : load_n(p, n);
+}
 INLINE void store_n(float *p, vf v, int n) {
     if (n == TG_VF) {
         store(p, v);

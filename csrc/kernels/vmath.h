@@ -157,21 +157,23 @@ INLINE vf velu(vf x) { /* in this order of min, NaN passes */
     return blend(x > 0.0f, x, blend(low > -0.04f, near, far));
 }
 
-/* Activations that are not worth their place in the loops of every op. */
-static __attribute__((noinline, unused)) vf vact_other(int kind, vf x) {
+/* Activations that are not worth their place in the loops of every op: these call them. */
+INLINE vf vact_rare(int kind, vf x) {
     if (kind == TG_ACT_LEAKY) return blend(x < 0.0f, x * 0.01f, x);
     if (kind == TG_ACT_ELU) return velu(x);
     if (kind == TG_ACT_SILU) return x * vsigmoid(0, x);
     if (kind == TG_ACT_SIGMOID) return vsigmoid(0, x);
     return vtanh(x);
 }
-static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) {
+INLINE vf vact_rare_slope(int kind, vf x) {
     if (kind == TG_ACT_LEAKY) return blend(x > 0.0f, splat(1.0f), splat(0.01f));
     if (kind == TG_ACT_ELU) return blend(x > 0.0f, splat(1.0f), vexp(vmin(splat(0.0f), x)));
     if (kind == TG_ACT_TANH) return 1.0f - vtanh(x) * vtanh(x);
     const vf s = vsigmoid(0, x);
     return kind == TG_ACT_SILU ? s * (1.0f + x * (1.0f - s)) : s * (1.0f - s);
 }
+static __attribute__((noinline, unused)) vf vact_other(int kind, vf x) { return vact_rare(kind, x); }
+static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) { return vact_rare_slope(kind, x); }
 
 INLINE vf vact(const int rough, int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(rough, x);

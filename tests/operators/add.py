@@ -11,12 +11,16 @@ GRADIENTS = ("x", "y", "z", "u")
 
 
 def aligned(arrays: list[Array]) -> list[Array]:
-    """Views that NumPy broadcasts as the op does: (N, C, F) if one of them has three dimensions."""
+    """Views that NumPy broadcasts as the op does: nodes, configs, columns.
+
+    Among arrays of two dimensions and different lengths, the first is that of nodes.
+    """
     deep = next((a.shape for a in arrays if a.ndim == 3), None)
-    if deep is None:
+    lengths = list(dict.fromkeys(len(a) for a in arrays if len(a) > 1))
+    if deep is None and len(lengths) < 2:
         return arrays
-    nodes = lambda a: a.ndim == 2 and len(a) == deep[0]  # noqa: E731
-    return [a if a.ndim == 3 else a[:, None] if nodes(a) else a[None] for a in arrays]
+    nodes = lengths[0] if deep is None else deep[0]
+    return [a if a.ndim == 3 else a[:, None] if len(a) == nodes else a[None] for a in arrays]
 
 
 def summed(dy: Array, view: Array) -> Array:

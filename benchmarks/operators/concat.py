@@ -1,0 +1,15 @@
+"""Inputs next to each other beside PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..passes import case
+from ..sections.kernels import Case, Setting
+
+
+def cases(setting: Setting) -> Iterator[Case]:
+    """One row, or one per kind."""
+    nodes, width = setting.size(10_000, 60), 64
+    both = {"x": setting.array(nodes, width), "y": setting.array(nodes, width)}
+    yield from case(setting, "concat", both, lambda *x: setting.torch.cat(x, -1))

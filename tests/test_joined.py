@@ -1,0 +1,156 @@
+"""Small ops inside models: slots given twice, inputs repeated, values that backward still reads, dropout, refusals."""
+
+import cases
+import models
+import numpy as np
+import pytest
+from models import named, step
+from reference import model as ref_model
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    threads = _core.get_num_threads()
+    yield
+    _core.set_num_threads(threads)
+
+
+def example(nodes=40, configs=9, columns=7, seed=0):
+    arrays = models.tile_arrays(nodes, configs, columns, seed)
+    return arrays, (_core.Graph(**arrays), models.rows(configs))
+
+
+def head(slot):
+    return [
+        step("pool", "pool", slot, "pooled", kind="mean"),
+        step("linear", "head", "pooled", "scores", out=1),
+    ]
+
+
+def mixed(out=8):
+    """A slot of nodes and configs, of nodes, and of configs."""
+    return [
+        step("linear", "node", "node_feat", "n", out=out, act="tanh"),
+        step("linear", "config", "config_feat", "c", out=out),
+        step("add", "both", "n c", "b"),
+        step("linear", "wide", "b", "h", out=out, act="gelu"),
+    ]
+
+
+TWICE = {
+    "attention": [step("linear_attention", "x", "h h h", "y", heads=2)],
+    "attention-plain": [step("linear_attention", "x", "h h h", "y", normalise=0)],
+    "attention-values": [step("linear_attention", "x", "b h b", "y")],
+    "attention-keys": [step("linear_attention", "x", "b h h", "y")],
+    "add": [step("add", "x", "h h h", "y")],
+    "concat": [step("concat", "x", "h h", "y")],
+    "repeated": [step("add", "x", "n h n c", "t"), step("concat", "z", "c t c n", "y")],
+    # what a producer still reads is not overwritten with its own gradient
+    "kept": [step("linear_attention", "x", "h b h", "a"), step("activation", "z", "a", "y", act="relu")],
+    "normed": [step("graph_norm", "x", "h", "a"), step("activation", "z", "a", "y", act="elu")],
+    "chain": [
+        step("affine", "x", "h", "a", scale=2.0),
+        step("layer_norm", "v", "a", "e"),
+        step("activation", "z", "e", "f", act="leaky"),
+        step("l2_normalise", "w", "f", "y"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_models_equal_the_reference(name):
+    arrays, slate = example()
+    steps = mixed() + TWICE[name] + head("y")
+    model = models.Trained(steps, 3, 7, config_features=24)
+    models.randomize(model, 4)
+    values = np.linspace(-1, 1, 9)
+    weights = {key: value.astype(np.float64) for key, value in named(model).items()}
+
+    def loss(scores):
+        return float(np.mean((scores - values) ** 2)), 2 * (scores - values) / scores.size
+
+    scores, _, expected = ref_model.scores_and_gradients(steps, weights, arrays, models.rows(9), loss)
+    model.gradients([slate], {"value": [values]}, loss=[{"loss": "mse"}])
+    assert cases.distance(model.scores([slate])[0], scores) <= 1e-5
+    top = max(np.linalg.norm(g) for g in expected.values())
+    for key, got in named(model, "grads").items():
+        assert np.linalg.norm(got - expected[key]) <= 1e-4 * max(np.linalg.norm(expected[key]), 1e-2 * top), (
+            key
+        )
+
+
+def trained(steps, threads, **options):
+    """Bits of the scores and gradients of one pass."""
+    _core.set_num_threads(threads)
+    _, slate = example(600, 5)
+    model = models.Trained(steps, 3, 7, config_features=24)
+    values = np.arange(5.0)
+    _, (scores,) = model.gradients([slate], {"value": [values]}, loss=[{"loss": "mse"}], **options)
+    return np.array(scores), np.array(model.trainer.grads)
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_same_bits_for_any_thread_count(name):
+    one, three = (trained(mixed() + TWICE[name] + head("y"), threads) for threads in (1, 3))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, three, strict=True))
+
+
+def test_dropout_in_a_model_is_that_of_training_alone():
+    """Fused into what reads it or not, it drops the same elements forward and backward."""
+    steps = [
+        *mixed(),
+        step("dropout", "drop", "h", "d", p=0.4),
+        step("linear", "next", "d", "y", out=6),
+        *head("y"),
+    ]
+    scores, grads = trained(steps, 1, seed=5)
+    again, same = trained(steps, 2, seed=5)
+    assert scores.tobytes() == again.tobytes() and grads.tobytes() == same.tobytes()
+    other, _ = trained(steps, 1, seed=6)
+    assert not np.allclose(scores, other)
+    _, slate = example(600, 5)
+    plain = [s | {"in": ["h"]} if s["name"] == "next" else s for s in steps if s["op"] != "dropout"]
+    never = [models.Trained(s, 3, 7, config_features=24) for s in (steps, plain)]
+    never[1].model.params[:] = never[0].model.params
+    assert np.array_equal(*(model.scores([slate])[0] for model in never))
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------
+
+
+def node(out):
+    return step("linear", f"to{out}", "node_feat", f"n{out}", out=out)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([node(3), node(4), step("add", "x", "n3 n4", "y")], "3 and 4 columns"),
+        ([node(3), step("add", "x", "n3", "y")], "2 to 4 inputs"),
+        ([node(3), step("concat", "x", "n3 n3 n3 n3 n3", "y")], "2 to 4 inputs"),
+        ([node(3), step("linear_attention", "x", "n3 n3 n3", "y", heads=2)], "do not make 2 heads"),
+        ([node(3), node(4), step("linear_attention", "x", "n3 n4 n3", "y")], "q has 3 columns, k has 4"),
+        (
+            [*mixed(3), step("linear_attention", "x", "h n h", "y")],
+            "q has one row per node and config, k one per node",
+        ),
+        ([node(9000), step("linear_attention", "x", "n9000 n9000 n9000", "y")], "too wide"),
+        ([step("graph_norm", "x", "config_feat", "y")], "must have one row per node"),
+        ([node(3), step("activation", "x", "n3", "y", act="swish")], "must be one of none|relu"),
+        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "must be in 0..1"),
+        ([node(3), step("affine", "x", "n3", "y", learn="some")], "must be one of weight"),
+    ],
+)
+def test_what_does_not_fit_is_refused(steps, words):
+    with pytest.raises(tg.RecipeError, match=words.replace("|", r"\|")):
+        _core.Model([*steps, *head("y")], 0, 7, config_features=24)
+
+
+def test_rows_of_different_items_are_not_joined():
+    spaces = {"e": ("EDGE", 3), "v": ("NODE", 3), "u": ("UNIQUE", 3), "c": ("CONFIG", 3)}
+    for inputs, words in (("e v", "nothing in common"), ("u c", "cannot be repeated over the configs")):
+        with pytest.raises(tg.RecipeError, match=words):
+            _core.Model([step("add", "x", inputs, "y"), *head("y")], 0, 7, config_features=24, inputs=spaces)

@@ -1,0 +1,234 @@
+"""Single ops, and a model of them, against the layers of PyTorch and PyG that they are called after."""
+
+import warnings
+
+import models
+import numpy as np
+import pytest
+from models import named, step
+
+import tpugraphs as tg
+from tpugraphs import _core
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.nn")
+    fn = torch.nn.functional
+
+pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
+
+
+def relative(got, expected):
+    return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
+
+
+def check(op, layer, inputs, params=None, tolerance=1e-5, **attrs):
+    """`layer(*inputs, **params)` in PyTorch, its result and all gradients, on nodes alone and with configs."""
+    rng = np.random.default_rng(0)
+    for rows in ((300,), (40, 7)):
+        arrays = {name: rng.normal(size=(*rows, cols)).astype(np.float32) for name, cols in inputs.items()}
+        weights = {name: rng.normal(size=n).astype(np.float32) for name, n in (params or {}).items()}
+        tensors = {k: torch.tensor(v, requires_grad=True) for k, v in (arrays | weights).items()}
+        expected = layer(*(tensors[name] for name in inputs), **{name: tensors[name] for name in weights})
+        dy = rng.normal(size=expected.shape).astype(np.float32)
+        expected.backward(torch.tensor(dy))
+        y = getattr(tg.kernels, op)(**arrays, **weights, **attrs)
+        assert y.shape == expected.shape and relative(y, expected.detach().numpy()) <= tolerance
+        got = getattr(tg.kernels, f"{op}_backward")(dy, **arrays, **weights, **attrs)
+        for name, tensor in tensors.items():
+            assert relative(got[name], tensor.grad.numpy()) <= tolerance, name
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1e-2])
+def test_layer_norm(eps):
+    affine = {"weight": 48, "bias": 48}
+    check("layer_norm", lambda x, **p: fn.layer_norm(x, (48,), **p, eps=eps), {"x": 48}, affine, eps=eps)
+    check("layer_norm", lambda x: fn.layer_norm(x, (48,), eps=eps), {"x": 48}, affine=False, eps=eps)
+
+
+def test_graph_norm_of_pyg():
+    def layer(x, weight, bias, mean_scale):
+        norm = pyg.GraphNorm(19)
+        for name, value in (("weight", weight), ("bias", bias), ("mean_scale", mean_scale)):
+            delattr(norm, name)
+            setattr(norm, name, value)
+        if x.ndim == 2:
+            return norm(x)
+        return torch.stack([norm(x[:, c]) for c in range(x.shape[1])], 1)  # every config is a graph
+
+    check("graph_norm", layer, {"x": 19}, {"weight": 19, "bias": 19, "mean_scale": 19})
+
+
+@pytest.mark.parametrize("eps", [1e-12, 4.0])
+def test_l2_normalise(eps):
+    check("l2_normalise", lambda x: fn.normalize(x, dim=-1, eps=eps), {"x": 17}, eps=eps)
+
+
+ACTIVATIONS = {
+    "relu": fn.relu,
+    "gelu": fn.gelu,
+    "leaky": fn.leaky_relu,
+    "elu": fn.elu,
+    "silu": fn.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_activations(act):
+    check("activation", lambda x: ACTIVATIONS[act](x), {"x": 21}, act=act)
+
+
+def test_activations_with_their_own_slope():
+    check("activation", lambda x: fn.leaky_relu(x, 0.2), {"x": 21}, act="leaky", negative_slope=0.2)
+    check("activation", lambda x: fn.elu(x, 1.5), {"x": 21}, act="elu", alpha=1.5)
+
+
+def test_prelu():
+    def layer(x, slope):
+        return fn.prelu(x.reshape(-1, x.shape[-1]), slope).reshape(x.shape)
+
+    check("activation", layer, {"x": 21}, {"slope": 1}, act="prelu")
+    check("activation", layer, {"x": 21}, {"slope": 21}, act="prelu", per_column=True)
+    steps = [
+        step("activation", "prelu", "config_feat", "a", act="prelu"),
+        step("linear", "head", "a", "scores", out=1),
+    ]
+    model = _core.Model(steps, 0, 5, config_features=5)
+    assert np.array_equal(named(model)["prelu.slope"], torch.nn.PReLU().weight.detach().numpy())
+
+
+def test_add_concat_and_affine():
+    check("add", lambda x, y: x + y, {"x": 9, "y": 9})
+    check("concat", lambda x, y, z: torch.cat([x, y, z], -1), {"x": 9, "y": 4, "z": 1})
+    affine = {"weight": 9, "bias": 9}
+    check("affine", lambda x, weight, bias: 0.5 * x * weight + bias, {"x": 9}, affine, scale=0.5)
+
+
+def test_dropout_keeps_the_mean_and_the_share_of_pytorch():
+    x = np.ones((1000, 64), np.float32)
+    y = tg.kernels.dropout(x, p=0.3, training=True, key=5)
+    theirs = fn.dropout(torch.tensor(x), 0.3).numpy()
+    assert np.array_equal(np.unique(y), np.unique(theirs))
+    assert abs((y > 0).mean() - 0.7) < 0.01 and abs((theirs > 0).mean() - 0.7) < 0.01
+
+
+def attention(q, k, v, heads=1, normalise=True, eps=1e-6):
+    """Katharopoulos et al. 2020, over the nodes: (N, F) or (N, C, F)."""
+    shape = v.shape
+    q, k, v = (x.reshape(len(x), -1, heads, x.shape[-1] // heads) for x in (q, k, v))
+    q, k = fn.elu(q) + 1, fn.elu(k) + 1
+    y = torch.einsum("nchd,chde->nche", q, torch.einsum("nchd,nche->chde", k, v))
+    if normalise:
+        y = y / (torch.einsum("nchd,chd->nch", q, k.sum(0))[..., None] + eps)
+    return y.reshape(shape)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_linear_attention(heads, normalise):
+    def layer(q, k, v):
+        return attention(q, k, v, heads, normalise)
+
+    check(
+        "linear_attention",
+        layer,
+        {"q": 32, "k": 32, "v": 16},
+        heads=heads,
+        normalise=normalise,
+        tolerance=2e-5,
+    )
+
+
+# ---- a model ---------------------------------------------------------------------------------------------
+
+
+def transformer(width=24):
+    """Two blocks over nodes and configs: attention and a wide layer, each after a norm and beside a residual."""
+    steps = [
+        step("linear", "node", "node_feat", "n", out=width),
+        step("linear", "config", "config_feat", "c", out=width),
+        step("add", "join", "n c", "h0"),
+    ]
+    for i, normalise in enumerate((1, 0)):
+        h = f"h{i}"
+        steps += [
+            step("layer_norm", f"norm{i}", h, f"x{i}"),
+            *(step("linear", f"{part}{i}", f"x{i}", f"{part}{i}", out=width) for part in "qkv"),
+            step(
+                "linear_attention", f"attention{i}", f"q{i} k{i} v{i}", f"a{i}", heads=4, normalise=normalise
+            ),
+            step("activation", f"act{i}", f"a{i}", f"b{i}", act="silu"),
+            step("add", f"residual{i}", f"{h} b{i}", f"r{i}"),
+            step("graph_norm", f"graph{i}", f"r{i}", f"g{i}"),
+            step("linear", f"wide{i}", f"g{i}", f"w{i}", out=2 * width, act="gelu"),
+            step("linear", f"narrow{i}", f"w{i}", f"s{i}", out=width),
+            step("add", f"out{i}", f"s{i} r{i} c", f"h{i + 1}"),
+        ]
+    return [
+        *steps,
+        step("affine", "scale", "h2", "t"),
+        step("concat", "both", "t n", "u"),
+        step("activation", "bend", "u", "v", act="prelu", per_column=1),
+        step("pool", "pool", "v", "p", kind="mean"),
+        step("l2_normalise", "unit", "p", "e"),
+        step("linear", "head", "e", "scores", out=1),
+    ]
+
+
+class Transformer:
+    """The same in PyTorch: tensors are (N, C, F)."""
+
+    def __init__(self, weights):
+        self.weights = {name: torch.tensor(value, requires_grad=True) for name, value in weights.items()}
+
+    def linear(self, name, x):
+        return fn.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def graph_norm(self, name, x):
+        w = {part: self.weights[f"{name}.{part}"] for part in ("weight", "bias", "mean_scale")}
+        o = x - w["mean_scale"] * x.mean(0)
+        return o / ((o * o).mean(0) + 1e-5).sqrt() * w["weight"] + w["bias"]
+
+    def scores(self, nodes, configs):
+        w = self.weights
+        n, c = self.linear("node", torch.tensor(nodes))[:, None], self.linear("config", torch.tensor(configs))
+        h = n + c
+        for i, normalise in enumerate((True, False)):
+            norm = f"norm{i}."
+            x = fn.layer_norm(h, h.shape[-1:], w[norm + "weight"], w[norm + "bias"])
+            a = attention(*(self.linear(f"{part}{i}", x) for part in "qkv"), 4, normalise)
+            r = h + fn.silu(a)
+            g = fn.gelu(self.linear(f"wide{i}", self.graph_norm(f"graph{i}", r)))
+            h = self.linear(f"narrow{i}", g) + r + c
+        t = h * w["scale.weight"] + w["scale.bias"]
+        u = torch.cat([t, n.expand_as(t)], -1)
+        v = torch.where(u > 0, u, u * w["bend.slope"])
+        return self.linear("head", fn.normalize(v.mean(0), dim=-1)).flatten()
+
+
+@pytest.mark.parametrize("nodes", [33, 700])
+def test_a_model_with_linear_attention(nodes):
+    configs = 6
+    model = models.Trained(transformer(), 3, 11, config_features=5)
+    models.randomize(model, 1)
+    rng = np.random.default_rng(0)
+    feat = rng.normal(size=(nodes, 11)).astype(np.float32)
+    config_feat = rng.normal(size=(configs, 5)).astype(np.float32)
+    none = np.zeros(0, np.int64)
+    graph = _core.Graph(feat, None, None, np.zeros((0, 2), np.int64), none, None, config_feat)
+    theirs = Transformer(named(model))
+    expected = theirs.scores(feat, config_feat)
+    values = np.arange(configs, dtype=np.float64)
+    loss = ((expected - torch.tensor(values, dtype=torch.float32)) ** 2).mean()
+    loss.backward()
+    slates = [(graph, models.rows(configs))]
+    assert relative(model.scores(slates)[0], expected.detach().numpy()) <= 1e-4
+    got, _ = model.gradients(slates, {"value": [values]}, loss=[{"loss": "mse"}])
+    assert got == pytest.approx(loss.item(), rel=1e-4)
+    top = max(np.linalg.norm(t.grad.numpy()) for t in theirs.weights.values())
+    for name, gradient in named(model, "grads").items():
+        wanted = theirs.weights[name].grad.numpy()
+        assert np.linalg.norm(gradient - wanted) <= 1e-4 * max(np.linalg.norm(wanted), 1e-3 * top), name
