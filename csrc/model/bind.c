@@ -116,21 +116,26 @@ static int64_t measure(tg_binding *bind) {
     return tg_plan_place(plan, bind->sizes, bind->offsets);
 }
 
-/* Floats of all slots of the batch. Cells that are equal are not known yet: all count. */
+/* Cells that are equal are not known yet: all count. */
+static double count_floats(const tg_entry *entry, tg_shape shape) {
+    const tg_slate slate = tg_make_slate(entry);
+    const double cells = (double)entry->C * entry->graph->K;
+    const double rows = shape.space == TG_SPACE_UNIQUE
+                            ? cells
+                            : (double)tg_items(&slate, shape.space) * tg_per_item(&slate, shape.space);
+    return rows * shape.cols;
+}
+
+/* Floats of all slots of the batch, and of what steps save for backward. */
 static double slot_sizes(const tg_model *model, const tg_pass *pass) {
     double floats = 0;
     for (int b = 0; b < pass->n_entries; b++) {
         const tg_entry *entry = &pass->entries[b];
-        tg_slate slate = tg_make_slate(entry);
-        const double cells = (double)entry->C * entry->graph->K;
-        for (int s = 0; s < model->n_slots; s++) {
-            const tg_shape shape = model->slots[s].shape;
-            const double rows = shape.space == TG_SPACE_UNIQUE ? cells
-                                                               : (double)tg_items(&slate, shape.space) *
-                                                                     tg_per_item(&slate, shape.space);
-            floats += rows * shape.cols;
-        }
-        floats += cells * entry->graph->D;
+        for (int s = 0; s < model->n_slots; s++) floats += count_floats(entry, model->slots[s].shape);
+        for (int i = 0; i < model->n_steps; i++)
+            for (int j = 0; j < TG_MAX_SAVED; j++)
+                floats += count_floats(entry, model->steps[i].info.saved[j]);
+        floats += (double)entry->C * entry->graph->K * entry->graph->D;
     }
     return floats;
 }

@@ -26,6 +26,7 @@
     OP(gather_unique)                                                                                        \
     OP(take_config_nodes)                                                                                    \
     OP(put_config_nodes)                                                                                     \
-    OP(gatv2)
+    OP(gatv2)                                                                                                \
+    OP(drop_edge)
 
 #endif
