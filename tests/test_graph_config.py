@@ -29,8 +29,14 @@ def fitted(train, **fields):
 def table(seed=0, configs=30, **changes):
     """Configs of a program that nothing is known of: N = 1, E = 0, no features."""
     rng = np.random.default_rng(seed)
-    feat = np.stack([2.0 ** rng.integers(0, 9, configs), rng.integers(1, 9, configs), rng.normal(size=configs)], 1)
-    given = {"config_feat": feat, "runtime": 1 + (feat[:, 1] - 4) ** 2 + np.arange(configs) / 1e3, "name": f"t{seed}"}
+    feat = np.stack(
+        [2.0 ** rng.integers(0, 9, configs), rng.integers(1, 9, configs), rng.normal(size=configs)], 1
+    )
+    given = {
+        "config_feat": feat,
+        "runtime": 1 + (feat[:, 1] - 4) ** 2 + np.arange(configs) / 1e3,
+        "name": f"t{seed}",
+    }
     return tg.Graph(**{**given, **changes})
 
 
@@ -55,7 +61,9 @@ SHAPES = {
     "problems": lambda seed=0: table(seed, graph_feat=[float(seed + 1), 3.0]),
     "one column": lambda seed=0: table(seed, config_feat=np.arange(1, 31)[:, None]),
     "program": small_any,
-    "edges without features": lambda seed=0: table(seed, node_feat=np.zeros((4, 0)), edge_index=[[1, 0], [2, 0]]),
+    "edges without features": lambda seed=0: table(
+        seed, node_feat=np.zeros((4, 0)), edge_index=[[1, 0], [2, 0]]
+    ),
     "digits": digits,
     "one digit of two values": lambda seed=0: digits(seed, D=1, values=2),
     "64 digits of 32 values": lambda seed=0: digits(seed, D=64, values=32),
@@ -83,7 +91,13 @@ def test_it_learns_from_every_shape(shape):
     assert scores.shape == (other.num_configs,) and np.isfinite(scores).all() and np.ptp(scores) > 0
     report = r.evaluate([*train, other])
     assert report.rows[0].configs == len(getattr(train[0], "ran", scores))
-    ran = other.ran if other.valid is not None else np.arange(other.num_configs) if other.kind == "graph" else None
+    ran = (
+        other.ran
+        if other.valid is not None
+        else np.arange(other.num_configs)
+        if other.kind == "graph"
+        else None
+    )
     assert np.isfinite(r.partial_fit(other, range(8) if ran is None else ran[:8]))
 
 
@@ -215,7 +229,9 @@ def test_inferred_schemas_widen_to_all_training_graphs():
     assert r.predict(train[0]).shape == r.predict(digits(3, values=3)).shape
     with pytest.raises(tg.DataError, match="graph 'd4': .*digit 0: 'digit_0' has 5 values, found 9"):
         r.predict(digits(4, values=9))
-    with pytest.raises(tg.DataError, match="configs: expected whole numbers in -1..4, found 5 at config 1, node 0, "):
+    with pytest.raises(
+        tg.DataError, match="configs: expected whole numbers in -1..4, found 5 at config 1, node 0, "
+    ):
         r.predict(train[0], np.array([[[1] * 5] * 2, [[5] * 5] * 2]))
     with pytest.raises(tg.DataError, match="whole numbers"):
         r.predict(train[0], np.full((2, 2, 5), 0.5))
@@ -245,7 +261,8 @@ def test_configs_that_failed_are_not_learnt_from():
     whole = table()
     valid = np.arange(30) % 3 > 0
     nan, zero = (
-        table(valid=valid, runtime=np.where(valid, whole.runtime, placeholder)) for placeholder in (np.nan, 0.0)
+        table(valid=valid, runtime=np.where(valid, whole.runtime, placeholder))
+        for placeholder in (np.nan, 0.0)
     )
     some = fitted(nan)
     assert state(some) == state(fitted(zero)) and some.predict(nan).shape == (30,)
@@ -265,7 +282,9 @@ def test_configs_that_failed_are_not_learnt_from():
 
 
 def test_graphs_that_nothing_can_be_learnt_from():
-    history = ranker().fit([table(), table(1, valid=np.arange(30) == 4), table(2, runtime=None)], verbose=False)
+    history = ranker().fit(
+        [table(), table(1, valid=np.arange(30) == 4), table(2, runtime=None)], verbose=False
+    )
     assert [*history.skipped] == ["t1", "t2"]
     for graph, words in (
         (table(runtime=np.ones(30)), "all 30 runtimes are equal"),
@@ -323,7 +342,10 @@ def test_losses_seeds_and_ensembles(tmp_path):
     assert runs.rankers[1].predict(other).tobytes() == alone.predict(other).tobytes()
     ensemble = tg.Ensemble(runs.rankers)
     ensemble.save(tmp_path / "e.safetensors")
-    assert tg.Ensemble.load(tmp_path / "e.safetensors").predict(other).tobytes() == ensemble.predict(other).tobytes()
+    assert (
+        tg.Ensemble.load(tmp_path / "e.safetensors").predict(other).tobytes()
+        == ensemble.predict(other).tobytes()
+    )
     assert len(tg.leave_out(ranker(), [*train, other]).rows) == 3
 
 
@@ -346,7 +368,11 @@ def test_the_command_line(shape, tmp_path, capsys):
         make(seed).save(tmp_path / f"g{seed}.npz")
     make(3).save(tmp_path / "g3.tgpack")
     data, out = [str(tmp_path / f"g{seed}.npz") for seed in range(3)], str(tmp_path / "r.safetensors")
-    small = [word for name, value in having("graph-config", **SMALL).items() for word in ("--set", f"{name}={value}")]
+    small = [
+        word
+        for name, value in having("graph-config", **SMALL).items()
+        for word in ("--set", f"{name}={value}")
+    ]
 
     def run(*argv):
         code = cli.main([*argv, "--json"])
