@@ -23,6 +23,7 @@ COLUMNS = {
     ],
 }
 ENCODE = {"step": "encode", **COLUMNS, "levels": 4}
+POWERS = {"step": "powers", "config": COLUMNS["config"]}
 
 
 def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **changes):
@@ -56,6 +57,7 @@ def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **
 PROGRAMS = {
     "layout": ([*LAYOUT, NODES, {"step": "walk-encoding", "steps": 7, "loops": True}], {"published": True}),
     "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
+    "powers": ([ENCODE, POWERS], {}),
     "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
 }
 
@@ -85,6 +87,11 @@ BAD_STEPS = {
     "kind": ([{"step": "encode", "node": [{"name": "a", "kind": "word"}]}], "a: expected.*found 'word'"),
     "values": ([{"step": "encode", "node": [{"name": "a", "kind": "category"}]}], "a: expected a list of"),
     "levels": ([{**ENCODE, "levels": 65}], r"0\.\.64"),
+    "powers of nothing": ([ENCODE, {"step": "powers"}], "config: expected"),
+    "powers of too many": (
+        [{"step": "powers", "config": [{"name": f"c{i}", "kind": "number"} for i in range(360)]}],
+        "'powers': expected at most 350 columns",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 import tpugraphs as tg
 from tpugraphs.recipes import get_recipe
+from tpugraphs.schema import Column, Schema
 
 FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
 
@@ -54,7 +55,39 @@ def small_tile(seed=0, configs=40, **changes):
     return tg.TileGraph(**{**given, **changes})
 
 
-SMALL_GRAPHS = {"layout": small_graph, "tile": small_tile}  # a graph of every kind, by seed
+ANY = Schema(
+    node=(Column("size", "log"), Column("where", "category", ("host", "device"))),
+    graph=(Column("batch", "log"), Column("fast", "flag")),
+    config=(
+        Column("block", "log"), Column("unroll"), Column("vector", "flag"),
+        Column("order", "category", ("row", "column", "tiled")),
+    ),
+    opcodes=7,
+    unit="ms",
+)  # fmt: skip
+
+
+def small_any(seed=0, configs=48, **changes):
+    """A program with a schema of its own, whose runtimes follow from the configs."""
+    rng = np.random.default_rng(seed)
+    config = np.stack(
+        [2.0 ** rng.integers(0, 9, configs), rng.integers(1, 9, configs), rng.integers(0, 2, configs),
+         rng.permutation(np.arange(configs) % 3)], 1,
+    ).astype(np.float32)  # fmt: skip
+    given = {
+        "node_feat": np.stack([2.0 ** rng.integers(0, 20, 9), np.arange(9) % 2], 1),
+        "node_opcode": rng.integers(0, 7, 9),
+        "edge_index": np.stack([np.arange(1, 9), rng.integers(0, np.arange(1, 9))], 1),
+        "graph_feat": np.array([float(1 + seed), seed % 2]),
+        "config_feat": config,
+        "runtime": 0.1 + np.abs(np.log2(config[:, 0]) - 5) + config[:, 3] + rng.uniform(0, 0.1, configs),
+        "schema": ANY,
+        "name": f"small{seed}",
+    }
+    return tg.Graph(**{**given, **changes})
+
+
+SMALL_GRAPHS = {"layout": small_graph, "tile": small_tile, "graph": small_any}  # one of every kind, by seed
 
 
 def having(recipe, **fields):

@@ -1,5 +1,6 @@
 """The benchmarks run without their peers, write what they should, and count operations as by hand."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import figures, report, sections, timing  # noqa: E402
+from benchmarks import any_schema, figures, report, sections, timing  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -210,3 +211,49 @@ def test_pictures_of_whole_results():
     made = figures.draw(results)
     assert set(made) == set(figures.FIGURES)
     assert all(content.startswith(b"\x89PNG") and len(content) > 5000 for content in made.values())
+
+
+# ---- rankers of any schema --------------------------------------------------------------------------------
+
+
+def measurements(folder):
+    """Files as those of the two kernels, of a few configs; every seventh failed."""
+    for kernel in any_schema.KERNELS:
+        for number, device in enumerate(any_schema.DEVICES):
+            results = [
+                {
+                    "configuration": {"x": 2 ** (i % 9), "y": 1 + i // 9, "same": 1},
+                    "measurements": [{"name": "time", "value": 1 + abs(i % 9 - 4) + number / 9 + i / 1e3}],
+                    "invalidity": "runtime" if i % 7 == 0 else "correct",
+                }
+                for i in range(300)
+            ]
+            with gzip.open(any_schema.path_of(folder, kernel, device), "wt") as file:
+                json.dump({"results": results}, file)
+
+
+def test_rankers_of_any_schema_beside_trees(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("lightgbm")
+    measurements(tmp_path)
+    arguments = ["any_schema", "--quick", "--data", tmp_path, "--out", tmp_path]
+    monkeypatch.setattr(sys, "argv", [*map(str, arguments)])
+    assert any_schema.main() == 0
+    records = json.loads((tmp_path / "any-schema.json").read_text())["records"]
+    assert [record["task"] for record in records] == ["a"] * 6 + ["b"] * 5
+    assert all(
+        record["best"] >= 0 and (record["tau"] is None or -1 <= record["tau"] <= 1) for record in records
+    )
+    text = (tmp_path / "any-schema.md").read_text()
+    assert "| 210 random |" in text and "| convolution | 20 | graph-config |" in text
+
+
+def test_any_schema_without_its_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["any_schema", "--data", str(tmp_path)])
+    assert any_schema.main() == 0
+    assert "skipped: no kernel_tuner_convolution_A100_T4.json.gz in" in capsys.readouterr().err
+
+
+def test_the_best_of_the_ten_ranked_first():
+    times = np.arange(100, 0, -1.0)
+    assert any_schema.judged(times, times, 1.0) == {"best": 0.0, "tau": 1.0}
+    assert any_schema.judged(-times, times, 1.0)["best"] == pytest.approx(9000)

@@ -150,6 +150,49 @@ def test_categories_that_training_did_not_have():
             core.configs(new["config_feat"])
 
 
+SIZES = [
+    {"name": "block", "kind": "log"}, {"name": "tile", "kind": "number"}, {"name": "three", "kind": "number"},
+    {"name": "two", "kind": "number"}, {"name": "same", "kind": "number"}, {"name": "vector", "kind": "flag"},
+    {"name": "order", "kind": "category", "values": [1, 2, 3]},
+]  # fmt: skip
+
+
+def sizes(seed, C=40):
+    """A table of configs: numbers with and without powers of two, fractions and signs, few values, others."""
+    rng = np.random.default_rng(seed)
+    feat = np.stack(
+        [rng.integers(1, 99, C), rng.choice([0, -4, 2.5, 48, 2**30, 2.0**33, 1e-3, 12], C),
+         rng.integers(1, 4, C), rng.integers(1, 3, C) * 4, np.full(C, 8), rng.integers(0, 2, C),
+         rng.integers(0, 3, C)], 1,
+    )  # fmt: skip
+    return stored(seed, N=1, E=0, K=0, acyclic=False, node_feat=np.zeros((1, 0)), graph_feat=None, config_feat=feat,
+                  node_opcode=None, edge_index=np.zeros((0, 2), np.int64))  # fmt: skip
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_powers_of_two(encoded):
+    training, other = [sizes(seed) for seed in range(3)], sizes(9, C=70)
+    steps = [{"step": "encode", "config": SIZES}] * encoded + [{"step": "powers", "config": SIZES}]
+    core = fitted(steps, training)
+    rows = np.concatenate([g["config_feat"] for g in training])
+    before = reference.encoded(SIZES, rows, other["config_feat"]) if encoded else other["config_feat"]
+    expected = reference.powers(SIZES, rows, other["config_feat"])
+    out = core.apply(*other.values())
+    close(out.config_feat[:, : before.shape[1]], before)
+    np.testing.assert_allclose(out.config_feat[:, before.shape[1] :], expected, rtol=1e-5, atol=1e-5)
+    assert core.configs(other["config_feat"]).tobytes() == out.config_feat.tobytes()
+    assert core.columns["config"] == (before.shape[1] + expected.shape[1] if encoded else -1)
+    assert expected.shape[1] == 3 * 4 + 3 + 3  # of block, tile and three, of their pairs, of the product
+
+
+def test_powers_of_numbers_that_never_vary():
+    one = sizes(0)
+    one["config_feat"][:] = 8
+    columns = [{"name": f"c{i}", "kind": "number"} for i in range(7)]
+    core = fitted([{"step": "powers", "config": columns}], [one])
+    np.testing.assert_array_equal(core.apply(*one.values()).config_feat, one["config_feat"])
+
+
 def test_a_graph_without_node_features_has_a_column_of_0():
     table = {"step": "encode", "config": COLUMNS["config"]}
     one = stored(N=1, E=0, K=0, acyclic=False, node_feat=np.zeros((1, 0)), graph_feat=None, node_opcode=None)

@@ -110,7 +110,7 @@ class Graph:
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         config_feat: NDArray[np.float32] | None = None,
         graph_feat: NDArray[np.float32] | None = None,
-        digit_rows: int = 8,
+        digit_rows: int = 0,
     ) -> Graph: ...
     def with_configs(
         self,
@@ -147,7 +147,7 @@ class Prepare:
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         configs: bool = True,
         kept: Any = None,
-        digit_rows: int = 8,
+        digit_rows: int = 0,
     ) -> Graph: ...
     def configs(self, config_feat: NDArray[np.float32], /) -> NDArray[np.float32]: ...
     def get_state(self) -> dict[str, NDArray[Any]]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, arrays, kernels, preprocess
-from tpugraphs.digits import Digits
+from tpugraphs.digits import Digits, check_digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.schema import Schema
 from tpugraphs.targets import targets
@@ -39,7 +40,7 @@ class Prepared:
     nbytes : int
         Memory it takes, roughly.
     measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders.
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN of those that failed.
     normalizers : (C,) int64, optional
         Of tile graphs.
     kept : (C,) int64, optional
@@ -143,16 +144,17 @@ def check_measured(graph: Any, kind: str) -> None:
             "train on a measured graph (test files of the collections have no runtimes)",
             file=name, field=field, found="placeholders", expected="nanoseconds > 0",
         )  # fmt: skip
-    if kind == "graph":
-        graph = graph if graph.valid is None else graph.select(graph.ran)
-    bad = np.flatnonzero(graph.config_runtime <= 0)
+    bad = np.flatnonzero(_times(graph) <= 0)
     if bad.size:
+        unit = getattr(graph.schema, "unit", None) or ""
+        found = f"{graph.config_runtime[bad[0]]} {unit}".strip()
         raise DataError(
-            f"{field}: config {int(bad[0])} has {graph.config_runtime[bad[0]]} ns ({bad.size} such "
+            f"{field}: config {int(bad[0])} has {found} ({bad.size} such "
             "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
-            file=name, field=field, found=str(graph.config_runtime[bad[0]]), expected="nanoseconds > 0",
+            file=name, field=field, found=str(graph.config_runtime[bad[0]]),
+            expected="nanoseconds > 0" if unit == "ns" else "times > 0",
         )  # fmt: skip
-    check_order(name, graph.config_runtime, getattr(graph, "config_runtime_normalizers", None))
+    check_order(name, _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None))
 
 
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
@@ -299,12 +301,16 @@ class Pipeline:
         """Fit all steps that learn to these graphs, in one pass over them."""
         core = _core.Prepare(self.steps)
         for graph in graphs:
+            check_kind(graph, self.kind)
             if self._make is not None and self.schema is None:
-                check_kind(graph, self.kind)
                 self.schema = graph.schema
                 self.steps = self._make(graph.schema)
                 core = _core.Prepare(self.steps)
-            self._check(graph)
+            if self.schema is not None:
+                if self.schema.inferred and graph.schema.inferred:
+                    with contextlib.suppress(DataError):  # check tells which graph
+                        self.schema = self.schema.join(graph.schema)
+                self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
                 self._kept.keep(graph, core.fit(*_stored(graph)))
@@ -325,13 +331,12 @@ class Pipeline:
         Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
         """
         self._check(graph)
-        if training and self.kind == "graph":
-            check_measured(graph, self.kind)
-            graph = graph if graph.valid is None else graph.select(graph.ran)
-        kept, digits, runtimes = None, None, graph.config_runtime
-        normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             check_measured(graph, self.kind)
+            graph = _ran(graph)
+        kept, digits, runtimes = None, None, _times(graph)
+        normalizers = getattr(graph, "config_runtime_normalizers", None)
+        if training:
             kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
         stored = _digits(graph) if digits is None and configs else None
@@ -343,7 +348,7 @@ class Pipeline:
                 digits=digits,
                 configs=configs,
                 kept=self._kept.get(graph),
-                digit_rows=self.sizes.digits[1] or _core.SCHEMA["digit_states"],
+                digit_rows=0 if self.schema is None else self.sizes.digits[1],
             )
         except DataError as error:
             raise arrays.with_file(error, _name(graph)) from None
@@ -366,7 +371,7 @@ class Pipeline:
         kept = digits = None
         if keep != "none" and stored is not None and stored.in_file:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
-            _, runtimes, _ = kernels.merge_configs(first, inverse, runtimes, None, keep)
+            _, runtimes, _ = preprocess.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
             kept, runtimes, normalizers = preprocess.distinct(graph, keep)
         if len(runtimes) < 2:
@@ -379,7 +384,11 @@ class Pipeline:
 
     def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
         """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
-        return configs if configs.ndim == 3 else self._core.configs(configs)
+        if configs.ndim == 2:
+            return self._core.configs(configs)
+        if self.schema is not None:
+            check_digits("configs", configs, tuple(digit.values for digit in self.schema.digits), 0)
+        return configs
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return what was learnt, by the names it has in a file."""
@@ -440,6 +449,19 @@ class Pipeline:
         self.has_edges = state["has_edges"]
         if state["tensors"] is not None:
             self.load(state["tensors"])
+
+
+def _ran(graph: Any) -> Any:
+    """The graph without configs that failed."""
+    valid = getattr(graph, "valid", None)
+    return graph if valid is None or valid.all() else graph.select(graph.ran)
+
+
+def _times(graph: Any) -> NDArray[Any]:
+    """Runtimes (C,), NaN of configs that failed."""
+    valid = getattr(graph, "valid", None)
+    times: NDArray[Any] = graph.config_runtime
+    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
 
 
 def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:

@@ -145,11 +145,29 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     return kept.replace(config_runtime=runtimes, config_runtime_normalizers=norms)
 
 
-def distinct(graph: Any, keep: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
+def distinct(graph: Any, keep: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
     """Find rows (n,) of the configs that `dedup` keeps, their runtimes (n,) and normalizers (n,), if any."""
     norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
     first, inverse = graph.distinct_configs()
-    return kernels.merge_configs(first, inverse, graph.config_runtime, norm, keep)
+    return merge(first, inverse, graph.config_runtime, norm, keep, graph.kind)
+
+
+def merge(
+    first: NDArray[np.int64],
+    inverse: NDArray[np.int64],
+    runtimes: NDArray[Any],
+    normalizers: NDArray[np.int64] | None,
+    keep: str,
+    kind: str,
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
+    """Choose rows and runtimes as `kernels.merge_configs`; of graphs of kind "graph" the mean is a float."""
+    if runtimes.dtype == np.int64 and (kind != "graph" or keep != "mean"):
+        return kernels.merge_configs(first, inverse, runtimes, normalizers, keep)
+    if keep == "mean":
+        return first, np.bincount(inverse, runtimes) / np.bincount(inverse), None
+    order = np.lexsort((runtimes, inverse))
+    rows = first if keep == "first" else order[np.flatnonzero(np.diff(inverse[order], prepend=-1))]
+    return rows, runtimes[rows], None
 
 
 def fix_padding(graph: GraphT) -> GraphT:

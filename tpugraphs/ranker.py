@@ -154,7 +154,7 @@ class Ranker(Ranks):
 
     @property
     def kind(self) -> str:
-        """Kind of the graphs it ranks: ``"layout"`` or ``"tile"``."""
+        """Kind of the graphs it ranks: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
         return self.pipeline.kind
 
     @property
@@ -226,8 +226,9 @@ class Ranker(Ranks):
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
-        state = "fitted" if self._fitted else "not fitted"
-        return f"<Ranker({arguments}): {self.num_parameters:,} parameters, {state}>"
+        known = self._steps is not None or self._recipe.kind != "graph" or self.pipeline.schema is not None
+        size = f"{self.num_parameters:,} parameters, " if known else ""
+        return f"<Ranker({arguments}): {size}{'fitted' if self._fitted else 'not fitted'}>"
 
     # Copies (copy.deepcopy, worker processes): the model goes as its arrays
 
@@ -368,6 +369,13 @@ class Ranker(Ranks):
             raise DataError(
                 f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
             )
+        ran = getattr(graph, "valid", None)
+        if ran is not None and not ran[rows].all():
+            failed = int(rows[~ran[rows]][0])
+            raise DataError(
+                f"configs: config {failed} failed, so nothing can be learnt from it: give some of graph.ran",
+                file=str(graph.name), field="configs", found=f"config {failed}", expected="configs that ran",
+            )  # fmt: skip
         if not self._fitted:
             self.pipeline.fit([graph])
         prepared = self._prepare(graph)

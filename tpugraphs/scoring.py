@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, arrays, metrics
-from tpugraphs.digits import ConfigFeatures, packed_digits
+from tpugraphs.columns import MOST_DIGIT_VALUES
+from tpugraphs.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.pipeline import Prepared
 
@@ -133,6 +134,8 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
         )  # fmt: skip
     if isinstance(configs, ConfigFeatures):
         return configs.digits
+    if graph.kind == "graph":
+        return as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
     array = np.asarray(configs)
     if array.dtype == np.int8 and array.flags.c_contiguous:
         return array  # the core checks digits as it reads them

@@ -17,8 +17,13 @@ among the graph's configs (van der Waerden)."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
-    """Targets (C,) of the runtimes (C,) of all configs of a graph; see :data:`TARGETS`."""
+    """Targets (C,) of the runtimes (C,) of all configs of a graph, NaN where these are; see :data:`TARGETS`."""
     values = np.asarray(times, np.float64)
+    ran = ~np.isnan(values)
+    if not ran.all():
+        found = np.full(values.shape, np.nan)
+        found[ran] = targets(times[ran], target)
+        return found
     if target == "runtime":
         return values
     if target == "log-runtime":

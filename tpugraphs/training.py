@@ -86,9 +86,9 @@ class Fit:
     ) -> None:
         _check_callbacks(callbacks)
         self.ranker, self.fields = ranker, ranker.fields
+        self.material, ranker.pipeline = material, material.pipeline
         self.model, self.trainer = ranker.model, ranker.trainer
         self.optimizer = Optimizer(ranker)
-        self.material, ranker.pipeline = material, material.pipeline
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
         self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
         self.valid, self.store = material.valid, material.store

@@ -27,12 +27,13 @@ static int take_codes(tg_graph *g, PyObject *pair) {
 
 /* The configs of a graph: layout digits, or features of whole configs. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {-1, g->K, -1}, flat[2] = {-1, -1};
+    npy_intp wide[3] = {-1, g->K, g->D > 0 ? g->D : -1}, flat[2] = {-1, -1};
     PyArrayObject *a;
     if (PyTuple_Check(digits)) {
         if (take_codes(g, digits) < 0) return -1;
     } else if (digits != Py_None) {
-        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, "(C, K, D)")) == NULL) return -1;
+        const char *shape = wide[2] == TG_DIGITS ? "(C, K, 18)" : "(C, K, D)";
+        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
         if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
             PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS,
                          wide[2]);
@@ -130,8 +131,8 @@ tg_py_graph *tg_py_graph_new(int digit_rows) {
     allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(graph_type, 0);
     if (self == NULL) return NULL;
-    self->graph.D = TG_DIGITS;
-    self->graph.digit_rows = digit_rows;
+    self->graph.D = digit_rows == 0 ? TG_DIGITS : 0;
+    self->graph.digit_rows = digit_rows == 0 ? TG_DIGIT_STATES : digit_rows;
     return self;
 }
 
@@ -139,13 +140,13 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static char *names[] = {"node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes",
                             "digits",    "config_feat", "graph_feat",    "digit_rows", NULL};
     PyObject *a[TG_GRAPH_ARGS] = {NULL};
-    int digit_rows = TG_DIGIT_STATES;
+    int digit_rows = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|OOOi", names, &a[0], &a[1], &a[2], &a[3], &a[4],
                                      &a[5], &a[6], &a[7], &digit_rows))
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    if (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2) {
+    if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
         PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
                      digit_rows);
         return NULL;
@@ -192,7 +193,7 @@ static void graph_dealloc(PyObject *object) {
 static PyObject *with_configs(PyObject *object, PyObject *args) {
     PyObject *digits, *config_feat = Py_None;
     if (!PyArg_ParseTuple(args, "O|O:with_configs", &digits, &config_feat)) return NULL;
-    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(TG_DIGIT_STATES);
+    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(0);
     if (other == NULL) return NULL;
     tg_graph *g = &other->graph;
     *g = self->graph;

@@ -138,14 +138,14 @@ static PyObject *finish(PyObject *object, PyObject *unused) {
 }
 
 /* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, configs=True,
-   kept=None, digit_rows=8) -> Graph */
+   kept=None, digit_rows=0) -> Graph */
 static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"node_feat",  "node_opcode", "edge_index", "config_nodes",
                             "graph_feat", "config_feat", "digits",     "configs",
                             "kept",       "digit_rows",  NULL};
     py_prepare *self = (py_prepare *)object;
     PyObject *a[6], *digits = Py_None, *capsule = Py_None;
-    int configs = 1, digit_rows = TG_DIGIT_STATES;
+    int configs = 1, digit_rows = 0;
     tg_stored stored;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OpOi:apply", names, &a[0], &a[1], &a[2], &a[3],
                                      &a[4], &a[5], &digits, &configs, &capsule, &digit_rows) ||

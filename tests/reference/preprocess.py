@@ -89,6 +89,35 @@ def encoded(columns, training, x, levels=0):
     return np.array(out, np.float64).reshape(len(out), len(x)).T
 
 
+def _factors(x):
+    """log2, exponent of two, log2 of the odd part, whether that is 1; 0 of all but positive whole numbers."""
+    if not (1 <= x <= 2**31 and x == int(x)):
+        return 0.0, 0, 0.0, False
+    twos = (int(x) & -int(x)).bit_length() - 1
+    odd = int(x) >> twos
+    return twos + float(np.log2(odd)), twos, float(np.log2(odd)), odd == 1
+
+
+def powers(columns, training, x):
+    """Float64 columns (n, O) that tell of powers of two in features x (n, T), learnt from training rows (m, T)."""
+
+    def derived(row):
+        parts = [
+            _factors(value) if column["kind"] in ("number", "log") else (0.0, 0, 0.0, False)
+            for column, value in zip(columns, row.tolist(), strict=True)
+        ]
+        pairs = [a[3] and b[3] for i, a in enumerate(parts) for b in parts[i + 1 :]]
+        twos, odd = sum(part[1] for part in parts), sum(part[2] for part in parts)
+        return [*(n for part in parts for n in part), *pairs, twos, odd, odd == 0]
+
+    told, rows = (np.array([derived(row) for row in a], np.float64) for a in (training, x))
+    many = [len(np.unique(values)) > 2 for values in training.T]
+    useful = [own for own in many for _ in range(4)]
+    useful += [own and other for i, own in enumerate(many) for other in many[i + 1 :]] + [True] * 3
+    kept = np.array(useful) & (np.ptp(told, axis=0) > 0)
+    return ((rows - told.mean(0)) / np.where(kept, told.std(0), 1))[:, kept]
+
+
 def walk_encoding(N, edges, directed=False, loops=False, first=1, steps=8, arriving=False):
     """(N, steps - first + 1): the diagonal of P^k, or what arrives from elsewhere, by dense matrix powers."""
     A = np.zeros((N, N))

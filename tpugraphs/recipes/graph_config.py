@@ -80,7 +80,7 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
         return [], None
     steps, slot, width = [], "node_feat", fields.width
     if sizes.opcodes is not None:
-        attrs = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
+        attrs: dict[str, Any] = {"source": "opcode", "rows": sizes.opcodes, "cols": _OPCODE_COLUMNS}
         steps, slot = [_step("embedding", "opcodes", [slot], **attrs)], "opcodes"
     op = "linear" if sizes.digits[0] == 0 else "config_linear"
     steps.append(_step(op, "nodes", [slot], out=width))

@@ -1,0 +1,396 @@
+"""Recipe graph-config on graphs of every shape: tables, programs with edges, digits, and what of them is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from rankers import having, small_any, small_graph, small_tile, state
+from scipy.stats import norm, rankdata
+
+import tpugraphs as tg
+from tpugraphs import cli
+from tpugraphs.schema import Column, Digit, Schema
+from tpugraphs.targets import targets
+from tpugraphs.training import Callback
+
+SMALL = {"width": 16, "steps": 4, "evaluate_every": 2}
+
+
+def ranker(**fields):
+    return tg.Ranker("graph-config", seed=5, **{**SMALL, **fields})
+
+
+def fitted(train, **fields):
+    r = ranker(**fields)
+    r.fit(train, verbose=False)
+    return r
+
+
+def table(seed=0, configs=30, **changes):
+    """Configs of a program that nothing is known of: N = 1, E = 0, no features."""
+    rng = np.random.default_rng(seed)
+    feat = np.stack(
+        [2.0 ** rng.integers(0, 9, configs), rng.integers(1, 9, configs), rng.normal(size=configs)], 1
+    )
+    given = {
+        "config_feat": feat,
+        "runtime": 1 + (feat[:, 1] - 4) ** 2 + np.arange(configs) / 1e3,
+        "name": f"t{seed}",
+    }
+    return tg.Graph(**{**given, **changes})
+
+
+def digits(seed=0, D=5, values=4, nodes=6, edges=True, **changes):
+    """A program whose nodes are configured."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-1, values, (30, 2, D))
+    given = {
+        "node_feat": rng.normal(size=(nodes, 3)), "node_config_ids": [1, 4], "node_config_feat": x,
+        "edge_index": [(i + 1, i) for i in range(nodes - 1)] if edges else None,
+        "runtime": 5 + x[:, 0, 0] * 3 + x[:, 1].sum(-1) / 9 + np.arange(30) / 1e4 + D, "name": f"d{seed}",
+    }  # fmt: skip
+    return tg.Graph(**{**given, **changes})
+
+
+def with_opcodes(seed=0, **changes):
+    return digits(seed, node_opcode=np.arange(6) * 40, **changes)
+
+
+SHAPES = {
+    "table": table,
+    "problems": lambda seed=0: table(seed, graph_feat=[float(seed + 1), 3.0]),
+    "one column": lambda seed=0: table(seed, config_feat=np.arange(1, 31)[:, None]),
+    "program": small_any,
+    "edges without features": lambda seed=0: table(
+        seed, node_feat=np.zeros((4, 0)), edge_index=[[1, 0], [2, 0]]
+    ),
+    "digits": digits,
+    "one digit of two values": lambda seed=0: digits(seed, D=1, values=2),
+    "64 digits of 32 values": lambda seed=0: digits(seed, D=64, values=32),
+    "5 digits of 6 values": lambda seed=0: digits(seed, D=5, values=6),
+    "digits, opcodes": with_opcodes,
+    "digits, no edges": lambda seed=0: digits(seed, edges=False),
+    "digits, problems": lambda seed=0: digits(seed, graph_feat=[float(seed)]),
+    "runtimes are whole": lambda seed=0: table(seed, runtime=np.arange(30) % 7 + 2),
+    "some failed": lambda seed=0: small_any(seed, valid=np.arange(48) % 3 > 0),
+    "digits, some failed": lambda seed=0: digits(seed, valid=np.arange(30) % 3 > 0),
+    "repeats": lambda seed=0: table(seed, repeats=np.full((30, 4), 2.0)),
+    "published layout": small_graph,
+    "published tile": small_tile,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_learns_from_every_shape(shape):
+    make = SHAPES[shape]
+    train, other = [make(0), make(1)], make(2)
+    r = ranker(steps=60, learning_rate=1e-2)
+    history = r.fit(train, verbose=False)
+    assert np.mean(history.loss[-5:]) < 0.8 * np.mean(history.loss[:5])
+    scores = r.predict(other)
+    assert scores.shape == (other.num_configs,) and np.isfinite(scores).all() and np.ptp(scores) > 0
+    report = r.evaluate([*train, other])
+    assert report.rows[0].configs == len(getattr(train[0], "ran", scores))
+    ran = (
+        other.ran
+        if other.valid is not None
+        else np.arange(other.num_configs)
+        if other.kind == "graph"
+        else None
+    )
+    assert np.isfinite(r.partial_fit(other, range(8) if ran is None else ran[:8]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
+    make, found = SHAPES[shape], []
+    threads = tg.get_num_threads()
+    try:
+        for count in (1, 3):
+            tg.set_num_threads(count)
+            r = fitted([make(0), make(1)], dropout=0.3)
+            found.append([*state(r), r.predict(make(2)).tobytes()])
+    finally:
+        tg.set_num_threads(threads)
+    assert found[0] == found[1]
+    r.save(tmp_path / "r.safetensors")
+    again, other = tg.Ranker.load(tmp_path / "r.safetensors"), make(2)
+    expected = r.predict(other)
+    assert again.predict(other).tobytes() == expected.tobytes()
+    given = other.config_feat if getattr(other, "config_feat", None) is not None else other.config_digits
+    for one in (r, again):
+        for configs in (given[3:9], given[3:9].astype(np.float64).tolist()):
+            assert one.predict(make(2), configs).tobytes() == r.predict(other, range(3, 9)).tobytes()
+    assert again.pipeline.schema == r.pipeline.schema
+
+
+@pytest.mark.parametrize("shape", ["table", "program", "digits, some failed"])
+def test_a_fit_goes_on_where_it_stopped(shape, tmp_path):
+    class Break(Callback):
+        def __init__(self, at=None):
+            self.at = at
+
+        def on_step(self, fit):
+            if fit.step == self.at:
+                raise OSError("broken")
+
+    make = SHAPES[shape]
+    train, options = [make(0), make(1)], {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
+    straight = ranker()
+    straight.fit(train, make(2), callbacks=[Break()], verbose=False)
+    with pytest.raises(OSError, match="broken"):
+        ranker().fit(train, make(2), callbacks=[Break(3)], **options)
+    resumed = ranker()
+    resumed.fit(train, make(2), callbacks=[Break()], **options)
+    assert state(straight) == state(resumed)
+    with pytest.raises(tg.CheckpointError, match="train"):
+        ranker().fit([make(0), make(3)], make(2), callbacks=[Break()], **options)
+
+
+# ---- schemas --------------------------------------------------------------------------------------------
+
+
+def measured(**change):
+    rows = {
+        "gpu": ["A", "A", "A", "B", "B", "B"], "block": [16, 32, 64, 16, 32, 256],
+        "order": ["xy", "yx", "xy", "xy", "yx", "xy"], "fast": [True, False, True, False, True, True],
+        "ms": [2.0, 1.5, 3.0, 2.5, 3.5, 1.0],
+    }  # fmt: skip
+    return {**rows, **change}
+
+
+FRAME = {"group": ["gpu"], "features": ["gpu"], "config": ["block", "order", "fast"], "runtime": "ms"}
+
+
+def test_a_table_of_measurements():
+    a, b = tg.from_frame(measured(), **FRAME)
+    r = fitted([a, b])
+    new = tg.from_frame(measured(), schema=a.schema, **FRAME)
+    assert r.predict(new[1]).tobytes() == r.predict(b).tobytes()
+    assert r.pipeline.sizes.graph == 2
+    assert r.pipeline.sizes.config == 1 + 2 + 1 + 3  # log2 and exponent of block, exponent of the product
+    assert r.predict(b, b.config_feat[:1]).tobytes() == r.predict(b, [0]).tobytes()
+
+
+def test_graphs_of_another_schema_are_refused():
+    a, b = tg.from_frame(measured(), **FRAME)
+    r = fitted([a, b])
+    for change, words in (
+        ({"config": ["block", "fast", "order"]}, "config column 1: expected 'order', found 'fast'"),
+        ({"config": ["block", "order"]}, "config column 2: expected 'fast', found only 2"),
+        ({"kinds": {"block": "number"}}, "config column 0: 'block' is a log column, found a number column"),
+        ({"features": []}, "graph column 0: expected 'gpu', found only 0"),
+    ):
+        for use in (r.predict, r.rank, r.evaluate, lambda g: r.partial_fit(g, [0, 1]),
+                    lambda g: fitted([a, g])):  # fmt: skip
+            with pytest.raises(tg.DataError, match="schema") as caught:
+                use(tg.from_frame(measured(), **{**FRAME, **change})[0])
+            assert "graph 'gpu=A'" in str(caught.value) and words in str(caught.value)
+            assert caught.value.field == "schema"
+    with pytest.raises(tg.DataError, match="configs: expected shape"):
+        r.predict(a, a.config_feat[:, :2])
+
+
+def test_runtimes_of_two_units_are_not_mixed():
+    unit = [Schema.infer(config_feat=np.zeros((1, 3)), unit=unit) for unit in ("ms", "us")]
+    train = [table(i, schema=schema) for i, schema in enumerate(unit)]
+    with pytest.raises(tg.DataError, match="graph 't1': .*unit: expected ms, found us"):
+        fitted(train)
+    r = fitted(train[0])
+    assert r.predict(train[1]).shape == (30,)  # whose runtimes are not read
+
+
+def test_categories_that_training_did_not_have():
+    gpu = Column("gpu", "category", ("A", "B", "C"))
+    schema = Schema(graph=(gpu,), config=(Column("x"), Column("order", "category", ("p", "q", "r"))))
+
+    def graph(seed, gpu, orders):
+        feat = np.stack([np.arange(12), np.arange(12) % orders], 1)
+        return table(seed, config_feat=feat, runtime=np.arange(12) + 1, graph_feat=[gpu], schema=schema)
+
+    train = [graph(0, 0, 2), graph(1, 1, 2)]
+    r, zero = fitted(train), fitted(train, unknown="zero")
+    with pytest.raises(tg.DataError, match="t2: config_feat: expected a value that was seen in training, found 'r' in "
+                       "column 'order', row 2") as caught:  # fmt: skip
+        r.predict(graph(2, 0, 3))
+    assert caught.value.field == "config_feat"
+    with pytest.raises(tg.DataError, match="t2: graph_feat: expected a value .* 'C' in column 'gpu'"):
+        r.predict(graph(2, 2, 2))
+    with pytest.raises(tg.DataError, match="row 1"):
+        r.predict(train[0], np.array([[1.0, 0.0], [2.0, 2.0]]))
+    for new in (graph(2, 0, 3), graph(2, 2, 2)):
+        assert np.isfinite(zero.predict(new)).all()
+
+
+def test_inferred_schemas_widen_to_all_training_graphs():
+    train = [digits(0, values=2), digits(1, values=5), digits(2)]
+    r = fitted(train)
+    assert r.pipeline.sizes.digits == (5, 7) and {d.values for d in r.pipeline.schema.digits} == {5}
+    assert r.predict(train[0]).shape == r.predict(digits(3, values=3)).shape
+    with pytest.raises(tg.DataError, match="graph 'd4': .*digit 0: 'digit_0' has 5 values, found 9"):
+        r.predict(digits(4, values=9))
+    with pytest.raises(
+        tg.DataError, match="configs: expected whole numbers in -1..4, found 5 at config 1, node 0, "
+    ):
+        r.predict(train[0], np.array([[[1] * 5] * 2, [[5] * 5] * 2]))
+    with pytest.raises(tg.DataError, match="whole numbers"):
+        r.predict(train[0], np.full((2, 2, 5), 0.5))
+    with pytest.raises(tg.DataError, match=r"expected digits \(n, 2, 5\)"):
+        r.predict(train[0], np.zeros((2, 2, 4), np.int8))
+    opcodes = fitted([with_opcodes(0), digits(1, node_opcode=np.arange(6))])
+    assert opcodes.pipeline.schema.opcodes == 201
+    with pytest.raises(tg.DataError, match="graph 'd2': .*opcodes: expected 201, found 202"):
+        opcodes.predict(digits(2, node_opcode=[201, 0, 0, 0, 0, 0]))
+    with pytest.raises(tg.DataError, match="opcodes: expected 201, found none"):
+        opcodes.predict(digits(2))
+
+
+def test_digits_of_different_sizes():
+    schema = Schema(node=tuple(Column(f"n{i}") for i in range(3)), digits=(Digit("a", 2), Digit("b", 6)))
+    x = np.stack([np.arange(30) % 3 - 1, np.arange(30) % 7 - 1], -1)[:, None].repeat(2, 1)
+    graph = digits(D=2, node_config_feat=x, schema=schema)
+    r = fitted(graph)
+    with pytest.raises(tg.DataError, match="-1..1, found 2 at config 0, node 1, column 0"):
+        r.predict(graph, np.array([[[1, 5], [2, 5]]]))
+
+
+# ---- what was measured ----------------------------------------------------------------------------------
+
+
+def test_configs_that_failed_are_not_learnt_from():
+    whole = table()
+    valid = np.arange(30) % 3 > 0
+    nan, zero = (
+        table(valid=valid, runtime=np.where(valid, whole.runtime, placeholder))
+        for placeholder in (np.nan, 0.0)
+    )
+    some = fitted(nan)
+    assert state(some) == state(fitted(zero)) and some.predict(nan).shape == (30,)
+    value = some.partial_fit(nan, nan.ran[:9])
+    assert np.isfinite(value)
+    other = fitted(zero)
+    assert other.partial_fit(zero, zero.ran[:9]) == value and state(other) == state(some)
+    with pytest.raises(tg.DataError, match="config 0 failed") as caught:
+        some.partial_fit(nan, range(9))
+    assert caught.value.field == "configs"
+    assert some.evaluate(nan).rows[0].configs == 20
+    with pytest.raises(tg.DataError, match="config 0 failed"):
+        some.evaluate(nan, configs=[0, 1])
+    assert ranker().fit(nan, 0.4, verbose=False).best_metric is not None
+    with pytest.raises(tg.DataError, match="at least one config that ran, found none of 30"):
+        table(valid=np.zeros(30, bool))
+
+
+def test_graphs_that_nothing_can_be_learnt_from():
+    history = ranker().fit(
+        [table(), table(1, valid=np.arange(30) == 4), table(2, runtime=None)], verbose=False
+    )
+    assert [*history.skipped] == ["t1", "t2"]
+    for graph, words in (
+        (table(runtime=np.ones(30)), "all 30 runtimes are equal"),
+        (table(runtime=None), "expected measured runtimes"),
+        (tg.Graph(node_feat=np.zeros((3, 1))), "features of configs or configurable nodes"),
+    ):
+        with pytest.raises(tg.DataError, match=words):
+            fitted(graph)
+        with pytest.raises(tg.DataError, match=words):
+            ranker().partial_fit(graph, [0, 1])
+    with pytest.raises(tg.DataError, match="nothing to rank"):
+        fitted(table()).predict(tg.Graph(node_feat=np.zeros((3, 1))))
+
+
+@pytest.mark.parametrize("keep, expected", [("first", [4, 2]), ("min", [1, 2]), ("mean", [2.5, 2])])
+@pytest.mark.parametrize("kind", [float, int])
+def test_equal_configs_are_merged(keep, expected, kind):
+    times = np.array([4, 2, 1], kind)
+    for graph in (
+        table(config_feat=[[1], [2], [1]], runtime=times),
+        digits(node_config_feat=np.array([1, 2, 1])[:, None, None].repeat(2, 1), runtime=times),
+    ):
+        r = fitted(graph, dedup=keep)
+        prepared = r.pipeline.apply(graph, training=True)
+        assert prepared.times.tolist() == expected
+        assert tg.dedup(graph, keep).runtime.tolist() == expected
+
+
+@pytest.mark.parametrize("target", ["percentile", "normal-score", "log-runtime", "runtime"])
+def test_targets_of_configs_that_failed_are_nan(target):
+    times = np.array([3.0, np.nan, 1, 2, 2, np.nan])
+    ran = ~np.isnan(times)
+    found = targets(times, target)
+    np.testing.assert_array_equal(found[ran], targets(times[ran], target))
+    assert np.isnan(found[~ran]).all() and times[0] == 3
+
+
+def test_normal_scores():
+    times = np.random.default_rng(0).integers(1, 40, 100)
+    expected = norm.ppf((rankdata(times) - 0.5) / 100)
+    np.testing.assert_allclose(targets(times, "normal-score"), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(targets([7.5], "normal-score"), [0], atol=1e-15)
+
+
+# ---- together with the rest -----------------------------------------------------------------------------
+
+
+def test_losses_seeds_and_ensembles(tmp_path):
+    train, other = [small_any(0), small_any(1)], small_any(2)
+    for loss in ("pairwise_hinge", "list_mle", [{"loss": "mse"}, {"loss": "pairwise_hinge", "weight": 0.5}]):
+        assert np.isfinite(fitted(train, loss=loss).predict(other)).all()
+    runs = tg.train_seeds("graph-config", train, other, seeds=2, verbose=False, **SMALL)
+    alone = tg.Ranker("graph-config", seed=1, **SMALL)
+    alone.fit(train, other, verbose=False)
+    assert runs.rankers[1].predict(other).tobytes() == alone.predict(other).tobytes()
+    ensemble = tg.Ensemble(runs.rankers)
+    ensemble.save(tmp_path / "e.safetensors")
+    assert (
+        tg.Ensemble.load(tmp_path / "e.safetensors").predict(other).tobytes()
+        == ensemble.predict(other).tobytes()
+    )
+    assert len(tg.leave_out(ranker(), [*train, other]).rows) == 3
+
+
+def test_a_model_is_not_known_before_the_schema():
+    r = ranker()
+    assert repr(r).endswith("not fitted>") and "parameters" not in repr(r)
+    with pytest.raises(tg.Error, match="follows from the schema of the graphs: call fit"):
+        _ = r.num_parameters
+    r.fit(table(), verbose=False)
+    assert f"{r.num_parameters:,} parameters, fitted" in repr(r) and "noise" in {s["op"] for s in r.steps}
+    with pytest.raises(tg.DataError):
+        r.fit(table(runtime=None), verbose=False)
+    assert r.fitted and r.predict(table()).shape == (30,)
+
+
+@pytest.mark.parametrize("shape", ["table", "program", "digits, opcodes"])
+def test_the_command_line(shape, tmp_path, capsys):
+    make = SHAPES[shape]
+    for seed in range(3):
+        make(seed).save(tmp_path / f"g{seed}.npz")
+    make(3).save(tmp_path / "g3.tgpack")
+    data, out = [str(tmp_path / f"g{seed}.npz") for seed in range(3)], str(tmp_path / "r.safetensors")
+    small = [
+        word
+        for name, value in having("graph-config", **SMALL).items()
+        for word in ("--set", f"{name}={value}")
+    ]
+
+    def run(*argv):
+        code = cli.main([*argv, "--json"])
+        text = capsys.readouterr()
+        assert code == 0, text.err
+        return json.loads(text.out)
+
+    told = run("train", "--recipe", "graph-config", "--data", *data, "--valid", "0.3", "--out", out, *small)
+    r = tg.Ranker.load(out)
+    assert told["parameters"] == r.num_parameters
+    assert run("evaluate", out, *data)
+    (scores,) = run("predict", out, str(tmp_path / "g3.tgpack"))
+    np.testing.assert_array_equal(np.array(scores["scores"], np.float32), r.predict(make(3)))
+    assert cli.main(["predict", out, "sample:tile_00"]) != 0
+    assert "does not fit the schema" in capsys.readouterr().err
+
+
+def test_there_are_no_submissions_of_own_schemas():
+    graph = table()
+    with pytest.raises(tg.DataError, match="collection"):
+        _ = graph.submission_id
