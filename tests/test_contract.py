@@ -488,7 +488,7 @@ def test_a_segment_is_scored_on_top_of_an_outside_offset() -> None:
         factor = given.get("scale", np.ones(total, np.float32)).astype(np.float64)
         loss, scores = model.gradients(BATCH, TIMES, HINGE, lists=given)
         seen = np.concatenate(scores).astype(np.float64) * factor + shift
-        value, slope = losses.over_lists(losses.pairwise_hinge, seen, np.concatenate(TIMES), [0, 6, 10])
+        value, slope = losses.weighted_sum(seen, HINGE, [0, 6, 10], runtimes=np.concatenate(TIMES))
         assert loss == pytest.approx(value, rel=1e-5)
         compare(model, np.split(slope * factor, [6]))
         for got, plain in zip(scores, model.scores(BATCH), strict=True):
@@ -501,9 +501,7 @@ def test_lists_over_the_whole_batch() -> None:
     index, offsets = np.array([9, 0, 3, 7, 1, 8, 2]), np.array([0, 4, 7])
     loss, scores = model.gradients(BATCH, TIMES, HINGE, lists={"offsets": offsets, "index": index})
     s, y = np.concatenate(scores).astype(np.float64), np.concatenate(TIMES)
-    value, taken = losses.over_lists(losses.pairwise_hinge, s[index], y[index], offsets)
-    slope = np.zeros(len(s))
-    slope[index] = taken
+    value, slope = losses.weighted_sum(s, HINGE, offsets, index, runtimes=y)
     assert loss == pytest.approx(value, rel=1e-5)
     compare(model, np.split(slope, [6]))
     whole = {"offsets": np.array([0, 10])}
