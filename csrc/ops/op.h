@@ -26,7 +26,7 @@ enum {
 };
 enum { TG_FORWARD, TG_REVERSE, TG_BOTH, TG_DIRECTIONS };
 #define TG_DIRECTION_NAMES "forward|reverse|both"
-#define TG_BELOW_ONE       0.9999999 /* the highest chance of a dropout */
+#define TG_BELOW_ONE       0x1.fffffffffffffp-1 /* the highest chance of a dropout */
 
 /* ---- row spaces: name, what a row is, items of slate s, rows per item ---- */
 #define TG_SPACE_LIST(S)                                                                                     \
