@@ -69,7 +69,7 @@ static tg_status resolve(const tg_op *op, const tg_attr_spec *spec, const tg_att
         return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a %s number", op->name, v->key,
                        whole ? "whole" : "finite");
     if (v->number < spec->low || v->number > spec->high)
-        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be in %.7g..%.7g, got %g", op->name,
+        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be in %.16g..%.16g, got %g", op->name,
                        v->key, spec->low, spec->high, v->number);
     write_attr(spec, attrs, v->number);
     return TG_OK;
