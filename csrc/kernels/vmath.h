@@ -173,7 +173,9 @@ INLINE vf vact_rare_slope(int kind, vf x) {
     return kind == TG_ACT_SILU ? s * (1.0f + x * (1.0f - s)) : s * (1.0f - s);
 }
 static __attribute__((noinline, unused)) vf vact_other(int kind, vf x) { return vact_rare(kind, x); }
-static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) { return vact_rare_slope(kind, x); }
+static __attribute__((noinline, unused)) vf vact_other_slope(int kind, vf x) {
+    return vact_rare_slope(kind, x);
+}
 
 INLINE vf vact(const int rough, int kind, vf x) {
     if (kind == TG_ACT_GELU) return vgelu(rough, x);

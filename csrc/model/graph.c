@@ -148,7 +148,7 @@ static tg_status gather_row(const tg_graph *g, int64_t row, int8_t *to, tg_error
     for (int64_t i = 0; i < width; i++) {
         to[i] = from[i];
         if ((uint8_t)(to[i] + 1) <= (unsigned)most + 1) continue;
-        char expected[24];
+        char expected[32];
         snprintf(expected, sizeof expected, "digits in -1..%d", most);
         return tg_fail_field(err, "digits", expected, "%d in config %lld, node %lld, column %lld", to[i],
                              (long long)row, (long long)(i / g->D), (long long)(i % g->D));

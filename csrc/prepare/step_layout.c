@@ -1,4 +1,5 @@
 /* Steps that read the published node features: the layout in the last columns, and how lists are padded. */
+#include "features/schema.h"
 #include "prepare/step.h"
 
 #include <stdio.h>
@@ -7,10 +8,8 @@
 #include "data/configs.h"
 #include "prepare/padding.h"
 
-enum { PUBLISHED = 140 }; /* columns of the published node features */
-
 static tg_status published(const tg_stored *graph, unsigned tables, tg_error *err) {
-    if (graph->F == PUBLISHED || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
+    if (graph->F == TG_NODE_FEATURES || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
     return tg_fail_field(err, "node_feat", "the 140 published columns", "%lld", (long long)graph->F);
 }
 
@@ -25,7 +24,7 @@ static tg_status plan_digits(tg_use *use, const tg_outline *before, tg_error *er
 static void outline_digits(const tg_use *use, tg_outline *outline, int fitted) {
     (void)use, (void)fitted;
     outline->has_layout = 1;
-    if (outline->cols[TG_TABLE_NODE] < 0) outline->cols[TG_TABLE_NODE] = PUBLISHED;
+    if (outline->cols[TG_TABLE_NODE] < 0) outline->cols[TG_TABLE_NODE] = TG_NODE_FEATURES;
 }
 
 static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
@@ -60,7 +59,7 @@ int tg_list_padding(const float *node_feat, int64_t N) {
     for (int64_t n = 0; n < N; n++)
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
             for (int f = lists[i].from; f < lists[i].to; f++)
-                if (node_feat[n * PUBLISHED + f] < 0) return -1;
+                if (node_feat[n * TG_NODE_FEATURES + f] < 0) return -1;
     return 0;
 }
 

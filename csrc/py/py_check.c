@@ -16,7 +16,7 @@ typedef struct room {
     float *place;
 } room;
 
-enum { FLOATS = 24 };
+enum { FLOATS = 20 };
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     (void)err;

@@ -44,7 +44,10 @@ BROKEN = {
     "other layer": (in_steps(2, "out", 24), "linear1.weight"),
     "negative attribute": (in_steps(2, "out", -3), "out"),
     "attribute of 400 places": (in_steps(2, "out", 10**400), "out"),
-    "attribute out of its op's range": (in_steps(3, "dropout", 1.0), "'dropout' must be in 0..0.9999999999999999"),
+    "attribute out of its op's range": (
+        in_steps(3, "dropout", 1.0),
+        "'dropout' must be in 0..0.9999999999999999",
+    ),
     "attribute that there is not": (in_steps(2, "size", 3), "no attribute 'size'"),
     "attribute that is a list": (in_steps(2, "out", [24]), "out"),
     "word that is no choice": (in_steps(3, "act", "sine"), "act"),

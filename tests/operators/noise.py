@@ -1,6 +1,5 @@
 """Noise in training only: scoring, which the cases are, leaves x as it is."""
 
-
 GRADIENTS = ("x",)
 
 

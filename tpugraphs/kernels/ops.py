@@ -208,10 +208,10 @@ def _config_linear_call(
 ) -> _Call:
     _require(h, "h", ("N", "F"))
     _require(table, "table", (8, "D"))
-    _require(weight, "weight", ("O", h.shape[1] + 18 * table.shape[1]))
+    _require(weight, "weight", ("O", h.shape[1] + _core.SCHEMA["digits"] * table.shape[1]))
     _require(bias, "bias", (len(weight),))
     _require(config_nodes, "config_nodes", ("K",), dtype=np.int64)
-    _require(digits, "digits", ("C", len(config_nodes), 18), dtype=np.int8)
+    _require(digits, "digits", ("C", len(config_nodes), _core.SCHEMA["digits"]), dtype=np.int8)
     graph = _graph(len(h), config_nodes=config_nodes, digits=digits)
     attrs: dict[str, float | str] = {
         "out": weight.shape[0],
