@@ -1,46 +1,44 @@
-"""Unique rows at 20,000 cells, nine of ten a repetition, beside PyTorch: forward and backward."""
+"""Rows of unique cells at all cells, nine of ten repeated, beside PyTorch, which is given their numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tpugraphs import kernels
+from ..sections.kernels import Case, Setting
+
+REQUIRED = 1.5
 
 
-def cases(quick: bool) -> list[dict[str, Any]]:
-    """Forward and backward."""
-    nodes, configs, width = (5, 20, 8) if quick else (200, 100, 256)
-    rng = np.random.default_rng(0)
-    kinds = rng.integers(-1, 6, (configs // 10, nodes, 18)).astype(np.int8)
-    digits = kinds[rng.integers(0, len(kinds), configs)]
-    feat = rng.normal(size=(nodes, 4)).astype(np.float32)
-    numbers = np.unique(digits.swapaxes(0, 1).reshape(nodes * configs, 18), axis=0, return_inverse=True)[1]
-    numbers = numbers.reshape(-1) + (int(numbers.max()) + 1) * np.repeat(np.arange(nodes), configs)
-    numbers = np.unique(numbers, return_inverse=True)[1]
-    x = rng.normal(size=(int(numbers.max()) + 1, width)).astype(np.float32)
-    dy = rng.normal(size=(nodes, configs, width)).astype(np.float32)
-    graph: Any = (digits, np.arange(nodes), feat)
+def cases(setting: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
 
-    def ours() -> None:
-        kernels.gather_unique(x, *graph)
-        kernels.gather_unique_backward(dy, x, *graph)
+    nodes, configs, width = setting.size(200, 5), setting.size(100, 20), setting.size(256, 8)
+    kinds = setting.rng.integers(-1, 6, (configs // 10, nodes, 18)).astype(np.int8)
+    chosen = setting.rng.permutation(np.arange(configs) % len(kinds))
+    graph: Any = (kinds[chosen], np.arange(nodes), setting.array(nodes, 4))
+    first = np.unique(chosen, return_index=True)[1]  # numbers follow the first appearance, node by node
+    order = np.argsort(np.argsort(first))[chosen]
+    numbers = (order + len(kinds) * np.arange(nodes)[:, None]).reshape(-1)
+    x, dy = setting.array(nodes * len(kinds), width), setting.array(nodes, configs, width)
 
-    name = f"{len(x)} of {nodes * configs} cells, {width} wide"
-    return [{"name": name, "ours": ours, "peer": _peer(x, dy, numbers), "peer_name": "PyTorch"}]
+    def ours() -> Any:
+        return kernels.gather_unique(x, *graph), kernels.gather_unique_backward(dy, x, *graph)
+
+    peers = {"PyTorch": _peer(setting.torch, x, dy, numbers)} if setting.torch else {}
+    yield Case(f"gather_unique {len(x)} of {numbers.size} cells, {width} wide", ours, peers, REQUIRED)
 
 
-def _peer(x: Any, dy: Any, numbers: Any) -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
+def _peer(torch: Any, x: Any, dy: Any, numbers: Any) -> Any:
     at, given = torch.tensor(x, requires_grad=True), torch.tensor(dy.reshape(-1, x.shape[1]))
     index = torch.tensor(numbers)
 
-    def run() -> None:
+    def run() -> Any:
         at.grad = None
-        at.index_select(0, index).backward(given)
+        y = at.index_select(0, index)
+        y.backward(given)
+        return y
 
     return run

@@ -1,40 +1,35 @@
-"""Mean over tokens beside PyTorch: forward and backward."""
+"""Mean over tokens beside PyTorch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
+from ..sections.kernels import Case, Setting
 
-from tpugraphs import kernels
-
-
-def cases(quick: bool) -> list[dict[str, Any]]:
-    """Forward and backward."""
-    n, tokens, width = (40, 6, 32) if quick else (10000, 6, 256)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(n, tokens * width)).astype(np.float32)
-    dy = rng.normal(size=(n, width)).astype(np.float32)
-
-    def ours() -> None:
-        kernels.pool_tokens(x, tokens=tokens)
-        kernels.pool_tokens_backward(dy, x, tokens=tokens)
-
-    return [
-        {"name": f"{n} rows, {tokens} x {width}", "ours": ours, "peer": _peer(x, dy), "peer_name": "PyTorch"}
-    ]
+REQUIRED = 1.0
 
 
-def _peer(x: Any, dy: Any) -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
-    at = torch.tensor(x.reshape(len(x), -1, dy.shape[1]), requires_grad=True)
-    given = torch.tensor(dy)
+def cases(setting: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
 
-    def run() -> None:
+    n, tokens, width = setting.size(10_000, 40), 6, setting.size(256, 16)
+    x, dy = setting.array(n, tokens * width), setting.array(n, width)
+
+    def ours() -> Any:
+        return kernels.pool_tokens(x, tokens=tokens), kernels.pool_tokens_backward(dy, x, tokens=tokens)
+
+    peers = {"PyTorch": _peer(setting.torch, x, dy)} if setting.torch else {}
+    yield Case(f"pool_tokens {n} rows, {tokens} x {width}", ours, peers, REQUIRED)
+
+
+def _peer(torch: Any, x: Any, dy: Any) -> Any:
+    at, given = torch.tensor(x.reshape(len(x), -1, dy.shape[1]), requires_grad=True), torch.tensor(dy)
+
+    def run() -> Any:
         at.grad = None
-        at.mean(1).backward(given)
+        y = at.mean(1)
+        y.backward(given)
+        return y
 
     return run

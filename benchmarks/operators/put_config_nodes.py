@@ -1,43 +1,42 @@
-"""Rows put in the places of the configurable nodes beside PyTorch: forward and backward."""
+"""Rows put in the places of the configurable nodes beside PyTorch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tpugraphs import kernels
+from ..sections.kernels import Case, Setting
+
+REQUIRED = 1.5
 
 
-def cases(quick: bool) -> list[dict[str, Any]]:
-    """Forward and backward."""
-    nodes, k, configs, width = (40, 10, 3, 16) if quick else (5000, 500, 16, 128)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(k, configs, width)).astype(np.float32)
-    rest = rng.normal(size=(nodes, width)).astype(np.float32)
-    dy = rng.normal(size=(nodes, configs, width)).astype(np.float32)
-    ids = rng.permutation(nodes)[:k].astype(np.int64)
+def cases(setting: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
 
-    def ours() -> None:
-        kernels.put_config_nodes(x, ids, rest=rest)
-        kernels.put_config_nodes_backward(dy, x, ids, rest=rest)
+    nodes, configs, width = setting.size(5000, 40), setting.size(16, 3), setting.size(128, 16)
+    x, rest = setting.array(nodes // 10, configs, width), setting.array(nodes, width)
+    dy = setting.array(nodes, configs, width)
+    ids = setting.rng.permutation(nodes)[: len(x)].astype(np.int64)
 
-    name = f"{k} of {nodes} nodes, {configs} configs, {width} wide"
-    return [{"name": name, "ours": ours, "peer": _peer(x, rest, dy, ids), "peer_name": "PyTorch"}]
+    def ours() -> Any:
+        y = kernels.put_config_nodes(x, ids, rest=rest)
+        return y, kernels.put_config_nodes_backward(dy, x, ids, rest=rest)
+
+    peers = {"PyTorch": _peer(setting.torch, x, rest, dy, ids)} if setting.torch else {}
+    name = f"put_config_nodes {len(ids)} of {nodes} nodes, {configs} configs, {width} wide"
+    yield Case(name, ours, peers, REQUIRED)
 
 
-def _peer(x: Any, rest: Any, dy: Any, ids: Any) -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
-    places = torch.tensor(ids)
+def _peer(torch: Any, x: Any, rest: Any, dy: Any, ids: Any) -> Any:
+    places, given = torch.tensor(ids), torch.tensor(dy)
     rows, others = torch.tensor(x, requires_grad=True), torch.tensor(rest, requires_grad=True)
-    given = torch.tensor(dy)
 
-    def run() -> None:
+    def run() -> Any:
         rows.grad = others.grad = None
-        wide = others[:, None].expand(-1, rows.shape[1], -1)
-        wide.index_copy(0, places, rows).backward(given)
+        y = others[:, None].expand(-1, rows.shape[1], -1).index_copy(0, places, rows)
+        y.backward(given)
+        return y
 
     return run

@@ -1,39 +1,39 @@
-"""Rows of the configurable nodes beside PyTorch: forward and backward."""
+"""Rows of the configurable nodes beside PyTorch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tpugraphs import kernels
+from ..sections.kernels import Case, Setting
+
+REQUIRED = 1.5
 
 
-def cases(quick: bool) -> list[dict[str, Any]]:
-    """Forward and backward."""
-    nodes, k, configs, width = (40, 10, 3, 16) if quick else (5000, 500, 16, 128)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(nodes, configs, width)).astype(np.float32)
-    dy = rng.normal(size=(k, configs, width)).astype(np.float32)
-    ids = rng.permutation(nodes)[:k].astype(np.int64)
+def cases(setting: Setting) -> Iterator[Case]:
+    from tpugraphs import kernels
 
-    def ours() -> None:
-        kernels.take_config_nodes(x, ids)
-        kernels.take_config_nodes_backward(dy, x, ids)
+    nodes, configs, width = setting.size(5000, 40), setting.size(16, 3), setting.size(128, 16)
+    x, dy = setting.array(nodes, configs, width), setting.array(nodes // 10, configs, width)
+    ids = setting.rng.permutation(nodes)[: len(dy)].astype(np.int64)
 
-    name = f"{k} of {nodes} nodes, {configs} configs, {width} wide"
-    return [{"name": name, "ours": ours, "peer": _peer(x, dy, ids), "peer_name": "PyTorch"}]
+    def ours() -> Any:
+        return kernels.take_config_nodes(x, ids), kernels.take_config_nodes_backward(dy, x, ids)
+
+    peers = {"PyTorch": _peer(setting.torch, x, dy, ids)} if setting.torch else {}
+    name = f"take_config_nodes {len(ids)} of {nodes} nodes, {configs} configs, {width} wide"
+    yield Case(name, ours, peers, REQUIRED)
 
 
-def _peer(x: Any, dy: Any, ids: Any) -> Any:
-    try:
-        import torch
-    except ImportError:
-        return None
+def _peer(torch: Any, x: Any, dy: Any, ids: Any) -> Any:
     at, given, index = torch.tensor(x, requires_grad=True), torch.tensor(dy), torch.tensor(ids)
 
-    def run() -> None:
+    def run() -> Any:
         at.grad = None
-        at.index_select(0, index).backward(given)
+        y = at.index_select(0, index)
+        y.backward(given)
+        return y
 
     return run
