@@ -256,7 +256,7 @@ typedef struct tg_op {
 /* The op table: one line per op, one file per op. */
 #define TG_OP_LIST(OP)                                                                                       \
     OP(embedding) OP(config_linear) OP(linear) OP(sage) OP(instance_norm) OP(mix) OP(pool) OP(gatv2)         \
-    OP(drop_edge)
+    OP(drop_edge) OP(edge_mean)
 #define TG_DECLARE(name) extern const tg_op tg_op_##name;
 TG_OP_LIST(TG_DECLARE)
 #undef TG_DECLARE
