@@ -41,7 +41,7 @@ class Sandwich:
     """Steps from a fed slot ``x`` to a slot ``y``, both with rows of nodes and configs, and then to scores.
 
     ``y`` is averaged over the nodes, a linear layer makes it scores, a squared error is their loss. A pass is
-    forward and backward, with the gradients of ``x``, of the fed slot ``weight`` if edges have weights (E, 1),
+    forward and backward, with the gradients of ``x``, of the slot ``weight`` (E, 1) if edges have weights,
     and of all parameters: the peers do the same.
     """
 
