@@ -41,10 +41,13 @@ class Sandwich:
     """Steps from a fed slot ``x`` to a slot ``y``, both with rows of nodes and configs, and then to scores.
 
     ``y`` is averaged over the nodes, a linear layer makes it scores, a squared error is their loss. A pass is
-    forward and backward, with the gradients of ``x`` and of all parameters: the peers do the same.
+    forward and backward, with the gradients of ``x``, of the slot ``weight`` (E, 1) if edges have weights,
+    and of all parameters: the peers do the same.
     """
 
-    def __init__(self, steps: list[dict[str, Any]], x: Array, edge_index: Array) -> None:
+    def __init__(
+        self, steps: list[dict[str, Any]], x: Array, edge_index: Array, weight: Array | None = None
+    ) -> None:
         from tpugraphs import _core
 
         nodes, configs, width = x.shape
@@ -52,14 +55,14 @@ class Sandwich:
             {"op": "pool", "name": "pool", "in": ["y"], "out": "pooled", "attrs": {"kind": "mean"}},
             {"op": "linear", "name": "head", "in": ["pooled"], "out": "scores", "attrs": {"out": 1}},
         ]
-        self.model = _core.Model(
-            [*steps, *to_scores], 0, 1, config_features=1, inputs={"x": ("NODE_CONFIG", width)}
-        )
+        self.inputs = {"x": [x]} if weight is None else {"x": [x], "weight": [weight]}
+        fed = {"x": ("NODE_CONFIG", width)} | ({} if weight is None else {"weight": ("EDGE", 1)})
+        self.model = _core.Model([*steps, *to_scores], 0, 1, config_features=1, inputs=fed)
         self.trainer = _core.Trainer(self.model)
         none = np.zeros(0, np.int64)
         features = np.zeros((nodes, 1), np.float32), np.zeros((configs, 1), np.float32)
         graph = _core.Graph(features[0], None, None, edge_index, none, None, features[1])
-        self.slates, self.x = [(graph, np.arange(configs))], x
+        self.slates = [(graph, np.arange(configs))]
         self.values = [np.arange(configs, dtype=np.float64)]
 
     def parameters(self) -> Mapping[str, Array]:
@@ -68,10 +71,9 @@ class Sandwich:
         return {n: flat[at : at + int(np.prod(s))].reshape(s) for n, at, s in self.model.layout}
 
     def __call__(self) -> Any:
-        """Loss, scores and the gradient of x; those of the parameters are in ``trainer.grads``."""
-        return self.trainer.gradients(
-            self.slates, {"value": self.values}, [{"loss": "mse"}], inputs={"x": [self.x]}, of=["x"]
-        )
+        """Loss, scores and the gradients of inputs; those of the parameters are in ``trainer.grads``."""
+        targets, loss = {"value": self.values}, [{"loss": "mse"}]
+        return self.trainer.gradients(self.slates, targets, loss, inputs=self.inputs, of=[*self.inputs])
 
 
 class TorchSandwich:

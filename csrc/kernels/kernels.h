@@ -83,6 +83,17 @@ typedef struct tg_attend {
     float *y, *down, *datt;  /* results: datt(H,O) is added to unless it is NULL */
 } tg_attend;
 
+/* The edges of one node, and n floats of the nodes at their other ends: those of node v at base + v * stride. */
+typedef struct tg_edges {
+    int count, known;           /* edges of the node; with those behind them, which are other nodes' */
+    int E, n;                   /* edges are numbered twice: number e + E is e taken against its direction */
+    const int32_t *node, *edge; /* (known) */
+    const float *by_edge, *by_node; /* (E), by node: factors of a row, or NULL */
+    float scale;                    /* of all rows */
+    const float *base;
+    int64_t stride;
+} tg_edges;
+
 /* name, return type, arguments. Contracts:
    panel       floats of `nr` packed columns of depth k
    gemm        c(m,n) = a(m,k) B [+ bias(n)], or c += with add; k may be 0. B is packed by the same table and
@@ -133,6 +144,8 @@ typedef struct tg_attend {
    attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
    attend_receiver  dscore of a node's incoming edges, the gradient of own, and datt
    attend_sender    gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
+   edge_sum    y(n) = [y +] the sum over a node's edges of factor * row
+   edge_dots   dots(count) = row . g(n) of a node's edges, without factors
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2
    list_mle    ListMLE, scores(n) whose order is numbers(n): *loss, and `scale` times its gradient in dscores(n);
@@ -229,6 +242,8 @@ typedef struct tg_attend {
     K(attend_forward, void, (const tg_attend *node))                                                         \
     K(attend_receiver, void, (const tg_attend *node))                                                        \
     K(attend_sender, void, (const tg_attend *node))                                                          \
+    K(edge_sum, void, (const tg_edges *node, float *y, int add))                                             \
+    K(edge_dots, void, (const tg_edges *node, const float *g, float *dots))                                  \
     K(adamw, void,                                                                                           \
       (int64_t n, float *w, const float *g, float *m1, float *m2, float scale, float lr, float take1,        \
        float take2, float eps, float decay, float fix1, float fix2))                                         \

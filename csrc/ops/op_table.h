@@ -27,6 +27,7 @@
     OP(take_config_nodes)                                                                                    \
     OP(put_config_nodes)                                                                                     \
     OP(gatv2)                                                                                                \
-    OP(drop_edge)
+    OP(drop_edge)                                                                                            \
+    OP(edge_mean)
 
 #endif
