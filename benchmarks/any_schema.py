@@ -1,4 +1,4 @@
-"""How well rankers of any schema choose among measured configs of GPU kernels, beside boosted trees and chance.
+"""How well rankers of any schema choose among measured configs of GPU kernels, with trees and chance beside.
 
 Reads Kernel Tuner's spaces from ../shared/data/measured. (a) 200 random configs of a space are learnt:
 how much slower than the space's best is the best of the ten ranked first among the others? (b) A100,
@@ -221,12 +221,14 @@ def markdown(found: dict[str, Any]) -> str:
     """Both tables."""
     run = found["run"]
     lines = [
-        "# Rankers of any schema", "", "Made by `python -m benchmarks.any_schema`; figures are not edited.", "",
-        f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; {found['seconds']:.0f} s; "
+        "# Rankers of any schema", "",
+        "Made by `python -m benchmarks.any_schema`; figures are not edited.", "",
+        f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
+        f"{found['seconds']:.0f} s; "
         f"graph-config is an ensemble of {found['members']}. Cells are median / mean over the seeds.",
     ]  # fmt: skip
-    for title, few in (("seeds", lambda s: s < HELD_OUT), ("held-out seeds", lambda s: s >= HELD_OUT)):
-        some = [record for record in found["records"] if few(record["seed"])]
+    for title, held_out in (("seeds", False), ("held-out seeds", True)):
+        some = [record for record in found["records"] if (record["seed"] >= HELD_OUT) == held_out]
         if not some:
             continue
         seeds = sorted({record["seed"] for record in some})

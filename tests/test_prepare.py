@@ -16,6 +16,7 @@ from prepare_cases import (
     ENCODE,
     LAYOUT,
     NODES,
+    POWERS,
     PROGRAMS,
     PRUNE,
     stored,
@@ -393,9 +394,14 @@ def test_published_graphs_that_do_not_fit():
 
 
 def test_state_that_cannot_be():
-    core = fitted([ENCODE], [stored(seed) for seed in range(2)])
+    core = fitted([ENCODE, POWERS], [stored(seed) for seed in range(2)])
     state = core.get_state()
     for name, wrong, words in (
+        ("powers.count", state["powers.count"] * 0, "powers"),
+        ("powers.m2", state["powers.m2"] - 1e30, "powers"),
+        ("powers.mean", state["powers.mean"] * np.nan, "finite"),
+        ("powers.mean", state["powers.mean"][:-1], "powers.mean"),
+        ("powers.more", None, "powers.more"),
         ("encode.count", np.array([0, 1, 1]), "encode"),
         ("encode.mean", state["encode.mean"] * np.nan, "finite"),
         ("encode.m2", state["encode.m2"] - 1e30, "encode"),
@@ -406,7 +412,7 @@ def test_state_that_cannot_be():
         ("encode.seen", state["encode.seen"].astype(np.float64), "encode.seen"),
         ("encode.seen", None, "encode.seen"),
     ):
-        other = _core.Prepare([ENCODE])
+        other = _core.Prepare([ENCODE, POWERS])
         with pytest.raises((tg.DataError, tg.ShapeError), match=words):
             other.set_state({**state, name: wrong})
         assert not other.fitted

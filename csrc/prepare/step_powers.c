@@ -126,7 +126,7 @@ static tg_status finish(tg_use *use, tg_error *err) {
 }
 
 static tg_status check(const tg_use *use, tg_error *err) {
-    int fine = use->state[COUNT].i[0] >= 0;
+    int fine = use->state[COUNT].i[0] > 0;
     for (int64_t m = 0; m < use->state[M2].n; m++) fine &= use->state[M2].f[m] >= 0;
     if (fine) return TG_OK;
     return tg_fail_field(err, "powers", "counts and sums of squares as a fit leaves them", "others");
