@@ -134,10 +134,6 @@ typedef struct tg_edges {
    digit_table_grad   dwt(P*D,O) = and demb(V,D) += from dtable(P,V,O)
    mix_forward, mix_backward   see tg_mix_tile; backward returns the gradient of the (normalised) z (C,D), in
                scratch
-   norm_rows   y(rows,n) = (x - mean) * rstd * w(n) + b(n), mean and 1 / sqrt(variance + 1e-5) of each row, which are
-               kept in stats(rows,2)
-   norm_rows_grad   dx(rows,n), and unless dw is NULL dw(n), db(n) +=; stats are those of norm_rows
-   drop_row    y(n) = x * (0 or scale) of the row with this key, from position 0 on; y may be x
    attend      y(T,heads*d) = softmax(q k^T / sqrt(d)) v per head, of qkv(T,3*heads*d), T <= TG_MOST_TOKENS; the softmax
                is left in p(heads,T,T), and dropped at its position there, under the row's key, before it meets v
    attend_grad dqkv(T,3*heads*d) of all that; p as attend has left it
@@ -227,12 +223,6 @@ typedef struct tg_edges {
        float *demb))                                                                                         \
     K(mix_forward, void, (const tg_mix_tile *tile))                                                          \
     K(mix_backward, const float *, (const tg_mix_tile *tile))                                                \
-    K(norm_rows, void,                                                                                       \
-      (int rows, int n, const float *x, const float *w, const float *b, float *y, float *stats))             \
-    K(norm_rows_grad, void,                                                                                  \
-      (int rows, int n, const float *dy, const float *x, const float *stats, const float *w, float *dx,      \
-       float *dw, float *db))                                                                                \
-    K(drop_row, void, (int n, const tg_dropout *dropout, const uint32_t *key, const float *x, float *y))     \
     K(attend, void,                                                                                          \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key, float *p,  \
        float *y))                                                                                            \

@@ -10,7 +10,6 @@
 #include "ops/op.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/rng.h"
 
@@ -20,6 +19,7 @@ enum { NORM1_WEIGHT = NORMS, NORM1_BIAS, NORM2_WEIGHT, NORM2_BIAS, PARAMS };
 enum { IN, OUT, FIRST, SECOND, PRODUCTS };
 enum { POST, PRE };
 enum { BLOCK = 96 }; /* tokens */
+static const float EPS = 1e-5f;
 
 typedef struct attrs {
     int tokens, heads, hidden, act, norm;
@@ -59,8 +59,7 @@ typedef struct room {
     float *qkv, *p, *context; /* (M,3W), (rows,heads,T,T), (M,W) */
     float *a, *r, *u, *s;     /* (M,W): what attends, plus its branch, what is fed, plus its branch */
     float *z, *h;             /* (M,H): before and after the activation */
-    float *stats;             /* (2,M,2) */
-    uint32_t *keys;           /* of dropout, (rows,SITES,2) */
+    uint32_t *keys;           /* of dropout, (SITES,rows,2) */
     float *shares;            /* backward, of a chunk: gradients of all parameters */
     float *g, *d, *wide, *dh; /* backward: (M,W), (M,W), (M,3W), (M,H) */
 } room;
@@ -103,7 +102,6 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->s = tg_carve(c, TG_SCRATCH, M * W);
     r->z = tg_carve(c, TG_SCRATCH, M * H);
     r->h = tg_carve(c, TG_SCRATCH, M * H);
-    r->stats = tg_carve(c, TG_SCRATCH, 4 * M);
     r->keys = (uint32_t *)tg_carve(c, TG_SCRATCH, 2 * SITES * (int64_t)r->block);
     if (back) carve_back(e, c, r, M);
 }
@@ -119,46 +117,42 @@ typedef struct block {
 
 static block first_block(const tg_exec *e, const tg_tile *t) {
     const attrs *a = e->attrs;
-    const double p = e->training ? a->dropout : 0;
-    block b = {.e = e, .at = *(const room *)e->room};
-    b.dropout = (tg_dropout){(uint32_t)fmin(rint(p * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - p))};
-    float **places[] = {&b.at.qkv, &b.at.p, &b.at.context, &b.at.a, &b.at.r, &b.at.u,    &b.at.s,
-                        &b.at.z,   &b.at.h, &b.at.stats,   &b.at.g, &b.at.d, &b.at.wide, &b.at.dh};
+    block b = {.e = e, .dropout = tg_dropout_of(e, a->dropout), .at = *(const room *)e->room};
+    float **places[] = {&b.at.qkv, &b.at.p, &b.at.context, &b.at.a, &b.at.r,    &b.at.u, &b.at.s,
+                        &b.at.z,   &b.at.h, &b.at.g,       &b.at.d, &b.at.wide, &b.at.dh};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (*places[i] != NULL) *places[i] = tg_of_thread(e, t, *places[i]);
     b.at.keys = (uint32_t *)tg_of_thread(e, t, (float *)b.at.keys);
     return b;
 }
 
-/* The rows of the tile from `at` on: as many as a block takes. Keys of dropout are those of item, row of the item, and
-   site: the same however rows are cut. */
+/* The rows of the tile from `at` on: as many as a block takes. Every site of dropout has a key of its own. */
 static void aim(block *b, const tg_tile *t, int at) {
     const tg_exec *e = b->e;
-    const int per = tg_per_out(e);
+    uint32_t *keys = b->at.keys;
     b->rows = t->rows - at < b->at.block ? t->rows - at : b->at.block;
     b->M = b->rows * b->at.T;
     b->x = e->x[0] + (t->row + at) * e->in[0].cols;
-    for (int i = 0; b->dropout.threshold != 0 && i < b->rows; i++) {
-        const int64_t row = t->row + at + i;
-        const uint64_t key = tg_key(tg_key(e->key, (uint64_t)(row / per)), (uint64_t)(row % per));
+    if (b->dropout.threshold == 0) return;
+    tg_row_keys(e, t, at, b->rows, keys);
+    for (int i = 0; i < b->rows; i++) {
+        const uint64_t row = keys[2 * i] | (uint64_t)keys[2 * i + 1] << 32;
         for (int site = 0; site < SITES; site++) {
-            const uint64_t own = tg_key(key, (uint64_t)site);
-            b->at.keys[2 * (i * SITES + site)] = (uint32_t)own;
-            b->at.keys[2 * (i * SITES + site) + 1] = (uint32_t)(own >> 32);
+            const uint64_t key = tg_key(row, (uint64_t)site);
+            keys[2 * (site * b->at.block + i)] = (uint32_t)key;
+            keys[2 * (site * b->at.block + i) + 1] = (uint32_t)(key >> 32);
         }
     }
 }
 
 static const uint32_t *key_of(const block *b, int row, int site) {
-    return b->at.keys + 2 * (row * SITES + site);
+    return b->at.keys + 2 * (site * b->at.block + row);
 }
 
 /* x(M,cols) as it is after the dropout of a site: in `to`, or x itself. `to` may be x. */
 static const float *drop(const block *b, int site, int cols, const float *x, float *to) {
-    const int n = b->at.T * cols;
     if (b->dropout.threshold == 0) return x;
-    for (int i = 0; i < b->rows; i++)
-        b->e->k->drop_row(n, &b->dropout, key_of(b, i, site), x + (int64_t)i * n, to + (int64_t)i * n);
+    b->e->k->drop_rows(b->rows, b->at.T * cols, x, &b->dropout, key_of(b, 0, site), to, 0);
     return to;
 }
 
@@ -171,7 +165,7 @@ static void multiply(const block *b, int product, const float *x, float *y) {
 
 static void norm(const block *b, int which, const float *x, float *y) {
     const float *const *w = b->e->w + (which == 0 ? NORM1_WEIGHT : NORM2_WEIGHT);
-    b->e->k->norm_rows(b->M, b->at.W, x, w[0], w[1], y, b->at.stats + which * 2 * b->M);
+    b->e->k->layer_norm(b->M, b->at.W, x, w[0], w[1], EPS, y);
 }
 
 static void add(const block *b, const float *x, float *sum) {
@@ -243,8 +237,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void norm_back(const block *b, int which, const float *dy, const float *x, float *const *share,
                       float *dx) {
     const int w = which == 0 ? NORM1_WEIGHT : NORM2_WEIGHT;
-    b->e->k->norm_rows_grad(b->M, b->at.W, dy, x, b->at.stats + which * 2 * b->M, b->e->w[w], dx, share[w],
-                            share[w + 1]);
+    b->e->k->layer_norm_back(b->M, b->at.W, dy, x, b->e->w[w], EPS, dx, 0, share[w], share[w + 1]);
 }
 
 /* dx(M,columns of the weight) = dy w, and the shares of the weight and the bias. x: what was multiplied. */
@@ -288,10 +281,7 @@ static void run_block_back(const block *b, const float *dy, float *const *share,
     const room *r = &b->at;
     const int pre = a->norm == PRE;
     run_block(b, NULL);
-    if (!pre) {
-        norm(b, 1, r->s, r->d); /* for its statistics */
-        norm_back(b, 1, dy, r->s, share, r->g);
-    }
+    if (!pre) norm_back(b, 1, dy, r->s, share, r->g);
     feed_back(b, pre ? dy : r->g, share);
     multiply_back(b, OUT, drop(b, BRANCH1, r->W, r->g, r->d), r->context, share, r->u);
     attend_back(b, r->u);
