@@ -35,9 +35,9 @@ def test_every_op_fills_the_arrays_it_is_given(case):
     assert list(found) == list(expected)
     for key, value in expected.items():
         assert found[key] is outs[key] and same(found[key], value), key
-    first = next(iter(outs))
-    some = backward(dy, **arguments, **case.attrs, out={first: outs[first]})
-    assert some[first] is outs[first] and all(same(some[key], value) for key, value in expected.items())
+    for first in list(outs)[:1]:
+        some = backward(dy, **arguments, **case.attrs, out={first: outs[first]})
+        assert some[first] is outs[first] and all(same(some[key], value) for key, value in expected.items())
 
 
 def test_parts_of_mix_and_mlp():
