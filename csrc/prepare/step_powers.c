@@ -56,7 +56,8 @@ static void outline(const tg_use *use, tg_outline *outline, int fitted) {
 
 static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
     if (!(tables >> TG_TABLE_CONFIG & 1) || graph->T == use->columns[CONFIG].n) return TG_OK;
-    return tg_fail_field(err, "config_feat", "as many columns as the schema has", "%lld", (long long)graph->T);
+    return tg_fail_field(err, "config_feat", "as many columns as the schema has", "%lld",
+                         (long long)graph->T);
 }
 
 /* All derived numbers (M) of one config: per column, then of pairs, then of the product. Only columns of numbers
@@ -96,13 +97,15 @@ static tg_status fit(tg_use *use, const tg_draft *d, tg_error *err) {
     float *numbers = tg_draft_room(s->C, M, err);
     factors *parts = malloc((size_t)T * sizeof *parts);
     tg_status status = numbers == NULL ? err->code : TG_OK;
-    if (status == TG_OK && parts == NULL) status = tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)T);
+    if (status == TG_OK && parts == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)T);
     for (int64_t i = 0; status == TG_OK && i < s->C; i++) {
         count_values(use, i == 0 && use->state[COUNT].i[0] == 0, s->config_feat + i * T);
         derive(&use->columns[CONFIG], s->config_feat + i * T, parts, numbers + i * M);
     }
     const tg_rows rows = {numbers, s->C, M, M, "config_feat"};
-    if (status == TG_OK) status = tg_scaler_merge(use->state[COUNT].i, use->state[MEAN].f, use->state[M2].f, &rows, err);
+    if (status == TG_OK)
+        status = tg_scaler_merge(use->state[COUNT].i, use->state[MEAN].f, use->state[M2].f, &rows, err);
     free(numbers);
     free(parts);
     return status;
@@ -150,7 +153,8 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     float *numbers = y == NULL ? NULL : tg_draft_room(1, M, err);
     factors *parts = malloc((size_t)(T + 1) * sizeof *parts);
     tg_status status = y == NULL || numbers == NULL ? err->code : TG_OK;
-    if (status == TG_OK && parts == NULL) status = tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)T);
+    if (status == TG_OK && parts == NULL)
+        status = tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)T);
     for (int64_t i = 0; status == TG_OK && i < x->rows; i++)
         append(use, x, i, s->config_feat + i * T, parts, numbers, y + i * cols);
     free(numbers);
@@ -166,9 +170,12 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 
 const tg_step tg_step_powers = {
     .name = "powers",
-    .doc = "Append to the features of configs, for columns of numbers with more than two values, log2, the exponent of "
-           "two, log2 of the odd part and whether that is 1; for each pair of them whether both are powers of two; "
-           "and of the product of all the exponent, the odd part and whether it is 1. Those that vary in training, "
+    .doc = "Append to the features of configs, for columns of numbers with more than two values, log2, the "
+           "exponent of "
+           "two, log2 of the odd part and whether that is 1; for each pair of them whether both are powers "
+           "of two; "
+           "and of the product of all the exponent, the odd part and whether it is 1. Those that vary in "
+           "training, "
            "with mean 0 and standard deviation 1.",
     .attrs = {{"config", TG_STEP_COLUMNS, 1, 0, 0, 0, NULL, "columns of config_feat"}},
     .flags = TG_STEP_CONFIGS,

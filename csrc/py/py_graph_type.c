@@ -35,7 +35,8 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
         const char *shape = wide[2] == TG_DIGITS ? "(C, K, 18)" : "(C, K, D)";
         if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
         if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
-            PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS, wide[2]);
+            PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS,
+                         wide[2]);
             return -1;
         }
         g->D = (int)wide[2];
@@ -84,7 +85,8 @@ static int take_optional(tg_graph *g, PyObject *opcode, PyObject *layout, PyObje
 }
 
 /* Sizes and borrowed pointers from the arguments; arrays end up in self->keep. */
-static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArrayObject **edges, PyArrayObject **nodes) {
+static int take_arrays(tg_py_graph *self, PyObject *args[TG_GRAPH_ARGS], PyArrayObject **edges,
+                       PyArrayObject **nodes) {
     tg_graph *g = &self->graph;
     npy_intp feat[2] = {-1, -1}, edge[2] = {-1, 2}, node[1] = {-1};
     PyArrayObject *a = tg_array(args[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)");
@@ -145,7 +147,8 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
     if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
-        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2, digit_rows);
+        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
+                     digit_rows);
         return NULL;
     }
     tg_py_graph *self = tg_py_graph_new(digit_rows);

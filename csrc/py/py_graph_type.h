@@ -9,8 +9,9 @@
 enum { TG_GRAPH_ARGS = 8, TG_GRAPH_KEPT = 6 };
 typedef struct tg_py_graph {
     PyObject_HEAD tg_graph graph;
-    PyObject *keep[TG_GRAPH_KEPT]; /* node_feat, node_opcode, layout_digits, digits, config_feat, graph_feat */
-    PyObject *base;                /* the Graph that owns all but the configs, or NULL */
+    PyObject
+        *keep[TG_GRAPH_KEPT]; /* node_feat, node_opcode, layout_digits, digits, config_feat, graph_feat */
+    PyObject *base;           /* the Graph that owns all but the configs, or NULL */
 } tg_py_graph;
 
 PyTypeObject *tg_graph_type(void); /* borrowed; NULL before tg_add_graph_type */

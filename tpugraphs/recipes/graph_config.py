@@ -114,14 +114,13 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps of the model for graphs that hold so much."""
     model, row = _graph(fields, sizes)
+    hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}  # members of an ensemble differ more
     if sizes.config == 0:  # digits: the row is already one per config
         assert row is not None
-        model.append(_step("linear", "hidden0", [row], "x0", out=fields.width, act="silu"))
+        model.append(_step("linear", "hidden0", [row], "x0", **hidden))
     else:
         model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
-        model.append(
-            _step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", out=fields.width, act="silu")
-        )
+        model.append(_step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", **hidden))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
     model.append(_step("layer_norm", "last_norm", [f"x{fields.blocks}"]))
