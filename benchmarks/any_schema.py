@@ -159,8 +159,9 @@ def one_space(
 def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> Iterator[dict[str, Any]]:
     """(b) with one seed: a record of each method.
 
-    There is no column of the device, as nothing could be learnt of the new one's value. What was learnt from the
-    others is trained further on the few measurements; trees are fitted to both, with the device as a column.
+    There is no column of the device, as nothing could be learnt of the new one's value. What was learnt from
+    the others is trained further on the few measurements; trees are fitted to both, with the device as a
+    column.
     """
     *others, new = graphs(data, kernel, DEVICES)
     times = np.asarray(new.runtime, np.float64)
@@ -228,8 +229,8 @@ def markdown(found: dict[str, Any]) -> str:
         span = f"{title} {seeds[0]} to {seeds[-1]}"
         a, b = ([record for record in some if record["task"] == task] for task in "ab")
         if a:
-            lines += ["", f"## (a) {LEARNT} configs learnt, {span}", "",
-                      f"Best of the {FIRST} ranked first among the others, % above the optimum.", ""]  # fmt: skip
+            lines += ["", f"## (a) {LEARNT} configs learnt, {span}", ""]
+            lines += [f"Best of the {FIRST} ranked first among the others, % above the optimum.", ""]
             spaces = list(dict.fromkeys((record["kernel"], record["device"]) for record in a))
 
             def of(space: tuple[str, str]) -> Any:
