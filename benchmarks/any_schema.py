@@ -29,6 +29,7 @@ KERNELS, DEVICES = ("convolution", "dedispersion"), ("A100", "A4000", "A6000", "
 LEARNT, FIRST, FEW = 200, 10, 20  # configs of (a), configs that are tried, measurements of (b)
 HELD_OUT = 300  # first seed of those that nothing was chosen by
 ACROSS = {"steps": 400, "slates": 4, "configs": 512}  # of rankers of several devices
+FURTHER = 10  # steps on measurements of the new one
 Floats = NDArray[np.float64]
 
 BOUNDS = """
@@ -77,14 +78,10 @@ def _table(data: Path, kernel: str, devices: tuple[str, ...]) -> tuple[dict[str,
 
 
 @cache
-def graphs(
-    data: Path, kernel: str, devices: tuple[str, ...], features: tuple[str, ...] = ()
-) -> list[tg.Graph]:
+def graphs(data: Path, kernel: str, devices: tuple[str, ...]) -> list[tg.Graph]:
     """A graph for each device, of the configs that ran."""
     table, config = _table(data, kernel, devices)
-    made = tg.from_frame(
-        table, group=["gpu"], features=list(features), config=config, runtime="time_ms", valid="ran"
-    )
+    made = tg.from_frame(table, group=["gpu"], config=config, runtime="time_ms", valid="ran")
     return [graph.select(graph.ran) for graph in made]
 
 
@@ -162,35 +159,32 @@ def one_space(
 def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> Iterator[dict[str, Any]]:
     """(b) with one seed: a record of each method.
 
-    Without measurements there is no column of the device, as nothing could be learnt of the new one's value.
-    With some, these are a fourth graph to train on, and the device is a feature of graphs.
+    There is no column of the device, as nothing could be learnt of the new one's value. What was learnt from
+    the others is trained further on the few measurements; trees are fitted to both, with the device as a
+    column.
     """
     *others, new = graphs(data, kernel, DEVICES)
-    *named, new_named = graphs(data, kernel, DEVICES, ("gpu",))
     times = np.asarray(new.runtime, np.float64)
     rows = np.random.default_rng(1000 + seed).choice(len(times), FEW, replace=False)
     rest = np.setdiff1d(np.arange(len(times)), rows)
-    few = new_named.select(rows)
-    fields = {**ACROSS, **fields}
+    made = ensemble(others, seed, members, **{**ACROSS, **fields})
+    scores = {("graph-config", 0): made.predict(new, rest, verbose=False)}
+    few = new.select(rows)
+    for ranker in made.rankers:
+        for _ in range(FURTHER):
+            ranker.partial_fit(few, slice(None))
+    scores["graph-config", FEW] = made.predict(new, rest, verbose=False)
+
     x = [np.asarray(graph.config_feat, np.float64) for graph in others]
     y = [np.log(np.asarray(graph.runtime, np.float64)) for graph in others]
     y = [one - one.mean() for one in y]
-    at = np.asarray(new.config_feat, np.float64)
-    own = np.log(times[rows])
-    device = np.repeat(np.arange(4), [*map(len, y), FEW])
-    weights = np.where(device == 3, 100.0, 1.0)
-    pooled = np.column_stack([np.concatenate([*x, at[rows]]), device])
-    scores = {
-        ("graph-config", 0): ensemble(others, seed, members, **fields).predict(new, rest, verbose=False),
-        ("graph-config", FEW): ensemble([*named, few], seed, members, **fields).predict(
-            new_named, rest, verbose=False
-        ),
-        ("LightGBM", 0): regression(np.concatenate(x), np.concatenate(y), at[rest], seed),
-        ("LightGBM", FEW): regression(
-            pooled, np.concatenate([*y, own - own.mean()]),
-            np.column_stack([at[rest], np.full(len(rest), 3)]), seed, weights,
-        ),
-    }  # fmt: skip
+    at, own = np.asarray(new.config_feat, np.float64), np.log(times[rows])
+    device = np.repeat(np.arange(len(DEVICES)), [*map(len, y), FEW])
+    both = np.column_stack([np.concatenate([*x, at[rows]]), device])
+    asked = np.column_stack([at[rest], np.full(len(rest), device[-1])])
+    weights = np.where(device == device[-1], 100.0, 1.0)
+    scores["LightGBM", 0] = regression(np.concatenate(x), np.concatenate(y), at[rest], seed)
+    scores["LightGBM", FEW] = regression(both, np.concatenate([*y, own - own.mean()]), asked, seed, weights)
     space = {"task": "b", "kernel": kernel, "device": "W6600", "seed": seed}
     for (method, count), score in scores.items():
         found = judged(np.asarray(score, np.float64), times[rest], times.min())
@@ -235,8 +229,8 @@ def markdown(found: dict[str, Any]) -> str:
         span = f"{title} {seeds[0]} to {seeds[-1]}"
         a, b = ([record for record in some if record["task"] == task] for task in "ab")
         if a:
-            lines += ["", f"## (a) {LEARNT} configs learnt, {span}", "",
-                      f"Best of the {FIRST} ranked first among the others, % above the optimum.", ""]  # fmt: skip
+            lines += ["", f"## (a) {LEARNT} configs learnt, {span}", ""]
+            lines += [f"Best of the {FIRST} ranked first among the others, % above the optimum.", ""]
             spaces = list(dict.fromkeys((record["kernel"], record["device"]) for record in a))
 
             def of(space: tuple[str, str]) -> Any:

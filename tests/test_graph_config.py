@@ -343,6 +343,15 @@ def test_losses_seeds_and_ensembles(tmp_path):
     assert len(tg.leave_out(ranker(), [*train, other]).rows) == 3
 
 
+def test_the_first_layer_starts_with_variance_one():
+    r = ranker(width=512)
+    r.pipeline.fit([table()])
+    weights, bias = r.parameters["hidden0.weight"], r.parameters["hidden0.bias"]
+    columns = weights.shape[1]
+    assert abs(weights.var() * columns - 1) < 0.05 and np.abs(weights).max() <= np.sqrt(3 / columns)
+    assert np.abs(bias).max() <= np.sqrt(1 / columns) < np.abs(weights).max()
+
+
 def test_a_model_is_not_known_before_the_schema():
     r = ranker()
     assert repr(r).endswith("not fitted>") and "parameters" not in repr(r)

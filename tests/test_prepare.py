@@ -21,7 +21,7 @@ from prepare_cases import (
     PRUNE,
     stored,
 )
-from rankers import small_graph, small_ranker
+from rankers import small_any, small_graph, small_ranker
 from reference import preprocess as reference
 
 import tpugraphs as tg
@@ -332,11 +332,11 @@ class NoArithmetic(np.ndarray):
         raise AssertionError(f"NumPy computes {function.__name__} on the way of a prediction")
 
 
-@pytest.mark.parametrize("recipe", ["first-layout", "first-tile"])
+@pytest.mark.parametrize("recipe", ["first-layout", "first-tile", "graph-config"])
 def test_a_prediction_has_no_arithmetic_in_numpy(recipe):
-    if recipe == "first-tile":
-        graph = tg.sample("tile_00")
-        ranker = tg.Ranker(recipe, steps=2, width=16, gate_reduction=4)
+    if recipe != "first-layout":
+        graph = tg.sample("tile_00") if recipe == "first-tile" else small_any()
+        ranker = small_ranker(recipe, steps=2)
         given = graph.config_feat[:9]
     else:
         graph, ranker = small_graph(), small_ranker(recipe, steps=2)

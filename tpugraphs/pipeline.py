@@ -452,7 +452,7 @@ class Pipeline:
 
 
 def _ran(graph: Any) -> Any:
-    """The graph without configs that failed."""
+    """Leave out configs that failed."""
     valid = getattr(graph, "valid", None)
     return graph if valid is None or valid.all() else graph.select(graph.ran)
 

@@ -17,7 +17,7 @@ among the graph's configs (van der Waerden)."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
-    """Targets (C,) of the runtimes (C,) of all configs of a graph, NaN where these are; see :data:`TARGETS`."""
+    """Targets (C,) of the runtimes (C,) of a graph's configs, NaN where these are; see :data:`TARGETS`."""
     values = np.asarray(times, np.float64)
     ran = ~np.isnan(values)
     if not ran.all():

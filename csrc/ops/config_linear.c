@@ -20,7 +20,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (a->column > F) return tg_fail(err, TG_E_RECIPE, "column must be in 0..%d, got %d", F, a->column);
     p->out = (tg_shape){TG_SPACE_NODE_CONFIG, O};
     p->makes_stats = a->stats;
-    tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init == 1);
+    tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init);
     p->params[TABLE] = (tg_param_spec){NULL, p->digit_rows, D, TG_INIT_NORMAL, 1.0f};
     p->needs_in = 1;
     p->recompute = 1;
@@ -213,7 +213,8 @@ const tg_op tg_op_config_linear = {
               TG_INT(attrs, column, 0, 0, 65536, "column of h before which the digits stand"),
               TG_INT(attrs, cols, 4, 1, 4096, "columns of the digits' embedding, unless it is shared"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
-              TG_CHOICE(attrs, init, 0, "default|xavier", "initial weights: PyTorch's, or Xavier-normal")},
+              TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
+                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},
     .flags = TG_NEEDS_DIGITS,
     .fixes_dy = TG_FIXED_IN_TILES,
     .plan = plan,

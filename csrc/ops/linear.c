@@ -18,7 +18,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->makes_stats = a->stats;
     if (p->makes_stats && !tg_has_nodes(p->out.space))
         return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
-    tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0), a->init == 1);
+    tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0), a->init);
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->pulls = 1;
     return TG_OK;
@@ -140,7 +140,8 @@ const tg_op tg_op_linear = {
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
-              TG_CHOICE(attrs, init, 0, "default|xavier", "initial weights: PyTorch's, or Xavier-normal")},
+              TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
+                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},
     .fixes_dy = TG_FIXED_IN_TILES,
     .plan = plan,
     .carve = carve,

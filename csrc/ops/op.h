@@ -383,9 +383,11 @@ void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, 
 /* A parameter with PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(int rows, int cols, int fan_in);
 
-/* Weight (O,F) and bias (O) as parameters `at` and `at` + 1; xavier: Xavier-normal weight, bias 0.01 (first
-   place). */
-void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int xavier);
+/* Weight (O,F) and bias (O) as parameters `at` and `at` + 1. By default as PyTorch starts them. Xavier-normal: with
+   bias 0.01 (first place). LeCun: uniform, of variance 1/F. */
+#define TG_LINEAR_INITS "default|xavier|lecun"
+enum { TG_LINEAR_DEFAULT, TG_LINEAR_XAVIER, TG_LINEAR_LECUN };
+void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init);
 /* Columns of the parameter that is shared under this name, or `otherwise`. */
 int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise);
 

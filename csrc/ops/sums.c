@@ -101,11 +101,12 @@ tg_param_spec tg_weight(int rows, int cols, int fan_in) {
     return (tg_param_spec){.rows = rows, .cols = cols, .init = TG_INIT_UNIFORM, .value = bound};
 }
 
-void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int xavier) {
+void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init) {
     tg_param_spec *w = &plan->params[at], *b = w + 1;
     *w = tg_weight(O, F, F);
     *b = tg_weight(O, 0, F);
-    if (!xavier) return;
+    if (init == TG_LINEAR_LECUN) w->value *= (float)sqrt(3.0);
+    if (init != TG_LINEAR_XAVIER) return;
     w->init = TG_INIT_NORMAL;
     w->value = (float)sqrt(2.0 / (O + F));
     b->init = TG_INIT_CONSTANT;

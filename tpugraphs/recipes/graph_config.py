@@ -2,8 +2,9 @@
 
 What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
 embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
-Configs: their features and what these have to do with powers of two, a linear layer that also sees the row of the
-graph, residual blocks, and a linear path past all of it.
+Configs: their features and what these have to do with powers of two, a linear layer that also sees the row of
+the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than others:
+members of an ensemble then differ more.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _step(op: str, name: str, inputs: list[str], slot: str | None = None, **attr
 
 
 def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """Steps to what is known of the nodes, and its slot: one row, or one per config where nodes have digits."""
+    """List steps to what is known of the nodes, its slot: one row, or per config where nodes have digits."""
     if sizes.node <= 1 and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
         return [], None
     steps, slot, width = [], "node_feat", fields.width
@@ -94,7 +95,7 @@ def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
 
 
 def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
-    """Steps to the one row of the graph: what is known of its nodes, and its own features."""
+    """List steps to the one row of the graph: what is known of its nodes, and its own features."""
     steps, pooled = _nodes(fields, sizes)
     if sizes.graph == 0:
         return steps, pooled
@@ -116,16 +117,13 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
     """List the steps of the model for graphs that hold so much."""
     model, row = _graph(fields, sizes)
+    hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
     if sizes.config == 0:  # digits: the row is already one per config
         assert row is not None
-        model.append(_step("linear", "hidden0", [row], "x0", out=fields.width, act="silu"))
+        model.append(_step("linear", "hidden0", [row], "x0", **hidden))
     else:
         model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
-        model.append(
-            _step(
-                "linear", "hidden0", ["configs", *([row] if row else [])], "x0", out=fields.width, act="silu"
-            )
-        )
+        model.append(_step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", **hidden))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
     model.append(_step("layer_norm", "last_norm", [f"x{fields.blocks}"]))
