@@ -40,7 +40,7 @@ class Prepared:
     nbytes : int
         Memory it takes, roughly.
     measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN of those that failed.
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN where one failed.
     normalizers : (C,) int64, optional
         Of tile graphs.
     kept : (C,) int64, optional

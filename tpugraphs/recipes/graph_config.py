@@ -2,9 +2,9 @@
 
 What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
 embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
-Configs: their features and what these have to do with powers of two, a linear layer that also sees the row of
-the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than others:
-members of an ensemble then differ more.
+Configs: their features and what these have to do with powers of two, a linear layer that also sees the row
+of the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than
+others: members of an ensemble then differ more.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _graph(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
 
 
 def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
-    """X + dropout(silu(linear(norm(x))))"""
+    """List the steps of x + dropout(silu(linear(norm(x))))."""
     return [
         _step("layer_norm", f"{name}_norm", [slot]),
         _step("linear", f"{name}_linear", [f"{name}_norm"], out=fields.width, act="silu"),
