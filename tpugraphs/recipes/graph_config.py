@@ -3,8 +3,7 @@
 What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
 embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
 Configs: their features and what these have to do with powers of two, a linear layer that also sees the row of
-the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than others:
-members of an ensemble then differ more.
+the graph, residual blocks, and a linear path past all of it.
 """
 
 from __future__ import annotations
