@@ -140,7 +140,7 @@ def node(out):
         ([node(9000), step("linear_attention", "x", "n9000 n9000 n9000", "y")], "too wide"),
         ([step("graph_norm", "x", "config_feat", "y")], "must have one row per node"),
         ([node(3), step("activation", "x", "n3", "y", act="swish")], "must be one of none|relu"),
-        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "must be in 0..1"),
+        ([node(3), step("dropout", "x", "n3", "y", p=1.0)], "must be in 0"),
         ([node(3), step("affine", "x", "n3", "y", learn="some")], "must be one of weight"),
     ],
 )
@@ -150,7 +150,13 @@ def test_what_does_not_fit_is_refused(steps, words):
 
 
 def test_rows_of_different_items_are_not_joined():
-    spaces = {"e": ("EDGE", 3), "v": ("NODE", 3), "u": ("UNIQUE", 3), "c": ("CONFIG", 3)}
-    for inputs, words in (("e v", "nothing in common"), ("u c", "cannot be repeated over the configs")):
+    spaces, cells = (
+        {"e": ("EDGE", 3), "v": ("NODE", 3), "c": ("CONFIG", 3)},
+        step("dimension_tokens", "t", "", "u", cols=3),
+    )
+    for before, inputs, words in (
+        ([], "e v", "nothing in common"),
+        ([cells, step("pool_tokens", "p", "u", "w", tokens=6)], "w c", "cannot be repeated over the configs"),
+    ):
         with pytest.raises(tg.RecipeError, match=words):
-            _core.Model([step("add", "x", inputs, "y"), *head("y")], 0, 7, config_features=24, inputs=spaces)
+            _core.Model([*before, step("add", "x", inputs, "y"), *head("y")], 0, 7, inputs=spaces)
