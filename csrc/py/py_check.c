@@ -67,7 +67,7 @@ static PyObject *overrun(PyObject *self, PyObject *args) {
 #else
 static PyObject *overrun(PyObject *self, PyObject *args) {
     (void)self, (void)args;
-    PyErr_SetString(PyExc_NotImplementedError, "the core was built without checks");
+    PyErr_SetString(PyExc_RuntimeError, "the core was built without checks: build with TPUGRAPHS_DEBUG=1");
     return NULL;
 }
 #endif
