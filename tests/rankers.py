@@ -3,8 +3,8 @@
 import numpy as np
 
 import tpugraphs as tg
+from tpugraphs.data.schema import Column, Schema
 from tpugraphs.recipes import get_recipe
-from tpugraphs.schema import Column, Schema
 
 FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
 

@@ -11,7 +11,8 @@ import pytest
 from rankers import small_graph
 
 import tpugraphs as tg
-from tpugraphs import auditing, cli, corrupt
+from tpugraphs import cli
+from tpugraphs.data import auditing, corrupt
 
 
 def repeated(n=4000, distinct=1500, noise=3e-4, seed=0, change=None, **changes):
@@ -213,7 +214,7 @@ def test_test_graphs_are_never_excluded(tree):
 
 def test_packs(tree):
     """Of a graph with a pack beside it, the pack is looked at; the findings are the same."""
-    from tpugraphs import packs
+    from tpugraphs.data import packs
 
     file = tree / "npz" / "tile" / "xla" / "train" / "kernel.npz"
     good = tree / "npz" / "layout" / "xla" / "default" / "valid" / "good.npz"
@@ -304,8 +305,8 @@ def test_not_a_path():
 
 
 def test_the_public_name_stays_a_function():
-    import tpugraphs.auditing
     import tpugraphs.cli.audit
+    import tpugraphs.data.auditing
 
     assert callable(tg.audit) and tg.audit is tpugraphs.auditing.audit
     assert corrupt.KEYWORD == "known-corrupt"

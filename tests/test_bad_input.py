@@ -105,7 +105,8 @@ def test_random_damage_inside_arrays(seed):
 
 
 def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
-    from tpugraphs import baselines, evaluation, submission, training
+    from tpugraphs import evaluation, submission, training
+    from tpugraphs.ranker import baselines
 
     ranking = {"layout:xla:random:a": [0]}
     for use, message in (

@@ -9,8 +9,9 @@ from rankers import small_graph, small_ranker
 from reference import submission as reference
 
 import tpugraphs as tg
-from tpugraphs import cli, competition, submission
+from tpugraphs import cli, submission
 from tpugraphs.data import COLLECTIONS
+from tpugraphs.submission import competition
 
 LAYOUTS = [name for name in COLLECTIONS if name.startswith("layout")]
 
@@ -83,7 +84,7 @@ def run(capsys, *arguments):
 
 
 def load(rankers):
-    from tpugraphs.ensemble import open_rankers
+    from tpugraphs.ranker.ensemble import open_rankers
 
     return {name: open_rankers(files) for name, files in competition.ranker_files(rankers).items()}
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import cli, corrupt, data
+from tpugraphs import cli, data
+from tpugraphs.data import corrupt
 
 UNET, BERT = "unet_3d.4x4.bf16", "mlperf_bert_batch_24_2x2"
 

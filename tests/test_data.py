@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import _core, data, description, files, graphs
+from tpugraphs import _core, data
+from tpugraphs.data import description
+from tpugraphs.data import published as graphs
+from tpugraphs.system import files
 
-SAMPLES = Path(data.__file__).parent / "samples"
+SAMPLES = Path(tg.__file__).parent / "samples"
 
 
 def layout_arrays(nodes=7, configs=5, config_nodes=3, seed=0):

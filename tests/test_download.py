@@ -18,10 +18,12 @@ from broken.json_files import BROKEN
 from webserver import Server
 
 import tpugraphs as tg
-from tpugraphs import cli, data, download, transfer
-from tpugraphs import unpack as unpacking
-from tpugraphs.transfer import Retries
-from tpugraphs.unpack import unpack
+from tpugraphs import cli, data
+from tpugraphs.download import sources as download
+from tpugraphs.download import transfer
+from tpugraphs.download import unpack as unpacking
+from tpugraphs.download.transfer import Retries
+from tpugraphs.download.unpack import unpack
 
 PLACE = "layout/xla/random/valid"
 FAST = Retries(count=2, pause=0.0, timeout=5.0)
@@ -268,7 +270,7 @@ def publish(monkeypatch):
     monkeypatch.setattr(transfer.time, "sleep", lambda _: None)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    samples = Path(data.__file__).parent / "samples"
+    samples = Path(tg.__file__).parent / "samples"
     files = {}
     for archive in download.archives():
         kernel = (

@@ -14,8 +14,9 @@ from rankers import small_graph, small_ranker
 from scipy.stats import rankdata
 
 import tpugraphs as tg
-from tpugraphs import cli, kernels, pipeline
-from tpugraphs.ensemble import NORMALIZE, open_rankers
+from tpugraphs import cli, kernels
+from tpugraphs.preprocess import pipeline
+from tpugraphs.ranker.ensemble import NORMALIZE, open_rankers
 
 WEIGHTS = [2.0, 0.5, 1.0]
 

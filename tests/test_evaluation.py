@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import baselines, evaluation
+from tpugraphs import evaluation
 from tpugraphs.evaluation import Report, Row, bootstrap_tau, evaluate, measured_runtimes
+from tpugraphs.ranker import baselines
 
 
 def layout(c: int = 200, *, seed: int = 0, name: str = "g", runtime: object = None) -> tg.LayoutGraph:

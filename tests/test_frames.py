@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.schema import Column, Digit
+from tpugraphs.data.schema import Column, Digit
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "measured"
 

@@ -9,8 +9,8 @@ from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
 from tpugraphs import cli
-from tpugraphs.schema import Column, Digit, Schema
-from tpugraphs.targets import targets
+from tpugraphs.data.schema import Column, Digit, Schema
+from tpugraphs.preprocess.targets import targets
 from tpugraphs.training import Callback
 
 SMALL = {"width": 16, "steps": 4, "evaluate_every": 2}

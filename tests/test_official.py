@@ -43,10 +43,10 @@ def test_lists():
 
 
 def test_the_lists_take_little_room():
-    file = Path(data.__file__).parent / "official_indices.npz"
+    file = Path(tg.__file__).parent / "evaluation" / "official_indices.npz"
     assert file.stat().st_size < 200_000
     assert all(name.endswith(".npy") for name in zipfile.ZipFile(file).namelist())
-    notice = (file.parent / "samples" / "NOTICE").read_text()
+    notice = (file.parents[1] / "samples" / "NOTICE").read_text()
     assert "official_indices.npz" in notice and "eval_indices" in notice
 
 

@@ -8,8 +8,8 @@ import pytest
 from reference import optim as ref
 
 import tpugraphs as tg
-from tpugraphs import _core, schedules
-from tpugraphs.kernels import optimizer_step
+from tpugraphs import _core
+from tpugraphs.kernels import optimizer_step, schedules
 
 P = 40_003  # several blocks, and a rest
 GROUPS = [(0, 5, 0.1, 0.0), (5, 20_001, 1.0, 0.1), (20_001, 20_001, 3.0, 0.0), (20_001, P, 0.0, 0.5)]

@@ -19,10 +19,11 @@ import pytest
 from broken import packs as broken_packs
 
 import tpugraphs as tg
-from tpugraphs import _core, data, packs, training
+from tpugraphs import _core, data, training
 from tpugraphs.cli import main
+from tpugraphs.data import packs
 
-SAMPLES = Path(data.__file__).parent / "samples"
+SAMPLES = Path(tg.__file__).parent / "samples"
 HEADER, PARTS = broken_packs.HEADER, broken_packs.PARTS
 
 
@@ -342,13 +343,13 @@ def test_a_fit_begun_on_npz_goes_on_with_packs(tree, tmp_path):
 
 
 def test_pages_of_packs_used_long_ago_are_given_back(tree, monkeypatch):
-    from tpugraphs import trainset
+    from tpugraphs.training import trainset
 
     packs.pack_tree(tree)
     monkeypatch.setattr(trainset, "MAPPED_BYTES", 1)
     released = []
     monkeypatch.setattr(trainset.Digits, "release", lambda self: None)
-    from tpugraphs.digits import CodedDigits
+    from tpugraphs.data.digits import CodedDigits
 
     real = CodedDigits.release
     monkeypatch.setattr(CodedDigits, "release", lambda self: (released.append(self), real(self)))
@@ -405,10 +406,10 @@ def test_an_old_pack_beside_a_new_npz_is_refused(tree):
 def test_order_is_that_of_the_npz_files(tmp_path):
     for name in ("a", "a-b", "a_b", "a.b", "B"):
         tile().save(tmp_path / f"{name}.npz")
-    before = [p.stem for p in data.graph_files(tmp_path)]
+    before = [p.stem for p in data.collections.graph_files(tmp_path)]
     assert before == [p.stem for p in sorted(tmp_path.glob("*.npz"))]
     packs.pack_tree(tmp_path)
-    assert [p.name for p in data.graph_files(tmp_path)] == [f"{name}.tgpack" for name in before]
+    assert [p.name for p in data.collections.graph_files(tmp_path)] == [f"{name}.tgpack" for name in before]
 
 
 def test_bad_files_are_told_and_the_others_packed(tree, capsys):
@@ -462,7 +463,7 @@ def test_command_line_errors(tmp_path, capsys, tree):
 
 
 def test_two_runs_do_not_meet(tree):
-    from tpugraphs.files import locked
+    from tpugraphs.system.files import locked
 
     with locked(str(tree)), pytest.raises(tg.ConfigError, match="another packing run"):
         packs.pack_tree(tree)

@@ -214,7 +214,8 @@ def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
     from rankers import small_graph
     from safetensors.torch import save_file
 
-    from tpugraphs import kernels, padding, preprocess
+    from tpugraphs import kernels, preprocess
+    from tpugraphs.preprocess import padding
 
     torch.manual_seed(1)
     theirs = Published(cross).eval()
@@ -255,7 +256,8 @@ def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
 def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(tmp_path):
     from safetensors.torch import save_file
 
-    from tpugraphs import kernels, padding
+    from tpugraphs import kernels
+    from tpugraphs.preprocess import padding
 
     torch.manual_seed(2)
     theirs = PublishedTile().eval()

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import plot
-from tpugraphs.evaluation import Report, Row
+from tpugraphs.evaluation import Report, Row, plot
 
 
 def history(steps: int = 300, valid: int = 6) -> SimpleNamespace:

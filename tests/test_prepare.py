@@ -26,7 +26,7 @@ from reference import preprocess as reference
 
 import tpugraphs as tg
 from tpugraphs import _core
-from tpugraphs.pipeline import Pipeline
+from tpugraphs.preprocess.pipeline import Pipeline
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from rankers import SMALL_GRAPHS, small_graph, small_ranker
 
 import tpugraphs as tg
 from tpugraphs import _core, recipes
-from tpugraphs.optimizer import parameter_groups
+from tpugraphs.preprocess.targets import TARGETS, targets
 from tpugraphs.recipes import Recipe, TrainingFields, get_recipe, option, plain
-from tpugraphs.targets import TARGETS, targets
+from tpugraphs.training.optimizer import parameter_groups
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -10,7 +10,8 @@ from broken.tensors import BROKEN, EIGHT, ONLY_OURS, entry, file_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpugraphs import CheckpointError, DataError, _core, rankerfile
+from tpugraphs import CheckpointError, DataError, _core
+from tpugraphs.system import tensorfile as rankerfile
 
 DTYPES = {
     "F16": "f2",

@@ -13,9 +13,8 @@ from rankers import Lazy, small_graph, small_ranker, state
 from test_resume import Break, same
 
 import tpugraphs as tg
-from tpugraphs import trainset
-from tpugraphs.sampling import EvenVisits, WeightedVisits, close_rows, happens
-from tpugraphs.training import Callback
+from tpugraphs.training import Callback, trainset
+from tpugraphs.training.sampling import EvenVisits, WeightedVisits, close_rows, happens
 
 # Visits
 

@@ -17,8 +17,9 @@ import pytest
 from rankers import small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import rankerfile, submission
+from tpugraphs import submission
 from tpugraphs.cli import main
+from tpugraphs.system import tensorfile as rankerfile
 from tpugraphs.training import CHECKPOINT, Callback
 
 

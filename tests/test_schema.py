@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tpugraphs as tg
-from tpugraphs.schema import LAYOUT, TILE, UNITS, Column, Digit, Schema
+from tpugraphs.data.schema import LAYOUT, TILE, UNITS, Column, Digit, Schema
 
 NAMES = st.text(min_size=1, max_size=8)
 VALUES = st.one_of(
@@ -370,13 +370,13 @@ def test_descriptions():
     told = json.loads(json.dumps(g.describe()))
     assert told["runtime_ns"] == {"min": 500.0, "median": 2000.0, "max": 3000.0}
     assert told["failed_configs"] == 1 and told["schema"]["config"][0]["name"] == "c0"
-    text = tg.description.format_description(told)
+    text = tg.data.description.format_description(told)
     assert "c0 (number)" in text and "0.0005 / 0.002 / 0.003 ms" in text and "1 configs failed" in text
     assert "&lt;b&gt;" in g._repr_html_() and repr(g) == "Graph('<b>', nodes=1, edges=0, configs=4)"
     bare = tg.Graph(config_feat=np.eye(2), runtime=[1, 4], node_opcode=[3])
-    assert bare.describe()["runtime_ns"] is None and "unit not said" in tg.description.format_description(
-        bare.describe()
-    )
+    assert bare.describe()[
+        "runtime_ns"
+    ] is None and "unit not said" in tg.data.description.format_description(bare.describe())
 
 
 def test_what_needs_a_published_graph_says_so():

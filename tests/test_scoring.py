@@ -13,7 +13,8 @@ import pytest
 from rankers import having, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import _core, scoring
+from tpugraphs import _core
+from tpugraphs.network import scoring
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_digits_are_refused_by_place(graph, ranker):
 
 
 def test_bad_digits_of_a_strided_array_are_found_beyond_the_first_block(graph, ranker, monkeypatch):
-    monkeypatch.setattr("tpugraphs.digits._BLOCK", 1)
+    monkeypatch.setattr("tpugraphs.data.digits._BLOCK", 1)
     digits = np.asfortranarray(graph.config_digits.astype(np.float32))
     assert (ranker.predict(graph, digits) == ranker.predict(graph)).all()
     digits[60, 1, 2] = 0.5
@@ -94,7 +95,7 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
     path = tmp_path / "g.npz"
     graph.save(path)
     lazy, reads, core = tg.load(path), [], _core.npz_digits
-    monkeypatch.setattr("tpugraphs.digits._core.npz_digits", lambda *a: reads.append(a) or core(*a))
+    monkeypatch.setattr("tpugraphs.data.digits._core.npz_digits", lambda *a: reads.append(a) or core(*a))
     ranker.predict(lazy)
     ranker.predict(lazy, [1, 2])
     given = graph.config_digits.copy()

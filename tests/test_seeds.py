@@ -16,8 +16,10 @@ from rankers import FIELDS, Lazy, small_graph, state
 from test_resume import same
 
 import tpugraphs as tg
-from tpugraphs import _core, cli, packs, pipeline, training, trainset
-from tpugraphs.training import Callback, EarlyStopping
+from tpugraphs import _core, cli, training
+from tpugraphs.data import packs
+from tpugraphs.preprocess import pipeline
+from tpugraphs.training import Callback, EarlyStopping, trainset
 
 RECIPE, SMALL = "first-layout-cross", {**FIELDS, "steps": 16, "evaluate_every": 4}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs.bootstrap import bootstrap_tau, deviations
+from tpugraphs.evaluation.bootstrap import bootstrap_tau, deviations
 from tpugraphs.metrics import kendall_tau
-from tpugraphs.selection import ONE_STANDARD_ERROR, Judgement, Rule
+from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
 
 
 def judged(seed=0, rankers=5, graphs=6, n=80, spread=0.5):

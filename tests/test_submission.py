@@ -257,7 +257,7 @@ def test_rows_are_those_of_a_plain_reader(tmp_path, seed):
         path = save(tmp_path, bytes(data))
         found = [
             (line, row_id, None if ranking is None else ranking.tolist())
-            for line, row_id, ranking, *_ in _core.SubmissionRows(str(path), submission.COLLECTIONS)
+            for line, row_id, ranking, *_ in _core.SubmissionRows(str(path), tg.metrics.COLLECTIONS)
         ]
         expected = reference.rows(bytes(data))
         assert found == expected, bytes(data)

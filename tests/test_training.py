@@ -14,10 +14,10 @@ from models import HINGE, Trained
 from rankers import Lazy, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import training, trainset
-from tpugraphs.pipeline import Pipeline
+from tpugraphs import training
+from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.recipes import get_recipe
-from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs
+from tpugraphs.training import Callback, EarlyStopping, learning_rate, split_configs, trainset
 
 # Schedule
 
@@ -140,7 +140,9 @@ def test_graphs_come_in_any_iterable():
 def test_evaluations_share_their_configs_among_the_graphs(monkeypatch):
     sizes = []
     real = tg.metrics.kendall_tau
-    monkeypatch.setitem(training.metrics.VALIDATION, "tau", lambda s, t: sizes.append(len(s)) or real(s, t))
+    monkeypatch.setitem(
+        training.fit.metrics.VALIDATION, "tau", lambda s, t: sizes.append(len(s)) or real(s, t)
+    )
     r = small_ranker(steps=5, valid_configs=120)
     for valid, expected in (([small_graph(1)], [96]), ([small_graph(1), small_graph(2)], [60, 60])):
         sizes.clear()

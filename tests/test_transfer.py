@@ -14,8 +14,8 @@ from broken.json_files import BROKEN
 from webserver import Server
 
 import tpugraphs as tg
-from tpugraphs import transfer
-from tpugraphs.transfer import Remote, Retries, fetch, probe
+from tpugraphs.download import transfer
+from tpugraphs.download.transfer import Remote, Retries, fetch, probe
 
 FILE = np.random.default_rng(0).bytes(300_000)
 OTHER = np.random.default_rng(1).bytes(250_000)

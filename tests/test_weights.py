@@ -7,7 +7,8 @@ import safetensors.numpy
 from rankers import FIELDS, small_graph, small_ranker
 
 import tpugraphs as tg
-from tpugraphs import padding, weights
+from tpugraphs.network import weights
+from tpugraphs.preprocess import padding
 
 SIZES = {"width": 16, "gate_reduction": 8, "blocks": 2}
 RECIPES = ("first-layout", "first-layout-cross")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -20,51 +22,54 @@ _LAZY = {
     **dict.fromkeys(
         ("Error", "DataError", "ConfigError", "RecipeError", "ShapeError", "CheckpointError"), "errors"
     ),
-    **dict.fromkeys(("load", "sample", "list_samples", "open_collection"), "data"),
-    **dict.fromkeys(("Graph", "LayoutGraph", "TileGraph"), "graphs"),
-    "Schema": "schema",
-    "from_frame": "frames",
+    **dict.fromkeys(
+        (
+            *("load", "sample", "list_samples", "open_collection", "audit"),
+            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame"),
+        ),
+        "data",
+    ),
     **dict.fromkeys(("prune", "dedup"), "preprocess"),
-    "audit": "auditing",
-    **dict.fromkeys(("Ranker", "list_recipes"), "ranker"),
-    "Ensemble": "ensemble",
-    "leave_out": "leaveout",
-    **dict.fromkeys(("train_seeds", "SeedRuns"), "seeds"),
+    **dict.fromkeys(("Ranker", "list_recipes", "Ensemble", "leave_out", "train_seeds", "SeedRuns"), "ranker"),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
-_SUBMODULES = (
-    "errors",
-    "data",
-    "corrupt",
-    "sampletree",
-    "download",
-    "auditing",
-    "graphs",
-    "schema",
-    "columns",
-    "frames",
-    "packs",
-    "preprocess",
-    "baselines",
-    "evaluation",
-    "leaveout",
-    "official",
-    "kernels",
-    "metrics",
-    "recipes",
-    "ranker",
-    "ensemble",
-    "seeds",
-    "selection",
-    "scoring",
-    "training",
-    "submission",
-    "competition",
-    "plot",
-    "cli",
-)
+# Public module -> where it is. Those in a wing had a place of their own, which scripts may still import from.
+_MODULES = {
+    **{
+        name: name
+        for name in (
+            *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
+            *("evaluation", "submission", "download", "cli"),
+        )
+    },
+    **{
+        name: f"data.{name}"
+        for name in ("corrupt", "sampletree", "auditing", "schema", "columns", "frames", "packs")
+    },
+    "graphs": "data.published",
+    "scoring": "network.scoring",
+    "selection": "training.selection",
+    **{name: f"ranker.{name}" for name in ("ensemble", "seeds", "leaveout", "baselines")},
+    **{name: f"evaluation.{name}" for name in ("official", "plot")},
+    "competition": "submission.competition",
+}
 
-__all__ = ["__version__", *_LAZY, *_SUBMODULES]
+
+class _Moved(ModuleType):
+    """Stands for a module under its former name: ``from tpugraphs.seeds import train_seeds``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        place = _MODULES[self.__name__.rpartition(".")[2]]
+        return getattr(importlib.import_module(f"{__package__}.{place}"), name)
+
+
+for _name in _MODULES:
+    if _name != _MODULES[_name]:
+        sys.modules[f"{__name__}.{_name}"] = _Moved(f"{__name__}.{_name}")
+
+__all__ = ["__version__", *_LAZY, *_MODULES]
 
 
 def _core_missing() -> str:
@@ -79,10 +84,11 @@ def _core_missing() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY and name not in _SUBMODULES:
+    place = _LAZY.get(name) or _MODULES.get(name)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(f"{__name__}.{_LAZY.get(name, name)}")
+        module = importlib.import_module(f"{__name__}.{place}")
     except ImportError as error:
         if "_core'" not in str(error):  # a core that is there but cannot be loaded tells its own reason
             raise

@@ -32,7 +32,7 @@ def _path() -> str:
 def ours(training: bool) -> dict[str, float]:
     """Load and prepare, as a fit does (`training`: equal configs merged) or as prediction does."""
     import tpugraphs as tg
-    from tpugraphs.pipeline import Pipeline
+    from tpugraphs.preprocess.pipeline import Pipeline
     from tpugraphs.recipes import get_recipe
 
     recipe = get_recipe("first-layout")

@@ -36,7 +36,7 @@ def _largest(folder: str) -> Path:
 
 def pack_all(folder: str, jobs: int) -> dict[str, float]:
     """Pack the whole tree."""
-    from tpugraphs import packs
+    from tpugraphs.data import packs
 
     start = time.perf_counter()
     report = packs.pack_tree(folder, jobs=jobs, verbose=False)
@@ -48,7 +48,7 @@ def pack_all(folder: str, jobs: int) -> dict[str, float]:
 def pack_largest(folder: str) -> dict[str, float]:
     """Pack one file, and inflate it in two other ways; CPU seconds, bytes of the digits as they are in it."""
     import tpugraphs as tg
-    from tpugraphs import packs
+    from tpugraphs.data import packs
 
     tg.set_num_threads(1)
     source = _largest(folder)

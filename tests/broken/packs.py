@@ -14,7 +14,7 @@ from pathlib import Path
 from broken import npz
 
 import tpugraphs as tg
-from tpugraphs.schema import read_schema
+from tpugraphs.data.schema import read_schema
 
 HEADER = 1024
 # As in csrc/data/pack.h.

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a file cannot be read, after all have been looked at."""
-    from tpugraphs.auditing import audit
-    from tpugraphs.files import atomic_write
+    from tpugraphs.data.auditing import audit
+    from tpugraphs.system.files import atomic_write
 
     common.check_writable(args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
     """Turn a word of the command line into what `audit` takes."""
-    from tpugraphs import data
+    from tpugraphs.data import collections as data
 
     if spec.startswith("sample:"):
         return data.sample(spec.removeprefix("sample:"))

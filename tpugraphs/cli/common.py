@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from tpugraphs.ensemble import Ensemble
-    from tpugraphs.graphs import Graph
-    from tpugraphs.ranker import Ranker
-    from tpugraphs.training import Callback, Fit, History
+    from tpugraphs.data.published import Graph
+    from tpugraphs.ranker.ensemble import Ensemble
+    from tpugraphs.ranker.ranker import Ranker
+    from tpugraphs.training.fit import Callback, Fit, History
 
 DATA_HELP = (
     "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
@@ -95,7 +95,7 @@ def open_rankers(args: argparse.Namespace) -> Ranker | Ensemble:
     ConfigError
         No graphs are left, or weights that are no numbers.
     """
-    from tpugraphs.ensemble import open_rankers
+    from tpugraphs.ranker.ensemble import open_rankers
 
     check_tta(args)
     paths = [args.ranker]
@@ -157,7 +157,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     DataError
         A directory without .npz files, or everything excluded.
     """
-    from tpugraphs.data import excluded
+    from tpugraphs.data.collections import excluded
 
     readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
     exclude = patterns(args.exclude)
@@ -169,7 +169,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
 
 def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
     """Name, collection if it is known, and reader of every graph that `spec` names."""
-    from tpugraphs import data
+    from tpugraphs.data import collections as data
 
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
@@ -288,7 +288,7 @@ def going_on(folder: str | None) -> str:
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
-    from tpugraphs.training import Callback
+    from tpugraphs.training.fit import Callback
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:

@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """AlexNet as three graphs that share no configuration."""
-    from tpugraphs import data, training
+    from tpugraphs.data import collections as data
+    from tpugraphs.training import fit as training
 
     graph = data.sample("alexnet")
     graph = graph.replace(collection=COLLECTION)
@@ -86,7 +87,7 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
 
 
 def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
-    from tpugraphs.ranker import Ranker
+    from tpugraphs.ranker.ranker import Ranker
 
     ranker = Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
     history = common.fit(args, ranker, train, valid=valid, steps=steps)
@@ -98,7 +99,8 @@ def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tu
     """Report of ranker and baselines on the unseen configurations, and the ranker's order of them."""
     import numpy as np
 
-    from tpugraphs import baselines, evaluation
+    from tpugraphs.evaluation import evaluator as evaluation
+    from tpugraphs.ranker import baselines
 
     linear = baselines.LinearBaseline().fit(train)
     scores = ranker.predict(unseen)
@@ -113,7 +115,8 @@ def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tu
 
 def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ranking: Any) -> dict[str, str]:
     """Write all files; returns path to what it is."""
-    from tpugraphs import plot, submission
+    from tpugraphs.evaluation import plot
+    from tpugraphs.submission import files as submission
 
     paths = {
         name: str(folder / name)

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the commands, or download."""
-    from tpugraphs import download
+    from tpugraphs.download import sources as download
     from tpugraphs.errors import ConfigError
 
     url = download.OFFICIAL if args.url is None else args.url

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs.cli import common
-from tpugraphs.files import REPORT_SUFFIXES as SUFFIXES
+from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
 
 if TYPE_CHECKING:
-    from tpugraphs.report import Report
+    from tpugraphs.evaluation.report import Report
 
 _TOP = 5  # the best of so many is the competition's metric of tile graphs
 
@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _leave_out(args: argparse.Namespace) -> Report:
     """Train and judge in turn."""
-    from tpugraphs import baselines
     from tpugraphs.errors import ConfigError
-    from tpugraphs.leaveout import leave_out
-    from tpugraphs.ranker import Ranker, list_recipes
+    from tpugraphs.ranker import baselines
+    from tpugraphs.ranker.leaveout import leave_out
+    from tpugraphs.ranker.ranker import Ranker, list_recipes
 
     if args.official or args.members or args.tta or args.precision:
         raise ConfigError("--leave-out takes no --official, --members, --tta or --precision")
@@ -97,8 +97,9 @@ def _leave_out(args: argparse.Namespace) -> Report:
 
 def _evaluate(args: argparse.Namespace) -> Report:
     """Judge what is there."""
-    from tpugraphs import baselines, evaluation
-    from tpugraphs.ensemble import Ensemble
+    from tpugraphs.evaluation import evaluator as evaluation
+    from tpugraphs.ranker import baselines
+    from tpugraphs.ranker.ensemble import Ensemble
 
     ranker, progress = common.open_rankers(args), common.show_progress(args)
     graphs = common.open_graphs(args.data, args, "valid")

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack; 1 if a file could not be, after all the others have been."""
-    from tpugraphs import packs
+    from tpugraphs.data import packs
 
     report = packs.pack_tree(
         args.dir, args.out, jobs=args.jobs, verify=args.verify, verbose=common.show_progress(args)

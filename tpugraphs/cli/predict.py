@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from tpugraphs.errors import ConfigError
-    from tpugraphs.files import atomic_write
+    from tpugraphs.system.files import atomic_write
 
     common.check_writable(args.out)
     suffix = Path(args.out).suffix if args.out else None
@@ -82,7 +82,7 @@ def _progress(args: argparse.Namespace, graphs: common.Graphs) -> Any:
 
 
 def _write_csv(path: str, results: list[tuple[str, Any, Any]]) -> None:
-    from tpugraphs.files import atomic_write
+    from tpugraphs.system.files import atomic_write
 
     with atomic_write(path) as binary:
         file = io.TextIOWrapper(binary, "utf-8", newline="")

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List all recipes, or the fields of one."""
-    from tpugraphs.ranker import Ranker
+    from tpugraphs.ranker.ranker import Ranker
     from tpugraphs.recipes import get_recipe, list_recipes
 
     if args.recipe is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tpugraphs.cli import common
 
 if TYPE_CHECKING:
-    from tpugraphs.data import Split
+    from tpugraphs.data.collections import Split
 
 HELP = "write a submission file, of one or all collections; check, merge or score one"
 EXAMPLE = (
@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do one of them."""
-    from tpugraphs import submission
     from tpugraphs.errors import ConfigError
+    from tpugraphs.submission import files as submission
 
     several = bool(args.for_collection or args.rankers)
     chosen = [
@@ -153,9 +153,9 @@ def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:
     """Ranker files by collection; --ranker goes before --rankers."""
-    from tpugraphs.competition import ranker_files
     from tpugraphs.errors import ConfigError
     from tpugraphs.metrics import COLLECTIONS
+    from tpugraphs.submission.competition import ranker_files
 
     given: dict[str, list[str]] = {}
     for assignment in args.for_collection:
@@ -171,10 +171,12 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
 
 def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[str, int]]:
     """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
-    from tpugraphs import competition, ensemble, submission
     from tpugraphs.errors import ConfigError
     from tpugraphs.metrics import COLLECTIONS
-    from tpugraphs.progress import Progress
+    from tpugraphs.ranker import ensemble
+    from tpugraphs.submission import competition
+    from tpugraphs.submission import files as submission
+    from tpugraphs.system.progress import Progress
 
     common.check_tta(args)
     if args.data or args.weights or args.normalize:
@@ -224,7 +226,7 @@ def _warn(text: str) -> None:
 
 def _save_part(out: str, rankings: dict[str, Any]) -> None:
     """Write what is done when ranking ends in the middle."""
-    from tpugraphs import submission
+    from tpugraphs.submission import files as submission
 
     if rankings:
         part = f"{os.path.splitext(out)[0]}.partial.csv"
@@ -237,8 +239,8 @@ def _save_part(out: str, rankings: dict[str, Any]) -> None:
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Split]:
     """Open that split of the collections below --root; says which are not there."""
-    from tpugraphs import competition
     from tpugraphs.metrics import COLLECTIONS
+    from tpugraphs.submission import competition
 
     splits = competition.open_splits(args.root, split, exclude=common.patterns(args.exclude))
     absent = [name for name in COLLECTIONS if name not in splits]
@@ -248,13 +250,13 @@ def _splits(args: argparse.Namespace, split: str) -> dict[str, Split]:
 
 
 def _counts(args: argparse.Namespace) -> dict[str, int]:
-    from tpugraphs import competition
+    from tpugraphs.submission import competition
 
     return competition.counts(_splits(args, args.split or "test"))
 
 
 def _score(args: argparse.Namespace) -> int:
-    from tpugraphs import submission
+    from tpugraphs.submission import files as submission
 
     split = args.split or "valid"
     data = [*([args.ranker] if args.ranker is not None else []), *args.data]
@@ -266,7 +268,7 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, path: str, template: Any) -> int:
-    from tpugraphs import submission
+    from tpugraphs.submission import files as submission
 
     result = submission.validate(path, template)
     problems = [{"line": p.line, "id": p.id, "message": p.message} for p in result.problems]

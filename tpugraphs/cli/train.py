@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_count("--workers", args.workers)
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
-    from tpugraphs.ranker import Ranker
+    from tpugraphs.ranker.ranker import Ranker
 
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
@@ -153,8 +153,8 @@ def _run_seeds(args: argparse.Namespace, graphs: common.Graphs) -> int:
     import warnings
     from pathlib import Path
 
-    from tpugraphs.seeds import train_seeds
-    from tpugraphs.selection import Rule
+    from tpugraphs.ranker.seeds import train_seeds
+    from tpugraphs.training.selection import Rule
 
     if args.select is not None:
         Rule.parse(args.select)
@@ -200,7 +200,7 @@ def _count(graphs: int) -> str:
 
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     """Graphs to train on; graphs, or a share of the configurations, to validate on, or None."""
-    from tpugraphs import data
+    from tpugraphs.data import collections as data
     from tpugraphs.errors import ConfigError
 
     valid: list[str] = args.valid or []

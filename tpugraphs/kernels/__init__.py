@@ -47,10 +47,10 @@ from tpugraphs.kernels.ops import (
     sage_conv_backward,
 )
 from tpugraphs.kernels.optimizer import adamw_step, optimizer_step
-from tpugraphs.schedules import warmup_cosine
+from tpugraphs.kernels.schedules import warmup_cosine
 
 if TYPE_CHECKING:
-    from tpugraphs.preprocess import ConfigSampler, StandardScaler
+    from tpugraphs.preprocess.pruning import ConfigSampler, StandardScaler
 
 __all__ = [
     "ConfigSampler",
@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:
     if name in _FACES:
         return _FACES[name]
     if name in ("ConfigSampler", "StandardScaler"):  # on first use: their module is built on this one
-        from tpugraphs import preprocess
+        from tpugraphs.preprocess import pruning as preprocess
 
         globals()[name] = getattr(preprocess, name)
         return globals()[name]

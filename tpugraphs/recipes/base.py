@@ -15,9 +15,9 @@ from typing import Any
 
 from tpugraphs import _core, metrics
 from tpugraphs.errors import ConfigError, RecipeError
-from tpugraphs.pipeline import Pipeline, Sizes
-from tpugraphs.schedules import SCHEDULES
-from tpugraphs.targets import TARGETS
+from tpugraphs.kernels.schedules import SCHEDULES
+from tpugraphs.preprocess.pipeline import Pipeline, Sizes
+from tpugraphs.preprocess.targets import TARGETS
 
 __all__ = ["Recipe", "TrainingFields", "option"]
 

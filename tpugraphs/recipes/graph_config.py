@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tpugraphs.data.schema import Column
 from tpugraphs.recipes.base import Recipe, TrainingFields, option
-from tpugraphs.schema import Column
 
 if TYPE_CHECKING:
-    from tpugraphs.pipeline import Sizes
-    from tpugraphs.schema import Schema
+    from tpugraphs.data.schema import Schema
+    from tpugraphs.preprocess.pipeline import Sizes
 
 __all__ = ["RECIPES", "GraphConfig"]
 

@@ -1,0 +1,526 @@
+"""How far measurements can be trusted: :func:`audit` looks through graphs, one file after the other."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data import corrupt
+from tpugraphs.data.collections import collection_of, exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.schema import UNITS
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system import tables
+from tpugraphs.system.files import absolute
+from tpugraphs.system.progress import Progress
+
+__all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
+
+FEW = 5  # tile configs: with fewer the best five are all there are
+SHOWN = 40  # graphs that a table lists all of
+BLOCKS, BLOCK_ROWS = 32, 20  # at most so many blocks, each with at least so many repeated configs
+SURE = 6.0  # standard errors that a level shift must have
+MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
+
+# What may be found in a file, whether it should then be left out of training, and how a table calls it.
+_KINDS = {
+    "unreadable": (True, "unreadable"),
+    "known-corrupt": (True, "known corrupt"),
+    "no-configs": (True, "no configs"),
+    "single-config": (True, "one config only"),
+    "constant": (True, "constant runtimes"),
+    "zero-runtimes": (False, "runtimes of 0"),
+    "failed-configs": (False, "failed configs"),
+    "shift": (False, "block shift"),
+    "modes": (False, "two modes"),
+    "duplicates": (False, "mostly duplicates"),
+    "few-configs": (False, f"fewer than {FEW} configs"),
+    "placeholder": (False, "placeholder runtimes"),
+}
+_QUIET = ("few-configs", "placeholder")  # normal in whole splits: counted, but not listed, in a long table
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know about a file.
+
+    Attributes
+    ----------
+    kind : str
+        For example ``"known-corrupt"``.
+    text : str
+        What it is, in a few words.
+    exclude : bool
+        Whether the file is better left out of training and validation.
+    """
+
+    kind: str
+    text: str
+    exclude: bool
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A level shift of runtimes of equal configs between neighbouring blocks of a file.
+
+    Attributes
+    ----------
+    row : int
+        Config near which it is.
+    size : float
+        Runtimes after it relative to those before, minus 1.
+    error : float
+        Standard error of `size`.
+    """
+
+    row: int
+    size: float
+    error: float
+
+
+@dataclass(frozen=True)
+class GraphAudit:
+    """What was found in one file.
+
+    Attributes
+    ----------
+    name, collection, kind, file : str or None
+        Kind is ``"layout"``, ``"tile"``, ``"graph"`` or None where the file cannot be read.
+    configs, distinct, largest : int
+        Configs, different ones, and copies of the most frequent one.
+    noise_median, noise_max : float or None
+        Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that come
+        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements
+        of each (`repeats`), if there are any.
+    modes : float or None
+        Relative distance of two modes, if runtimes of equal configs have two.
+    shift : Shift or None
+        The largest level shift, if there is one.
+    findings : tuple of Finding
+    """
+
+    name: str
+    collection: str | None
+    kind: str | None
+    file: str | None
+    configs: int = 0
+    distinct: int = 0
+    largest: int = 0
+    noise_median: float | None = None
+    noise_max: float | None = None
+    modes: float | None = None
+    shift: Shift | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def exclude(self) -> bool:
+        """Whether the graph is better left out of training and validation."""
+        return any(finding.exclude for finding in self.findings)
+
+
+class Audit:
+    """What :func:`audit` found: `graphs`, one :class:`GraphAudit` per file, a table, and whom to exclude."""
+
+    def __init__(self, graphs: Iterable[GraphAudit]) -> None:
+        self.graphs = tuple(graphs)
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def exclude(self) -> list[str]:
+        """Patterns for ``exclude=`` of :func:`tpugraphs.open_collection`.
+
+        Never a graph of a test split, or with placeholders for runtimes: a submission must rank it.
+        """
+        patterns = []
+        for graph in self.graphs:
+            kinds = {finding.kind for finding in graph.findings if finding.exclude}
+            if kinds:
+                patterns.append(corrupt.KEYWORD if "known-corrupt" in kinds else glob.escape(graph.name))
+        return sorted(set(patterns), key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
+
+    def counts(self) -> dict[str, int]:
+        """In how many graphs each kind of finding is."""
+        kinds = [kind for graph in self.graphs for kind in dict.fromkeys(f.kind for f in graph.findings)]
+        return {kind: kinds.count(kind) for kind in _KINDS if kind in kinds}
+
+    def table(self, every: bool | None = None) -> str:
+        """Aligned text, for a terminal.
+
+        Parameters
+        ----------
+        every : bool, optional
+            List graphs in which nothing was found, too; by default if there are at most 40.
+        """
+        every = len(self) <= SHOWN if every is None else every
+        shown = [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
+        blocks = [_table(shown)] if shown else []
+        clean = sum(not graph.findings for graph in self.graphs)
+        summary = [f"{len(self)} graph{'s' if len(self) != 1 else ''}; {clean} without findings"]
+        summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
+        return "\n\n".join([*blocks, "\n".join([*summary, *self._notes(), self._suggestion()])])
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if any(graph.noise_median is not None for graph in self.graphs):
+            notes.append("noise: slowest / fastest - 1 of the runtimes of equal configs, over such configs.")
+        if any(graph.shift is not None for graph in self.graphs):
+            notes.append(
+                "shift: step of the runtimes of equal configs from one block of the file to the next."
+            )
+        return notes
+
+    def _suggestion(self) -> str:
+        if not self.exclude:
+            return "nothing to exclude"
+        return f"suggestion: exclude={self.exclude!r}"
+
+    def exclude_file(self) -> str:
+        """Text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
+        lines = ["# Graphs to leave out, found by `tpugraphs audit`; for --exclude @FILE"]
+        for graph in self.graphs:
+            for finding in graph.findings:
+                if finding.exclude:
+                    name = f"{graph.collection}:{graph.name}" if graph.collection else graph.name
+                    lines.append(f"# {name}: {' '.join(finding.text.split())}")
+        return "\n".join([*lines, *self.exclude]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        graphs = [{**asdict(graph), "exclude": graph.exclude} for graph in self.graphs]
+        return {"graphs": graphs, "counts": self.counts(), "exclude": self.exclude}
+
+    def __repr__(self) -> str:
+        return f"<Audit: {len(self)} graphs>\n{self.table()}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3%}"
+
+
+def _table(graphs: Sequence[GraphAudit]) -> str:
+    lines = [_line(graph) for graph in graphs]
+    title = ""
+    if len({line["collection"] for line in lines}) == 1:
+        title = lines[0]["collection"].strip("-")
+        lines = [{head: cell for head, cell in line.items() if head != "collection"} for line in lines]
+    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
+
+
+def _line(graph: GraphAudit) -> dict[str, str]:
+    cells = [
+        ("collection", graph.collection or "-"),
+        ("graph", graph.name),
+        ("configs", f"{graph.configs:,}"),
+        ("distinct", f"{graph.distinct:,}"),
+        ("most copies", f"{graph.largest:,}"),
+        ("noise, median", _percent(graph.noise_median)),
+        ("max", _percent(graph.noise_max)),
+        ("shift", f"{graph.shift.size:+.3%}" if graph.shift else "-"),
+        ("findings", "; ".join(_short(finding) for finding in graph.findings) or "-"),
+    ]
+    return dict(cells)
+
+
+def _short(finding: Finding) -> str:
+    return finding.text if finding.kind in ("modes", "shift") else _KINDS[finding.kind][1]
+
+
+# --- one graph ----------------------------------------------------------------------------------------------
+
+
+def _found(kind: str, text: str) -> Finding:
+    return Finding(kind, text, _KINDS[kind][0])
+
+
+def _audit_graph(graph: Any) -> GraphAudit:
+    """Look at one graph; DataError where its configs are damaged."""
+    first, inverse = graph.distinct_configs()
+    copies = np.bincount(inverse, minlength=1)
+    findings = _known(graph.name, graph.collection)
+    configs, distinct = int(graph.num_configs), len(first)
+    if configs == 0:
+        findings.append(_found("no-configs", "no configs: nothing to learn from or to rank"))
+    elif distinct == 1:
+        findings.append(_found("single-config", "one config only: nothing to compare"))
+    elif distinct < 0.1 * configs:
+        findings.append(_found("duplicates", f"only {distinct:,} of {configs:,} configs are different"))
+    if graph.kind == "tile" and 1 < configs < FEW:
+        findings.append(_found("few-configs", f"{configs} configs: the best {FEW} are all there are"))
+    noise: dict[str, Any] = {}
+    if configs and not graph.has_runtimes:
+        findings.append(_found("placeholder", "runtimes are placeholders, as in published test files"))
+    elif configs:
+        noise = _measurements(graph, inverse, findings)
+    if configs and not graph.has_runtimes:
+        findings = _kept(findings)
+    return GraphAudit(
+        graph.name, graph.collection, graph.kind, graph.path, configs, distinct, int(copies.max()),
+        **noise, findings=tuple(findings),
+    )  # fmt: skip
+
+
+def _kept(findings: list[Finding]) -> list[Finding]:
+    """Make the same findings no reason to exclude: a submission needs every test graph."""
+    return [replace(finding, exclude=False) for finding in findings]
+
+
+def _known(name: str, collection: str | None) -> list[Finding]:
+    why = corrupt.reason(name, collection)
+    return [_found("known-corrupt", f"known to be corrupt: {why}")] if why else []
+
+
+def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
+    """Spread of single measurements (n, R), over the configs that have two or more."""
+    several = repeats[np.isfinite(repeats).sum(axis=1) > 1]
+    if len(several) == 0:
+        return {}
+    spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
+    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
+
+
+def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
+    """Noise, modes and shift of measured runtimes; adds to `findings`."""
+    runtime, ran = graph.config_runtime, graph.ran
+    unit = f" {graph.schema.unit}" if graph.schema.unit else ""
+    if len(ran) < len(runtime):
+        findings.append(_found("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
+    if len(ran) > 1 and runtime[ran].min() == runtime[ran].max():
+        findings.append(_found("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
+    good = runtime > 0
+    if not good[ran].all():
+        text = f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"
+        findings.append(_found("zero-runtimes", text))
+    times = runtime[good].astype(np.float64)
+    if graph.kind == "tile":
+        times = times / graph.config_runtime_normalizers[good]
+    rows, groups = np.flatnonzero(good), inverse[good]
+    repeated = np.bincount(groups)[groups] > 1
+    rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
+    if rows.size == 0:
+        return _noise(graph.repeats[good]) if graph.repeats is not None else {}
+    order = np.lexsort((logs, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    ends = np.append(starts[1:], rows.size) - 1
+    spread = np.expm1(logs[order][ends] - logs[order][starts])
+    shift, level = _shift(rows, groups, logs)
+    modes = _modes(groups, logs - level)  # a shift is no second mode
+    if modes is not None:
+        apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit, 0) / UNITS["us"]
+        about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
+        findings.append(_found("modes", f"two modes {about} apart"))
+    if shift is not None:
+        findings.append(_found("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
+    return {
+        "noise_median": float(np.median(spread)),
+        "noise_max": float(spread.max()),
+        "modes": modes,
+        "shift": shift,
+    }
+
+
+def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None:
+    """Relative distance of two modes of runtimes of equal configs, if there are two.
+
+    Differences of successive runs of a config are then either small or about the distance. They are split in
+    two where the variance between the parts is largest (Otsu, 1979). Noise of one mode leaves less than 0.8
+    of the variance between the parts.
+
+    Parameters
+    ----------
+    groups, logs : (n,)
+        Number of the config, and logarithm of its runtime.
+    """
+    order = np.argsort(groups, kind="stable")
+    same = groups[order][1:] == groups[order][:-1]
+    steps = np.sort(np.abs(np.diff(logs[order])[same]))
+    if steps.size < MODES_PAIRS:
+        return None
+    steps = steps[: max(MODES_PAIRS, int(0.99 * steps.size))]  # a few outliers would be a part of their own
+    low = np.arange(1, steps.size) / steps.size
+    total = np.cumsum(steps)
+    below, above = total[:-1] / np.arange(1, steps.size), (total[-1] - total[:-1])
+    above = above / np.arange(steps.size - 1, 0, -1)
+    between = low * (1 - low) * (above - below) ** 2
+    cut = int(between.argmax())
+    variance = float(steps.var())
+    if variance <= 0 or between[cut] < MODES_EXPLAINED * variance:
+        return None
+    if not MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
+        return None
+    return float(np.expm1(np.median(steps[cut + 1 :])))
+
+
+def _shift(
+    rows: NDArray[np.int64], groups: NDArray[np.int64], logs: NDArray[np.float64]
+) -> tuple[Shift | None, NDArray[np.float64]]:
+    """Find the largest level shift of equal configs between neighbouring blocks; its level (n,) at each row.
+
+    The logarithm of a runtime is taken as the sum of what its config and what its block contribute, fitted by
+    Huber's robust regression. Blocks hold equally many of the repeated configs, in the order of the file.
+
+    Parameters
+    ----------
+    rows, groups, logs : (n,)
+        Row in the file (ascending), number of the config, logarithm of the runtime.
+    """
+    count = min(BLOCKS, rows.size // BLOCK_ROWS)
+    if count < 2:
+        return None, np.zeros(rows.size)
+    block = np.arange(rows.size) * count // rows.size
+    _, group = np.unique(groups, return_inverse=True)
+    effect, covariance, linked, scale = _block_effects(group, block, count, logs)
+    best: Shift | None = None
+    for gap in (1, 2):  # a step within a block shows in full between the blocks beside it only
+        for i in range(count - gap):
+            j = i + gap
+            size = effect[j] - effect[i]
+            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+            error = float(np.sqrt(max(variance, 0.0)))
+            if not linked[i, j] or abs(size) <= max(SURE * error, scale, 1e-6):
+                continue
+            if best is None or abs(np.expm1(size)) > abs(best.size):
+                inside = np.flatnonzero(block == j) if gap == 1 else np.flatnonzero(block == i + 1)
+                place = inside[0] if gap == 1 else inside[inside.size // 2]
+                best = Shift(int(rows[place]), float(np.expm1(size)), error)
+    return best, np.zeros(rows.size) if best is None else effect[block]
+
+
+def _block_effects(
+    group: NDArray[np.int64], block: NDArray[np.int64], count: int, logs: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_], float]:
+    """Fit logs (n,) = config + block: effects (B,), their covariance, blocks that share configs, noise."""
+    number = int(group.max()) + 1
+    cell = group * count + block
+    weight = np.ones(logs.size)
+    effect = np.zeros(count)
+    laplacian = np.zeros((count, count))
+    inverse = laplacian
+    scale = 0.0
+    for _ in range(12):
+        cells = np.bincount(cell, weight, number * count).reshape(number, count)
+        sums = cells.sum(1)
+        mean = np.bincount(group, weight * logs, number) / sums
+        laplacian = np.diag(cells.sum(0)) - cells.T @ (cells / sums[:, None])
+        right = np.bincount(block, weight * logs, count) - cells.T @ mean
+        inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
+        effect = inverse @ right
+        rest = logs - effect[block]
+        rest = rest - (np.bincount(group, weight * rest, number) / sums)[group]
+        freedom = max(0.05, 1.0 - (number + count) / logs.size)
+        scale = float(1.4826 * np.median(np.abs(rest)) / np.sqrt(freedom))
+        weight = np.minimum(1.0, 1.345 * scale / np.maximum(np.abs(rest), 1e-300)) if scale > 0 else weight
+        weight = np.maximum(weight, 1e-6)
+    linked = np.abs(laplacian) > 1e-9
+    for _ in range(6):  # reaches all of up to 32 blocks
+        linked = (linked.astype(np.int64) @ linked.astype(np.int64)) > 0
+    return effect, scale**2 * inverse, linked, scale
+
+
+# --- many files ---------------------------------------------------------------------------------------------
+
+
+_Source = tuple[str, str | None, str | None, Callable[[], Any]]  # name, collection, file, reader
+
+
+def audit(
+    data: Any,
+    *,
+    exclude: str | Iterable[str] | None = None,
+    max_bytes: int | None = None,
+    verbose: bool | None = None,
+) -> Audit:
+    """Look through measured graphs: duplicates, noise, level shifts, and files that teach nothing or harm.
+
+    Files are read one after the other and not kept, so that it takes the memory of the largest.
+
+    Parameters
+    ----------
+    data : path, graph, or list of these, or split of a collection
+        A folder stands for all .npz files and packs in and below it; of a graph with both, for the pack.
+    exclude : str or list of str, optional
+        As for :func:`tpugraphs.open_collection`.
+    max_bytes : int, optional
+        As for :func:`tpugraphs.load`.
+    verbose : bool, optional
+        Show a progress bar; by default in a terminal or notebook.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    ConfigError
+        Not a path, a graph, or a list of these.
+    DataError
+        A folder without such files, or all are excluded. Files that cannot be read are findings.
+    OSError
+        A path that does not exist.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> tg.audit(tg.sample("tile_12")).exclude
+    ['tile_12']
+    """
+    patterns = [] if exclude is None else exclude_patterns(exclude)
+    sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]
+    if not sources:
+        raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
+    graphs = []
+    with Progress(len(sources), "audit", "graph", verbose) as progress:
+        for name, collection, file, read in sources:
+            graphs.append(_audit_source(name, collection, file, read))
+            progress.update(1)
+    return Audit(graphs)
+
+
+def _audit_source(name: str, collection: str | None, file: str | None, read: Callable[[], Any]) -> GraphAudit:
+    try:
+        return _audit_graph(read())
+    except (DataError, OSError) as error:
+        text = str(error)
+        if file is not None and text.startswith(f"{file}: "):
+            text = text[len(file) + 2 :]
+        findings = [_found("unreadable", text), *_known(name, collection)]
+        if collection is not None and file is not None and Path(file).parent.name == "test":
+            findings = _kept(findings)
+        return GraphAudit(name, collection, None, file, findings=tuple(findings))
+
+
+def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
+    if hasattr(data, "config_runtime"):
+        yield str(data.name), data.collection, data.path, lambda: data
+    elif isinstance(data, (str, bytes, os.PathLike)):
+        path = Path(absolute(data))
+        files = [path]
+        if path.is_dir():
+            folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
+            files = [file for folder in folders for file in graph_files(folder)]
+        if not files:
+            raise DataError(
+                "no .npz files or packs in or below this folder; give the one that holds them, or download "
+                "them with `tpugraphs download`",
+                file=str(path), expected=".npz files", found="none",
+            )  # fmt: skip
+        if files == [path]:
+            os.stat(path)  # refuses a path that is not there before the work
+        for file in files:
+            name = str(file)
+            yield file.stem, collection_of(name), name, lambda name=name: load(name, max_bytes)  # type: ignore[misc]
+    elif hasattr(data, "paths") and hasattr(data, "names"):  # a split: its files, without reading them now
+        for i, (name, path) in enumerate(zip(data.names, data.paths, strict=True)):
+            yield name, data.collection, str(path), lambda i=i: data[i]  # type: ignore[misc]
+    elif isinstance(data, Iterable):
+        for part in data:
+            yield from _sources(part, max_bytes)
+    else:
+        raise ConfigError(f"audit: expected paths or graphs, found {type(data).__name__}")

@@ -1,0 +1,448 @@
+"""Files to graphs: :func:`load`, the embedded samples, and the five collections of TpuGraphs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from numbers import Real
+from pathlib import Path
+from typing import Any, SupportsIndex, overload
+
+import numpy.typing as npt
+
+from tpugraphs import _core
+from tpugraphs.data import corrupt
+from tpugraphs.data.arrays import with_file
+from tpugraphs.data.digits import DIGITS, Digits, SchemaDigits
+from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
+from tpugraphs.data.schema import MEMBER, read_schema
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.files import absolute
+
+__all__ = [
+    "COLLECTIONS",
+    "Collection",
+    "Split",
+    "list_samples",
+    "load",
+    "open_collection",
+    "sample",
+    "sample_info",
+]
+
+# Name of a collection -> its folder below npz/. The one place that knows.
+COLLECTIONS = {
+    "tile:xla": "tile/xla",
+    "layout:xla:random": "layout/xla/random",
+    "layout:xla:default": "layout/xla/default",
+    "layout:nlp:random": "layout/nlp/random",
+    "layout:nlp:default": "layout/nlp/default",
+}
+SPLITS = ("train", "valid", "test")
+
+DEFAULT_MAX_BYTES = 8 << 30
+
+_NODES = ("node_feat", "node_opcode", "edge_index")
+_LAYOUT = ("node_config_ids", "config_runtime")
+_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
+_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
+_READ = (
+    MEMBER,
+    *_NODES,
+    "node_splits",
+    "node_config_ids",
+    "config_feat",
+    "config_runtime",
+    "config_runtime_normalizers",
+)
+
+_Member = tuple[Any, str, tuple[int, ...], int]
+
+
+def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
+    """Read one graph from an .npz file or a pack.
+
+    Everything but the config digits is read and checked; those are inflated, straight into one byte each,
+    when first used. Members that are no field of the schema are ignored. Of a pack
+    (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
+
+    Parameters
+    ----------
+    path : path
+        File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
+        :meth:`Graph.save` wrote with a schema of its own, or a pack.
+    max_bytes : int, optional
+        Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
+
+    Returns
+    -------
+    LayoutGraph, TileGraph or Graph
+        A file without configs gives a LayoutGraph with K = 0 and C = 0.
+
+    Raises
+    ------
+    DataError
+        When the file is damaged or not in the schema, naming file, field, what was found and what to do.
+    ConfigError
+        When `path` is no path or `max_bytes` no number of bytes.
+    OSError
+        When it cannot be opened.
+    """
+    file = absolute(path)
+    if file.endswith(".pb"):
+        raise DataError(
+            "file: expected an .npz file, found a protobuf; take the .npz of the same graph",
+            file=file, field="file", expected="an .npz file", found="a protobuf",
+        )  # fmt: skip
+    limit = _limit(max_bytes)
+    if file.endswith(".tgpack"):
+        from tpugraphs.data import packs
+
+        return packs.open_pack(file, limit)
+    try:
+        members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        if MEMBER in members:
+            left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
+            more, again = _core.npz_load(file, _ANY, (), max(0, left))
+            if again != stamp:
+                raise _structure("file", "one file", "another one, written while it was read")
+            return _any_graph(file, {**members, **more}, stamp)
+        return _graph(file, members, stamp)
+    except DataError as error:
+        raise with_file(error, file) from None
+    except OSError as error:
+        raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+
+
+def _limit(max_bytes: Any) -> int:
+    """Bytes as the core takes them."""
+    if max_bytes is None:
+        return DEFAULT_MAX_BYTES
+    is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
+    if not is_number or not max_bytes >= 0:
+        raise ConfigError(f"max_bytes: expected a number of bytes, 0 or more, found {max_bytes!r}")
+    return int(min(max_bytes, 2**63 - 1))
+
+
+def _graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
+    layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
+    tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
+    if layout and tile:
+        raise _structure(tile[0], "a layout or a tile graph", f"fields of both ({layout[0]}, {tile[0]})")
+    needed = list(_NODES)
+    if tile:
+        needed += _TILE
+    elif layout or "config_runtime" in members:
+        needed += ["node_config_feat", *_LAYOUT]
+    for name in needed:
+        if name not in members:
+            have = ", ".join(sorted(members)) or "none of the schema"
+            raise _structure(name, "this array in the file", f"only {have}")
+    arrays: dict[str, Any] = {
+        name: _array(member) for name, member in members.items() if name != "node_config_feat"
+    }
+    arrays.update(name=Path(file).stem, collection=collection_of(file), path=file)
+    if tile:
+        return TileGraph(**arrays)
+    if layout:
+        arrays["node_config_feat"] = _digits(file, members["node_config_feat"], stamp)
+    return LayoutGraph(**arrays)
+
+
+def _any_graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
+    """Graph of a file that holds its schema."""
+    schema = read_schema(_array(members[MEMBER]))
+    foreign = [name for name in ("config_runtime", "config_runtime_normalizers") if name in members]
+    if foreign:
+        raise _structure(foreign[0], "no such array in a file with a schema of its own", "one")
+    for name in ("node_feat", "edge_index", "runtime"):
+        if name not in members:
+            raise _structure(name, "this array in the file", "none")
+    arrays: dict[str, Any] = {
+        name: _array(member)
+        for name, member in members.items()
+        if name not in (MEMBER, "node_config_feat", "node_splits")
+    }
+    if "node_config_feat" in members:
+        shape = members["node_config_feat"][2]
+        if len(shape) != 3 or shape[2] != len(schema.digits):
+            raise _structure("node_config_feat", f"shape (C, K, {len(schema.digits)})", f"shape {shape}")
+        values = tuple(digit.values for digit in schema.digits)
+        size = (shape[0], shape[1], shape[2])
+        arrays["node_config_feat"] = SchemaDigits(size, values, path=file, stamp=stamp)
+    return Graph(**arrays, schema=schema, name=Path(file).stem, collection=collection_of(file), path=file)
+
+
+def _structure(field: str, expected: str, found: str) -> DataError:
+    message = f"{field}: expected {expected}, found {found}; is this a TpuGraphs file?"
+    return DataError(message, field=field, expected=expected, found=found)
+
+
+def _array(member: _Member) -> npt.NDArray[Any]:
+    data, dtype, shape, fortran = member
+    data.flags.writeable = False
+    array: npt.NDArray[Any] = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+    return array
+
+
+def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> Digits:
+    _, _, shape, fortran = member
+    if len(shape) != 3 or shape[2] != DIGITS:
+        raise _structure("node_config_feat", f"shape (C, K, {DIGITS})", f"shape {shape}")
+    if fortran:
+        raise DataError(
+            "node_config_feat: expected C order, found Fortran order; save it again in C order",
+            field="node_config_feat", expected="C order", found="Fortran order",
+        )  # fmt: skip
+    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp)
+
+
+# --- embedded samples ---------------------------------------------------------------------------------------
+
+
+_SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+@cache
+def _sample_index() -> dict[str, dict[str, Any]]:
+    index: dict[str, dict[str, Any]] = json.loads((_SAMPLES / "index.json").read_text(encoding="utf-8"))
+    return index
+
+
+def list_samples() -> list[str]:
+    """Names of the embedded real graphs, for :func:`sample`."""
+    return list(_sample_index())
+
+
+def sample_info(name: str) -> dict[str, Any]:
+    """Kind, kernel, source and licence of an embedded graph."""
+    index = _sample_index()
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"expected the name of a sample, found {name!r}; tpugraphs.list_samples() names them"
+        )
+    if name not in index:
+        near = difflib.get_close_matches(name, index, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "tpugraphs.list_samples() names them"
+        raise ConfigError(f"no sample {name!r}; {hint}")
+    return dict(index[name])
+
+
+def sample(name: str) -> Graph:
+    """Read an embedded real graph; see :func:`list_samples`.
+
+    ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
+    112 layouts), ``tile_00`` to ``tile_14`` (fused kernels with their tile sizes).
+
+    Raises
+    ------
+    ConfigError
+        When there is no such sample.
+    """
+    return load(_SAMPLES / sample_info(name)["file"])
+
+
+# --- collections --------------------------------------------------------------------------------------------
+
+
+def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """Files of the graphs in a folder, in order of name: a graph's pack where there is one, else its .npz."""
+    found = {path.stem: path for suffix in ("npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")}
+    return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
+
+
+class Split(Sequence[Graph]):
+    """Graphs of one split, read when asked for and not kept.
+
+    Indexing reads one graph; slicing and :meth:`exclude` give another lazy split.
+
+    Attributes
+    ----------
+    paths : list of str
+        Files in order of name.
+    names : list of str
+        File names without ``.npz`` or ``.tgpack``.
+    collection : str
+        Name of the collection.
+    """
+
+    def __init__(
+        self, collection: str, paths: Iterable[str | os.PathLike[str]], max_bytes: int | None = None
+    ) -> None:
+        self.collection = collection
+        self.paths = [os.fspath(path) for path in paths]
+        self._max_bytes = max_bytes
+
+    @property
+    def names(self) -> list[str]:
+        """File names without ``.npz`` or ``.tgpack``."""
+        return [Path(path).stem for path in self.paths]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: int) -> Graph: ...
+    @overload
+    def __getitem__(self, index: slice) -> Split: ...
+    def __getitem__(self, index: int | slice) -> Graph | Split:
+        """One graph, or a lazy split of several."""
+        if isinstance(index, slice):
+            return Split(self.collection, self.paths[index], self._max_bytes)
+        if not isinstance(index, SupportsIndex):
+            raise TypeError(
+                f"a split is indexed by numbers and slices, not {index!r}; for a name: "
+                "split[split.names.index(name)]"
+            )
+        graph = load(self.paths[index], self._max_bytes)
+        return graph._with(collection=self.collection)
+
+    def __iter__(self) -> Iterator[Graph]:
+        return (self[i] for i in range(len(self)))
+
+    def exclude(self, patterns: str | Iterable[str]) -> Split:
+        """Make a split without some graphs.
+
+        Parameters
+        ----------
+        patterns : str or list of str
+            Names, with ``*`` and ``?`` as in a shell. ``"known-corrupt"`` stands for the graphs of this
+            collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
+        """
+        patterns = exclude_patterns(patterns)
+        kept = [p for p in self.paths if not excluded(Path(p).stem, self.collection, patterns)]
+        return Split(self.collection, kept, self._max_bytes)
+
+    def __repr__(self) -> str:
+        return f"Split({self.collection!r}, {len(self)} graphs)"
+
+
+def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool:
+    """Whether the name of a graph matches one of the patterns; see :meth:`Split.exclude`."""
+    return any(
+        bool(corrupt.reason(name, collection)) if pattern == corrupt.KEYWORD else fnmatchcase(name, pattern)
+        for pattern in patterns
+    )
+
+
+def exclude_patterns(patterns: Any) -> list[str]:
+    """Patterns of ``exclude=`` as a list; ConfigError for what are none."""
+    listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
+    for pattern in listed:
+        if not isinstance(pattern, str):
+            raise ConfigError(f"exclude: expected names of graphs such as '*unet*', found {pattern!r}")
+    return listed
+
+
+class Collection:
+    """One of the five collections: ``.train``, ``.valid`` and ``.test`` are lazy :class:`Split` objects."""
+
+    def __init__(
+        self, name: str, folder: str, exclude: Iterable[str] = (), max_bytes: int | None = None
+    ) -> None:
+        self.name, self.folder = name, folder
+        self._exclude, self._max_bytes = list(exclude), max_bytes
+
+    def _split(self, split: str) -> Split:
+        folder = Path(self.folder, split)
+        if not folder.is_dir():
+            raise DataError(
+                f"no folder {split!r} in this collection; {_how_to_get(self.name)}",
+                file=self.folder, field=split, expected=f"a folder {split}", found="none",
+            )  # fmt: skip
+        paths = graph_files(folder)
+        if not paths:
+            raise DataError(
+                f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}",
+                file=str(folder), field=split, expected=".npz files", found="none",
+            )  # fmt: skip
+        return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
+
+    @property
+    def train(self) -> Split:
+        """Graphs to learn from."""
+        return self._split("train")
+
+    @property
+    def valid(self) -> Split:
+        """Graphs to choose by."""
+        return self._split("valid")
+
+    @property
+    def test(self) -> Split:
+        """Graphs to rank; their runtimes are placeholders."""
+        return self._split("test")
+
+    def __repr__(self) -> str:
+        return f"Collection({self.name!r}, {self.folder!r})"
+
+
+def _how_to_get(name: str) -> str:
+    return (
+        f"`tpugraphs download {name} --root DIR --run` downloads it, without --run it shows the commands, "
+        "with --source kaggle those for Kaggle's copy"
+    )
+
+
+def collection_of(file: str) -> str | None:
+    """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
+    parts = Path(file).parts[:-1]
+    for name, folder in COLLECTIONS.items():
+        tail = tuple(folder.split("/"))
+        if parts and parts[-1] in SPLITS and parts[-1 - len(tail) : -1] == tail:
+            return name
+    return None
+
+
+def open_collection(
+    name: str,
+    root: str | os.PathLike[str] = "~/data/tpugraphs",
+    exclude: str | Iterable[str] | None = None,
+    max_bytes: int | None = None,
+) -> Collection:
+    """Open a downloaded collection; nothing is read yet.
+
+    A graph of which there is a pack (``tpugraphs pack``) is read from that, also if its .npz is there too.
+
+    Parameters
+    ----------
+    name : str
+        ``tile:xla``, ``layout:xla:random``, ``layout:xla:default``, ``layout:nlp:random`` or
+        ``layout:nlp:default``.
+    root : path
+        Folder that holds ``npz`` (the published archives), ``npz_all/npz`` (Kaggle's), or is the npz folder
+        itself.
+    exclude : str or list of str, optional
+        Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell. ``"known-corrupt"``
+        stands for those of this collection whose published measurements are known to be corrupt
+        (:mod:`tpugraphs.corrupt`); it goes with others, as in ``["known-corrupt", "*unet*"]``.
+    max_bytes : int, optional
+        As for :func:`load`.
+
+    Raises
+    ------
+    ConfigError
+        When there is no collection of this name, or another argument is of the wrong kind.
+    DataError
+        When it is not below `root`, naming the folders that were looked at.
+    """
+    if not isinstance(name, str) or name not in COLLECTIONS:
+        near = difflib.get_close_matches(str(name), COLLECTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(f"no collection {name!r}; {hint}Collections are {', '.join(COLLECTIONS)}")
+    base = Path(absolute(root))
+    _limit(max_bytes)
+    places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
+    patterns = [] if exclude is None else exclude_patterns(exclude)
+    for place in places:
+        if place.is_dir():
+            return Collection(name, str(place), patterns, max_bytes)
+    looked = ", ".join(map(str, places))
+    raise DataError(
+        f"{name} is not here; looked at {looked}; {_how_to_get(name)}",
+        file=str(base), field=name, expected=f"a folder {COLLECTIONS[name]}", found="none",
+    )  # fmt: skip

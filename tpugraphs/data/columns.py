@@ -1,0 +1,259 @@
+"""Columns of graphs and of tables: what one means (:class:`Column`, :class:`Digit`), and its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tpugraphs import _core
+from tpugraphs.data.arrays import AnyArray, fail
+from tpugraphs.errors import ConfigError, DataError
+
+__all__ = ["KINDS", "Column", "Digit"]
+
+KINDS = ("number", "log", "category", "flag")
+MOST_DIGIT_VALUES = _core.SCHEMA["most_digit_values"]
+
+
+def plain(value: Any) -> Any:
+    """Turn a NumPy scalar into Python's own type."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_name(what: str, name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of node, graph or config features.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "log", "category", "flag"}
+        ``number`` is taken as it is and standardised; ``log`` is a number >= 0 of which ln(1 + x) is taken
+        first; ``category`` is one of ``values``; ``flag`` is 0 or 1.
+    values : tuple
+        Of a category: what it can be, all strings, all whole numbers or all floats, each once.
+    """
+
+    name: str
+    kind: str = "number"
+    values: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_name("column", self.name)
+        if self.kind not in KINDS:
+            raise ConfigError(
+                f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}"
+            )
+        if isinstance(self.values, (str, bytes)) or not isinstance(self.values, Iterable):
+            raise ConfigError(f"column {self.name!r}: expected a tuple of values, found {self.values!r}")
+        values = tuple(plain(value) for value in self.values)
+        object.__setattr__(self, "values", values)
+        if bool(values) != (self.kind == "category"):
+            wanted = "values" if self.kind == "category" else "no values"
+            raise ConfigError(f"column {self.name!r}: a {self.kind} column has {wanted}, found {values!r}")
+        types = {type(value) for value in values}
+        if len(types) > 1 or not types <= {str, int, float}:
+            raise ConfigError(
+                f"column {self.name!r}: expected values that are all strings, all whole numbers or "
+                f"all floats, found {', '.join(sorted(t.__name__ for t in types))}"
+            )
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+            raise ConfigError(f"column {self.name!r}: expected finite values, found {values!r}")
+        if len(set(values)) < len(values):
+            twice = next(value for i, value in enumerate(values) if value in values[:i])
+            raise ConfigError(f"column {self.name!r}: the value {twice!r} stands there twice")
+
+    def difference(self, other: Column) -> str | None:
+        """First difference in words, from this column to the `other`; None if they are equal."""
+        if self.name != other.name:
+            return f"expected {self.name!r}, found {other.name!r}"
+        if self.kind != other.kind:
+            return f"{self.name!r} is a {self.kind} column, found a {other.kind} column"
+        for mine, theirs in zip(self.values, other.values, strict=False):
+            if mine != theirs or type(mine) is not type(theirs):
+                return f"{self.name!r} has the value {mine!r}, found {theirs!r} in its place"
+        if len(self.values) != len(other.values):
+            return f"{self.name!r} has {len(self.values)} values, found {len(other.values)}"
+        return None
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One small choice per configurable node: int8 in ``-1..values-1``, -1 for "not set".
+
+    Attributes
+    ----------
+    name : str
+    values : int
+        How many it can be besides "not set": 2 to 32.
+    """
+
+    name: str
+    values: int
+
+    def __post_init__(self) -> None:
+        _check_name("digit", self.name)
+        object.__setattr__(self, "values", plain(self.values))
+        if type(self.values) is not int or not 2 <= self.values <= MOST_DIGIT_VALUES:
+            raise ConfigError(
+                f"digit {self.name!r}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}"
+            )
+
+    def difference(self, other: Digit) -> str | None:
+        """First difference in words, from this digit to the `other`; None if they are equal."""
+        if self.name != other.name:
+            return f"expected {self.name!r}, found {other.name!r}"
+        if self.values != other.values:
+            return f"{self.name!r} has {self.values} values, found {other.values}"
+        return None
+
+
+Place = Callable[[int], str]  # row -> where it is, for errors
+
+
+def in_row(row: int) -> str:
+    """Where a row is, when nothing more is known."""
+    return f"row {row}"
+
+
+def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
+    """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
+
+    Raises
+    ------
+    DataError
+        Values are missing, not finite, of other types or of mixed types, naming column and row.
+    """
+    refuse = partial(fail, name, where=f"{where}: column")
+    if isinstance(given, (list, tuple)):  # as they are: NumPy would turn mixed ones into strings
+        array: AnyArray = np.empty(len(given), object)
+        for row, value in enumerate(given):
+            array[row] = value
+    else:
+        array = np.asarray(given)
+    if array.ndim != 1:
+        raise refuse("one value per row", f"an array of shape {array.shape}")
+    if array.dtype.kind not in "OUSbiuf":
+        raise refuse("strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
+    if array.dtype.kind in "OUS":
+        return _typed_objects(refuse, array, place)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind == "f":
+        wide: AnyArray = array.astype(np.float64)
+        wrong = ~np.isfinite(wide)
+        expected = "a finite number"
+    else:
+        wide = array.astype(np.int64)
+        wrong = (wide < 0) & (array > 0)
+        expected = "a number below 2^63"
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise refuse(expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
+    return wide
+
+
+def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Place) -> AnyArray:
+    """Do the same for Python objects: the first value says which type all have."""
+    values = [plain(value) for value in array.tolist()]
+    names = {str: "string", bool: "bool", int: "number", float: "number"}
+    first: str | None = None
+    for row, value in enumerate(values):
+        kind = names.get(type(value))
+        if kind is None or (isinstance(value, float) and not math.isfinite(value)):
+            raise refuse(
+                "a string, a bool or a finite number", f"{value!r} in {place(row)}",
+                "drop or repair this row",
+            )  # fmt: skip
+        first = first or kind
+        if kind != first:
+            raise refuse(
+                f"values of one type, {first}s as in {place(0)}",
+                f"{value!r} ({kind}) in {place(row)}",
+                "make all of them strings or all numbers",
+            )  # fmt: skip
+    if first == "string" or first is None:
+        result = np.empty(len(values), object)
+        result[:] = values
+        return result
+    whole = all(type(value) is int for value in values)
+    try:
+        return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)
+    except OverflowError:
+        raise refuse("numbers below 2^63", "a larger one") from None
+
+
+def categories(array: AnyArray) -> tuple[Any, ...]:
+    """Values of a category, in order, of what :func:`typed` gave."""
+    return tuple(sorted(set(array.tolist())))
+
+
+def infer_column(name: str, array: AnyArray) -> Column:
+    """Kind of a column of a table, from what :func:`typed` gave.
+
+    Strings are a category (values in order), bools a flag. Numbers are a log number if none is negative, the
+    largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
+    """
+    if array.dtype.kind == "O":
+        return Column(name, "category", categories(array))
+    if array.dtype.kind == "b":
+        return Column(name, "flag")
+    positive = array[array > 0]
+    spread = len(positive) > 0 and array.min() >= 0 and array.max() >= max(1.0, 16.0 * float(positive.min()))
+    return Column(name, "log" if spread else "number")
+
+
+def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
+    """Values (n,) as they are stored."""
+    refuse, text = partial(fail, column.name, where=f"{where}: column"), array.dtype.kind == "O"
+    if column.kind == "category":
+        known = {value: number for number, value in enumerate(column.values)}
+        values = array.tolist()
+        numbers = np.array(
+            [-1 if type(value) is bool else known.get(value, -1) for value in values], np.int64
+        )
+        unseen = numbers < 0
+        if unseen.any():
+            row = int(np.argmax(unseen))
+            some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
+            raise refuse(
+                f"one of {some}", f"{plain(array[row])!r} in {place(row)}",
+                "a category that the schema does not know; drop the row or train with it",
+            )  # fmt: skip
+        return numbers
+    if text:
+        raise refuse(f"numbers ({column.kind})", f"{array[0]!r} in {place(0)}" if len(array) else "strings")
+    wide: AnyArray = array.astype(np.float64)
+    check_values(f"{where}: column", column, wide, place)
+    with np.errstate(over="ignore"):
+        bad = ~np.isfinite(wide.astype(np.float32))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise refuse("a number that float32 can hold", f"{wide[row]} in {place(row)}")
+    return wide
+
+
+def check_values(where: str, column: Column, values: AnyArray, place: Place = in_row) -> None:
+    """Refuse what the kind of the column rules out; `values` are stored ones."""
+    if column.kind == "category":
+        bad = (values < 0) | (values >= len(column.values)) | (np.floor(values) != values)
+        expected = f"the position of a value, 0..{len(column.values) - 1}"
+    elif column.kind == "flag":
+        bad, expected = (values != 0) & (values != 1), "0 or 1"
+    elif column.kind == "log":
+        bad, expected = values < 0, "a number >= 0, as a log column has"
+    else:
+        return
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise fail(column.name, expected, f"{values[row]:g} in {place(row)}", where=where)

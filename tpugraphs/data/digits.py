@@ -1,0 +1,429 @@
+"""Config digits, of layout graphs and any schema: one byte each, in memory or in a file, and as floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tpugraphs import _core
+from tpugraphs.data import arrays
+from tpugraphs.data.arrays import AnyArray
+from tpugraphs.errors import DataError
+
+T = TypeVar("T")
+DIGITS = _core.SCHEMA["digits"]  # of a configurable node: three layouts of up to six dimensions
+
+_BLOCK = 16 << 20  # bytes that are converted at a time
+
+
+def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
+    """Digits (C, K, 18) of any number type as a new int8 array, checked; no other copy of all of them."""
+    array = arrays.shaped(field, value, ("C", "K", DIGITS))
+    if array.flags.c_contiguous and array.dtype.isnative:
+        return _core.pack_digits(array)
+    packed = np.empty(array.shape, np.int8)
+    step = max(1, _BLOCK // max(1, array[:1].nbytes))
+    for i in range(0, len(array), step):
+        block = np.ascontiguousarray(array[i : i + step])
+        try:
+            packed[i : i + step] = _core.pack_digits(block.astype(block.dtype.newbyteorder("="), copy=False))
+        except DataError:
+            break
+    else:
+        return packed
+    # Packing all at once finds it again, and tells its place.
+    return _core.pack_digits(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
+
+
+class Digits:
+    """Digits (C, K, 18) int8, in memory or still in a file."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        array: npt.NDArray[np.int8] | None = None,
+        path: str | None = None,
+        stamp: tuple[int, int, int, int] | None = None,
+    ) -> None:
+        self.shape, self._array, self._path, self._stamp = shape, array, path, stamp
+
+    def get(self) -> npt.NDArray[np.int8]:
+        """All of them, inflated from the file on first use and kept; DataError naming the file."""
+        if self._array is None:
+            array = self._read()
+            array.flags.writeable = False
+            self._array = array.view()
+        return self._array
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        return self._from_file(_core.npz_digits)
+
+    def _from_file(self, read: Callable[[str, tuple[int, int, int, int], tuple[int, int, int]], T]) -> T:
+        assert self._path is not None and self._stamp is not None
+        try:
+            return read(self._path, self._stamp, self.shape)
+        except DataError as error:
+            raise arrays.with_file(error, self._path) from None
+
+    @property
+    def in_file(self) -> bool:
+        """Whether they are still in an .npz: `read_distinct` then needs less memory than `distinct`."""
+        return self._array is None
+
+    def read_distinct(
+        self,
+    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Inflate those of different configs only: digits (U, K, 18), and what `distinct` gives.
+
+        They are not kept, and all of them are never in memory.
+        """
+        return self._from_file(_core.npz_distinct)
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, 18) of these rows (index array, mask or slice)."""
+        return np.ascontiguousarray(self.get()[rows])
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows only."""
+        digits = self.take(rows)
+        digits.flags.writeable = False
+        return Digits((digits.shape[0], digits.shape[1], DIGITS), digits)
+
+    def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
+        """All of them, some rows at a time."""
+        step = max(1, _BLOCK // max(1, self.shape[1] * DIGITS))
+        return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
+
+    def stored(self) -> Any:
+        """As `_core.Graph` takes them."""
+        return self.get()
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        if self._array is not None or self._path is None:
+            return self.get()
+        return self._path, self._stamp, self.shape
+
+    def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs: first rows (U,), and the place among these of every row (C,)."""
+        return _core.dedup_configs(self.get())
+
+    def validate(self) -> None:
+        """Check all of them."""
+        self.get()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return self.shape[0] * self.shape[1] * DIGITS
+
+    def release(self) -> None:
+        """Give back memory that can be read from a file again."""
+
+    @classmethod
+    def of(cls, value: Any) -> Digits:
+        """From an array-like of any number type, checked."""
+        if isinstance(value, ConfigFeatures):
+            return value._digits
+        packed = packed_digits("node_config_feat", value)
+        packed.flags.writeable = False
+        return cls((packed.shape[0], packed.shape[1], DIGITS), packed.view())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+
+class CodedDigits(Digits):
+    """The same as numbers (C, K, 3) of the entries of a table (T, 6), as a pack has them: six times smaller.
+
+    `handle` is the pack in which they lie, None where they are in memory.
+    """
+
+    def __init__(
+        self, codes: AnyArray, table: npt.NDArray[np.int8], path: str | None = None, handle: Any = None
+    ) -> None:
+        super().__init__((codes.shape[0], codes.shape[1], DIGITS), path=path)
+        self._codes, self._table, self._handle = codes, table, handle
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        return self._decode(np.arange(self.shape[0]))
+
+    @property
+    def in_file(self) -> bool:
+        """False: a pack is read row by row."""
+        return False
+
+    def _decode(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        try:
+            return _core.decode_rows(self._codes, self._table, rows)
+        except DataError as error:
+            raise error if self._path is None else arrays.with_file(error, self._path) from None
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, 18) of these rows; the others are not read."""
+        if isinstance(rows, slice):
+            chosen = np.arange(*rows.indices(self.shape[0]))
+        else:
+            chosen = np.asarray(rows)
+            if chosen.dtype.kind == "b":
+                chosen = np.flatnonzero(chosen)
+            chosen = chosen.astype(np.int64)
+            chosen = np.where(chosen < 0, chosen + self.shape[0], chosen)
+        return self._decode(np.ascontiguousarray(chosen))
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows, in memory, as small as they are here."""
+        codes = self._codes[rows]
+        codes = codes if codes.base is None else codes.copy()
+        codes.flags.writeable = False
+        return CodedDigits(codes, self._table.copy(), self._path)
+
+    def stored(self) -> Any:
+        """As `_core.Graph` takes them."""
+        return self._codes, self._table
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        return self.get()
+
+    def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs: entries of the table are all different, so numbers are compared."""
+        return _core.dedup_codes(self._codes)
+
+    def validate(self) -> None:
+        """Check all of them, some at a time."""
+        for _ in self.blocks():
+            pass
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return self._handle is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return int(self._codes.nbytes)
+
+    def release(self) -> None:
+        """Give back the memory of pages of the file that were read."""
+        if self._handle is not None:
+            _core.pack_release(self._handle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}  # the arrays are copied
+
+
+class SchemaDigits(Digits):
+    """Digits (C, K, D) int8 of any schema: in memory, in a mapped pack, or still in an .npz.
+
+    `values` says how many each column can be; digits of a file are checked when they are first read. `handle`
+    is the pack in which they lie.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        values: tuple[int, ...],
+        array: npt.NDArray[np.int8] | None = None,
+        path: str | None = None,
+        stamp: tuple[int, int, int, int] | None = None,
+        handle: Any = None,
+        checked: bool = True,
+    ) -> None:
+        super().__init__(shape, array, path, stamp)
+        self.values, self._handle, self._checked = values, handle, checked and array is not None
+
+    def get(self) -> npt.NDArray[np.int8]:
+        """All of them, read and checked on first use; DataError naming the file."""
+        array = super().get()
+        if not self._checked:
+            for i in range(0, len(array), self._step()):
+                self._check(array[i : i + self._step()], i)
+            self._checked = True
+        return array
+
+    def _step(self) -> int:
+        return max(1, _BLOCK // max(1, self.shape[1] * self.shape[2]))
+
+    def _check(self, block: AnyArray, row: int | AnyArray) -> None:
+        """Refuse digits (n, K, D) that the schema rules out; `row` is that of the first, or of each."""
+        try:
+            check_digits("node_config_feat", block, self.values, row)
+        except DataError as error:
+            raise error if self._path is None else arrays.with_file(error, self._path) from None
+
+    def _read(self) -> npt.NDArray[np.int8]:
+        assert self._path is not None and self._stamp is not None
+        name = "node_config_feat"
+        try:
+            members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
+            if stamp != self._stamp or name not in members:
+                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
+            data, dtype, shape, fortran = members[name]
+            if tuple(shape) != self.shape:
+                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
+            stored = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+            return as_digits(name, stored, self.values)
+        except DataError as error:
+            raise arrays.with_file(error, self._path) from None
+
+    @property
+    def in_file(self) -> bool:
+        """False: equal configs are not found while inflating."""
+        return False
+
+    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, D) of these rows; of a pack the others are not read."""
+        if self._checked or self._array is None:
+            return super().take(rows)
+        chosen = np.ascontiguousarray(self._array[rows])
+        self._check(chosen, np.arange(self.shape[0])[rows])
+        return chosen
+
+    def select(self, rows: Any) -> Digits:
+        """Make a copy of these rows only."""
+        digits = self.take(rows)
+        digits.flags.writeable = False
+        return SchemaDigits((len(digits), *self.shape[1:]), self.values, digits)
+
+    def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
+        """All of them, some rows at a time."""
+        return (self.take(slice(i, i + self._step())) for i in range(0, self.shape[0], self._step()))
+
+    def source(self) -> Any:
+        """As `_core.pack_write` takes them."""
+        return self.get()
+
+    @property
+    def mapped(self) -> bool:
+        """Whether they stay in a file and take no memory of their own."""
+        return self._handle is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `stored` takes, in memory or in the file."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    def release(self) -> None:
+        """Give back the memory of pages of the file that were read."""
+        if self._handle is not None:
+            _core.pack_release(self._handle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None}  # the arrays are copied
+
+
+def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
+    """Refuse what is no whole number in -1..values-1 of its column, naming config, node and column."""
+    bad = ~((digits >= -1) & (digits < np.array(values)) & (np.floor(digits) == digits))
+    if bad.any():
+        c, k, d = (int(i) for i in np.argwhere(bad)[0])
+        number = row + c if isinstance(row, int) else int(row[c])
+        raise arrays.fail(
+            field, f"whole numbers in -1..{values[d] - 1}",
+            f"{digits[c, k, d].item()!r} at config {number}, node {k}, column {d}",
+        )  # fmt: skip
+
+
+def as_digits(field: str, value: Any, values: tuple[int, ...]) -> npt.NDArray[np.int8]:
+    """Digits (C, K, D) of any number type as int8, checked against how many each column can be."""
+    array = arrays.shaped(field, value, ("C", "K", len(values)))
+    packed = np.empty(array.shape, np.int8)
+    step = max(1, _BLOCK // max(1, array[:1].nbytes))
+    for i in range(0, len(array), step):
+        check_digits(field, array[i : i + step], values, i)
+        packed[i : i + step] = array[i : i + step]
+    return packed
+
+
+class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
+    """Configs per node as an array (C, K, D) of float32 that is made on demand; D is 18 in layout graphs.
+
+    ``x[rows]`` gives a float32 copy of those rows; ``numpy.asarray(x)`` of all of them, and so does any
+    arithmetic. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
+    """
+
+    __slots__ = ("_digits",)
+
+    def __init__(self, digits: Digits) -> None:
+        self._digits = digits
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, K, D)."""
+        return self._digits.shape
+
+    @property
+    def dtype(self) -> np.dtype[np.float32]:
+        """float32."""
+        return np.dtype(np.float32)
+
+    @property
+    def ndim(self) -> int:
+        """3."""
+        return 3
+
+    @property
+    def size(self) -> int:
+        """C·K·D."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all of it would take as float32."""
+        return 4 * self.size
+
+    @property
+    def digits(self) -> npt.NDArray[np.int8]:
+        """The configs as they are kept, read-only int8."""
+        return self._digits.get()
+
+    def astype(self, dtype: npt.DTypeLike) -> AnyArray:
+        """Make an array of another dtype."""
+        return self._digits.get().astype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        first, *rest = key if isinstance(key, tuple) and key else (key,)
+        if isinstance(first, slice) and all(isinstance(index, (slice, SupportsIndex)) for index in rest):
+            digits = self._digits.take(first)[(slice(None), *rest)]
+        elif isinstance(key, (list, np.ndarray)) and np.ndim(key) == 1 and len(key):
+            digits = self._rows(np.asarray(key))
+        elif isinstance(first, SupportsIndex) and not isinstance(first, (bool, np.ndarray)):
+            digits = self._rows(np.array([first.__index__()]))[(0, *rest)]
+        else:
+            digits = self._digits.get()[key]
+        return np.asarray(digits, dtype=np.float32)
+
+    def _rows(self, rows: AnyArray) -> npt.NDArray[np.int8]:
+        """Digits of rows as NumPy's indexing takes them, with its errors for those that there are not."""
+        np.broadcast_to(np.int8(0), self.shape[:1])[rows]
+        return self._digits.take(rows)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
+        if copy is False:
+            raise ValueError("node_config_feat is stored as int8: a float array of it is always a copy")
+        return self._digits.get().astype(np.float32 if dtype is None else dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(out, ConfigFeatures) for out in options.get("out", ())):
+            raise TypeError("node_config_feat is read-only: use numpy.asarray(g.node_config_feat)")
+        plain = [np.asarray(x) if isinstance(x, ConfigFeatures) else x for x in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __repr__(self) -> str:
+        return f"ConfigFeatures(shape={self.shape}, dtype=float32)"

@@ -1,0 +1,595 @@
+"""The measured graph of any schema, :class:`Graph`; those of TpuGraphs are in :mod:`tpugraphs.graphs`.
+
+A graph is read-only and its structure (shapes, node numbers, finite features, runtimes) has been checked
+when it exists, so every array can be given to the C core. Config digits of a file are inflated and checked
+when they are first asked for, or by :meth:`Graph.validate`; they are kept in one byte each.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tpugraphs import kernels
+from tpugraphs._core import SCHEMA
+from tpugraphs.data import arrays, description
+from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
+from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits, as_digits
+from tpugraphs.data.npz import write_member
+from tpugraphs.data.schema import MEMBER, Schema, write_schema
+from tpugraphs.errors import DataError
+from tpugraphs.system.files import absolute, atomic_write
+
+if TYPE_CHECKING:
+    from tpugraphs.data.packs import Pack
+
+__all__ = ["Graph"]
+
+MOST_DIGITS = SCHEMA["most_digits"]
+
+
+class Graph:
+    """A problem with measured configurations: of any compiler, by any schema.
+
+    Parameters
+    ----------
+    node_feat : (N, F) float, optional
+        Node features. Left out: as many nodes without features as `node_opcode` has entries, or one. So a
+        table of configs is a graph of one node without edges.
+    edge_index : (E, 2) int, optional
+        Rows (u, v): node u consumes the output of node v.
+    node_opcode : (N,) int in 0..255, optional
+        What each node does.
+    graph_feat : (G,) float, optional
+        Features of the whole problem, such as its sizes or the device.
+    config_feat : (C, T) float, optional
+        Configs as features, or
+    node_config_ids : (K,) int, optional
+        Configurable nodes, each once, and
+    node_config_feat : (C, K, D), optional
+        configs as digits per configurable node, whole numbers from -1 ("not set") on.
+    runtime : (C,) int or float, optional
+        Run times > 0 in any unit, the same for all of the graph. Left out (or all 0): not measured.
+    valid : (C,) bool, optional
+        False where a config failed. Its runtime is not read, and is kept as NaN (0 among whole numbers).
+    repeats : (C, R) float, optional
+        Single measurements of every config, NaN where there are fewer than R.
+    schema : Schema, optional
+        What the columns mean. Left out, it is inferred: every column is a number (:meth:`Schema.infer`).
+    name, collection, path : str, optional
+        Where it comes from.
+
+    Attributes
+    ----------
+    node_feat (N, F) float32, edge_index (E, 2) int64, node_config_ids (K,) int64 : numpy.ndarray
+        Read-only.
+    runtime (C,) int64 or float64 : numpy.ndarray
+        Read-only; `config_runtime` is another name of it.
+    node_opcode (N,) uint8, graph_feat (G,) float32, config_feat (C, T) float32 : numpy.ndarray or None
+        Read-only; None where not given, and so are
+    valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
+    schema : Schema
+
+    Raises
+    ------
+    DataError
+        When an array is not as described, naming graph, field and place.
+    """
+
+    kind: str = "graph"
+    schema: Schema
+    node_feat: npt.NDArray[np.float32]
+    node_opcode: Any
+    edge_index: npt.NDArray[np.int64]
+    node_splits: npt.NDArray[np.int64]
+    node_config_ids: npt.NDArray[np.int64]
+    graph_feat: Any
+    config_feat: Any
+    runtime: npt.NDArray[Any]
+    config_runtime: npt.NDArray[Any]
+    valid: Any
+    repeats: Any
+    name: str
+    collection: str | None
+    path: str | None
+
+    _SAVED: tuple[str, ...] = (
+        "node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids",
+        "node_config_feat", "runtime", "valid", "repeats",
+    )  # fmt: skip
+    _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
+    _ALIAS = ("config_runtime", "runtime")
+    _digits: Digits
+    _pack: Pack | None = None  # where arrays that are not there yet come from
+
+    def __init__(
+        self,
+        *,
+        node_feat: npt.ArrayLike | None = None,
+        edge_index: npt.ArrayLike | None = None,
+        node_opcode: npt.ArrayLike | None = None,
+        graph_feat: npt.ArrayLike | None = None,
+        config_feat: npt.ArrayLike | None = None,
+        node_config_ids: npt.ArrayLike | None = None,
+        node_config_feat: Any = None,
+        runtime: npt.ArrayLike | None = None,
+        valid: npt.ArrayLike | None = None,
+        repeats: npt.ArrayLike | None = None,
+        schema: Schema | None = None,
+        name: str = "graph",
+        collection: str | None = None,
+        path: str | None = None,
+    ) -> None:
+        title = "graph" if name is None else str(name)
+        try:
+            self._init_any(
+                node_feat, edge_index, node_opcode, graph_feat, config_feat, node_config_ids,
+                node_config_feat, schema,
+            )  # fmt: skip
+            self._init_runtimes(
+                runtime, valid, repeats, config_feat is not None or node_config_feat is not None
+            )
+            found = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
+            self.schema.check_values(title, found)
+        except DataError as error:
+            raise arrays.with_graph(error, title) from None
+        self._set(name=title, collection=collection, path=path)
+
+    def _init_any(
+        self, node_feat: Any, edge_index: Any, node_opcode: Any, graph_feat: Any, config_feat: Any,
+        node_config_ids: Any, node_config_feat: Any, schema: Any,
+    ) -> None:  # fmt: skip
+        """Everything but what was measured."""
+        if schema is not None and not isinstance(schema, Schema):
+            raise arrays.fail("schema", "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
+        if node_feat is None:
+            node_feat = np.zeros(
+                (1 if node_opcode is None else len(arrays.numbers("node_opcode", node_opcode)), 0)
+            )
+        self._init_nodes(
+            node_feat, "F", node_opcode, np.zeros((0, 2), np.int64) if edge_index is None else edge_index
+        )
+        if config_feat is not None and (node_config_feat is not None or node_config_ids is not None):
+            raise arrays.fail(
+                "config_feat", "configs as features or as digits per node", "both config_feat and "
+                + ("node_config_feat" if node_config_feat is not None else "node_config_ids"),
+                "put what belongs to the whole config into config_feat alone",
+            )  # fmt: skip
+        for field, value, shape in (
+            ("graph_feat", graph_feat, ("G",)),
+            ("config_feat", config_feat, ("C", "T")),
+        ):
+            array = None if value is None else arrays.floats(field, arrays.shaped(field, value, shape))
+            self._set(**{field: None if array is None else arrays.frozen(array, value)})
+        self._init_config_nodes(node_config_ids)
+        if (node_config_feat is None) != (node_config_ids is None):
+            missing = "node_config_feat" if node_config_feat is None else "node_config_ids"
+            raise arrays.fail(missing, "node_config_ids and node_config_feat together", "one of them")
+        if node_config_feat is None:
+            none = np.zeros((0 if self.config_feat is None else len(self.config_feat), 0, 0), np.int8)
+            digits: Digits = SchemaDigits(none.shape, (), none)
+        else:
+            digits = self._any_digits(node_config_feat, schema)
+        self._set(_digits=digits)
+        self._set(schema=self._own_schema(schema))
+
+    def _any_digits(self, given: Any, schema: Schema | None) -> Digits:
+        """Digits (C, K, D) as int8, in the range that the schema or else the format allows."""
+        field, nodes = "node_config_feat", len(self.node_config_ids)
+        if isinstance(given, (Digits, ConfigFeatures)):
+            digits = given if isinstance(given, Digits) else given._digits
+            shape: tuple[int, ...] = digits.shape
+        else:
+            shape = arrays.shaped(field, given, ("C", "K", "D")).shape
+        if shape[1] != nodes or not 1 <= shape[2] <= MOST_DIGITS:
+            raise arrays.fail(
+                field,
+                f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids",
+                f"shape {tuple(shape)}",
+            )  # fmt: skip
+        said = None if schema is None or schema.inferred else tuple(digit.values for digit in schema.digits)
+        if isinstance(given, (Digits, ConfigFeatures)):
+            if isinstance(digits, SchemaDigits) and said in (None, digits.values):
+                return digits
+            given = digits.get()
+        if said is not None and len(said) != shape[2]:
+            raise arrays.fail(field, f"{len(said)} digits per node, as in the schema", f"{shape[2]}")
+        values = said or (MOST_DIGIT_VALUES,) * shape[2]
+        packed = as_digits(field, given, values)
+        if said is None:
+            values = tuple(digit.values for digit in Schema.infer(node_config_feat=packed).digits)
+        packed.flags.writeable = False
+        return SchemaDigits(packed.shape, values, packed.view())
+
+    def _own_schema(self, schema: Schema | None) -> Schema:
+        """Take the given schema, if the arrays fit it, or infer one."""
+        feats = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
+        if schema is None or schema.inferred:
+            read = Schema.infer(
+                node_feat=self.node_feat, graph_feat=self.graph_feat, config_feat=self.config_feat,
+                node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
+            )  # fmt: skip
+            digits = self._digits.values if isinstance(self._digits, SchemaDigits) else ()
+            return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in enumerate(digits)))
+        for group, array in feats.items():
+            want = len(getattr(schema, group))
+            have = 0 if array is None else array.shape[-1]
+            if want != have and not (group == "config" and array is None and self._digits.shape[0] == 0):
+                raise arrays.fail(f"{group}_feat", f"{want} columns, as in the schema", f"{have}")
+        if self._digits.shape[2] != len(schema.digits) and self._digits.shape[0]:
+            raise arrays.fail(
+                "node_config_feat", f"{len(schema.digits)} digits per node, as in the schema", "none"
+            )
+        if (schema.opcodes is None) != (self.node_opcode is None):
+            expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
+            raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)
+        if schema.opcodes is not None:
+            arrays.in_range("node_opcode", self.node_opcode, 0, schema.opcodes - 1, "opcodes")
+        return schema
+
+    def _init_runtimes(self, runtime: Any, valid: Any, repeats: Any, has_configs: bool) -> None:
+        count = self._digits.shape[0]
+        if not has_configs and runtime is not None and np.size(runtime):
+            raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
+        good = np.ones(count, np.bool_)
+        if valid is not None:
+            good = arrays.shaped("valid", valid, (count,))
+            if good.dtype.kind != "b":
+                raise arrays.fail("valid", "True or False for every config", f"dtype {good.dtype}")
+            if count and not good.any():
+                raise arrays.fail(
+                    "valid", "at least one config that ran", f"none of {count}", "leave this problem out"
+                )
+        times = np.zeros(count, np.int64) if runtime is None else arrays.times("runtime", runtime, good)
+        several = None
+        if repeats is not None:
+            several = arrays.shaped("repeats", repeats, (count, "R")).astype(np.float64)
+            several[~good] = np.nan
+            bad = ~((several > 0) & np.isfinite(several) | np.isnan(several))
+            if bad.any():
+                raise arrays.fail(
+                    "repeats", "times > 0, or NaN where there is none", arrays.place(several, bad)
+                )
+        self._set(
+            runtime=arrays.frozen(times, runtime),
+            valid=None if valid is None else arrays.frozen(good, valid),
+            repeats=None if several is None else arrays.frozen(several, repeats),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Take the arrays out of the pack, when the first of them is asked for."""
+        if name == self._ALIAS[0]:
+            return getattr(self, self._ALIAS[1])
+        pack = self.__dict__.get("_pack")
+        if pack is None or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        fields = pack.fields()
+        if name not in fields:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        for field, value in fields.items():
+            self.__dict__.setdefault(field, value)
+        return self.__dict__[name]
+
+    def _set(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"graphs are read-only: use g.replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("graphs are read-only")
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._pack is None:
+            return self.__dict__
+        fields = {**self._pack.fields(), **self.__dict__}
+        return {name: value for name, value in fields.items() if name != "_pack"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        self.__dict__.update(state)
+
+    def _init_nodes(self, node_feat: Any, width: int | str, node_opcode: Any, edge_index: Any) -> None:
+        feat = arrays.floats("node_feat", arrays.shaped("node_feat", node_feat, ("N", width)))
+        nodes = feat.shape[0]
+        if nodes < 1:
+            raise arrays.fail("node_feat", "at least one node", "none")
+        opcode = None
+        if node_opcode is not None:
+            opcode = arrays.integers("node_opcode", arrays.shaped("node_opcode", node_opcode, (nodes,)))
+            arrays.in_range("node_opcode", opcode, 0, 255, "opcodes")
+        ends = arrays.numbers("edge_index", edge_index)
+        if ends.shape == (0,):  # no edges, written from an empty list
+            ends = ends.reshape(0, 2)
+        edges = arrays.integers("edge_index", arrays.shaped("edge_index", ends, ("E", 2)))
+        arrays.in_range("edge_index", edges, 0, nodes - 1, "node numbers")
+        self._set(
+            node_feat=arrays.frozen(feat, node_feat),
+            node_opcode=None if opcode is None else arrays.frozen(opcode.astype(np.uint8), None),
+            edge_index=arrays.frozen(edges, edge_index),
+        )
+
+    def _init_config_nodes(self, node_config_ids: Any) -> None:
+        field = "node_config_ids"
+        given: Any = np.zeros(0, np.int64) if node_config_ids is None else node_config_ids
+        ids = arrays.integers(field, arrays.shaped(field, given, ("K",)))
+        arrays.in_range(field, ids, 0, self.num_nodes - 1, "node numbers")
+        ordered = np.sort(ids)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if twice.size:
+            raise arrays.fail(field, "each node once", f"node {int(twice[0])} twice")
+        self._set(node_config_ids=arrays.frozen(ids, node_config_ids))
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return int(self.node_feat.shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return int(self.edge_index.shape[0])
+
+    @property
+    def num_configs(self) -> int:
+        """C."""
+        return int(self.runtime.shape[0])
+
+    @property
+    def num_config_nodes(self) -> int:
+        """K, 0 where configs are features."""
+        return int(self.node_config_ids.shape[0])
+
+    @property
+    def has_runtimes(self) -> bool:
+        """False when there are no runtimes, or only placeholders (all <= 0) as in published test files."""
+        return bool((self.runtime > 0).any())
+
+    @property
+    def ran(self) -> npt.NDArray[np.int64]:
+        """Rows of the configs that did not fail: all, where nothing is said about failures."""
+        return np.arange(self.num_configs) if self.valid is None else np.flatnonzero(self.valid)
+
+    @property
+    def config_digits(self) -> npt.NDArray[np.int8]:
+        """Configs (C, K, D) as read-only int8: all of them, read on first use and kept (see `digits_of`)."""
+        return self._digits.get()
+
+    @property
+    def node_config_feat(self) -> ConfigFeatures:
+        """Configs (C, K, D) as float32, made on demand: ``g.node_config_feat[rows]``."""
+        return ConfigFeatures(self._digits)
+
+    @property
+    def submission_id(self) -> str:
+        """ID of the graph in a submission: ``collection:name``.
+
+        Raises
+        ------
+        DataError
+            When the collection is not known.
+        """
+        if self.collection is None:
+            raise arrays.fail(
+                "collection",
+                "a collection such as layout:xla:random",
+                "none",
+                "use g.replace(collection=...)",
+            )
+        return f"{self.collection}:{self.name}"
+
+    def fields(self) -> dict[str, Any]:
+        """Everything the graph consists of, by the constructor's argument names."""
+        fields = {field: getattr(self, field) for field in (*self._SAVED, "schema", *TEXTS)}
+        if self._digits.shape[2] == 0:
+            fields["node_config_ids"] = fields["node_config_feat"] = None
+        return fields
+
+    def replace(self, **fields: Any) -> Self:
+        """Make a copy with other arrays or another name, checked like a new graph."""
+        unknown = set(fields) - set(self.fields())
+        if unknown:
+            raise TypeError(
+                f"replace: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(self.fields())}"
+            )
+        return type(self)(**{**self.fields(), **fields})
+
+    def _with(self, **fields: Any) -> Self:
+        """Copy with already checked fields."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **fields)
+        return other
+
+    def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
+        """Turn what picks configs into their row numbers.
+
+        Parameters
+        ----------
+        configs : slice, bool (C,) or int (n,), optional
+            As for :meth:`select`; by default all.
+        name : str
+            What errors call it.
+
+        Returns
+        -------
+        (n,) int64
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have.
+        """
+        every = np.arange(self.num_configs)
+        return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
+
+    def _rows(self, rows: Any, name: str = "rows") -> Any:
+        """`rows` as an index array, slice or mask."""
+        if isinstance(rows, slice):
+            return rows
+        count, whose = self.num_configs, f"graph {self.name!r} has {self.num_configs} configs"
+        index = arrays.numbers(name, rows)
+        if index.size == 0 and index.dtype.kind == "f":  # an empty list
+            index = index.astype(np.int64)
+        if index.ndim != 1 or index.dtype.kind not in "iub":
+            raise arrays.fail(
+                name, "a slice, a mask (C,) or a list of row numbers", f"{index.dtype} {index.shape}", whose
+            )
+        if index.dtype.kind == "b":
+            if len(index) != count:
+                raise arrays.fail(name, f"a mask of shape ({count},)", f"shape {index.shape}", whose)
+            return index
+        bad = (index < -count) | (index >= count)
+        if bad.any():
+            raise arrays.fail(name, f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
+        return index
+
+    def select(self, rows: Any) -> Self:
+        """Make a graph of these configs only.
+
+        Parameters
+        ----------
+        rows : slice, bool (C,) or int (n,)
+            Which configs, in which order; negative numbers count from the end.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have.
+        """
+        rows = self._rows(rows)
+        chosen: dict[str, Any] = {"_digits": self._digits.select(rows)}
+        for field in self._PER_CONFIG:
+            array = getattr(self, field)
+            if array is not None:
+                array = np.ascontiguousarray(array[rows])
+                array.flags.writeable = False
+            chosen[field] = array
+        return self._with(**chosen)
+
+    def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
+        """Digits (n, K, D) int8 of some configs; of a pack, no others are read.
+
+        Parameters
+        ----------
+        rows : slice, bool (C,) or int (n,)
+            As for :meth:`select`.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have, or a damaged file.
+        """
+        return self._digits.take(self._rows(rows))
+
+    def validate(self) -> Self:
+        """Check everything now, also what is otherwise checked on first use; returns the graph.
+
+        Raises
+        ------
+        DataError
+            Naming file, field and place.
+        """
+        if self._pack is not None:
+            self._pack.check()
+        self._digits.validate()
+        return self
+
+    def _saved(self) -> Iterable[tuple[str, Any]]:
+        """Arrays of a file, by name: those there are, digits in one byte each, and the schema as text."""
+        yield MEMBER, write_schema(self.schema)
+        for field, array in self.fields().items():
+            if field in self._SAVED and array is not None:
+                yield field, self._digits.get() if field == "node_config_feat" else array
+
+    def _saved_arrays(self) -> Iterable[tuple[str, str, tuple[int, ...], Iterable[bytes]]]:
+        for field, array in self._saved():
+            step = max(1, (4 << 20) // max(1, array[:1].nbytes)) if isinstance(array, np.ndarray) else 1
+            if isinstance(array, ConfigFeatures):
+                step = max(1, (4 << 20) // max(1, 4 * DIGITS * array.shape[1]))
+            pieces = (array[i : i + step].tobytes() for i in range(0, len(array), step))
+            yield field, np.dtype(array.dtype).str, array.shape, pieces
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an npz, or a pack if the name ends in ``.tgpack``.
+
+        Layout and tile graphs are written in the published schema, others together with their schema.
+
+        The file appears under its name when it is complete and on disk; a failure leaves an older one as it
+        was.
+        """
+        if absolute(path).endswith(".tgpack"):
+            from tpugraphs.data import packs
+
+            packs.write(path, self)
+            return
+        with (
+            atomic_write(path) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+        ):
+            for field, dtype, shape, pieces in self._saved_arrays():
+                write_member(archive, field, dtype, shape, pieces)
+
+    def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Find equal configs.
+
+        Returns
+        -------
+        first : (U,) int64
+            Rows of the first occurrence of every different config, ascending.
+        inverse : (C,) int64
+            For every config, its place in `first`.
+        """
+        if self.config_feat is not None:
+            return kernels.dedup_rows(self.config_feat)
+        return self._digits.distinct()
+
+    def merged(self, keep: str) -> Self:
+        """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
+        first, inverse = self.distinct_configs()
+        if keep == "first":
+            return self.select(first)
+        good = np.zeros(self.num_configs, np.bool_)
+        good[self.ran] = True
+        if keep == "min":
+            order = np.lexsort((self.runtime, ~good, inverse))  # stable: the first of equal ones stays first
+            return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
+        count = np.bincount(inverse[good], minlength=len(first))
+        total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
+        kept = self.select(first)
+        mean = total / np.maximum(count, 1)
+        if self.valid is None:
+            return kept.replace(runtime=mean, repeats=None)
+        return kept._with(
+            runtime=arrays.frozen(np.where(count > 0, mean, np.nan), None),
+            valid=arrays.frozen(count > 0, None),
+            repeats=None,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Tell what is in the graph, after :meth:`validate`.
+
+        Returns
+        -------
+        dict
+            Counts, dtypes, runtimes (ns), share of distinct configs, opcodes, degrees, warnings; plain
+            numbers and strings only, so that it can be written as JSON.
+        """
+        return description.describe(self)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{key}={n}" for key, n in description.counts(self).items() if isinstance(n, int))
+        return f"{type(self).__name__}({self.name!r}, {counts})"
+
+    def _repr_html_(self) -> str:
+        return description.html_table(self)
+
+
+TEXTS = ("name", "collection", "path")

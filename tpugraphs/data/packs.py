@@ -1,0 +1,526 @@
+"""Packs: graphs in files that are mapped into memory; a config costs the reading of its own bytes only.
+
+A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
+layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
+``csrc/data/pack.h`` describes it. Packs of layout and tile graphs are of version 1 of the format; those of
+graphs with a schema of their own hold that too, and are of version 2.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.data.arrays import fail, place, with_file
+from tpugraphs.data.digits import CodedDigits, Digits, SchemaDigits
+from tpugraphs.data.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.files import absolute, atomic_write, locked
+from tpugraphs.system.progress import Progress
+
+if TYPE_CHECKING:
+    from tpugraphs.data.published import Graph
+
+__all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
+
+SUFFIX = ".tgpack"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no later file would fare better
+_SPARE = 16 << 20  # bytes of the disk that are left alone
+_UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
+_Origin = tuple[int, int, int]
+
+
+def is_pack(path: str | os.PathLike[str]) -> bool:
+    """Tell a pack by its name."""
+    return os.fsdecode(path).endswith(SUFFIX)
+
+
+class Pack:
+    """An open pack. Opening reads and checks the header; arrays are checked when the first of them is used.
+
+    Attributes
+    ----------
+    path : str
+    kind : str
+        ``"layout"``, ``"tile"`` or ``"graph"``.
+    arrays : dict of str to ndarray
+        What is in it, read-only, in the mapped file, unchecked.
+    schema : Schema
+    origin : (int, int, int)
+        Size, time of change (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
+
+    Raises
+    ------
+    DataError
+        No pack, of another version, or a damaged header.
+    OSError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
+            self.schema = self._read_schema()
+        except DataError as error:
+            raise with_file(error, path) from None
+        except OSError as error:
+            raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
+        self._fields: dict[str, Any] | None = None
+
+    def _read_schema(self) -> Schema:
+        if self.kind != "graph":
+            return TILE if self.kind == "tile" else LAYOUT
+        return read_schema(self.arrays["schema"])
+
+    def digits(self) -> Digits:
+        """Configs by node, in the file."""
+        arrays = self.arrays
+        if self.kind == "graph":
+            values = tuple(digit.values for digit in self.schema.digits)
+            array: NDArray[np.int8] = arrays.get(
+                "node_config_feat", np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
+            )
+            if array.shape[2] != len(values):
+                expected, found = f"{len(values)} digits per node, as in the schema", f"{array.shape[2]}"
+                raise fail("node_config_feat", expected, found, "make the pack again")
+            shape = (array.shape[0], array.shape[1], array.shape[2])
+            return SchemaDigits(shape, values, array, self.path, handle=self.handle, checked=False)
+        return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+
+    def fields(self) -> dict[str, Any]:
+        """Arrays of the graph but the configs, their checksums and contents checked once."""
+        if self._fields is None:
+            from tpugraphs.data import published as graphs
+
+            given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
+            try:
+                _core.pack_check(self.handle, False)
+                if self.kind == "graph":
+                    given["schema"] = self.schema
+                    if "node_config_feat" in given:
+                        given["node_config_feat"] = self.digits()
+                    if "valid" in given:
+                        given["valid"] = _as_bools(given["valid"])
+                    graph: Any = graphs.Graph(**given)
+                    given = graph.fields()
+                elif self.kind == "tile":
+                    graph = graphs.TileGraph(**given)
+                else:
+                    graph = graphs.LayoutGraph(**{**given, "node_config_feat": self.digits()})
+            except DataError as error:
+                raise with_file(error, self.path) from None
+            texts = ("node_config_feat", "name", "collection", "path")
+            self._fields = {name: graph.__dict__[name] for name in given if name not in texts}
+        return self._fields
+
+    def check(self) -> None:
+        """Check every byte; DataError naming the file."""
+        try:
+            _core.pack_check(self.handle, True)
+        except DataError as error:
+            raise with_file(error, self.path) from None
+        self.fields()
+
+    def release(self) -> None:
+        """Give back the memory of pages that were read; they are read again when needed."""
+        _core.pack_release(self.handle)
+
+
+def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Bytes 0 and 1 as bools; DataError for others."""
+    bad = array > 1
+    if bad.any():
+        raise fail("valid", "0 or 1", place(array, bad), "make the pack again")
+    return array.view(np.bool_)
+
+
+def open_pack(path: str, limit: int) -> Graph:
+    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; looks whether the .npz beside changed.
+
+    Raises
+    ------
+    DataError
+        No pack, a damaged header, arrays larger than `limit` bytes, or made from another version of the .npz.
+    """
+    from tpugraphs.data import collections as data
+    from tpugraphs.data import published as graphs
+
+    pack = Pack(path)
+    size = sum(array.nbytes for array in pack.arrays.values())
+    if size > limit:
+        raise DataError(
+            f"file: expected arrays of at most max_bytes together, found {size} bytes, max_bytes is {limit}; "
+            "raise max_bytes if the file is right",
+            file=path, field="file", found=f"{size} bytes", expected=f"<= {limit} bytes",
+        )  # fmt: skip
+    source = path.removesuffix(SUFFIX) + ".npz"
+    if pack.origin[0] and not _made_from(pack.origin, source):
+        raise DataError(
+            f"file: expected the pack of {os.path.basename(source)} beside it, found one of another version "
+            "of that file; run tpugraphs pack again, or delete one of the two",
+            file=path, field="file", expected=f"made from {source}", found="made from another version",
+        )  # fmt: skip
+    kinds = {"tile": graphs.TileGraph, "layout": graphs.LayoutGraph, "graph": graphs.Graph}
+    graph: Any = object.__new__(kinds[pack.kind])
+    graph._set(name=Path(path).stem, collection=data.collection_of(path), path=path, _pack=pack)
+    try:
+        if pack.kind != "tile":
+            graph._set(_digits=pack.digits())
+    except DataError as error:
+        raise with_file(error, path) from None
+    found: Graph = graph
+    return found
+
+
+def _made_from(origin: _Origin, source: str) -> bool:
+    """Whether a pack is of this .npz, or there is none.
+
+    Equal size and time mean yes, as they do to make; files that were copied or unpacked again are told by the
+    CRC of their zip directory, where the CRC of every array stands.
+    """
+    try:
+        found = os.stat(source)
+    except OSError:
+        return True
+    if (found.st_size, found.st_mtime_ns) == origin[:2]:
+        return True
+    try:
+        return found.st_size == origin[0] and _core.npz_origin(source)[0][2] == origin[2]
+    except (DataError, OSError):
+        return False
+
+
+def write(path: str | os.PathLike[str], graph: Graph) -> None:
+    """Write a graph as a pack; whole or not at all.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    DataError
+        Configs still in a file turn out to be damaged.
+    """
+    _write(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
+
+
+def _write(path: str, graph: Any, origin: _Origin, done: NDArray[np.int64]) -> None:
+    digits = graph._digits.source() if graph.kind == "layout" else None
+    arrays = {
+        name: np.ascontiguousarray(value)
+        for name, value in graph._saved()
+        if name != "node_config_feat" or graph.kind == "graph"
+    }
+    if graph.kind == "graph":
+        arrays["schema"] = arrays.pop(MEMBER)
+        if "valid" in arrays:
+            arrays["valid"] = arrays["valid"].view(np.uint8)
+    else:
+        arrays["node_splits"] = np.ascontiguousarray(graph.node_splits.reshape(-1))
+    with atomic_write(path) as file:
+        _core.pack_write(file.fileno(), graph.kind, arrays, digits, origin, done)
+
+
+# --- trees --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class PackReport:
+    """What :func:`pack_tree` did.
+
+    Attributes
+    ----------
+    packed, skipped, verified : int
+        Files packed now, packs that were up to date, packs read back completely.
+    failed : list of dict
+        ``file``, ``error``, ``field``, ``found``, ``expected`` of those that could not be.
+    bytes_in, bytes_out : int
+        Of the .npz files packed now, and of their packs.
+    seconds : float
+    """
+
+    packed: int = 0
+    skipped: int = 0
+    verified: int = 0
+    failed: list[dict[str, str | None]] = field(default_factory=list)
+    bytes_in: int = 0
+    bytes_out: int = 0
+    seconds: float = 0.0
+
+    def fail(self, file: str, error: Exception) -> None:
+        """Note a file that could not be packed or is damaged."""
+        parts = {key: getattr(error, key, None) for key in ("field", "found", "expected")}
+        text = str(error) if not isinstance(error, MemoryError) else f"{file}: not enough memory"
+        self.failed.append({"file": file, "error": text, **parts})
+
+
+@dataclass
+class _Job:
+    source: str
+    target: str
+    size: int  # of the source
+    need: int  # bytes of the pack, about
+    origin: _Origin
+    done: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, np.int64))
+    digits: int = 1  # that there are, once it is known
+    shown: int = 0
+
+    def megabytes(self) -> int:
+        """Of the source that are dealt with."""
+        return int(self.size * min(1.0, int(self.done[0]) / self.digits) / 1e6)
+
+
+def pack_tree(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    jobs: int | None = None,
+    verify: bool = False,
+    verbose: bool | None = None,
+) -> PackReport:
+    """Make packs of all .npz files below a folder, or of one file.
+
+    A pack appears under its name when it is complete and on disk. Packs that are there and of the same .npz
+    are left as they are, so a run that was killed goes on where it was when it is started again.
+
+    Parameters
+    ----------
+    folder : path
+        Or one file.
+    out : path, optional
+        Where the tree of packs goes; beside the .npz files unless told.
+    jobs : int, optional
+        Files at a time; as many as there are threads unless told.
+    verify : bool
+        Also read all packs back and compare every checksum; one that was there before and is damaged is made
+        again.
+    verbose : bool, optional
+        Progress bar; by default in a terminal or notebook.
+
+    Returns
+    -------
+    PackReport
+        Also of the files that could not be packed; the others are.
+
+    Raises
+    ------
+    DataError
+        Nothing there to pack.
+    ConfigError
+        Fewer jobs than one, or another run is packing into the same folder.
+    OSError
+        Not enough space, or a folder that cannot be written to.
+    """
+    began, report = time.monotonic(), PackReport()
+    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+        raise ConfigError(f"jobs: expected at least 1, got {jobs!r}")
+    root = absolute(folder)
+    sources, packs = _files_below(root)
+    base = os.path.dirname(root) if os.path.isfile(root) else root
+    to = base if out is None else absolute(out)
+    targets = {path: _target(path, base, to) for path in sources}
+    os.makedirs(to, exist_ok=True)
+    with locked(to, "another packing run"), _Pool(jobs or _core.get_num_threads()) as pool:
+        if out is not None:
+            packs = _files_below(to)[1] if os.path.isdir(to) else []
+        for place in {os.path.dirname(path) for path in targets.values()}:
+            os.makedirs(place, exist_ok=True)
+            _remove_unfinished(place)
+        checked: dict[str, Exception | None] = {}
+        if verify:
+            if not packs and os.path.isfile(root):
+                packs = [path for path in targets.values() if os.path.exists(path)]
+            checked = pool.all(_verified, sorted(packs), "verifying", verbose)
+        todo = _todo(targets, checked, report)
+        _check_space(to, todo)
+        _pack_all(pool, todo, report, verbose)
+        if verify:
+            made = [job.target for job in todo if os.path.exists(job.target)]
+            checked |= pool.all(_verified, made, "verifying", verbose)
+            report.verified = sum(error is None for error in checked.values())
+            for path, error in checked.items():
+                if error is not None:
+                    report.fail(path, error)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _files_below(root: str) -> tuple[list[str], list[str]]:
+    """All .npz and all packs, in order."""
+    if not os.path.isdir(root):
+        if not os.path.exists(root):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), root)
+        return ([], [root]) if is_pack(root) else ([root], [])
+    found = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
+    found = sorted(path for path in found if not os.path.basename(path).startswith("."))
+    return [p for p in found if p.endswith(".npz")], [p for p in found if p.endswith(SUFFIX)]
+
+
+def _target(path: str, base: str, to: str) -> str:
+    return os.path.join(to, os.path.relpath(path, base).removesuffix(".npz") + SUFFIX)
+
+
+def _remove_unfinished(folder: str) -> None:
+    """Remove what killed runs left behind; the lock is held."""
+    for name in os.listdir(folder):
+        if _UNFINISHED.fullmatch(name):
+            os.unlink(os.path.join(folder, name))
+
+
+def _verified(path: str) -> None:
+    pack = Pack(path)
+    try:
+        pack.check()
+    finally:
+        pack.release()
+
+
+def _todo(targets: dict[str, str], checked: dict[str, Exception | None], report: PackReport) -> list[_Job]:
+    """List what is to be packed, the largest first; damaged packs with a source go out of `checked`."""
+    if not targets and not checked:
+        raise DataError(
+            "no .npz files below this folder; give the one that holds them",
+            expected=".npz files",
+            found="none",
+        )
+    todo = []
+    for source, target in targets.items():
+        try:
+            if checked.get(target) is None and os.path.exists(target):
+                try:
+                    if _made_from(Pack(target).origin, source):
+                        report.skipped += 1
+                        continue
+                except DataError:
+                    pass  # damaged or of another version: made again
+            origin, need = _core.npz_origin(source)
+            todo.append(_Job(source, target, origin[0], need, origin))
+            checked.pop(target, None)
+        except DataError as error:
+            report.fail(source, with_file(error, source))
+        except OSError as error:
+            report.fail(source, type(error)(error.errno, os.strerror(error.errno or 0), source))
+    return sorted(todo, key=lambda job: -job.need)
+
+
+def _check_space(folder: str, todo: list[_Job]) -> None:
+    need, free = sum(job.need for job in todo), shutil.disk_usage(folder).free
+    if todo and need + _SPARE > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"packing needs about {need / 1e6:,.0f} MB and {_SPARE / 1e6:.0f} MB to spare, {free / 1e6:,.0f} "
+            "MB are free: make room, or pack to another disk with --out",
+            folder,
+        )
+
+
+def _pack_one(job: _Job) -> None:
+    from tpugraphs.data import collections as data
+
+    graph: Any = data.load(job.source)
+    if graph.kind == "layout":
+        job.digits = max(1, graph.node_config_feat.size)
+    if job.done[1]:
+        raise KeyboardInterrupt
+    try:
+        _write(job.target, graph, job.origin, job.done)
+    except DataError as error:
+        raise with_file(error, job.source) from None
+    now = os.stat(job.source)
+    if (now.st_size, now.st_mtime_ns) != job.origin[:2]:
+        os.unlink(job.target)
+        raise DataError("file: changed while it was packed; run tpugraphs pack again", file=job.source)
+    job.done[0] = job.digits
+
+
+def _pack_all(pool: _Pool, todo: list[_Job], report: PackReport, verbose: bool | None) -> None:
+    """Pack them in parallel. What is wrong with one file is noted, a full disk ends the work."""
+    full: OSError | None = None
+    with Progress(sum(int(job.size / 1e6) for job in todo), "packing", "MB", verbose) as bar:
+
+        def tick() -> None:
+            for job in todo:
+                now = job.megabytes()
+                if now > job.shown:
+                    bar.update(now - job.shown)
+                    job.shown = now
+
+        def stop() -> None:
+            for job in todo:
+                job.done[1] = 1
+
+        for job, error in pool.run(_pack_one, todo, tick, stop):
+            if error is None:
+                report.packed += 1
+                report.bytes_in += job.size
+                report.bytes_out += os.path.getsize(job.target)
+            elif isinstance(error, OSError) and error.errno in _FULL:
+                full = full or error
+                stop()
+            elif not isinstance(error, KeyboardInterrupt):
+                report.fail(job.source, error)  # type: ignore[arg-type]
+    if full is not None:
+        raise OSError(
+            full.errno,
+            f"{full.strerror} after {report.packed} files: make room and run the same command, which goes on",
+            full.filename,
+        )
+
+
+class _Pool:
+    """Threads that call functions of the core, which work without the GIL; Ctrl-C is for the main thread."""
+
+    def __init__(self, jobs: int) -> None:
+        self._executor = ThreadPoolExecutor(jobs, "pack")
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def run(
+        self,
+        work: Callable[[Any], None],
+        items: Iterable[Any],
+        tick: Callable[[], None] = lambda: None,
+        stop: Callable[[], None] = lambda: None,
+    ) -> Iterable[tuple[Any, BaseException | None]]:
+        """Items and their errors, as they are done; `tick` now and then, `stop` when interrupted."""
+        waiting: dict[Future[None], Any] = {self._executor.submit(work, item): item for item in items}
+        try:
+            while waiting:
+                done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+                tick()
+                for future in done:
+                    yield waiting.pop(future), future.exception()
+        except BaseException:
+            stop()
+            for future in waiting:
+                future.cancel()
+            raise
+
+    def all(
+        self, work: Callable[[str], None], paths: list[str], what: str, verbose: bool | None
+    ) -> dict[str, Exception | None]:
+        """Say what went wrong with each path, None where nothing did."""
+        result: dict[str, Exception | None] = {}
+        with Progress(len(paths), what, "file", verbose) as bar:
+            for path, error in self.run(work, paths):
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                result[path] = error
+                bar.update(1)
+        return result

@@ -1,0 +1,89 @@
+"""The five collections in small: the embedded graphs in the folders of the published data.
+
+Everything that works on the whole data set can so be tried without it: ``open_collection``, the commands,
+the notebook of a competitor's day. The parts of a collection are different configs of the same few programs,
+which makes their scores much better than those on programs that were never seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tpugraphs.data.collections import COLLECTIONS, sample
+from tpugraphs.data.published import Graph
+from tpugraphs.errors import DataError
+from tpugraphs.system.files import absolute
+from tpugraphs.training.trainset import split_configs
+
+__all__ = ["write"]
+
+# (split, share of the distinct configs, configs at most) of every graph of a layout collection
+_LAYOUT_PARTS = (("train", 0.3, 1500), ("train", 0.3, 1500), ("valid", 0.2, 1000), ("test", 0.2, 1000))
+_LAYOUT_SAMPLES = {"xla": "alexnet", "nlp": "unet3d_train"}  # no language model is among the samples
+_TILE_SPLITS = ("train", "train", "valid", "train", "test")  # in turn
+
+
+def write(root: str | os.PathLike[str]) -> Path:
+    """Write the embedded graphs as the five collections, for :func:`tpugraphs.open_collection`.
+
+    Layout: AlexNet stands for `xla`, the training step of a 3-D U-Net for `nlp`; their configs are shared out
+    to two training graphs, one validation and one test graph. Tile: the fifteen kernels, one in five for
+    validation and one for test. Test files have hashes for names and placeholders for runtimes, as published.
+
+    Parameters
+    ----------
+    root : path
+        A new or empty folder.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    DataError
+        When there is something in the folder already.
+    OSError
+        When it cannot be written.
+    """
+    folder = Path(absolute(root))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(
+            "expected a new or empty folder, found something in it; choose another one",
+            file=str(folder), field="root", expected="a new or empty folder", found="something in it",
+        )  # fmt: skip
+    for number, (collection, below) in enumerate(COLLECTIONS.items()):
+        kind, source, *_ = collection.split(":")
+        graphs = _tiles() if kind == "tile" else _layouts(source, number)
+        for split, graph in graphs:
+            place = folder / "npz" / below / split
+            place.mkdir(parents=True, exist_ok=True)
+            if split == "test":
+                name = hashlib.blake2b(f"{collection}/{graph.name}".encode(), digest_size=16).hexdigest()
+                graph = graph.replace(name=name, config_runtime=np.zeros(graph.num_configs, np.int64))
+            graph.save(place / f"{graph.name}.npz")
+    return folder
+
+
+def _layouts(source: str, seed: int) -> list[tuple[str, Graph]]:
+    graph = sample(_LAYOUT_SAMPLES[source])
+    parts = split_configs(graph, [share for _, share, _ in _LAYOUT_PARTS], seed)
+
+    def few(rows: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+        return np.random.default_rng(seed).permutation(rows)[:most]
+
+    return [
+        (split, graph.select(few(rows, most)).replace(name=f"{graph.name}_{i}"))
+        for i, ((split, _, most), rows) in enumerate(zip(_LAYOUT_PARTS, parts, strict=True))
+    ]
+
+
+def _tiles() -> list[tuple[str, Graph]]:
+    names = [f"tile_{i:02}" for i in range(15)]
+    return [(_TILE_SPLITS[i % len(_TILE_SPLITS)], sample(name)) for i, name in enumerate(names)]

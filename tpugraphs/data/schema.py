@@ -1,0 +1,460 @@
+"""What the columns of a graph mean: :class:`Schema`, and those of TpuGraphs, :data:`LAYOUT`, :data:`TILE`.
+
+A schema names every column of a graph and says of which kind it is. A ranker keeps the schema it was trained
+on and refuses graphs that do not fit it. In arrays a category is stored as its position in ``values``, a flag
+as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands for "not set".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.data.arrays import AnyArray, fail
+from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
+from tpugraphs.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from tpugraphs.data.published import Graph
+
+__all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
+
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # in nanoseconds
+GROUPS = ("node", "graph", "config")
+
+_MOST_COLUMNS = 65536
+FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
+MEMBER = "tpugraphs_schema"  # where it stands in the file
+_NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Names and kinds of all columns of a graph. Schemas can be compared, hashed and written as JSON.
+
+    Attributes
+    ----------
+    node, graph, config : tuple of Column
+        Columns of ``node_feat``, ``graph_feat`` and ``config_feat``.
+    digits : tuple of Digit
+        Columns of ``node_config_feat``, at most 64. A schema has these or ``config``, not both.
+    opcodes : int or None
+        Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
+    unit : {"ns", "us", "ms", "s"} or None
+        Unit of the runtimes; None: not said.
+    inferred : bool
+        True when nobody said what the columns are and it was read off the arrays of one graph. Equality
+        does not depend on it; see :meth:`check`.
+    """
+
+    node: tuple[Column, ...] = ()
+    graph: tuple[Column, ...] = ()
+    config: tuple[Column, ...] = ()
+    digits: tuple[Digit, ...] = ()
+    opcodes: int | None = None
+    unit: str | None = None
+    inferred: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for group in GROUPS:
+            object.__setattr__(self, group, _columns(group, getattr(self, group), Column, _MOST_COLUMNS))
+        object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, _NUMBERS["most_digits"]))
+        if self.config and self.digits:
+            raise ConfigError("schema: expected config columns or digits, found both")
+        opcodes = plain(self.opcodes)
+        object.__setattr__(self, "opcodes", opcodes)
+        if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
+            raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
+        if self.unit is not None and self.unit not in UNITS:
+            raise ConfigError(f"unit: expected one of {', '.join(UNITS)} or None, found {self.unit!r}")
+        object.__setattr__(self, "inferred", bool(self.inferred))
+
+    @classmethod
+    def infer(
+        cls,
+        *,
+        node_feat: AnyArray | None = None,
+        graph_feat: AnyArray | None = None,
+        config_feat: AnyArray | None = None,
+        node_config_feat: Any = None,
+        node_opcode: AnyArray | None = None,
+        unit: str | None = None,
+    ) -> Schema:
+        """Read a schema off arrays: every column is a number, a digit has as many values as came up.
+
+        Nothing more can be told from float arrays. Columns are called ``node_0``, ``graph_0``, ``config_0``
+        and ``digit_0`` and so on. (From tables, where types and names are known, :func:`tpugraphs.from_frame`
+        infers more.)
+
+        Parameters
+        ----------
+        node_feat, graph_feat, config_feat, node_config_feat, node_opcode : array, optional
+            As in :class:`tpugraphs.Graph`.
+        unit : str, optional
+            Unit of the runtimes.
+        """
+
+        def numbers(group: str, array: AnyArray | None) -> tuple[Column, ...]:
+            width = 0 if array is None else np.shape(array)[-1]
+            return tuple(Column(f"{group}_{i}") for i in range(width))
+
+        digits: tuple[Digit, ...] = ()
+        if node_config_feat is not None:
+            shape = np.shape(node_config_feat)
+            most = np.full(shape[2], 1)
+            for row in range(0, shape[0], 256):
+                block = np.asarray(node_config_feat[row : row + 256]).reshape(-1, shape[2])
+                most = np.maximum(most, block.max(0)) if len(block) else most
+            digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
+        has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
+        return cls(
+            node=numbers("node", node_feat),
+            graph=numbers("graph", graph_feat),
+            config=numbers("config", config_feat),
+            digits=digits,
+            opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
+            unit=unit,
+            inferred=True,
+        )
+
+    def difference(self, other: Schema) -> str | None:
+        """Name the first difference from this schema to the `other`: group, position, name.
+
+        Returns
+        -------
+        str or None
+            In words, None if they are equal.
+        """
+        for group in (*GROUPS, "digits"):
+            mine, theirs = getattr(self, group), getattr(other, group)
+            what = "digit" if group == "digits" else f"{group} column"
+            for place, (a, b) in enumerate(zip(mine, theirs, strict=False)):
+                found = a.difference(b)
+                if found:
+                    return f"{what} {place}: {found}"
+            if len(mine) > len(theirs):
+                return f"{what} {len(theirs)}: expected {mine[len(theirs)].name!r}, found only {len(theirs)}"
+            if len(mine) < len(theirs):
+                return f"{what} {len(mine)}: expected only {len(mine)}, found {theirs[len(mine)].name!r} too"
+        for name in ("opcodes", "unit"):
+            if getattr(self, name) != getattr(other, name):
+                expected, found = getattr(self, name), getattr(other, name)
+                return f"{name}: expected {expected or 'none'}, found {found or 'none'}"
+        return None
+
+    def join(self, other: Schema) -> Schema:
+        """Make one schema for the graphs of both.
+
+        Inferred schemas join to the widest digits and opcodes of both; of one that was given and one that was
+        inferred, the given one stays; two that were given must be equal.
+
+        Raises
+        ------
+        DataError
+            They do not go together, naming the first difference.
+        """
+        if self.inferred and other.inferred:
+            wide = replace(self, opcodes=max((self.opcodes, other.opcodes), key=lambda n: n or 0))
+            if len(self.digits) == len(other.digits):
+                pairs = zip(self.digits, other.digits, strict=True)
+                wide = replace(wide, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
+            if self.unit is None:
+                wide = replace(wide, unit=other.unit)
+            given, read = wide, other
+            if (self.opcodes is None) != (other.opcodes is None):
+                given = self
+        else:
+            given, read = (other, self) if self.inferred else (self, other)
+        found = given.difference(given._over(read) if read.inferred else read)
+        if found is not None:
+            raise _unfit(found)
+        return given
+
+    def _over(self, read: Schema) -> Schema:
+        """Give the inferred schema `read` the names and kinds of this one, as far as that has room for it."""
+        groups: dict[str, Any] = {}
+        for group in GROUPS:
+            mine, theirs = getattr(self, group), getattr(read, group)
+            groups[group] = mine[: len(theirs)] if len(theirs) <= len(mine) else theirs
+        if len(self.digits) == len(read.digits):
+            pairs = zip(self.digits, read.digits, strict=True)
+            groups["digits"] = tuple(
+                a if b.values <= a.values else replace(a, values=b.values) for a, b in pairs
+            )
+        if self.opcodes is not None and read.opcodes is not None and read.opcodes <= self.opcodes:
+            groups["opcodes"] = self.opcodes
+        return replace(read, **groups, unit=self.unit if read.unit is None else read.unit)
+
+    def check(self, graph: Graph, runtimes: bool = False) -> None:
+        """Refuse a graph that does not fit.
+
+        A graph whose schema was given must have this one. Of a graph whose schema was inferred nobody said
+        what its columns are: they are taken as this schema's, and its values must be possible for these.
+
+        Parameters
+        ----------
+        graph : Graph
+        runtimes : bool
+            Whether its runtimes will be read, so that their unit matters.
+
+        Raises
+        ------
+        DataError
+            Naming the graph and the first difference, or the column and row of the first impossible value.
+        """
+        other = graph.schema
+        if other is self:
+            return
+        if not runtimes:
+            other = replace(other, unit=self.unit)
+        found = self.difference(self._over(other) if other.inferred else other)
+        if found is not None:
+            raise _unfit(found, f"graph {graph.name!r}: ", graph.path)
+        if other.inferred:
+            found_in = {group: getattr(graph, f"{group}_feat", None) for group in GROUPS}
+            self.check_values(graph.name, found_in)
+
+    def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
+        """Refuse values that the kind of their column rules out.
+
+        Parameters
+        ----------
+        name : str
+            Of the graph, for errors.
+        arrays : dict
+            Group to array (n, columns) or (columns,); None: there is none.
+
+        Raises
+        ------
+        DataError
+            Naming graph, column and row.
+        """
+        for group, array in arrays.items():
+            columns: tuple[Column, ...] = getattr(self, group)
+            if array is not None:
+                for place, column in enumerate(columns):
+                    where = f"graph {name!r}: {group}_feat: column"
+                    check_values(where, column, np.atleast_2d(array)[:, place])
+
+    def encode(
+        self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
+    ) -> NDArray[np.float32]:
+        """Turn named columns into the array that a graph stores, in the order of the schema.
+
+        Parameters
+        ----------
+        group : {"node", "graph", "config"}
+        table : dict of str to (n,) array
+            Other columns than those of the group are not read.
+        where : str
+            What errors call the table.
+        place : callable, optional
+            Says where a row is, for errors; ``row 3`` by default.
+
+        Returns
+        -------
+        (n, columns) float32
+
+        Raises
+        ------
+        DataError
+            A column is missing, or a value is missing or impossible, such as a category that the schema does
+            not know; the error names value, column and row.
+        """
+        columns: tuple[Column, ...] = getattr(self, group)
+        missing = [column.name for column in columns if column.name not in table]
+        if missing:
+            raise fail(missing[0], "the column that the schema names", "none", where=f"{where}: column")
+        arrays = [typed(where, column.name, table[column.name], place) for column in columns]
+        length = {len(array) for array in arrays}
+        if len(length) > 1:
+            raise fail(where, "columns of one length", f"{', '.join(map(str, sorted(length)))} rows")
+        result = np.zeros((length.pop() if length else 0, len(columns)), np.float32)
+        for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+            result[:, number] = encoded(where, column, array, place)
+        return result
+
+    def decode(self, group: str, row: Any) -> dict[str, Any]:
+        """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
+
+        Parameters
+        ----------
+        group : {"node", "graph", "config"}
+        row : (columns,) array
+        """
+        columns: tuple[Column, ...] = getattr(self, group)
+        values = np.asarray(row).tolist()
+        if len(values) != len(columns):
+            raise fail(f"{group} row", f"{len(columns)} values", str(len(values)))
+        result = {}
+        for column, value in zip(columns, values, strict=True):
+            if column.kind == "category":
+                value = column.values[int(value)]
+            result[column.name] = bool(value) if column.kind == "flag" else value
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain dicts, lists, strings and numbers, for JSON."""
+        result: dict[str, Any] = {
+            group: [
+                {"name": c.name, "kind": c.kind} | ({"values": list(c.values)} if c.values else {})
+                for c in getattr(self, group)
+            ]
+            for group in GROUPS
+        }
+        result["digits"] = [{"name": d.name, "values": d.values} for d in self.digits]
+        return {**result, "opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Schema:
+        """Make a schema of what :meth:`to_dict` gave.
+
+        Raises
+        ------
+        ConfigError
+            It is none.
+        """
+        known = {*GROUPS, "digits", "opcodes", "unit", "inferred"}
+        if not isinstance(data, Mapping) or not set(data) <= known:
+            raise ConfigError(
+                f"schema: expected an object with {', '.join(sorted(known))}, found {data!r:.80}"
+            )
+        fields: dict[str, Any] = {name: data[name] for name in ("opcodes", "unit") if name in data}
+        try:
+            for group in GROUPS:
+                fields[group] = tuple(Column(**entry) for entry in data.get(group, ()))
+            fields["digits"] = tuple(Digit(**entry) for entry in data.get("digits", ()))
+        except TypeError as error:
+            raise ConfigError(f"schema: expected columns with name, kind and values; {error}") from None
+        return cls(**fields, inferred=data.get("inferred", False) is True)
+
+    def to_json(self) -> str:
+        """As JSON text; equal schemas give equal text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Make a schema of the text that :meth:`to_json` gave.
+
+        Raises
+        ------
+        ConfigError
+            It is none.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"schema: expected JSON, found something else ({error})") from None
+        return cls.from_dict(data)
+
+    def __repr__(self) -> str:
+        known = {id(LAYOUT): "LAYOUT", id(TILE): "TILE"}
+        if id(self) in known:
+            return f"schema.{known[id(self)]}"
+        parts = [f"{len(getattr(self, g))} {g}" for g in GROUPS if getattr(self, g)]
+        parts += [f"{len(self.digits)} digits"] if self.digits else []
+        parts += [f"{self.opcodes} opcodes"] if self.opcodes else []
+        return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
+
+
+def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
+    """Make a group a tuple of Column or Digit, checked."""
+    listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
+    for entry in listed:
+        if not isinstance(entry, kind):
+            raise ConfigError(f"{group}: expected objects of type {kind.__name__}, found {entry!r}")
+    if len(listed) > most:
+        raise ConfigError(f"{group}: expected at most {most} columns, found {len(listed)}")
+    names: set[str] = set()
+    for entry in listed:
+        if entry.name in names:
+            raise ConfigError(f"{group}: two columns are called {entry.name!r}")
+        names.add(entry.name)
+    return listed
+
+
+def _unfit(difference: str, where: str = "", file: str | None = None) -> DataError:
+    return DataError(
+        f"{where}does not fit the schema: {difference}; give it the columns that were used for training",
+        file=file, field="schema", expected="a graph of this schema", found=difference,
+    )  # fmt: skip
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def write_schema(schema: Schema) -> NDArray[np.uint8]:
+    """Write a schema as the bytes that stand in a file."""
+    text = json.dumps({"format": FORMAT, "schema": schema.to_dict()}, separators=(",", ":"))
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def read_schema(text: AnyArray) -> Schema:
+    """Read a schema from the bytes of a file.
+
+    Raises
+    ------
+    DataError
+        They are of a later format, or damaged.
+    """
+    if text.dtype != np.uint8 or text.ndim != 1:
+        raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
+    try:
+        data = json.loads(text.tobytes())
+        number = data["format"]
+        schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+        raise fail(MEMBER, "a schema as JSON", f"something else ({error!s:.200})") from None
+    if schema is None:
+        raise fail(MEMBER, f"format {FORMAT}", f"format {number!r:.40}", "open it with a later version")
+    return schema
+
+
+# --- TpuGraphs ----------------------------------------------------------------------------------------------
+
+
+def _published_nodes() -> tuple[Column, ...]:
+    """Name the node features in the order of the published data."""
+    types = "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token".split()
+    window = "size stride padding_low padding_high window_dilation base_dilation".split()
+
+    def several(name: str, count: int, *more: str) -> list[str]:
+        return [f"{name}_{i}" for i in range(count)] + [f"{name}_{word}" for word in more]
+
+    names = ["is_root", "zero", *(f"element_type_{name}" for name in types)]
+    names += [*several("shape_dimension", 6, "sum", "product"), "tuple_shapes", "parameter_number"]
+    names += several("dimensions", 6)
+    for name in window:
+        names += several(f"window_{name}", 6, "sum", "product")
+    names += several("window_reversal", 6, "true_count", "false_count")
+    names += ["conv_input_batch", "conv_input_feature", *several("conv_input_spatial", 4)]
+    names += ["conv_kernel_input_feature", "conv_kernel_output_feature", *several("conv_kernel_spatial", 4)]
+    names += ["conv_output_batch", "conv_output_feature", "feature_group_count", "batch_group_count"]
+    for name in ("slice_start", "slice_stride", "slice_limit", "dynamic_slice_size", "pad_low", "pad_high"):
+        names += several(name, 2, "sum", "product")
+    names += ["is_stable", *several("layout_minor_to_major", 6)]
+    return tuple(Column(name) for name in names)
+
+
+def _published_digits() -> tuple[Digit, ...]:
+    tensors, digits = ("output", "input", "kernel"), _NUMBERS["layout_digits"]
+    values = _NUMBERS["digit_max"] + 1
+    return tuple(Digit(f"{tensor}_{i}", values) for tensor in tensors for i in range(digits))
+
+
+def _published_tile() -> tuple[Column, ...]:
+    bounds = [f"{i}" for i in range(6)] + ["sum", "product"]
+    return tuple(Column(f"{tensor}_bounds_{b}") for tensor in ("kernel", "output", "input") for b in bounds)
+
+
+LAYOUT = Schema(node=_published_nodes(), digits=_published_digits(), opcodes=_NUMBERS["opcodes"], unit="ns")
+"""Layout graphs of TpuGraphs. (Any opcode is taken; from 120 on they count as 0, "unknown".)"""
+
+TILE = Schema(node=_published_nodes(), config=_published_tile(), opcodes=_NUMBERS["opcodes"], unit="ns")
+"""Tile graphs of TpuGraphs."""

@@ -1,0 +1,224 @@
+"""Judging scorers: how well they rank the configurations of graphs whose runtimes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.evaluation import official as published
+from tpugraphs.evaluation.bootstrap import bootstrap_tau
+from tpugraphs.evaluation.report import LAYOUT_METRICS, TILE_METRICS, Group, Report, Row
+
+__all__ = [
+    "LAYOUT_METRICS",
+    "TILE_METRICS",
+    "Group",
+    "Report",
+    "Row",
+    "bootstrap_tau",
+    "evaluate",
+    "measured_runtimes",
+]
+
+
+def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]:
+    """Runtimes of a graph that a score may be judged by.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+    configs : (n,) int, optional
+        Rows; all of them if not given.
+
+    Returns
+    -------
+    (n,) int64 or float64
+        Nanoseconds for a layout graph, runtime / normalizer for a tile graph, in its own unit for any other.
+
+    Raises
+    ------
+    DataError
+        The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
+        where the answer would be), or one of `configs` failed or has no positive runtime.
+    """
+    if not hasattr(graph, "config_runtime"):
+        raise not_a_graph("graph", graph)
+    runtimes = np.asarray(graph.config_runtime)
+    name = getattr(graph, "name", None) or "graph"
+    if runtimes.size == 0:
+        raise DataError("has no configurations to judge a ranking by", file=name, field="config_runtime")
+    try:
+        rows = np.arange(runtimes.size)[slice(None) if configs is None else np.asarray(configs)]
+    except IndexError as error:
+        raise DataError(f"configs: {error}", file=name, field="configs") from None
+    valid = getattr(graph, "valid", None)
+    if valid is not None and not np.asarray(valid)[rows].all():
+        failed = rows[~np.asarray(valid)[rows]]
+        raise DataError(
+            f"valid: config {int(failed[0])} failed ({failed.size} such in all), so no ranking of it can be "
+            "judged: drop it, with g.select(g.ran)",
+            file=name, field="valid", found=f"config {int(failed[0])}", expected="configs that ran",
+        )  # fmt: skip
+    if not (runtimes > 0).any():
+        raise DataError(
+            f"config_runtime: holds placeholders (from {int(runtimes.min())} to {int(runtimes.max())}), "
+            "not measurements, so a ranking cannot be judged; use a train or valid file, "
+            "or `submit` for a test file",
+            file=name,
+            field="config_runtime",
+            found=f"{int(runtimes.min())}..{int(runtimes.max())}",
+            expected="positive nanoseconds",
+        )
+    bad = rows[runtimes[rows] <= 0]
+    if bad.size:
+        raise DataError(
+            f"config_runtime: config {int(bad[0])} has {int(runtimes[bad[0]])} ns ({bad.size} such in all), "
+            "which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            file=name,
+            field="config_runtime",
+            found=str(int(runtimes[bad[0]])),
+            expected="positive nanoseconds",
+        )
+    normalizers = getattr(graph, "config_runtime_normalizers", None)
+    if normalizers is not None:
+        divisors = np.asarray(normalizers)
+        if int(divisors.min()) <= 0:
+            raise DataError(
+                f"config_runtime_normalizers: expected positive nanoseconds, found {int(divisors.min())}",
+                file=name,
+                field="config_runtime_normalizers",
+                found=str(int(divisors.min())),
+                expected="positive",
+            )
+        runtimes = runtimes / divisors
+    return runtimes if configs is None else runtimes[rows]
+
+
+def evaluate(
+    scorer: Callable[..., ArrayLike] | Mapping[str, Callable[..., ArrayLike]],
+    graphs: Any,
+    *,
+    configs: ArrayLike | None = None,
+    official: bool = False,
+    name: str = "ranker",
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """Judge a scorer, or several side by side, on graphs with measured runtimes.
+
+    Parameters
+    ----------
+    scorer : callable or mapping of name to callable
+        ``scorer(graph)`` gives scores (C,), smaller = predicted faster; ``scorer(graph, configs)`` those of
+        some rows, if `configs` is given.
+    graphs : graph or iterable of graphs
+        For example the ``valid`` split of a collection. Configs that failed are left out.
+    configs : (n,) int, optional
+        Judge only these rows; for one graph only.
+    official : bool
+        Judge in the published way (:mod:`tpugraphs.official`), so that numbers compare with published ones:
+        1,000 fixed configs of every valid graph of a layout collection, all configs of tile graphs, and only
+        the published metrics. Configs that a list repeats are scored once. Graphs that no list names are left
+        out, and the report says so.
+    name : str
+        What to call a single scorer in the report.
+    draws, level, seed
+        Of the bootstrap, see `Report`.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    DataError
+        Placeholder runtimes, no configurations, or NaN scores. With `official`: a graph of unknown
+        collection, a list that names configs a graph does not have, or no graph that is in a list.
+    ConfigError
+        `configs` together with several graphs or with `official`, or no graphs.
+    """
+    single = hasattr(graphs, "config_runtime")
+    if not single and (
+        isinstance(graphs, (str, bytes, Mapping))
+        or not (isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__"))
+    ):
+        raise ConfigError(
+            f"graphs: expected a graph, a list of graphs or a split of a collection, got "
+            f"{type(graphs).__name__}"
+        )
+    if configs is not None and not single:
+        raise ConfigError("configs= names rows of one graph; give a single graph, not a list of graphs")
+    if official and configs is not None:
+        raise ConfigError("give configs= or official=True, not both: the published lists say which configs")
+    scorers = dict(scorer) if isinstance(scorer, Mapping) else {name: scorer}
+    for who, score in scorers.items():
+        if not callable(score):
+            raise ConfigError(
+                f"scorer {who!r}: expected a function of a graph, such as ranker.predict, got "
+                f"{type(score).__name__}"
+            )
+    sequence: Iterable[Any] = [graphs] if single else graphs
+    if progress:
+        from tqdm import tqdm
+
+        sequence = tqdm(sequence, desc="evaluate", unit="graph", leave=False)
+    rows: list[Row] = []
+    not_listed: list[str] = []
+    for graph in sequence:
+        if not hasattr(graph, "config_runtime"):
+            raise not_a_graph("graphs", graph)
+        tile = getattr(graph, "config_runtime_normalizers", None) is not None
+        kind = "tile" if tile else getattr(graph, "kind", "layout")
+        collection = getattr(graph, "collection", None) or kind
+        title = getattr(graph, "name", None) or "graph"
+        chosen = published.rows_of(graph) if official else configs
+        if official and chosen is None:
+            not_listed.append(f"{collection}:{title}")
+            continue
+        failed = getattr(graph, "valid", None)
+        ran = graph.ran if failed is not None and chosen is None else None
+        runtimes = measured_runtimes(graph, chosen if ran is None else ran)
+        names = (published.TILE_METRICS if tile else published.LAYOUT_METRICS) if official else None
+        for who, score in scorers.items():
+            scores = _scores(score, graph, chosen, once=official)
+            if ran is not None and np.shape(scores) == (graph.num_configs,):
+                scores = np.asarray(scores)[ran]
+            rows.append(Row.judge(title, collection, who, scores, runtimes, names))
+    coverage = None
+    if official:
+        coverage = published.Coverage.of(((row.collection, row.graph) for row in rows), not_listed)
+        if not_listed and not rows:
+            raise DataError(
+                f"none of these graphs is in the published lists of validation configs: {_some(not_listed)}; "
+                "give the valid split of a collection, for example layout:xla:random/valid",
+                field="name", expected="a published valid graph", found=not_listed[0],
+            )  # fmt: skip
+    return Report(rows, draws=draws, level=level, seed=seed, coverage=coverage)
+
+
+def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: bool) -> ArrayLike:
+    """Scores of these configs; those that come several times are asked for once, if told so."""
+    if configs is None:
+        return score(graph)
+    if not once:
+        return score(graph, configs)
+    if getattr(graph, "config_feat", None) is not None:
+        return score(graph)
+    distinct, inverse = np.unique(configs, return_inverse=True)
+    given = np.asarray(score(graph, distinct))
+    if given.shape != distinct.shape:
+        return given  # refused by the row, which tells the shapes
+    return given[inverse]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name the first few."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

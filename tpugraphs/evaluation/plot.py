@@ -1,0 +1,234 @@
+"""Pictures of training and of a report. Matplotlib is imported on use, and its global state is left alone."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import metrics
+from tpugraphs.system.files import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tpugraphs.evaluation.report import Report, Row
+
+__all__ = ["kept", "learning_curve", "ranks", "report", "save", "to_png"]
+
+_INK, _GRID = "#262626", "#e4e4e4"
+_LOSS, _TAU = "#b0b7bf", "#1764ab"
+_SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
+DPI = 95
+_DOTS = 400  # up to this many configurations are drawn one by one
+
+
+def learning_curve(ax: Axes, history: Any) -> None:
+    """Draw the training loss and the validation tau against the step.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    history : History
+        Of `Ranker.fit`.
+    """
+    steps, loss, valid_steps, tau = _series(history)
+    _bare(ax, "Training", "step", "loss (moving mean)")
+    if loss.size:
+        ax.plot(steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
+        ax.plot(steps, _smooth(loss), color="#6d7680", linewidth=1.6)
+        ax.set_ylim(0, float(np.quantile(loss, 0.995)) * 1.05 or 1.0)
+        ax.set_xlim(0, float(max(steps[-1], valid_steps[-1] if tau.size else 0)))
+    if tau.size:
+        right = ax.twinx()
+        right.plot(valid_steps, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
+        best = int(np.argmax(tau))
+        right.plot(
+            valid_steps[best],
+            tau[best],
+            "o",
+            markersize=10,
+            markerfacecolor="none",
+            markeredgecolor=_TAU,
+            markeredgewidth=1.4,
+            clip_on=False,
+        )
+        right.annotate(
+            f"{tau[best]:.3f}",
+            (valid_steps[best], tau[best]),
+            (-6, -18),
+            textcoords="offset points",
+            ha="right",
+            color=_TAU,
+            fontweight="bold",
+        )
+        right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
+        right.tick_params(axis="y", colors=_TAU, length=0)
+        right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
+        for side in ("top", "left", "bottom", "right"):
+            right.spines[side].set_visible(False)
+
+
+def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") -> None:
+    """Draw predicted against measured rank of every configuration; a perfect ranking is the diagonal.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    scores, runtimes : (n,) numbers
+    title : str
+        Put before the tau.
+    """
+    s, y = np.asarray(scores), np.asarray(runtimes)
+    tau = metrics.kendall_tau(s, y)
+    _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
+    measured, predicted = _percentile(y), _percentile(s)
+    if s.size <= _DOTS:
+        ax.plot(measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0)
+    else:
+        bins = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
+        ax.hexbin(
+            measured,
+            predicted,
+            gridsize=bins,
+            extent=(0, 100, 0, 100),
+            bins="log",
+            mincnt=1,
+            cmap="Blues",
+            linewidths=0.1,
+        )
+    ax.plot([0, 100], [0, 100], color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
+    ax.set(xlim=(0, 100), ylim=(0, 100), xticks=[0, 50, 100], yticks=[0, 50, 100])
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticklabels(["fastest", "half", "slowest"])
+    ax.get_xticklabels()[0].set_horizontalalignment("left")
+    ax.get_xticklabels()[-1].set_horizontalalignment("right")
+    for label, along in zip(ax.get_yticklabels(), ("bottom", "center", "top"), strict=True):
+        label.set(rotation=90, verticalalignment=along)
+    ax.grid(False)
+    ax.set_aspect("equal")
+
+
+def kept(ax: Axes, rows: list[Row]) -> None:
+    """Draw how slow configurations are on average if only those predicted fastest are kept.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    rows : list of Row
+        Of one graph, one per scorer.
+    """
+    _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
+    curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]
+    colours = [*_SCORERS[: len(rows)], _INK]
+    runtimes = rows[0].runtimes.astype(np.float64)
+    count = np.arange(1, runtimes.size + 1)
+    for (name, scores), colour in zip(curves, colours, strict=False):
+        mean = np.cumsum(runtimes[np.argsort(scores, kind="stable")]) / count
+        style = {"linewidth": 0.8, "linestyle": (0, (4, 4))} if name == "perfect" else {"linewidth": 1.8}
+        ax.plot(100 * count / count[-1], 100 * (mean / runtimes.min() - 1), color=colour, label=name, **style)
+    ax.set_xlim(0, 100)
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, loc="center left")
+
+
+def report(report: Report, *, history: Any = None, graph: str | None = None) -> Figure:
+    """Draw one graph of a report: learning curve (if there is a history), ranks, mean runtime of those kept.
+
+    Parameters
+    ----------
+    report : Report
+    history : History, optional
+    graph : str, optional
+        Which graph of the report to draw; the one with the most configurations if not given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    first = max(
+        (row for row in report.rows if graph in (None, row.graph)), key=lambda row: row.configs, default=None
+    )
+    if first is None:
+        from tpugraphs.errors import ConfigError
+
+        names = ", ".join(dict.fromkeys(row.graph for row in report.rows))
+        raise ConfigError(f"no graph {graph!r} in this report; it has {names}")
+    rows = [row for row in report.rows if (row.graph, row.collection) == (first.graph, first.collection)]
+    panels = 2 + (history is not None)
+    figure = Figure(figsize=(4.4 * panels, 4.2), dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = iter(np.ravel(figure.subplots(1, panels)))
+    if history is not None:
+        learning_curve(next(axes), history)
+    title = f"{rows[0].configs:,} configurations of {first.graph}"
+    ranks(next(axes), rows[0].scores, rows[0].runtimes, title=title)
+    kept(next(axes), rows)
+    return figure
+
+
+def to_png(figure: Figure, *, dpi: int = DPI) -> bytes:
+    """PNG bytes of a figure."""
+    return _rendered(figure, "png", dpi)
+
+
+def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> None:
+    """Write a figure; the suffix (``.png .svg .pdf``) decides the format."""
+    content = _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
+    figure.savefig(buffer, format=kind, dpi=dpi, **options)
+    return buffer.getvalue()
+
+
+def _series(history: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return steps and losses, and steps and values of the validation metric."""
+    steps = np.asarray(history.steps, np.int64)
+    loss = np.asarray(history.loss, np.float64)
+    valid_steps = np.asarray(history.valid_steps, np.int64)
+    tau = np.asarray(history.valid_metric, np.float64)
+    return steps, loss, valid_steps, tau
+
+
+def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Trailing mean over about a fortieth of the series, over what there is at its beginning."""
+    width = max(1, values.size // 40)
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    end = np.arange(1, values.size + 1)
+    start = np.maximum(0, end - width)
+    mean: NDArray[np.float64] = (total[end] - total[start]) / (end - start)
+    return mean
+
+
+def _percentile(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean rank of each value, as a percentage of the way from the smallest to the largest."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts + 1) / 2
+    percent: NDArray[np.float64] = 100 * middle[inverse] / max(values.size - 1, 1)
+    return percent
+
+
+def _bare(ax: Axes, title: str, x: str, y: str) -> None:
+    ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=_INK)
+    ax.set_xlabel(x, color=_INK)
+    ax.set_ylabel(y, color=_INK)
+    ax.grid(True, color=_GRID, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.tick_params(colors=_INK, length=0)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color("#9a9a9a")

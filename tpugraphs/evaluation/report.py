@@ -1,0 +1,481 @@
+"""Reports: what was measured of scorers on graphs, with bootstrap intervals; as tables, JSON and pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import metrics
+from tpugraphs.errors import ConfigError, DataError, ShapeError
+from tpugraphs.evaluation import official as published
+from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
+from tpugraphs.system import tables
+from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Group", "Report", "Row"]
+
+LAYOUT_METRICS = (
+    "tau",
+    "tau_order",
+    "opa",
+    "spearman",
+    "slowdown@1",
+    "slowdown@5",
+    "slowdown@10",
+    "slowdown@100",
+    "ndcg@10",
+)
+TILE_METRICS = published.TILE_METRICS
+_HEADS = {
+    "tau": "tau",
+    "tau_order": "tau (order)",
+    "opa": "OPA",
+    "spearman": "Spearman",
+    "slowdown@1": "slow@1",
+    "slowdown@5": "slow@5",
+    "slowdown@10": "slow@10",
+    "slowdown@100": "slow@100",
+    "ndcg@10": "nDCG@10",
+}
+_SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one scorer on one graph.
+
+    Attributes
+    ----------
+    graph, collection, scorer : str
+    configs : int
+        Configurations judged.
+    values : dict
+        Metric name to value.
+    scores, runtimes : (configs,) arrays
+        What was judged; runtimes of tile graphs are divided by their normalizers.
+    """
+
+    graph: str
+    collection: str
+    scorer: str
+    configs: int
+    values: dict[str, float]
+    scores: NDArray[Any] = field(repr=False, compare=False)
+    runtimes: NDArray[Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def judge(
+        cls,
+        graph: str,
+        collection: str,
+        scorer: str,
+        scores: ArrayLike,
+        runtimes: ArrayLike,
+        names: Sequence[str] | None = None,
+    ) -> Row:
+        """Compute metrics of scores (n,) against runtimes (n,): those of the kind of graph, or `names`."""
+        s, y = np.asarray(scores), np.asarray(runtimes)
+        if s.shape != y.shape or s.ndim != 1:
+            raise ShapeError(
+                f"scores of {graph} by {scorer!r}: expected shape {y.shape}, one per configuration, "
+                f"got {s.shape}"
+            )
+        if s.dtype.kind == "f" and np.isnan(s).any():
+            raise DataError(
+                f"score {int(np.flatnonzero(np.isnan(s))[0])} by {scorer!r} is NaN; a diverged ranker cannot "
+                "be judged, train it with a smaller learning rate",
+                file=graph,
+                field="scores",
+                found="NaN",
+                expected="numbers",
+            )
+        if names is None:
+            names = TILE_METRICS if collection.startswith("tile") else LAYOUT_METRICS
+        values = {name: _metric(name, s, y) for name in names}
+        return cls(graph, collection, scorer, int(s.size), values, s, y)
+
+    @property
+    def trivial(self) -> frozenset[str]:
+        """Metrics that any order of a tile graph's configs would be perfect in: k is no less than it has."""
+        if not self.collection.startswith("tile"):
+            return frozenset()
+        tops = {name: int(name.partition("@")[2]) for name in self.values if name.startswith("slowdown@")}
+        return frozenset(name for name, k in tops.items() if self.configs <= k)
+
+
+def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
+    """One metric by its name."""
+    kind, _, k = name.partition("@")
+    if kind == "slowdown":
+        return metrics.top_k_slowdown(scores, runtimes, int(k))
+    if kind == "ndcg":
+        return metrics.ndcg(scores, runtimes, int(k))
+    if kind == "tau_order":
+        order = np.empty(scores.size, np.int64)
+        order[np.argsort(scores, kind="stable")] = np.arange(scores.size)
+        return metrics.kendall_tau(order, runtimes)
+    by_name = {"tau": metrics.kendall_tau, "opa": metrics.opa, "spearman": metrics.spearman}
+    return by_name[kind](scores, runtimes)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Mean of one scorer over the graphs of one collection.
+
+    Attributes
+    ----------
+    collection, scorer : str
+    graphs, configs : int
+        How many graphs, and configurations in all.
+    values, intervals : dict
+        Metric name to mean, and to its bootstrap interval (low, high).
+    left_out : dict
+        Metric name to the number of tile graphs with so few configs that any order of them would be perfect.
+        They are left out of the mean, unless the report is an official one; a metric that none is left for is
+        missing in `values`.
+    over : str
+        What was redrawn for the intervals: ``"configs"`` (one graph; tau only) or ``"graphs"``.
+    """
+
+    collection: str
+    scorer: str
+    graphs: int
+    configs: int
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    over: str
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+class Report:
+    """Results per graph, and means per collection and scorer with bootstrap intervals.
+
+    Add reports (``a + b``) to see scorers or collections side by side.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+    draws : int
+        Bootstrap samples per interval.
+    level : float
+        Coverage of the intervals.
+    seed : int
+        Seed of the bootstrap.
+    coverage : Coverage, optional
+        Of a report in the published way; see `evaluate`.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        *,
+        draws: int = 1000,
+        level: float = 0.95,
+        seed: int = 0,
+        coverage: published.Coverage | None = None,
+    ) -> None:
+        self.rows: tuple[Row, ...] = tuple(rows)
+        self.draws, self.level, self.seed = draws, level, seed
+        self.coverage = coverage
+        if not self.rows:
+            raise ConfigError("a report needs at least one graph; the list of graphs is empty")
+
+    def __add__(self, other: Report) -> Report:
+        if not isinstance(other, Report):
+            return NotImplemented
+        rows, coverage = self.rows + other.rows, None
+        if self.coverage and other.coverage:
+            judged = ((row.collection, row.graph) for row in rows)
+            coverage = published.Coverage.of(judged, self.coverage.not_listed + other.coverage.not_listed)
+        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=coverage)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Report: {len(self.rows)} row{'s' * (len(self.rows) != 1)}>\n{self.table()}"
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """One per (collection, scorer), in order of appearance."""
+        members: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            members.setdefault((row.collection, row.scorer), []).append(row)
+        return tuple(self._group(*key, rows) for key, rows in members.items())
+
+    def _group(self, collection: str, scorer: str, rows: Sequence[Row]) -> Group:
+        names = [name for name in rows[0].values if all(name in row.values for row in rows)]
+        left_out: dict[str, int] = {}
+        if self.coverage is None:
+            counts = {name: sum(name in row.trivial for row in rows) for name in names}
+            left_out = {name: count for name, count in counts.items() if count}
+        columns = {
+            name: np.array([row.values[name] for row in rows if not left_out or name not in row.trivial])
+            for name in names
+            if left_out.get(name, 0) < len(rows)
+        }
+        intervals: dict[str, tuple[float, float]] = {}
+        if len(rows) == 1:
+            if "tau" in columns:
+                intervals["tau"] = bootstrap_tau(
+                    rows[0].scores, rows[0].runtimes, draws=self.draws, level=self.level, seed=self.seed
+                )
+        else:
+            intervals = {
+                name: bootstrap_mean(values, self.draws, self.level, self.seed)
+                for name, values in columns.items()
+                if values.size > 1
+            }
+        return Group(
+            collection,
+            scorer,
+            len(rows),
+            sum(row.configs for row in rows),
+            {name: float(values.mean()) for name, values in columns.items()},
+            intervals,
+            "configs" if len(rows) == 1 else "graphs",
+            left_out,
+        )
+
+    def at_least(self, configs: int) -> Report:
+        """Report of the graphs with so many configs, for example 6 where the best of 5 is asked for.
+
+        Raises
+        ------
+        ConfigError
+            There is none.
+        """
+        rows = [row for row in self.rows if row.configs >= configs]
+        if not rows:
+            raise ConfigError(f"no graph of this report has {configs} configs")
+        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=self.coverage)
+
+    def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
+        """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
+
+        Parameters
+        ----------
+        metric : str
+            A key of `Row.values`, for example ``"tau"`` or ``"slowdown@5"``.
+        collection, scorer : str, optional
+            Only these.
+
+        Raises
+        ------
+        ConfigError
+            Nothing in the report has that metric, collection and scorer.
+        """
+        values = [
+            group.values[metric]
+            for group in self.groups
+            if metric in group.values
+            and collection in (None, group.collection)
+            and scorer in (None, group.scorer)
+        ]
+        if not values:
+            known = sorted({name for row in self.rows for name in row.values})
+            raise ConfigError(
+                f"no metric {metric!r} for collection {collection!r} and scorer {scorer!r} in this report; "
+                f"metrics: {', '.join(known)}"
+            )
+        return float(np.mean(values))
+
+    # Tables
+
+    def _columns(self, names: Iterable[str], rows: Iterable[Row]) -> list[str]:
+        """Metric columns to show: the tau of the order only where ties make it another number."""
+        differ = any(
+            abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
+            for row in rows
+            if "tau_order" in row.values
+        )
+        return [name for name in names if name != "tau_order" or differ]
+
+    def _sections(
+        self, per_graph: bool, only: Sequence[str] | None
+    ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+        """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
+        for tile, names in ((False, LAYOUT_METRICS), (True, published.TILE_METRICS)):
+            rows = [row for row in self.rows if row.collection.startswith("tile") == tile]
+            groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
+            there = {name for row in rows for name in row.values}
+            chosen = [name for name in names if name in there and (only is None or name in only)]
+            if not rows or not chosen:
+                continue
+            shown = chosen if only is not None else self._columns(chosen, rows)
+            if per_graph and len(rows) > len(groups):
+                lines = [
+                    [("collection", row.collection), ("graph", row.graph), ("scorer", row.scorer)]
+                    + [("configs", f"{row.configs:,}")]
+                    + [
+                        (_HEADS[name], _number(name, row.values[name]) + "*" * (name in row.trivial))
+                        for name in shown
+                        if name in row.values
+                    ]
+                    for row in rows
+                ]
+                yield tables.section("", lines)
+            lines = []
+            for group in groups:
+                line = [("collection", group.collection), ("scorer", group.scorer)]
+                if group.graphs > 1:
+                    line.append(("graphs", str(group.graphs)))
+                else:
+                    name = next(row.graph for row in rows if row.collection == group.collection)
+                    line.append(("graph", name))
+                line.append(("configs", f"{group.configs:,}"))
+                for place, name in enumerate(shown):
+                    if name not in group.values:
+                        continue
+                    line.append((_HEADS[name], _number(name, group.values[name])))
+                    ends = group.intervals.get(name)
+                    if place == 0 and ends:
+                        text = " … ".join(_number(name, end) for end in ends)
+                        line.append((f"{self.level:.0%} interval", text))
+                lines.append(line)
+            yield tables.section("mean, " if len(rows) > len(groups) else "", lines)
+
+    def _notes(self, only: Sequence[str] | None) -> list[str]:
+        """Say what the columns mean, one sentence each."""
+        names = {name for row in self.rows for name in self._columns(row.values, self.rows)}
+        names &= set(names if only is None else only)
+        notes = [] if self.coverage is None else self.coverage.notes()
+        if "tau" in names:
+            notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
+            if any(row.configs < 2 for row in self.rows if "tau" in row.values):
+                notes.append("A graph with one config has no pairs to order: its tau is 0.")
+        if "opa" in names and "tau" not in names:
+            notes.append("OPA: share of pairs of configs that are in the right order; 0.5 is chance.")
+        if "tau_order" in names:
+            notes.append("tau (order): tau of the permutation, where equal scores follow their index.")
+        if any(name.startswith("slowdown@") for name in names):
+            notes.append("slow@k: how much slower than the best is the best of the k first; 0 % is perfect.")
+        if any(names & row.trivial for row in self.rows):
+            notes.append(
+                "*: perfect in any order, as k is not below the number of configs"
+                + ("." if self.coverage is not None else "; left out of the mean.")
+            )
+        over = sorted({group.over for group in self.groups if group.intervals})
+        if over:
+            notes.append(f"interval: bootstrap over {' or '.join(over)}, {self.draws} draws.")
+        return notes
+
+    def table(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
+        """Aligned text, for a terminal.
+
+        Parameters
+        ----------
+        per_graph : bool
+            Also list every graph, where there are several.
+        metrics : sequence of str, optional
+            Only these, for example ``("tau", "slowdown@5")``; all if not given.
+        """
+        blocks = [tables.text(*table) for table in self._sections(per_graph, metrics)]
+        return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
+
+    def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
+        """Tables in Markdown, for a README or an issue; parameters as of `table`."""
+        blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
+        return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the scores, as plain Python values."""
+        return {
+            **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
+            "level": self.level,
+            "draws": self.draws,
+            "seed": self.seed,
+            "collections": [
+                {
+                    "collection": group.collection,
+                    "scorer": group.scorer,
+                    "graphs": group.graphs,
+                    "configs": group.configs,
+                    "means": group.values,
+                    "intervals": {name: list(pair) for name, pair in group.intervals.items()},
+                    "intervals_over": group.over,
+                    **({"left_out": group.left_out} if group.left_out else {}),
+                }
+                for group in self.groups
+            ],
+            "graphs": [
+                {
+                    "collection": row.collection,
+                    "graph": row.graph,
+                    "scorer": row.scorer,
+                    "configs": row.configs,
+                    **row.values,
+                    **({"trivial": sorted(row.trivial)} if row.trivial else {}),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def to_json(self) -> str:
+        """JSON text of `to_dict`."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report. The suffix decides: ``.json .md .txt .html``, or a picture: ``.png .svg .pdf``.
+
+        Raises
+        ------
+        ConfigError
+            A suffix that is none of these.
+        """
+        target = Path(absolute(path))
+        writers: dict[str, Callable[[], str]] = {
+            ".json": self.to_json,
+            ".md": self.to_markdown,
+            ".txt": lambda: self.table() + "\n",
+            ".html": self._repr_html_,
+        }
+        if target.suffix in writers:
+            with atomic_write(target) as file:
+                file.write(writers[target.suffix]().encode())
+        elif target.suffix in PICTURE_SUFFIXES:
+            from tpugraphs.evaluation import plot
+
+            plot.save(self.plot(), target)
+        else:
+            raise ConfigError(
+                f"{target}: cannot tell the format from {target.suffix!r}; use one of "
+                f"{', '.join(REPORT_SUFFIXES)}"
+            )
+
+    def _repr_html_(self) -> str:
+        blocks = [tables.html(*table) for table in self._sections(True, None)]
+        return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
+
+    def plot(self, *, history: Any = None) -> Figure:
+        """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
+
+        Parameters
+        ----------
+        history : History, optional
+            Adds the learning curve.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from tpugraphs.evaluation import plot
+
+        figure: Figure = plot.report(self, history=history)
+        return figure
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{value:.2%}" if metric.startswith("slowdown@") else f"{value:.4f}"

@@ -1,0 +1,1 @@
+"""A model with its preprocessing: what scores graphs, and how its weights are stored."""

@@ -1,0 +1,218 @@
+"""Scores of many configs: chunk by chunk, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core, metrics
+from tpugraphs.data import arrays
+from tpugraphs.data.columns import MOST_DIGIT_VALUES
+from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.preprocess.pipeline import Prepared
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.ranker import Ranker
+
+__all__ = [
+    "SCORING",
+    "TRAINING",
+    "Last",
+    "as_configs",
+    "check_precision",
+    "chunk_size",
+    "compare_precisions",
+    "score",
+]
+
+TRAINING = ("f32", "bf16")
+SCORING = (*TRAINING, "int8")
+# A chunk is a pass of the core. Its memory is one to three kilobytes per node and config, so small chunks
+# stay in the caches; but configs of a node are worked on together, so fewer than eight are slow. As measured.
+_ROWS, _MOST_ROWS = 1 << 13, 1 << 16  # nodes times configs of a chunk: aimed at, allowed
+_CONFIGS = (8, 32)
+
+
+def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
+    """Return the precision, or raise ConfigError."""
+    if isinstance(precision, str) and precision in allowed:
+        return precision
+    expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+    hint = "; int8 is for scoring only: predict(..., precision='int8')" if precision == "int8" else ""
+    raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
+
+
+def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
+    """Configs of a pass: what is fastest, at most `most`.
+
+    `most` itself if the model looks across configs, or does all its work on nodes once per pass.
+    """
+    if model.across_configs or not model.per_config:
+        return most
+    least, enough = _CONFIGS
+    fast = min(enough, max(least, _ROWS // nodes))
+    return max(1, min(most, fast, _MOST_ROWS // nodes))
+
+
+def score(
+    model: _core.Model,
+    prepared: Prepared,
+    rows: NDArray[np.int64],
+    chunk: int,
+    precision: str,
+    done: Callable[[int], object] = lambda count: None,
+) -> NDArray[np.float32]:
+    """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
+
+    Parameters
+    ----------
+    done : callable
+        Called with the number of configs after every chunk.
+
+    Raises
+    ------
+    Error
+        A score that is not a finite number.
+    KeyboardInterrupt
+        At Ctrl-C, from within a chunk.
+    """
+    scores = np.empty(rows.size, np.float32)
+    chunks = -(-rows.size // chunk)
+    begin = 0
+    for i in range(chunks):
+        # As numpy.array_split: the first rows.size % chunks parts have one more.
+        end = begin + rows.size // chunks + (i < rows.size % chunks)
+        (part,) = model.scores([prepared.slate(rows[begin:end])], precision=precision)
+        bad = np.flatnonzero(~np.isfinite(part))
+        if bad.size:
+            raise Error(
+                f"{prepared.name}: the score of config {int(rows[begin + bad[0]])} is {part[bad[0]]}: the "
+                "ranker's weights are not usable; train again, with a smaller learning_rate"
+            )
+        scores[begin:end] = part
+        done(end - begin)
+        begin = end
+    return scores
+
+
+def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
+    """Configs given as such, None if they are given as rows.
+
+    Layout: digits (n, K, 18), in one byte each; int8 arrays are not copied, of others no copy is made but
+    this one. Tile: features (n, 24).
+
+    Raises
+    ------
+    DataError
+        Not as many configurable nodes as the graph has, what is no digit, or not finite numbers.
+    """
+    if isinstance(configs, (list, tuple)):
+        configs = np.asarray(configs)
+    features = getattr(graph, "config_feat", None) is not None
+    if features and getattr(configs, "ndim", 0) == 2:
+        array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
+        return np.ascontiguousarray(arrays.floats("configs", array))
+    if getattr(configs, "ndim", 0) != 3:
+        return None
+    if features:
+        raise DataError(
+            f"configs: expected features (n, {graph.config_feat.shape[1]}) or row numbers (n,), got shape "
+            f"{tuple(configs.shape)}",
+            file=str(graph.name), field="configs",
+        )  # fmt: skip
+    nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
+    if configs.shape[1:] != (nodes, width):
+        raise DataError(
+            f"configs: expected digits (n, {nodes}, {width}), one row per configurable node, or row numbers "
+            f"(n,), got shape {tuple(configs.shape)}",
+            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {width})",
+            found=str(tuple(configs.shape)),
+        )  # fmt: skip
+    if isinstance(configs, ConfigFeatures):
+        return configs.digits
+    if graph.kind == "graph":
+        return as_digits("configs", configs, (MOST_DIGIT_VALUES,) * width)
+    array = np.asarray(configs)
+    if array.dtype == np.int8 and array.flags.c_contiguous:
+        return array  # the core checks digits as it reads them
+    return packed_digits("configs", array)
+
+
+def compare_precisions(
+    ranker: Ranker, graph: Any, configs: ArrayLike | None = None, k: int = 100
+) -> dict[str, dict[str, float | None]]:
+    """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
+
+    Parameters
+    ----------
+    ranker : Ranker
+    graph : LayoutGraph
+    configs : (n,) int, (C,) bool, optional
+        Rows to score, best those the ranker was not trained on; all by default.
+    k : int
+        How many of the predicted fastest to compare.
+
+    Returns
+    -------
+    dict of str to dict
+        For each precision: ``tau`` of scores and runtimes (None if they were not measured); ``tau_to_f32`` of
+        its scores and those of f32; ``overlap``: share of the k predicted fastest that f32 has among its k.
+
+    Examples
+    --------
+    >>> compare_precisions(ranker, graph, unseen)["int8"]["tau"]  # doctest: +SKIP
+    """
+    scores = {name: ranker.predict(graph, configs, precision=name, verbose=False) for name in SCORING}
+    runtimes = None
+    if graph.has_runtimes:
+        runtimes = np.asarray(graph.config_runtime)[slice(None) if configs is None else np.asarray(configs)]
+    exact = scores["f32"]
+    _, places = np.unique(exact, return_inverse=True)  # tau takes runtimes > 0
+    best = np.argsort(exact, kind="stable")[:k]
+    return {
+        name: {
+            "tau": None if runtimes is None else metrics.kendall_tau(mine, runtimes),
+            "tau_to_f32": metrics.kendall_tau(mine, places + 1),
+            "overlap": np.intersect1d(best, np.argsort(mine, kind="stable")[:k]).size / max(1, best.size),
+        }
+        for name, mine in scores.items()
+    }
+
+
+class Last:
+    """The graph that was prepared last, kept as long as it lives: it is often asked for again.
+
+    Several threads may use it at once: graph and what was prepared of it are one attribute.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._kept: tuple[weakref.ref[Any], Prepared] | None = None
+        self.measured = False
+
+    def get(self, graph: Any) -> Prepared | None:
+        """Return what was kept of this graph, None if it was another."""
+        kept = self._kept
+        return kept[1] if kept is not None and kept[0]() is graph else None
+
+    def keep(self, graph: Any, prepared: Prepared) -> Prepared:
+        """Keep it instead of another."""
+        self.clear()
+        me = weakref.ref(self)
+
+        def gone(which: weakref.ref[Any]) -> None:
+            last = me()
+            kept = None if last is None else last._kept
+            if last is not None and kept is not None and kept[0] is which:
+                last.clear()
+
+        self._kept = weakref.ref(graph, gone), prepared
+        return prepared

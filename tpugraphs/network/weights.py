@@ -1,0 +1,240 @@
+"""Weights that were trained elsewhere: a PyTorch state dict of a published solution becomes a ranker."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
+from tpugraphs.preprocess import pruning as preprocess
+from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.system.files import file_name
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.ranker import Ranker
+
+__all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
+
+_GUIDE = "docs/weights-from-outside.md shows how"
+_PREFIXES = ("module.", "model.", "_orig_mod.", "net.")  # of wrappers: DataParallel, Lightning, torch.compile
+_FLOATS = ("F16", "BF16", "F32", "F64")
+_SHOWN = 8
+
+# Name of a parameter here -> in the first place's PyTorch model; in words in tpugraphs/recipes/first.py.
+_FIRST = (
+    (r"embedding_opcode\.weight", "embedding_op.weight"),
+    (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
+    (r"linear1\.(weight|bias)", r"linear.linear.\1"),
+    (r"linear2\.(weight|bias)", r"linear2.linear.\1"),
+    (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
+    (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
+    (r"mix1\.temperature", "linear.cross_attn.temperature"),
+    (r"mix2\.temperature", "linear2.cross_attn.temperature"),
+    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.conv.lin_\3.\2"),
+    (r"block([0-9]+)\.gate([12])_(weight|bias)", r"convs.\1.attn.linear\2.\3"),
+    (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
+    (r"head\.(weight|bias)", r"classifier.\1"),
+)
+# The first place's tile model: the same graph branch, a network over each config, and the head over both.
+_TILE = (
+    *_FIRST[:-1],
+    (r"config1\.(weight|bias)", r"config_mlp.0.\1"),
+    (r"config2\.(weight|bias)", r"config_mlp.3.\1"),
+    (r"head1\.(weight|bias)", r"head.0.\1"),
+    (r"head2\.(weight|bias)", r"head.3.\1"),
+    (r"head3\.(weight|bias)", r"head.6.\1"),
+)
+_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST, "first-tile": _TILE}
+
+
+def published_name(recipe: str, name: str) -> str:
+    """Name that parameter `name` of a recipe has in the published PyTorch model.
+
+    Raises
+    ------
+    RecipeError
+        The names of that recipe's model are not known.
+    """
+    for pattern, there in _TABLES.get(recipe, ()):
+        if match := re.fullmatch(pattern, name):
+            return match.expand(there)
+    known = ", ".join(sorted(_TABLES))
+    raise RecipeError(f"recipe {recipe}: no published weights are known for it; those of {known} can be read")
+
+
+def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
+    """Find the recipe whose model has such parameters."""
+    if any(name.startswith("config_mlp.") for name in weights):
+        return "first-tile"
+    return "first-layout-cross" if "linear.cross_attn.temperature" in weights else "first-layout"
+
+
+def _own_name(name: str, rename: Mapping[str, str]) -> str:
+    while prefix := next((p for p in _PREFIXES if name.startswith(p)), ""):
+        name = name.removeprefix(prefix)
+    for start, instead in rename.items():
+        if name.startswith(start):
+            return instead + name.removeprefix(start)
+    return name
+
+
+def _read(path: str) -> Mapping[str, Any]:
+    with open(path, "rb") as file:
+        start = file.read(9)
+    if start[8:] != b"{" and start.startswith((b"PK", b"\x80")):
+        raise CheckpointError(
+            "expected a .safetensors file, found a PyTorch file (a pickle, which is never loaded): "
+            f"convert it; {_GUIDE}",
+            file=path, field="file", expected="a .safetensors file", found="a pickle",
+        )  # fmt: skip
+    return rankerfile.tensors_of(path, f"convert the weights again; {_GUIDE}", _FLOATS)[1]
+
+
+def read_weights(
+    source: str | os.PathLike[str] | Mapping[str, Any], rename: Mapping[str, str] | None = None
+) -> tuple[dict[str, NDArray[np.float32]], str | None]:
+    """Weights by published name, float32, and the file they are from.
+
+    Parameters
+    ----------
+    source : path, or mapping of str to array
+        A .safetensors file, or arrays: anything NumPy makes a float array of. What wrappers put before the
+        names (``module.``, ``model.``, ``_orig_mod.``, ``net.``) is dropped.
+    rename : mapping of str to str, optional
+        Beginnings of names, without such prefixes -> what to put in their place.
+
+    Raises
+    ------
+    CheckpointError
+        A file that is none, values that are no finite floats, or two names that are one without prefix.
+    OSError
+        The file cannot be opened.
+    """
+    path = None if isinstance(source, Mapping) else os.path.expanduser(file_name(source))
+    given = source if isinstance(source, Mapping) else _read(str(path))
+    weights: dict[str, NDArray[np.float32]] = {}
+    problems: list[str] = []
+    for name, value in given.items():
+        own = _own_name(str(name), rename or {})
+        if isinstance(value, Mapping):
+            problems.append(f"{name} is a dict, not an array: give that one")
+            continue
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            problems.append(f"{name} cannot become an array: {error}")
+            continue
+        if array.dtype.kind != "f":
+            problems.append(f"{name} is {array.dtype}, expected floats")
+        elif own in weights:
+            problems.append(f"{name} is there twice, with and without a prefix")
+        else:
+            with np.errstate(over="ignore"):
+                weights[own] = np.ascontiguousarray(array, np.float32)
+            if not np.isfinite(weights[own]).all():
+                problems.append(f"{name} has NaN or infinity")
+    if problems:
+        raise _error(path, problems)
+    return weights, path
+
+
+def _error(path: str | None, problems: list[str]) -> CheckpointError:
+    return CheckpointError(f"these weights cannot be used: {'; '.join(problems)}", file=path, field="weights")
+
+
+def _listed(what: str, names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{what}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def take_weights(ranker: Ranker, weights: Mapping[str, NDArray[np.float32]], path: str | None) -> None:
+    """Copy published weights into a ranker's model.
+
+    Raises
+    ------
+    CheckpointError
+        Names all that are missing, not expected, or of another shape.
+    """
+    names = {published_name(ranker.recipe, name): name for name in ranker.parameters}
+    own = ranker.parameters
+    # a temperature is a number without dimensions there
+    weights = {
+        n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
+    }
+    missing = [name for name in names if name not in weights]
+    unexpected = [name for name in weights if name not in names]
+    wrong = [
+        f"{name} {weights[name].shape} instead of {own[names[name]].shape}"
+        for name in names
+        if name in weights and weights[name].shape != own[names[name]].shape
+    ]
+    found = (("missing", missing), ("not expected", unexpected), ("of another shape", wrong))
+    problems = [_listed(what, listed) for what, listed in found if listed]
+    if problems:
+        sizes = f"recipe {ranker.recipe}, preset {ranker.preset!r}"
+        raise _error(path, [f"they do not fit {sizes}", *problems])
+    for name, here in names.items():
+        own[here][...] = weights[name]
+
+
+def take_scaler(what: str, constants: Any, columns: int) -> preprocess.StandardScaler:
+    """Scaler of given constants.
+
+    Parameters
+    ----------
+    what : str
+        The argument, for errors.
+    constants : (mean, std)
+        Each (columns,) numbers; a standard deviation of 0 counts as 1.
+    columns : int
+
+    Raises
+    ------
+    ConfigError
+        They are not that.
+    """
+    try:
+        mean, std = (np.asarray(part, np.float64) for part in constants)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{what}: expected a pair (mean, std) of {columns} numbers each") from None
+    for name, part in (("mean", mean), ("std", std)):
+        if part.shape != (columns,) or not np.isfinite(part).all() or (name == "std" and (part < 0).any()):
+            raise ConfigError(
+                f"{what}: {name}: expected {columns} finite numbers{' >= 0' * (name == 'std')}, "
+                f"found shape {part.shape}" + (" with others among them" if part.shape == (columns,) else "")
+            )
+    std = np.where(std == 0, 1, std)
+    return preprocess.StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
+
+
+def load(
+    ranker: Ranker,
+    weights: Mapping[str, NDArray[np.float32]],
+    path: str | None,
+    scalers: Mapping[str, ArrayLike | Any],
+    graphs: Iterable[Any] | None,
+) -> None:
+    """Fill a new ranker: weights, and constants that are given or fitted on graphs."""
+    take_weights(ranker, weights, path)
+    needed = ranker.pipeline.scalers()
+    given = {name: constants for name, constants in scalers.items() if constants is not None}
+    if (graphs is not None) == bool(given):
+        raise ConfigError(
+            "give the constants that the features were scaled with, scaler=(mean, std), or else graphs= with "
+            "the training graphs, to compute them from"
+        )
+    if graphs is not None:
+        ranker.pipeline.fit([graphs] if hasattr(graphs, "node_feat") else graphs)
+        return
+    if set(given) != set(needed):
+        raise ConfigError(f"recipe {ranker.recipe} needs {' and '.join(f'{n}=(mean, std)' for n in needed)}")
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, constants in given.items():
+        state = take_scaler(name, constants, needed[name]).get_state()
+        tensors |= {f"{name}.{key}": array for key, array in state.items()}
+    ranker.pipeline.load(tensors)

@@ -1,0 +1,487 @@
+"""From a graph to what a model takes: steps of preprocessing, run by the core, and what they have learnt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core, kernels
+from tpugraphs.data import arrays
+from tpugraphs.data.digits import Digits, check_digits
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import CheckpointError, ConfigError, DataError
+from tpugraphs.preprocess import pruning as preprocess
+from tpugraphs.preprocess.targets import targets
+
+__all__ = ["Pipeline", "Prepared", "Sizes"]
+
+SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+_NO_NODES = np.zeros(0, np.int64)
+_TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A graph as a model takes it.
+
+    Attributes
+    ----------
+    graph : _core.Graph, optional
+        None if its configs were left out.
+    name : str
+    nodes : _core.Graph
+        The graph, maybe without configs.
+    nbytes : int
+        Memory it takes, roughly.
+    measured : (C,) int64 or float64
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN where one failed.
+    normalizers : (C,) int64, optional
+        Of tile graphs.
+    kept : (C,) int64, optional
+        Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
+    mapped : Digits, optional
+        Configs that lie in a pack: the pages that were read can be given back.
+    """
+
+    graph: Any
+    name: str
+    nodes: Any
+    nbytes: int
+    measured: NDArray[Any]
+    normalizers: NDArray[np.int64] | None = None
+    kept: NDArray[np.int64] | None = None
+    mapped: Digits | None = None
+
+    def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+        """Return some of the C configs as the core takes them."""
+        return self.graph, rows if self.kept is None else self.kept[rows]
+
+    @property
+    def num_nodes(self) -> int:
+        """N, after pruning."""
+        return int(self.nodes.num_nodes)
+
+    @property
+    def num_configs(self) -> int:
+        """C."""
+        return int(self.measured.shape[0])
+
+    @cached_property
+    def _divisors(self) -> NDArray[np.int64] | None:
+        """Normalizers of runtimes that were measured."""
+        return self.normalizers if (self.measured > 0).any() else None
+
+    @cached_property
+    def runtimes(self) -> NDArray[np.int64]:
+        """What a loss compares (C,): nanoseconds, of tile graphs ranks of the normalised runtimes."""
+        if self.measured.dtype != np.int64:  # exactly their order
+            return np.unique(self.measured, return_inverse=True)[1].astype(np.int64) + 1
+        if self._divisors is None:
+            return self.measured
+        return kernels.ratio_ranks(self.measured, self._divisors)
+
+    @cached_property
+    def times(self) -> NDArray[Any]:
+        """What a metric is computed from (C,): nanoseconds, of tile graphs runtime / normalizer."""
+        return self.measured if self._divisors is None else self.measured / self._divisors
+
+    @cached_property
+    def by_runtime(self) -> NDArray[np.int64]:
+        """The C configs by runtime, fastest first; equal ones in their order."""
+        return np.argsort(self.runtimes, kind="stable").astype(np.int64, copy=False)
+
+    def values(self, target: str) -> NDArray[np.float64]:
+        """Numbers (C,) that losses of values fit, see :data:`tpugraphs.targets.TARGETS`; made once."""
+        known: dict[str, NDArray[np.float64]] = self.__dict__.setdefault("_values", {})
+        if target not in known:
+            known[target] = targets(self.times, target)
+        return known[target]
+
+    def with_configs(self, configs: NDArray[Any]) -> Prepared:
+        """Make the same graph with other configs, as the core takes them, that were not measured."""
+        graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
+        none = np.zeros(len(configs), np.int64)
+        return replace(self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None)
+
+
+def check_kind(graph: Any, kind: str) -> None:
+    """Raise DataError unless `graph` is of that kind, with something to configure."""
+    name = str(getattr(graph, "name", "graph"))
+    if kind == "graph" and hasattr(graph, "schema"):
+        if graph.config_feat is None and graph.num_config_nodes == 0:
+            raise DataError(
+                "expected features of configs or configurable nodes, found neither: there is nothing to rank",
+                file=name, field="config_feat", found="none",
+            )  # fmt: skip
+        return
+    if getattr(graph, "kind", None) != kind:
+        found = f"a {graph.kind} graph" if hasattr(graph, "kind") else type(graph).__name__
+        hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
+        raise DataError(
+            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
+            file=name,
+        )
+    if kind == "layout" and graph.num_config_nodes == 0:
+        raise DataError(
+            "node_config_ids: expected at least one configurable node, found none: there is nothing to rank",
+            file=name, field="node_config_ids", found="0", expected=">= 1",
+        )  # fmt: skip
+
+
+def check_measured(graph: Any, kind: str) -> None:
+    """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
+    check_kind(graph, kind)
+    name, field = str(graph.name), "config_runtime"
+    if not graph.has_runtimes:
+        raise DataError(
+            f"{field}: expected measured runtimes, found none or placeholders: "
+            "train on a measured graph (test files of the collections have no runtimes)",
+            file=name, field=field, found="placeholders", expected="nanoseconds > 0",
+        )  # fmt: skip
+    bad = np.flatnonzero(_times(graph) <= 0)
+    if bad.size:
+        unit = getattr(graph.schema, "unit", None) or ""
+        found = f"{graph.config_runtime[bad[0]]} {unit}".strip()
+        raise DataError(
+            f"{field}: config {int(bad[0])} has {found} ({bad.size} such "
+            "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            file=name, field=field, found=str(graph.config_runtime[bad[0]]),
+            expected="nanoseconds > 0" if unit == "ns" else "times > 0",
+        )  # fmt: skip
+    check_order(name, _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None))
+
+
+def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
+    """Raise DataError if all runtimes, normalised if that is given, are equal."""
+    if normalizers is None:
+        equal, what = runtimes.min() == runtimes.max(), "runtimes"
+    else:
+        equal, what = int(kernels.ratio_ranks(runtimes, normalizers).max()) == 1, "normalised runtimes"
+    if equal:
+        raise DataError(
+            f"config_runtime: all {len(runtimes)} {what} are equal, so nothing can be learnt: leave it out",
+            file=name, field="config_runtime", found="one value", expected="at least two",
+        )  # fmt: skip
+
+
+class _Kept:
+    """What pruning kept of graphs that are still in memory: none of them is pruned twice."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
+
+    def get(self, graph: Any) -> Any:
+        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        known = self._known.get(id(edges))
+        return known[2] if known and known[0]() is edges and known[1]() is nodes else None
+
+    def keep(self, graph: Any, kept: Any) -> None:
+        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        if nodes is not None:
+            key, known = id(edges), self._known
+            gone = weakref.ref(edges, lambda _: known.pop(key, None))
+            known[key] = (gone, weakref.ref(nodes), kept)
+
+
+_STATE = ("steps", "kind", "schema", "_make", "has_edges")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What prepared graphs hold, for recipes whose model depends on it.
+
+    Attributes
+    ----------
+    node, graph, config : int
+        Columns of the features.
+    digits : tuple of int
+        Digits of a configurable node, and rows of a table that they look up: their values and 2.
+    opcodes : int, optional
+        How many there are; None: nodes have none.
+    edges : bool
+        Whether some graph has edges.
+    """
+
+    node: int
+    graph: int
+    config: int
+    digits: tuple[int, int]
+    opcodes: int | None
+    edges: bool
+
+
+class Pipeline:
+    """Preprocessing of a recipe, and what it has learnt.
+
+    Parameters
+    ----------
+    steps : list of dict
+        In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
+    kind : str
+        Of the graphs.
+    schema : Schema, optional
+        Of the graphs: its ``check(graph)`` refuses those that do not fit it.
+    make : callable, optional
+        ``make(schema)``: the steps, where they depend on the schema, which is then that of the first graph
+        that `fit` sees. `steps` is empty until then.
+
+    Attributes
+    ----------
+    columns, config_columns : int
+        Of the node features and the features of configs (0 without), as a model takes them.
+    """
+
+    def __init__(
+        self,
+        steps: list[dict[str, Any]],
+        kind: str = "layout",
+        schema: Schema | None = None,
+        make: Callable[[Schema], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
+        self._make, self.has_edges = make, False
+        self._core, self._kept = _core.Prepare(self.steps), _Kept()
+
+    @property
+    def columns(self) -> int:
+        """Columns of the node features as a model takes them."""
+        return int(self._core.columns["node"])
+
+    @property
+    def config_columns(self) -> int:
+        """Columns of the features of configs as a model takes them, 0 where configs are digits."""
+        return max(0, int(self._core.columns["config"]))
+
+    @property
+    def sizes(self) -> Sizes:
+        """What prepared graphs hold; of graphs with a schema known when they have been fitted to."""
+        columns = {name: max(0, int(count)) for name, count in self._core.columns.items()}
+        digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
+        opcodes: int | None = _core.SCHEMA["opcodes"]
+        if self.schema is not None:
+            most = max((digit.values for digit in self.schema.digits), default=0)
+            digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
+        return Sizes(columns["node"], columns["graph"], columns["config"], digits, opcodes, self.has_edges)
+
+    def _option(self, step: str, name: str) -> Any:
+        """Attribute of the last step of that name, None without."""
+        return next((one[name] for one in reversed(self.steps) if one["step"] == step), None)
+
+    @property
+    def node_padding(self) -> int | None:
+        """With what lists in the node features must be padded, None if with anything."""
+        value = self._option("node-padding", "value")
+        return None if value is None else int(value)
+
+    def same_as(self, other: Pipeline) -> bool:
+        """Whether both prepare every graph in the same way."""
+        mine, theirs = self.tensors(), other.tensors()
+        return (
+            self.steps == other.steps
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        )
+
+    def require_padding(self, value: int) -> None:
+        """Refuse from now on graphs whose features are padded otherwise (-1 or 0)."""
+        if isinstance(value, bool) or value not in (-1, 0):
+            raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
+        self.steps.append({"step": "node-padding", "value": int(value)})
+        before, self._core = self._core, _core.Prepare(self.steps)
+        if before.fitted:
+            self._core.set_state(before.get_state())
+
+    def fit(self, graphs: Iterable[Any]) -> Pipeline:
+        """Fit all steps that learn to these graphs, in one pass over them."""
+        core = _core.Prepare(self.steps)
+        for graph in graphs:
+            check_kind(graph, self.kind)
+            if self._make is not None and self.schema is None:
+                self.schema = graph.schema
+                self.steps = self._make(graph.schema)
+                core = _core.Prepare(self.steps)
+            if self.schema is not None:
+                if self.schema.inferred and graph.schema.inferred:
+                    with contextlib.suppress(DataError):  # check tells which graph
+                        self.schema = self.schema.join(graph.schema)
+                self.schema.check(graph, runtimes=True)
+            self.has_edges = self.has_edges or len(graph.edge_index) > 0
+            try:
+                self._kept.keep(graph, core.fit(*_stored(graph)))
+            except DataError as error:
+                raise arrays.with_file(error, _name(graph)) from None
+        core.finish()
+        self._core = core
+        return self
+
+    def _check(self, graph: Any) -> None:
+        check_kind(graph, self.kind)
+        if self.schema is not None:
+            self.schema.check(graph)
+
+    def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
+        """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
+
+        Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
+        """
+        self._check(graph)
+        if training:
+            check_measured(graph, self.kind)
+            graph = _ran(graph)
+        kept, digits, runtimes = None, None, _times(graph)
+        normalizers = getattr(graph, "config_runtime_normalizers", None)
+        if training:
+            kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
+            check_order(str(graph.name), runtimes, normalizers)
+        stored = _digits(graph) if digits is None and configs else None
+        if stored is not None:
+            digits = stored.stored()
+        try:
+            core = self._core.apply(
+                *_stored(graph),
+                digits=digits,
+                configs=configs,
+                kept=self._kept.get(graph),
+                digit_rows=0 if self.schema is None else self.sizes.digits[1],
+            )
+        except DataError as error:
+            raise arrays.with_file(error, _name(graph)) from None
+        mapped = stored if stored is not None and stored.mapped else None
+        size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
+        size += 4 * core.num_configs * core.num_config_features
+        if stored is None:
+            size += 0 if digits is None else digits.nbytes
+        elif mapped is None:
+            size += stored.nbytes
+        if not configs:
+            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
+        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped)
+
+    def _merge(
+        self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
+        """Merge equal configs: rows that stay or, of a file, their digits; their runtimes, normalizers."""
+        keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
+        kept = digits = None
+        if keep != "none" and stored is not None and stored.in_file:
+            digits, first, inverse = stored.read_distinct()  # the equal ones never exist
+            _, runtimes, _ = preprocess.merge(first, inverse, runtimes, None, keep, graph.kind)
+        elif keep != "none":
+            kept, runtimes, normalizers = preprocess.distinct(graph, keep)
+        if len(runtimes) < 2:
+            field = "config_feat" if stored is None else "node_config_feat"
+            raise DataError(
+                f"{field}: all configs are the same, so nothing can be learnt: leave it out",
+                file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
+            )  # fmt: skip
+        return kept, digits, runtimes, normalizers
+
+    def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
+        """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
+        if configs.ndim == 2:
+            return self._core.configs(configs)
+        if self.schema is not None:
+            check_digits("configs", configs, tuple(digit.values for digit in self.schema.digits), 0)
+        return configs
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return what was learnt, by the names it has in a file."""
+        return self._core.get_state()
+
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `tensors` gave; DataError or ShapeError if it is not that."""
+        self._core.set_state({name: tensors[name] for name in self.tensors() if name in tensors})
+
+    def scalers(self) -> dict[str, int]:
+        """Names of the scalers, and their columns."""
+        ending = ".mean"
+        sizes = {name: array.size for name, array in self.tensors().items()}
+        return {name.removesuffix(ending): n for name, n in sizes.items() if name.endswith(ending)}
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str], steps: Any, tensors: Mapping[str, NDArray[Any]], like: Pipeline
+    ) -> Pipeline:
+        """Pipeline of a ranker file or checkpoint, of the kind and sizes of `like`, or CheckpointError."""
+        from tpugraphs.system import tensorfile as rankerfile
+
+        todo = "the file is damaged, or was written by a later version of tpugraphs"
+        try:
+            pipeline = cls(steps, like.kind, like.schema, like._make)
+        except (ConfigError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
+        pipeline._must_give(path, like, todo)
+        state = {
+            name: rankerfile.take(path, tensors, name, empty.shape, empty.dtype)
+            for name, empty in pipeline.tensors().items()
+        }
+        try:
+            pipeline.load(state)
+        except DataError as error:
+            raise CheckpointError(str(error), file=os.fspath(path), field=error.field) from None
+        pipeline._must_give(path, like, todo)
+        return pipeline
+
+    def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
+        """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
+        from tpugraphs.system import tensorfile as rankerfile
+
+        mine, theirs = self._core.columns, like._core.columns
+        if like._make is not None:
+            return  # they follow from the schema
+        unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
+        if any(mine[name] != theirs[name] for name in mine if name not in unknown):
+            expected = f"steps that give columns {theirs}"
+            raise rankerfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
+
+    def __getstate__(self) -> dict[str, Any]:
+        tensors = self.tensors() if self._core.fitted else None
+        return {**{name: getattr(self, name) for name in _STATE}, "tensors": tensors}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["steps"], state["kind"], state["schema"], state["_make"])  # type: ignore[misc]
+        self.has_edges = state["has_edges"]
+        if state["tensors"] is not None:
+            self.load(state["tensors"])
+
+
+def _ran(graph: Any) -> Any:
+    """Leave out configs that failed."""
+    valid = getattr(graph, "valid", None)
+    return graph if valid is None or valid.all() else graph.select(graph.ran)
+
+
+def _times(graph: Any) -> NDArray[Any]:
+    """Runtimes (C,), NaN of configs that failed."""
+    valid = getattr(graph, "valid", None)
+    times: NDArray[Any] = graph.config_runtime
+    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
+
+
+def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Arrays of a graph as the core takes them."""
+    return (
+        graph.node_feat,
+        graph.node_opcode,
+        graph.edge_index,
+        getattr(graph, "node_config_ids", _NO_NODES),
+        getattr(graph, "graph_feat", None),
+        getattr(graph, "config_feat", None),
+    )
+
+
+def _digits(graph: Any) -> Digits | None:
+    """Configs of a graph that are digits per node."""
+    return None if getattr(graph, "config_feat", None) is not None else graph._digits
+
+
+def _name(graph: Any) -> str:
+    return str(graph.path or graph.name)

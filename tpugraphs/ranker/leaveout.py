@@ -1,0 +1,118 @@
+"""How well a ranker ranks a graph it has never seen: train on all others, for every graph in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.evaluation.evaluator import Report, evaluate
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.system.progress import wanted
+from tpugraphs.training.trainset import as_graphs
+
+__all__ = ["leave_out"]
+
+
+def leave_out(
+    ranker: Ranker,
+    graphs: Any,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
+    verbose: bool | None = None,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    **fit: Any,
+) -> Report:
+    """Rank every graph by a ranker that was trained on all others.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        Says what to train: for every group a new ranker with the same arguments. It is not changed itself.
+    graphs : sequence of graphs
+        Measured, at least two. Those that nothing can be learnt from are ranked, too.
+    groups : sequence, optional
+        A label for every graph: graphs with the same label are left out together, for example kernels of one
+        program. By default each graph is left out alone.
+    beside : mapping of str to callable, optional
+        Other scorers to judge beside, as of :func:`tpugraphs.evaluation.evaluate`.
+    verbose : bool, optional
+        Show a progress bar over the groups; by default in a terminal or notebook.
+    draws, level, seed
+        Of the bootstrap, see :class:`tpugraphs.report.Report`.
+    **fit
+        Of :meth:`tpugraphs.Ranker.fit`, for example ``steps=``. By default the last parameters of a training
+        are judged: choosing the best ones by the graph left out would flatter them.
+
+    Returns
+    -------
+    Report
+        One row per graph, in their order. ``report.at_least(6)`` is that of the graphs whose best five are
+        not all of their configs.
+
+    Raises
+    ------
+    ConfigError
+        Fewer than two groups, or not one label per graph.
+    DataError
+        A graph without measured runtimes, or a group without which nothing can be learnt.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> kernels = [tg.sample(name) for name in tg.list_samples() if name.startswith("tile")]
+    >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
+    """
+    sequence = as_graphs("graphs", graphs)
+    labels = list(range(len(sequence)) if groups is None else groups)
+    if len(labels) != len(sequence):
+        raise ConfigError(f"groups: expected one label per graph ({len(sequence)}), got {len(labels)}")
+    folds = list(dict.fromkeys(labels))
+    if len(folds) < 2:
+        raise ConfigError(
+            "graphs: expected at least two graphs (or groups), to learn from one and rank another"
+        )
+    rows: dict[int, list[Any]] = {}
+    for label in _progress(folds, wanted(verbose)):
+        inside = [i for i, other in enumerate(labels) if other == label]
+        fresh = Ranker(**ranker.get_params())
+        held, rest = _Part(sequence, inside), _Part(sequence, sorted(set(range(len(labels))) - set(inside)))
+        try:
+            fresh.fit(list(rest) if isinstance(sequence, list) else rest, verbose=False, **fit)
+        except DataError as error:
+            error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
+            raise
+        scorers: dict[str, Callable[..., ArrayLike]] = {
+            ranker.recipe: lambda graph, fresh=fresh: fresh.predict(graph, verbose=False),
+            **(beside or {}),
+        }
+        for i, graph in zip(inside, held, strict=True):
+            rows[i] = list(evaluate(scorers, graph).rows)
+    return Report([row for i in sorted(rows) for row in rows[i]], draws=draws, level=level, seed=seed)
+
+
+class _Part(Sequence[Any]):
+    """Some of a sequence of graphs, read when asked for."""
+
+    def __init__(self, graphs: Any, chosen: Sequence[int]) -> None:
+        self.graphs, self.chosen = graphs, chosen
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, index: Any) -> Any:
+        graph = self.graphs[self.chosen[index]]
+        if not hasattr(graph, "config_runtime"):
+            raise not_a_graph("graphs", graph)
+        return graph
+
+
+def _progress(folds: list[Any], verbose: bool) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(folds, desc="leave out", unit="fit", disable=not verbose)

@@ -1,0 +1,528 @@
+"""Training with several seeds side by side, and keeping rankers by a rule that was stated before."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core
+from tpugraphs.errors import CheckpointError, ConfigError, Error
+from tpugraphs.ranker.ensemble import Ensemble
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.recipes import Recipe, plain
+from tpugraphs.system import files, progress
+from tpugraphs.system.interrupts import Interrupts
+from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.fit import Fit, held
+from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
+from tpugraphs.training.trainset import Material, hold_out
+
+if TYPE_CHECKING:
+    from tpugraphs.evaluation.report import Report
+
+__all__ = ["SeedRun", "SeedRuns", "train_seeds"]
+
+PLAN = "seeds.json"  # in the checkpoint folder: what was stated before the training
+_POLL = 0.05  # seconds between looks at the workers
+
+
+@dataclass
+class SeedRun:
+    """Training with one seed.
+
+    Attributes
+    ----------
+    seed : int
+    ranker : Ranker
+        Not fitted if `failed`, or if Ctrl-C came before its first step.
+    metric : float or None
+        Mean validation metric over the graphs; None without validation, or without a usable ranker.
+    values : list of float
+        The metric of every validation graph.
+    failed : str or None
+        Why training ended without a ranker.
+    selected : bool
+    why : str
+        Why it was selected, or not.
+    """
+
+    seed: int
+    ranker: Ranker
+    metric: float | None = None
+    values: list[float] | None = None
+    failed: str | None = None
+    selected: bool = False
+    why: str = ""
+
+    @property
+    def history(self) -> History | None:
+        """History of the fit."""
+        return self.ranker.history
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the whole curves."""
+        return {
+            "seed": self.seed,
+            "metric": self.metric,
+            "values": self.values,
+            "selected": self.selected,
+            "why": self.why,
+            "failed": self.failed,
+            "history": self.history.to_dict() if self.history is not None else None,
+        }
+
+
+class SeedRuns:
+    """Rankers of several seeds, what they reached, and which were selected.
+
+    Attributes
+    ----------
+    runs : tuple of SeedRun
+        One per seed, in the order given.
+    rule : Rule
+        Stated before the training.
+    graphs : list of str
+        Names of the validation graphs.
+    judgement : Judgement or None
+        Validation metrics of the usable rankers; None without validation.
+    interrupted : bool
+        By Ctrl-C.
+    seconds : float
+        Of this call.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[SeedRun],
+        rule: Rule,
+        graphs: Sequence[str],
+        judgement: Judgement | None,
+        interrupted: bool,
+        seconds: float,
+    ) -> None:
+        self.runs, self.rule, self.graphs = tuple(runs), rule, list(graphs)
+        self.judgement, self.interrupted, self.seconds = judgement, interrupted, seconds
+        usable = [run for run in self.runs if run.ranker.fitted]
+        choices = judgement.choose(rule) if judgement is not None else None
+        for i, run in enumerate(usable):
+            if judgement is not None and choices is not None:
+                run.metric, run.values = float(judgement.means[i]), judgement.values[i].tolist()
+                run.selected, run.why = choices[i].selected, choices[i].why
+            else:
+                run.selected, run.why = True, "all are kept"
+        for run in self.runs:
+            if not run.ranker.fitted:
+                run.why = f"failed: {run.failed}" if run.failed else "interrupted before its first step"
+
+    @property
+    def rankers(self) -> tuple[Ranker, ...]:
+        """All usable rankers."""
+        return tuple(run.ranker for run in self.runs if run.ranker.fitted)
+
+    @property
+    def selected(self) -> tuple[Ranker, ...]:
+        """The rankers that the rule keeps."""
+        return tuple(run.ranker for run in self.runs if run.selected)
+
+    @property
+    def metrics(self) -> dict[int, float | None]:
+        """Validation metric by seed."""
+        return {run.seed: run.metric for run in self.runs}
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the validation metric over seeds."""
+        return None if self.judgement is None else self.judgement.mean
+
+    @property
+    def sd(self) -> float | None:
+        """Sample standard deviation of the validation metric over seeds."""
+        return None if self.judgement is None else self.judgement.sd
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % bootstrap interval of `mean`, over graphs, or over the configs of a single one."""
+        return None if self.judgement is None else self.judgement.interval
+
+    def ensemble(self, weights: Sequence[float] | None = None, normalize: str = "none") -> Ensemble:
+        """Make an ensemble of the selected rankers."""
+        return Ensemble(self.selected, weights, normalize)
+
+    def evaluate(
+        self,
+        graphs: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        normalize: str = "none",
+        **options: Any,
+    ) -> Report:
+        """Judge every ranker, and the ensemble of the selected ones; see :meth:`Ensemble.evaluate`.
+
+        The scorers of the report are called ``"seed 0"`` and so on, and ``"ensemble"``.
+        """
+        from tpugraphs.evaluation import evaluator as evaluation
+
+        def scorer(of: Ranker | Ensemble) -> Callable[..., NDArray[np.float32]]:
+            def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
+                return of.predict(graph, rows, tta, precision, bool(options.get("progress", False)))
+
+            return score
+
+        members: dict[str, Any] = {f"seed {r.seed}": scorer(r) for r in self.rankers}
+        members["ensemble"] = scorer(self.ensemble(normalize=normalize))
+        return evaluation.evaluate(members, graphs, configs=configs, **options)
+
+    def spread(self, report: Report, metric: str = "tau") -> tuple[float, float]:
+        """Mean and sample standard deviation over seeds of a metric in the report of `evaluate`."""
+        values = [report.mean(metric, scorer=f"seed {ranker.seed}") for ranker in self.rankers]
+        return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the log as plain values: the rule, every seed's curve, what was chosen and why."""
+        from tpugraphs import __version__
+
+        one, j = self.runs[0].ranker, self.judgement
+        return {
+            "package": __version__,
+            "recipe": one.recipe,
+            "preset": one.preset,
+            "precision": one.precision,
+            "fields": plain(one.fields),
+            "metric": one.metric,
+            "rule": {"select": self.rule.name, "text": self.rule.text},
+            "validation_graphs": self.graphs,
+            "mean": None if j is None else j.mean,
+            "sd": None if j is None or len(j.means) < 2 else j.sd,
+            "interval": None if j is None else list(j.interval),
+            "interval_over": None if j is None else j.over,
+            "selected": [run.seed for run in self.runs if run.selected],
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "runs": [run.to_dict() for run in self.runs],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the log as JSON."""
+        _write_json(path, self.to_dict())
+
+    def __repr__(self) -> str:
+        return f"<SeedRuns: {len(self.runs)} seeds>\n{self.table()}"
+
+    def table(self) -> str:
+        """Describe every seed and the result, in lines of text."""
+        lines = [f"seed {run.seed}: {'kept' if run.selected else 'not kept'}: {run.why}" for run in self.runs]
+        if self.judgement is not None:
+            j = self.judgement
+            low, high = j.interval
+            spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
+            lines.append(
+                f"validation {self.runs[0].ranker.metric}: {j.mean:.4f}{spread} over {len(j.means)} seeds; "
+                f"95 % interval over {j.over}: {low:.4f} … {high:.4f}"
+            )
+        return "\n".join([*lines, f"rule: {self.rule.text}"])
+
+
+def train_seeds(
+    recipe: str | Recipe = "first-layout",
+    train: Any = None,
+    valid: Any = None,
+    *,
+    seeds: int | Iterable[int] = 5,
+    select: str | int | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    callbacks: Callable[[int], Sequence[Callback]] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 100,
+    workers: int | None = None,
+    verbose: bool | None = None,
+    preset: str = "cpu",
+    precision: str = "f32",
+    **fields: Any,
+) -> SeedRuns:
+    """Train rankers with several seeds side by side, and select some of them by a rule stated in advance.
+
+    The graphs are read and prepared once, for all. Every ranker has the bits that it would have alone, from
+    ``Ranker(recipe, seed=seed, ...).fit(train, valid, ...)``.
+
+    Parameters
+    ----------
+    recipe, preset, precision, **fields
+        As of :class:`tpugraphs.Ranker`.
+    train, valid, epochs, steps, checkpoint_every, verbose
+        As of :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
+        seeds: that of the first one.
+    seeds : int or ints
+        How many, from 0; or which.
+    select : {"one-standard-error", "all", "best-<k>"} or int, optional
+        Which rankers to keep. By default those whose validation metric is below the best one's by no more
+        than one standard error of that difference, over graphs (over redrawn configs, where there is one
+        graph); without validation all. A number is that many of the best.
+    callbacks : callable, optional
+        ``callbacks(seed)``: list of callbacks of that seed's fit. They are called in threads.
+    checkpoint_dir : path, optional
+        Where the states are kept, ``seed-<seed>`` for each, and the rule before training begins. The same
+        call goes on from there, exactly; another rule is refused.
+    workers : int, optional
+        Steps at a time, in as many threads, which share the threads of the core; by default as many as there
+        are seeds or threads. It changes the time and the working memory, but no result.
+
+    Returns
+    -------
+    SeedRuns
+        After Ctrl-C with `interrupted` set, and a warning: the rankers have their best parameters so far.
+
+    Raises
+    ------
+    ConfigError
+        A value out of range; a rule that needs validation without it.
+    CheckpointError
+        `checkpoint_dir` was begun with another rule, other seeds or another recipe.
+    Error
+        All seeds failed. A seed whose training diverges is left out, which is told in the log.
+    KeyboardInterrupt
+        Ctrl-C before any step was done.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> runs = tg.train_seeds("first-layout", train, valid, seeds=5)  # doctest: +SKIP
+    >>> runs.ensemble().save("ensemble.safetensors")  # doctest: +SKIP
+    """
+    began = time.monotonic()
+    numbers = _seeds(seeds)
+    no_valid = valid is None or (isinstance(valid, (list, tuple)) and not valid)
+    rule = Rule.parse(select if select is not None else "all" if no_valid else ONE_STANDARD_ERROR)
+    if no_valid and rule.name != "all":
+        raise ConfigError(f"select={rule.name!r} compares validation metrics: give valid, or select='all'")
+    if train is None:
+        raise ConfigError("train: expected graphs to train on, got none")
+    if callbacks is not None and not callable(callbacks):
+        raise ConfigError("callbacks: expected a function of the seed that gives a list of callbacks")
+    if workers is not None and (not isinstance(workers, Integral) or workers < 1):
+        raise ConfigError(f"workers: expected a whole number of at least 1, got {workers!r}")
+    rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
+    epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
+    if isinstance(valid, Real):
+        train, valid = hold_out(train, float(valid), numbers[0], rankers[0].kind)
+    with ExitStack() as stack:
+        folder = stack.enter_context(held(checkpoint_dir))
+        if folder is not None:
+            _state_plan(folder, rankers[0], numbers, rule)
+        first = rankers[0]
+        material = Material(
+            first.pipeline, train, valid, first.fields.valid_configs, numbers[0], folder is not None
+        )
+        fits = []
+        for ranker in rankers:
+            own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
+            called = callbacks(int(ranker.seed)) if callbacks is not None else ()
+            fits.append(Fit(ranker, material, steps, epochs, called, own, checkpoint_every, False))
+        return _run(fits, rule, workers, verbose, began)
+
+
+def _seeds(seeds: Any) -> list[int]:
+    if isinstance(seeds, Integral) and not isinstance(seeds, bool) and 1 <= int(seeds) <= 10_000:
+        return list(range(int(seeds)))
+    given = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes)) else []
+    whole = all(isinstance(s, Integral) and not isinstance(s, bool) for s in given)
+    if not given or not whole or len(set(given)) < len(given):
+        raise ConfigError(f"seeds: expected how many, or a list of different whole numbers, got {seeds!r}")
+    return [int(s) for s in given]
+
+
+def _write_json(path: str | os.PathLike[str], value: Any) -> None:
+    with files.atomic_write(path) as file:
+        file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
+    """Write what was decided before the training; refuse to go on with something else."""
+    path = os.path.join(folder, PLAN)
+    plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
+    if not os.path.exists(path):
+        _write_json(path, plan)
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            stated = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON: {error}; delete it to state a rule anew", file=path) from None
+    for key in ("recipe", "seeds", "select"):
+        found = stated.get(key) if isinstance(stated, dict) else None
+        if found != plan[key]:
+            raise CheckpointError(
+                f"{key}: {found!r} was stated before the training, now it is {plan[key]!r}; "
+                "go on with what was stated, or use another checkpoint_dir",
+                file=path, field=key, found=repr(found), expected=repr(plan[key]),
+            )  # fmt: skip
+
+
+def _run(
+    fits: Sequence[Fit], rule: Rule, workers: int | None, verbose: bool | None, began: float
+) -> SeedRuns:
+    """Train all, give the rankers what was learnt, judge and select."""
+    crew = _Crew(fits, workers, verbose)
+    crew.run()
+    runs = []
+    for fit in fits:
+        failed = crew.failed.get(fit)
+        if failed is None and fit.step > 0:
+            fit.end(crew.stopping)
+            fit.ranker._learnt(fit)
+        runs.append(SeedRun(int(fit.seed), fit.ranker, failed=failed))
+    usable = [fit for fit in fits if fit.ranker.fitted]
+    if not usable:
+        if crew.stopping:
+            raise KeyboardInterrupt
+        raise Error(f"training failed with every seed; the first: {next(iter(crew.failed.values()))}")
+    judgement, names = None, []
+    if usable[0].valid:
+        judged = []
+        for fit in usable:
+            judged.append(list(fit.valid_scores()))
+        names = [name for name, _, _ in judged[0]]
+        runtimes = [times for _, _, times in judged[0]]
+        judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
+    if crew.stopping:
+        steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
+        again = "; the same call with the same checkpoint_dir goes on" if fits[0].path is not None else ""
+        warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=4)
+    return SeedRuns(runs, rule, names, judgement, crew.stopping, time.monotonic() - began)
+
+
+class _Crew:
+    """Workers who take turns with the fits, one step at a time, always of the fit that is behind.
+
+    A worker is a thread that calls the core, so several steps run at the same time, each with its share of
+    the core's threads: that needs less waiting for one another than all threads on one step. The models share
+    their working memory, so there is as much of it as there are workers.
+    """
+
+    def __init__(self, fits: Sequence[Fit], workers: int | None, verbose: bool | None) -> None:
+        self.fits, self.open, self.busy = fits, list(fits), set[Fit]()
+        for fit in fits:
+            fit.model.share_memory(fits[0].model)
+        self.failed: dict[Fit, str] = {}
+        self.flags = {fit: Interrupts() for fit in fits}
+        self.threads = _core.get_num_threads()
+        self.live = min(len(fits), self.threads if workers is None else int(workers))
+        self.stopping = False
+        self.broken: BaseException | None = None
+        self.changed = threading.Condition()
+        self.bar = self._bar(verbose)
+
+    def _bar(self, verbose: bool | None) -> Any:
+        if not progress.wanted(verbose):
+            return None
+        from tqdm.auto import tqdm
+
+        count, total = len(self.fits), sum(fit.total for fit in self.fits)
+        return tqdm(
+            total=total, desc=f"{count} x {self.fits[0].ranker.recipe}", unit="step", dynamic_ncols=True
+        )
+
+    def run(self) -> None:
+        """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
+        with Interrupts() as interrupts:
+            try:
+                for fit in self.fits:
+                    fit.begin(interrupts)
+                if interrupts.pressed:
+                    self._stop()
+                members = [
+                    threading.Thread(target=self._work, args=(i,), daemon=True) for i in range(self.live)
+                ]
+                try:
+                    for member in members:
+                        member.start()
+                    self._watch(interrupts)
+                except KeyboardInterrupt:
+                    if interrupts.pressed:  # again
+                        raise
+                finally:
+                    while any(member.is_alive() for member in members):
+                        self._stop()
+                        members = [member for member in members if member.is_alive()]
+                        for member in members:
+                            member.join(_POLL)
+            finally:
+                if self.bar is not None:
+                    self.bar.close()
+        if self.broken is not None:
+            raise self.broken
+
+    def _watch(self, interrupts: Interrupts) -> None:
+        while True:
+            with self.changed:
+                if self.live == 0:
+                    break
+                self.changed.wait(_POLL)
+            if interrupts.pressed:
+                self._stop()
+            self._show()
+        self._show()
+
+    def _show(self) -> None:
+        if self.bar is None:
+            return
+        best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
+        if best:
+            self.bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
+        self.bar.update(sum(fit.step for fit in self.fits) - self.bar.n)
+
+    def _stop(self) -> None:
+        """Ask all to stop. A pass of the core is left at once if it runs now: so ask again."""
+        with self.changed:
+            if self.live == 0:
+                return
+            self.stopping = True
+            for flag in self.flags.values():
+                flag.pressed = True
+            for fit in self.busy:
+                fit.model.cancel()
+
+    def _take(self, number: int) -> tuple[Fit, int] | None:
+        """Fit and number of threads of the next step; None if there is nothing more to do for a worker."""
+        with self.changed:
+            free = [fit for fit in self.open if fit not in self.busy]
+            if self.stopping or not free:  # the others do what is left
+                self.live -= 1
+                self.changed.notify_all()
+                return None
+            fit = min(free, key=lambda fit: fit.step)
+            self.busy.add(fit)
+            return fit, max(1, self.threads // self.live + (number < self.threads % self.live))
+
+    def _work(self, number: int) -> None:
+        while (taken := self._take(number)) is not None:
+            fit, threads = taken
+            going = False
+            try:
+                _core.limit_threads(threads)
+                going = fit.advance(self.flags[fit])
+            except KeyboardInterrupt:
+                pass
+            except BaseException as error:
+                if type(error) is Error:  # it diverged
+                    self.failed[fit] = str(error)
+                else:
+                    self.broken = self.broken or error
+                    self.stopping = True
+            with self.changed:
+                self.busy.discard(fit)
+                if not going:
+                    self.open.remove(fit)
+                self.changed.notify_all()

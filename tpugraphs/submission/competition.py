@@ -1,0 +1,165 @@
+"""From rankers of the five collections to the rows of one submission."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.metrics import COLLECTIONS
+
+__all__ = ["Ranked", "counts", "open_splits", "rank_all", "ranker_files"]
+
+_PathLike = str | os.PathLike[str]
+
+
+class Ranked(NamedTuple):
+    """One row to be: `ranking` (n,) is None if there can be none, and `note` tells what is not as usual."""
+
+    id: str
+    ranking: NDArray[np.int64] | None
+    configs: int
+    note: str = ""
+
+
+def ranker_files(folder: _PathLike) -> dict[str, list[str]]:
+    """Ranker files of a folder by the collection in their names.
+
+    A name is the collection with ``-`` or ``_`` for its colons, and maybe more behind another one:
+    ``layout-xla-random.safetensors``, ``tile_xla_seed1.safetensors``. Several of a collection rank together.
+
+    Raises
+    ------
+    ConfigError
+        A .safetensors file whose name says no collection, or no such files.
+    OSError
+        The folder cannot be read.
+    """
+    found: dict[str, list[str]] = {}
+    for path in sorted(Path(folder).expanduser().iterdir()):
+        if path.suffix != ".safetensors":
+            continue
+        words = re.split(r"[-_:.]", path.stem.lower())
+        fitting = [name for name in COLLECTIONS if words[: name.count(":") + 1] == name.split(":")]
+        if not fitting:
+            raise ConfigError(
+                f"{path}: the name says no collection; call it {COLLECTIONS[0].replace(':', '-')}"
+                f"{path.suffix} or the like, or give --ranker COLLECTION=FILE for each"
+            )
+        found.setdefault(fitting[0], []).append(str(path))
+    if not found:
+        raise ConfigError(f"{os.fspath(folder)}: no .safetensors files in this folder; train rankers first")
+    return found
+
+
+def open_splits(
+    root: _PathLike,
+    split: str = "test",
+    collections: Iterable[str] = COLLECTIONS,
+    exclude: str | Iterable[str] | None = None,
+) -> dict[str, Split]:
+    """Open one split of all collections that are below `root`, in the order of `collections`.
+
+    Raises
+    ------
+    DataError
+        None of them is there.
+    """
+    found: dict[str, Split] = {}
+    missing: DataError | None = None
+    for name in collections:
+        try:
+            found[name] = getattr(open_collection(name, root, exclude), split)
+        except DataError as error:
+            missing = error
+    if not found:
+        raise missing or ConfigError("no collection is named")
+    return found
+
+
+def _count(split: Split, index: int) -> int:
+    """Find the number of configs of a graph, from the header of its file if it is an .npz."""
+    path = str(split.paths[index])
+    fields = ("config_runtime", "node_config_feat", "config_feat")
+    if not path.endswith(".npz"):
+        return int(split[index].num_configs)
+    members, _ = _core.npz_load(path, (), fields, DEFAULT_MAX_BYTES)
+    return next((members[field][2][0] for field in fields if field in members and members[field][2]), 0)
+
+
+def counts(splits: Mapping[str, Split]) -> dict[str, int]:
+    """ID -> number of configs, for :func:`tpugraphs.submission.validate`; reads headers of files only."""
+    return {
+        f"{name}:{graph}": _count(split, i)
+        for name, split in splits.items()
+        for i, graph in enumerate(split.names)
+    }
+
+
+def rank_all(
+    rankers: Mapping[str, Any],
+    splits: Mapping[str, Split],
+    keep: Mapping[str, NDArray[np.int64]] | None = None,
+    **options: Any,
+) -> Iterator[Ranked]:
+    """Rank the graphs of several collections, one by one.
+
+    Parameters
+    ----------
+    rankers : mapping of str to Ranker or Ensemble
+        Collection -> what ranks it, by ``rank(graph, **options)``. Collections without one are left out.
+    splits : mapping of str to Split
+        As `open_splits` returns them.
+    keep : mapping of str to (n,) int64, optional
+        ID -> ranking that is there already: its graph is not read.
+    **options
+        For ``rank``.
+
+    Yields
+    ------
+    Ranked
+        A graph without configs has no ranking; the order of the file stands in for one where nothing can be
+        configured.
+
+    Raises
+    ------
+    ConfigError
+        A ranker for graphs of another kind.
+    DataError
+        A graph that cannot be read or ranked.
+    """
+    for name, ranker in rankers.items():
+        kind = getattr(ranker, "kind", None)
+        if kind is not None and kind != name.partition(":")[0]:
+            raise ConfigError(
+                f"the ranker for {name} ranks {kind} graphs; give one that was trained on {name}"
+            )
+    for name, split in splits.items():
+        if name not in rankers:
+            continue
+        for i, graph_name in enumerate(split.names):
+            row_id = f"{name}:{graph_name}"
+            if keep is not None and row_id in keep:
+                yield Ranked(row_id, keep[row_id], _count(split, i))
+            else:
+                yield _rank(row_id, split[i], rankers[name], options)
+
+
+def _rank(row_id: str, graph: Any, ranker: Any, options: Mapping[str, Any]) -> Ranked:
+    count = int(graph.num_configs)
+    if count == 0:
+        return Ranked(row_id, None, 0, "has no configurations: no row")
+    order = np.arange(count)
+    if count == 1:
+        return Ranked(row_id, order, 1)
+    if graph.kind == "layout" and graph.num_config_nodes == 0:
+        return Ranked(row_id, order, count, "nothing of it can be configured: in the order of the file")
+    return Ranked(row_id, ranker.rank(graph, **options), count)

@@ -1,0 +1,465 @@
+"""Kaggle submission files: write, read, check, merge and score.
+
+A submission is a CSV file with the header ``ID,TopConfigs``. An ID is ``<collection>:<file name>``, without
+``.npz``; TopConfigs are config indices joined by ``;``, fastest first: for a layout graph all of them, for a
+tile graph the best five.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau
+from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.progress import Progress
+
+__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
+
+HEADER = "ID,TopConfigs"
+TILE_PLACES = 5
+_MAX_PROBLEMS = 1000
+_UNREADABLE = 1  # tg_row_state
+_ID = re.compile(rf"(?:{'|'.join(COLLECTIONS)}):[^\s\x00-\x1f\x7f,;:\"]+")
+_PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a submission file: where (None: the file as a whole) and what."""
+
+    line: int | None
+    id: str | None
+    message: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line is not None else ""
+        return f"{place}{self.id + ': ' if self.id else ''}{self.message}"
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Result of `validate`.
+
+    Attributes
+    ----------
+    path : str
+    rows : int
+        Rows below the header.
+    problems : list of Problem
+        In order of lines, then IDs that are missing. At most 1000 are kept.
+    """
+
+    path: str
+    rows: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True if the file has no problem."""
+        return not self.problems
+
+    def raise_for_problems(self) -> None:
+        """Raise a DataError with the first problem, if there is one."""
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            raise DataError(f"{self.problems[0]}{more}", file=self.path, field=self.problems[0].id)
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.path}: valid, {self.rows} rows"
+        shown = "\n".join(f"  {problem}" for problem in self.problems[:20])
+        rest = f"\n  ... and {len(self.problems) - 20} more" if len(self.problems) > 20 else ""
+        limit = "at least " if len(self.problems) >= _MAX_PROBLEMS else ""
+        return f"{self.path}: {limit}{len(self.problems)} problems in {self.rows} rows\n{shown}{rest}"
+
+
+def _is_tile(row_id: str) -> bool:
+    return row_id.startswith("tile:")
+
+
+def _id_problem(row_id: str) -> str | None:
+    if not isinstance(row_id, str):
+        return f"an ID must be text, found {type(row_id).__name__}; use graph.submission_id"
+    if _ID.fullmatch(row_id):
+        return None
+    return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(COLLECTIONS)}"
+
+
+def _count_problem(row_id: str, n: int, count: int) -> str | None:
+    whole = not _is_tile(row_id) or n < TILE_PLACES
+    if n == count or (n < count and not whole):
+        return None
+    return f"{n} indices, expected {count if not _is_tile(row_id) else min(count, TILE_PLACES)}"
+
+
+def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None) -> str | None:
+    """Say what is wrong with a ranking of a graph of `count` configs (None: not known)."""
+    n = len(ranking)
+    if n == 0:
+        return "no indices"
+    if count is not None and (problem := _count_problem(row_id, n, count)):
+        return problem
+    limit = count if count is not None else n if not _is_tile(row_id) or n < TILE_PLACES else None
+    low, high = int(ranking.min()), int(ranking.max())
+    if low < 0:
+        return f"index {low} is negative"
+    if limit is not None and high >= limit:
+        return f"index {high} is out of range 0..{limit - 1} ({n} indices, graph of {limit} configs)"
+    values, counts = np.unique(ranking, return_counts=True)
+    if len(values) < n:
+        repeated = counts > 1
+        return f"index {values[repeated][0]} appears {counts[repeated][0]} times, expected once"
+    return None
+
+
+class _Row(NamedTuple):
+    """A row as the C reader gives it: what is wrong with it is part of it."""
+
+    line: int
+    id: str | None
+    ranking: NDArray[np.int64] | None
+    length: int
+    high: int  # the largest
+    state: int
+    problem: str
+
+    def problem_for(self, count: int | None) -> str | None:
+        """Say what is wrong with it as the ranking of a graph of `count` configs (None: not known)."""
+        if self.state != _UNREADABLE and count is not None and self.id is not None:
+            problem = _count_problem(self.id, self.length, count)
+            if problem is None and self.high >= count:
+                problem = f"index {self.high} is out of range 0..{count - 1} (graph of {count} configs)"
+            if problem is not None:
+                return problem
+        return self.problem or None
+
+
+def _rows(path: _PathLike) -> Iterator[_Row]:
+    """Rows one by one; the header comes as a row only if something is wrong with it."""
+    full = absolute(path)
+    if os.path.isdir(full):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
+    try:
+        yield from map(_Row._make, _core.SubmissionRows(full, COLLECTIONS))
+    except OSError as error:
+        raise type(error)(error.errno, os.strerror(error.errno or 0), full) from None
+
+
+def _template_counts(template: _PathLike | Mapping[str, int]) -> dict[str, int | None]:
+    """Return the number of configs per ID; a template file does not tell that of a tile graph."""
+    if isinstance(template, Mapping):
+        return {row_id: int(count) for row_id, count in template.items()}
+    return {row_id: None if _is_tile(row_id) else len(ranking) for row_id, ranking in read(template).items()}
+
+
+def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = None) -> Validation:
+    """Check a submission file and name every problem with its line.
+
+    Header, separators, IDs, integers, duplicates and missing rows; a layout row must be a permutation of all
+    configs, a tile row at least five different ones (all, if the graph has fewer).
+
+    Parameters
+    ----------
+    path : path
+    template : path or mapping of str to int, optional
+        Which IDs there must be: Kaggle's sample_submission.csv, or ID -> number of configs of the graph. A
+        mapping is the stricter: it also bounds tile indices, and it is right where a sample lists fewer
+        indices than the graph has configs.
+
+    Returns
+    -------
+    Validation
+        ``.ok``, ``.problems``, ``.rows``; never raises for what stands in `path`.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    DataError
+        The template is itself broken.
+    """
+    absolute(path)  # refuses what is no path
+    expected = None if template is None else _template_counts(template)
+    result = Validation(os.fspath(path))
+    seen: dict[str, int] = {}
+    rows = 0
+    for row in _rows(path):
+        rows += row.line > 1
+        problem: str | None = row.problem
+        if row.id is not None:
+            if row.id in seen:
+                problem = f"appears again; it is already on line {seen[row.id]}"
+            elif expected is not None and row.id not in expected:
+                problem = "the template does not have this ID"
+            else:
+                problem = row.problem_for(expected[row.id] if expected else None)
+            seen.setdefault(row.id, row.line)
+        if problem:
+            result.problems.append(Problem(row.line, row.id, problem))
+            if len(result.problems) >= _MAX_PROBLEMS:
+                break
+    for row_id in expected or ():
+        if row_id not in seen and len(result.problems) < _MAX_PROBLEMS:
+            result.problems.append(Problem(None, row_id, "missing: the template has this ID"))
+    return Validation(result.path, rows, result.problems)
+
+
+def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
+    """Read a submission file.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict of str to (n,) int64
+        ID -> config indices, fastest first, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        The first problem `validate` would name.
+    OSError
+        The file cannot be read.
+    """
+    rankings: dict[str, NDArray[np.int64]] = {}
+    for row in _rows(path):
+        row_id, ranking = _checked_row(path, row, None, row.id in rankings)
+        rankings[row_id] = ranking
+    return rankings
+
+
+def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
+    problem = _id_problem(row_id)
+    array = np.asarray(ranking)
+    if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
+        found = f"{array.dtype} {array.shape}"
+        problem = f"a ranking must be a one-dimensional array of integers, got {found}"
+    if problem is None:
+        problem = _ranking_problem(row_id, array.astype(np.int64), count)
+    if problem:
+        raise DataError(f"{row_id}: {problem}", field=row_id)
+    return array.astype(np.int64)
+
+
+def write(
+    path: _PathLike, rankings: Mapping[str, ArrayLike], counts: Mapping[str, int] | None = None
+) -> None:
+    """Write a submission file; the old file stays whole until the new one is complete on disk.
+
+    Parameters
+    ----------
+    path : path
+    rankings : mapping of str to (n,) integers
+        ID -> config indices, fastest first: for a layout graph a permutation of all configs; for a tile graph
+        at least five different ones (all, if it has fewer), of which the first five are written.
+    counts : mapping of str to int, optional
+        ID -> number of configs of the graph, against which rankings are then checked too.
+
+    Raises
+    ------
+    DataError
+        An ID without a known collection, or a ranking that is not as described. Nothing is written then.
+    OSError
+        The file cannot be written.
+    """
+    if not isinstance(rankings, Mapping):
+        raise DataError(
+            "rankings: expected a mapping such as {graph.submission_id: ranker.rank(graph)}, "
+            f"found {type(rankings).__name__}",
+            field="rankings",
+        )
+    if counts is not None and not isinstance(counts, Mapping):
+        raise DataError(
+            f"counts: expected a mapping of ID to number of configs, found {type(counts).__name__}",
+            field="counts",
+        )
+    lines = [HEADER]
+    for row_id, ranking in rankings.items():
+        array = _checked(row_id, ranking, None if counts is None else counts.get(row_id))
+        if _is_tile(row_id):
+            array = array[:TILE_PLACES]
+        lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
+    with atomic_write(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+
+
+def merge(
+    paths: _PathLike | Iterable[_PathLike], out: _PathLike | None = None, overwrite: bool = False
+) -> dict[str, NDArray[np.int64]]:
+    """Put submission files together, for example one per collection.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+    out : path, optional
+        Where to write the merged file.
+    overwrite : bool
+        Let a later file replace an ID of an earlier one. Otherwise different rankings of one ID are an error.
+
+    Returns
+    -------
+    dict of str to (n,) int64
+        As `read`.
+
+    Raises
+    ------
+    DataError
+        A broken file, or one ID with two rankings.
+    OSError
+        A file cannot be read or written.
+    """
+    merged: dict[str, NDArray[np.int64]] = {}
+    source: dict[str, str] = {}
+    single = isinstance(paths, (str, bytes, os.PathLike)) or not isinstance(paths, Iterable)
+    for path in [cast(_PathLike, paths)] if single else cast(Iterable[_PathLike], paths):
+        for row_id, ranking in read(path).items():
+            if row_id in merged and not overwrite and not np.array_equal(merged[row_id], ranking):
+                raise DataError(
+                    f"{row_id}: {source[row_id]} ranks it differently; remove one, or pass overwrite=True "
+                    "to let the later file win",
+                    file=os.fspath(path),
+                    field=row_id,
+                )
+            merged[row_id] = ranking
+            source[row_id] = os.fspath(path)
+    if out is not None:
+        write(out, merged)
+    return merged
+
+
+@dataclass(frozen=True)
+class Score:
+    """Result of `score`.
+
+    Attributes
+    ----------
+    path : str
+    total : float
+        The competition's: unweighted mean over the five collections.
+    collections : dict of str to float
+        Mean over the graphs of a collection. One that is not here had no graphs and counts as 0.
+    graphs : dict of str to float
+        ID -> tau-b of a layout graph, 1 - slowdown of the best five of a tile graph.
+    missing : tuple of str
+        IDs of graphs that the file does not rank; each counts as 0.
+    unknown : tuple of str
+        IDs in the file of which no graph was given; they do not count.
+    """
+
+    path: str
+    total: float
+    collections: dict[str, float]
+    graphs: dict[str, float]
+    missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: competition score {self.total:.6f}"]
+        for name in COLLECTIONS:
+            count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
+            shown = (
+                f"{self.collections[name]:.6f}, {count} graphs" if count else "no graphs given: counts as 0"
+            )
+            lines.append(f"  {name:<20} {shown}")
+        for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
+            if ids:
+                more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+                lines.append(f"  {what}: {', '.join(ids[:5])}{more}")
+        return "\n".join(lines)
+
+
+def _checked_row(
+    path: _PathLike, row: _Row, count: int | None, repeated: bool = False
+) -> tuple[str, NDArray[np.int64]]:
+    """ID and ranking of a row without a problem, or DataError."""
+    problem = "appears twice" if repeated else row.problem_for(count)
+    if problem or row.id is None or row.ranking is None:
+        raise DataError(str(Problem(row.line, row.id, str(problem))), file=os.fspath(path), field=row.id)
+    return row.id, row.ranking
+
+
+def _length(graphs: Any) -> int:
+    return len(graphs) if hasattr(graphs, "__len__") else 1
+
+
+def _value(graph: Any, ranking: NDArray[np.int64]) -> float:
+    """Score of one graph."""
+    from tpugraphs.evaluation.evaluator import measured_runtimes
+
+    runtimes = measured_runtimes(graph)
+    if _is_tile(graph.submission_id):
+        return 2.0 - float(runtimes[ranking[:TILE_PLACES]].min() / runtimes.min())
+    place = np.empty(len(ranking), np.int64)
+    place[ranking] = np.arange(len(ranking))
+    return kendall_tau(place, runtimes)
+
+
+def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
+    """Score a submission on graphs whose runtimes are known, as the competition does.
+
+    A layout graph has Kendall's tau-b of places and runtimes (0 where it is not defined), a tile graph
+    1 - slowdown of the best of the first five on runtime / normalizer (of all, if it has fewer). A collection
+    has the mean of its graphs, the total is the mean of the five collections.
+
+    Parameters
+    ----------
+    path : path
+    *graphs : graph, or iterable of graphs
+        For example ``*(tg.open_collection(name, root).valid for name in tg.metrics.COLLECTIONS)``. They are
+        read one after another.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    DataError
+        A broken file, a row that is no ranking of its graph, or a graph without a collection or runtimes.
+    ConfigError
+        No graphs.
+    OSError
+        The file cannot be read.
+    """
+    from tpugraphs.evaluation.evaluator import measured_runtimes
+
+    rows: dict[str, _Row] = {}
+    for row in _rows(path):
+        rows[_checked_row(path, row, None, row.id in rows)[0]] = row
+    missing: list[str] = []
+    values: dict[str, float] = {}
+    with Progress(sum(_length(part) for part in graphs), "score", "graph", progress) as bar:
+        for part in graphs:
+            for graph in [part] if hasattr(part, "submission_id") else part:
+                row_id = graph.submission_id
+                if row_id in values:
+                    raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
+                found = rows.pop(row_id, None)
+                if found is None:
+                    measured_runtimes(graph)
+                    missing.append(row_id)
+                    values[row_id] = 0.0
+                else:
+                    values[row_id] = _value(graph, _checked_row(path, found, graph.num_configs)[1])
+                bar.update(1)
+    if not values:
+        raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
+    groups: dict[str, dict[str, float]] = {}
+    for row_id, value in values.items():
+        groups.setdefault(row_id.rpartition(":")[0], {})[row_id] = value
+    means = {name: float(np.mean(list(groups[name].values()))) for name in COLLECTIONS if name in groups}
+    return Score(os.fspath(path), competition_score(means), means, values, tuple(missing), tuple(rows))

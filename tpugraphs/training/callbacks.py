@@ -1,0 +1,165 @@
+"""What a fit tells: its history, and callbacks that watch or stop it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpugraphs.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tpugraphs.training.fit import Fit
+
+__all__ = ["Callback", "EarlyStopping", "History"]
+
+
+@dataclass
+class History:
+    """What happened in a fit.
+
+    Attributes
+    ----------
+    loss : list of float
+        Of every step.
+    learning_rate : list of float
+        Of every step.
+    valid_steps : list of int
+        Steps after which there was an evaluation.
+    valid_metric : list of float
+        Mean of `metric` over the validation graphs, there; greater is better.
+    best_step : int or None
+        Whose parameters the ranker has now; None without validation: those of the last step.
+    total_steps : int
+        Planned.
+    seconds : float
+        Spent, over all resumptions.
+    step_seconds, evaluation_seconds : float
+        Of these, in optimizer steps of the core and in evaluations.
+    stopped : str or None
+        Why a callback ended it early.
+    interrupted : bool
+        By Ctrl-C.
+    skipped : dict
+        Name of each graph that could not be trained on: why.
+    metric : str
+        ``"tau"``, or what :data:`tpugraphs.metrics.VALIDATION` calls that of a recipe for tile graphs.
+    """
+
+    total_steps: int = 0
+    loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    valid_steps: list[int] = field(default_factory=list)
+    valid_metric: list[float] = field(default_factory=list)
+    best_step: int | None = None
+    seconds: float = 0.0
+    step_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    stopped: str | None = None
+    interrupted: bool = False
+    skipped: dict[str, str] = field(default_factory=dict)
+    metric: str = "tau"
+
+    @property
+    def steps(self) -> list[int]:
+        """Numbers of the steps, 1 to the last one done."""
+        return list(range(1, len(self.loss) + 1))
+
+    @property
+    def best_metric(self) -> float | None:
+        """Greatest validation metric, None without validation."""
+        return max(self.valid_metric) if self.valid_metric else None
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time without evaluations that was not spent in steps: data, callbacks, checkpoints."""
+        training = self.seconds - self.evaluation_seconds
+        return 1 - self.step_seconds / training if training > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**self.__dict__, "best_metric": self.best_metric}
+
+    def __repr__(self) -> str:
+        text = f"{len(self.loss)} of {self.total_steps} steps in {self.seconds:.1f} s"
+        if self.loss:
+            text += f", loss {np.mean(self.loss[-100:]):.4f}"
+        if self.best_step is not None:
+            text += f", best {self.metric} {self.best_metric:.4f} after step {self.best_step}"
+        if self.interrupted or self.stopped:
+            text += f", {'interrupted' if self.interrupted else 'stopped: ' + str(self.stopped)}"
+        return f"<History: {text}>"
+
+
+class Callback:
+    """Base of callbacks: override what you need.
+
+    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
+    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
+    """
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Before the first step, also of a resumed fit."""
+
+    def on_step(self, fit: Fit) -> None:
+        """After every step."""
+
+    def on_evaluate(self, fit: Fit, metric: float) -> None:
+        """After every evaluation on the validation graphs; `metric` is the mean of `History.metric` there."""
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """At the end, also when stopped or interrupted."""
+
+    def state(self) -> dict[str, Any]:
+        """Memory of the callback, as JSON values."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+
+
+class EarlyStopping(Callback):
+    """End a fit when the validation metric has not risen for some evaluations.
+
+    Parameters
+    ----------
+    patience : int
+        Evaluations without a rise.
+    min_delta : float
+        What counts as a rise.
+    """
+
+    def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
+        numbers = isinstance(patience, Integral) and isinstance(min_delta, Real)
+        if not numbers or patience < 1 or not min_delta >= 0:
+            raise ConfigError(
+                "EarlyStopping: expected a whole number patience >= 1 and min_delta >= 0, got "
+                f"{patience!r}, {min_delta!r}"
+            )
+        self.patience, self.min_delta = patience, min_delta
+        self.best: float | None = None
+        self.waited = 0
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Forget an earlier fit."""
+        if fit.step == 0:
+            self.best, self.waited = None, 0
+
+    def on_evaluate(self, fit: Fit, metric: float) -> None:
+        """Count evaluations without a rise."""
+        if self.best is None or metric > self.best + self.min_delta:
+            self.best, self.waited = metric, 0
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            fit.stop(f"no better metric in {self.patience} evaluations")
+
+    def state(self) -> dict[str, Any]:
+        """Best metric and evaluations since."""
+        return {"best": self.best, "waited": self.waited}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.best, self.waited = state["best"], state["waited"]

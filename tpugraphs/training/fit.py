@@ -1,0 +1,416 @@
+"""The fit loop: evaluation, exact resume, interruption.
+
+Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
+parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
+ends with the same bits as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels, metrics
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.kernels import schedules
+from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
+from tpugraphs.preprocess.pipeline import Pipeline, Prepared
+from tpugraphs.recipes import plain
+from tpugraphs.system import files, progress
+from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.system.interrupts import Interrupts
+from tpugraphs.training.callbacks import Callback, EarlyStopping, History
+from tpugraphs.training.optimizer import Optimizer
+from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
+from tpugraphs.training.trainset import Material, split_configs
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.ranker import Ranker
+
+__all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
+
+CHECKPOINT = "checkpoint.safetensors"
+_ORDER, _ROWS, _CLOSE = 1, 2, 6  # keys of random streams of a fit; others are in trainset.py and ranker.py
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    wrong = [c for c in given if not isinstance(c, Callback)] if given is callbacks else given
+    if wrong:
+        raise ConfigError(
+            "callbacks: expected a list of objects of classes derived from tpugraphs.training.Callback, got "
+            f"{type(wrong[0]).__name__}{'' if given is not callbacks else ' in it'}"
+        )
+
+
+@contextmanager
+def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
+    """Make the folder and hold it for one fit alone: two would overwrite each other's state."""
+    if checkpoint_dir is None:
+        yield None
+        return
+    folder = files.absolute(checkpoint_dir)
+    os.makedirs(folder, exist_ok=True)
+    with files.locked(folder):
+        yield folder
+
+
+class Fit:
+    """A running fit, as callbacks see it.
+
+    Attributes
+    ----------
+    ranker : Ranker
+    history : History
+    step : int
+        Steps done.
+    total : int
+        Steps planned.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker,
+        material: Material,
+        total: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: str | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+    ) -> None:
+        _check_callbacks(callbacks)
+        self.ranker, self.fields = ranker, ranker.fields
+        self.material, ranker.pipeline = material, material.pipeline
+        self.model, self.trainer = ranker.model, ranker.trainer
+        self.optimizer = Optimizer(ranker)
+        self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
+        self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
+        self.valid, self.store = material.valid, material.store
+        self.visits = self._visits()
+        each = self.fields.slates * self.fields.accumulate  # visits per step
+        self.total = total if total is not None else -(-int(epochs or 1) * len(material.graphs) // each)
+        self.history = History(total_steps=self.total, skipped=material.skipped, metric=ranker.metric)
+        self.step = self.visit = 0
+        self.finished = False
+        self.best: NDArray[np.float32] | None = None
+        self.path = None
+        if checkpoint_dir is not None:
+            self.path = os.path.join(checkpoint_dir, CHECKPOINT)
+            files.remove_unfinished(self.path)
+        self.identity = self._identity()
+
+    def _visits(self) -> Visits:
+        if self.fields.graph_sampling == "sqrt-configs":
+            return WeightedVisits(np.sqrt(self.material.counts), (self.seed, _ORDER))
+        return EvenVisits(len(self.material.graphs), (self.seed, _ORDER))
+
+    def _identity(self) -> dict[str, Any]:
+        """Say what a checkpoint must agree with to be gone on from."""
+        return {
+            "recipe": self.ranker.recipe,
+            "seed": self.seed,
+            "precision": self.ranker.precision,
+            **{
+                f"field {name}": value
+                for name, value in plain(self.fields).items()
+                if name not in ("steps", "epochs")
+            },
+            "total steps": self.total,
+            **self.material.hashes,
+            "callbacks": [type(callback).__name__ for callback in self.callbacks],
+        }
+
+    # The loop
+
+    def run(self) -> History:
+        """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
+        with Interrupts() as interrupts:
+            bar = self._bar()
+            try:
+                self.begin(interrupts)
+                while self.advance(interrupts):
+                    self._update(bar)
+            except KeyboardInterrupt:
+                interrupts.pressed = True
+                if self.step == 0:
+                    raise
+            finally:
+                if bar is not None:
+                    bar.close()
+            self.end(interrupts.pressed)
+        if self.history.interrupted:
+            self._warn()
+        return self.history
+
+    def begin(self, interrupts: Interrupts) -> None:
+        """Go on from a checkpoint if there is one."""
+        with self._timed():
+            if self.path is not None and os.path.exists(self.path):
+                self._resume(self.path)
+            self._tell("on_fit_begin")
+            self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
+
+    def advance(self, interrupts: Interrupts) -> bool:
+        """Take one step and what is due after it; False, with no step taken, at the end."""
+        self.finished = self.step == self.total or self.history.stopped is not None
+        going = not self.finished and not interrupts.pressed
+        if going:
+            with self._timed():
+                self._train_step(interrupts)
+                self._tell("on_step")
+                self._evaluate_if_due(interrupts)
+        if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
+            with self._timed():
+                self._save(self.path)
+        return going
+
+    def end(self, interrupted: bool) -> None:
+        """Give the ranker the best parameters; of an interrupted fit keep the state first."""
+        if interrupted and not self.finished:
+            self.history.interrupted = True
+            if self.path is not None:
+                self._save(self.path)
+        self._restore_best()
+        self._tell("on_fit_end")
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.history.seconds += time.monotonic() - began
+
+    def stop(self, why: str = "a callback asked for it") -> None:
+        """End the fit after this step."""
+        self.history.stopped = why
+
+    def _tell(self, event: str, *args: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *args)
+
+    def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
+        """Graph and rows of the next visit that finds a graph to learn from."""
+        while True:
+            index, before = self.visits.at(self.visit)
+            self.visit += 1
+            prepared = self.store.get(index)
+            if prepared is not None:
+                break
+        rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, _CLOSE, self.visit)
+        if happens(self.fields.close, (*key, 0)):
+            return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
+        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), before)
+
+    def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], str]:
+        """Graphs and rows of the next pass, and the graphs' names."""
+        chosen = [self._next_slate() for _ in range(self.fields.slates)]
+        return chosen, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
+
+    def _train_step(self, interrupts: Interrupts) -> None:
+        number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
+        rate = schedules.rate(number, self.total, self.fields)
+        losses: list[float] = []
+        norms: list[float] = []
+        try:
+            for part in range(parts):
+                if interrupts.pressed and part > 0:
+                    raise KeyboardInterrupt
+                chosen, names = self._next_slates()
+                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts))
+                losses.append(self._in_core(interrupts, names, add))
+            update = functools.partial(self.optimizer.update, number, rate, norms)
+            self._in_core(interrupts, names, update)
+        except KeyboardInterrupt:
+            interrupts.pressed = True
+            if not norms:
+                self.visit = visit
+                raise
+        self.step = number
+        self.history.loss.append(sum(losses) / parts)
+        self.history.learning_rate.append(rate)
+
+    def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
+        """Do work in which Ctrl-C may come up at once, because the core then leaves everything as it was."""
+        began = time.monotonic()
+        try:
+            interrupts.armed = True
+            return work()
+        except DataError as error:  # the digits were checked, so it is the scores that are not finite
+            self._restore_best()
+            raise Error(
+                f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
+                f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
+            ) from error
+        finally:
+            interrupts.armed = False
+            self.history.step_seconds += time.monotonic() - began
+
+    def _evaluate_if_due(self, interrupts: Interrupts) -> None:
+        due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
+        if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
+            return
+        began = time.monotonic()
+        try:
+            interrupts.armed = True
+            values = [self.judge(scores, times) for _, scores, times in self.valid_scores()]
+        finally:
+            interrupts.armed = False
+            self.history.evaluation_seconds += time.monotonic() - began
+        value = float(np.mean(values))
+        history = self.history
+        if history.best_metric is None or value > history.best_metric:
+            self.best, history.best_step = self.model.params.copy(), self.step
+        history.valid_steps.append(self.step)
+        history.valid_metric.append(value)
+        self._tell("on_evaluate", value)
+
+    def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
+        """Name, scores and runtimes (tile: normalised) of all validation graphs, by the parameters of now."""
+        for prepared, rows in self.valid:
+            yield prepared.name, self.ranker.score_rows(prepared, rows), prepared.times
+
+    def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:
+        """Return the validation metric of one graph, `Ranker.metric`: greater is better."""
+        return metrics.VALIDATION[self.ranker.metric](scores, times)
+
+    def _restore_best(self) -> None:
+        if self.best is not None:
+            self.model.params[:] = self.best
+
+    def _warn(self) -> None:
+        import warnings
+
+        warnings.warn(
+            f"interrupted after step {self.step} of {self.total}: the ranker has the "
+            f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
+            + ("; call fit again with the same checkpoint_dir to go on" if self.path is not None else ""),
+            stacklevel=4,
+        )
+
+    def _bar(self) -> Any:
+        if not self.verbose:
+            return None
+        from tqdm.auto import tqdm
+
+        return tqdm(
+            total=self.total, initial=self.step, desc=self.ranker.recipe, unit="step", dynamic_ncols=True
+        )
+
+    def _update(self, bar: Any) -> None:
+        if bar is None:
+            return
+        shown = {"loss": f"{np.mean(self.history.loss[-50:]):.4f}"}
+        if self.history.best_metric is not None:
+            shown[self.ranker.metric] = f"{self.history.valid_metric[-1]:.4f}"
+            shown["best"] = f"{self.history.best_metric:.4f}"
+        bar.set_postfix(shown, refresh=False)
+        bar.update(1)
+
+    # Checkpoints
+
+    def _save(self, path: str) -> None:
+        history, pipeline = self.history, self.ranker.pipeline
+        metadata = {
+            "identity": self.identity,
+            "preprocessing": pipeline.steps,
+            "step": self.step,
+            "sampler": {"visit": self.visit},
+            "best_step": history.best_step,
+            "seconds": history.seconds,
+            "seconds_of": [history.step_seconds, history.evaluation_seconds],
+            "stopped": history.stopped,
+            "skipped": history.skipped,
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+        tensors = {
+            "params": self.model.params,
+            "moment1": self.trainer.moment1,
+            "moment2": self.trainer.moment2,
+            "loss": np.asarray(history.loss, np.float64),
+            "learning_rate": np.asarray(history.learning_rate, np.float64),
+            "valid_steps": np.asarray(history.valid_steps, np.int64),
+            "valid_metric": np.asarray(history.valid_metric, np.float64),
+            **pipeline.tensors(),
+        }
+        if self.best is not None:
+            tensors["best_params"] = self.best
+        rankerfile.write(path, "checkpoint", metadata, tensors)
+
+    def _resume(self, path: str) -> None:
+        metadata, tensors = rankerfile.read(path, "checkpoint")
+        identity = rankerfile.entry(path, metadata, "identity", dict)
+        self._compare(path, identity)
+
+        def entry(name: str, *kinds: type) -> Any:
+            return rankerfile.entry(path, metadata, name, kinds)
+
+        def take(name: str, count: int, dtype: Any) -> NDArray[Any]:
+            return rankerfile.take(path, tensors, name, (count,), dtype)
+
+        parameters = self.ranker.num_parameters
+        step, sampler = entry("step", int), entry("sampler", dict)
+        visit = rankerfile.entry(path, sampler, "visit", int)
+        valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
+        states = entry("callbacks", list)
+        skipped = entry("skipped", dict)
+        best_step = entry("best_step", int, type(None))
+        if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
+            raise rankerfile.fail(
+                path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
+            )
+        arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
+        best = take("best_params", parameters, np.float32) if best_step is not None else None
+        loss, rates = take("loss", step, np.float64), take("learning_rate", step, np.float64)
+        valid_steps, valid_metric = (
+            take("valid_steps", valid, np.int64),
+            take("valid_metric", valid, np.float64),
+        )
+        seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
+        parts = entry("seconds_of", list)
+        if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
+            raise rankerfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
+        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.ranker.pipeline)
+        for name, mine in self.ranker.pipeline.tensors().items():
+            if not np.array_equal(mine, pipeline.tensors()[name]):
+                raise rankerfile.fail(
+                    path, name, "the constants of these graphs", "others", "the file is damaged"
+                )
+        self.model.params[:] = arrays.pop("params")
+        for name, array in arrays.items():
+            getattr(self.trainer, name)[:] = array
+        self.best, self.step, self.visit = best, step, visit
+        for callback, state in zip(self.callbacks, states, strict=True):
+            callback.restore(state)
+        history = self.history
+        history.loss, history.learning_rate = loss.tolist(), rates.tolist()
+        history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
+        history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
+        history.step_seconds, history.evaluation_seconds = map(float, parts)
+        history.skipped.update(skipped)
+
+    def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
+        defaults = {f"field {field.name}": field.default for field in dataclasses.fields(self.fields)}
+        mine = self.identity
+        younger = mine.keys() & defaults.keys() - theirs.keys()  # fields that are younger than the checkpoint
+        theirs = {**theirs, **{key: defaults[key] for key in younger}}
+        differ = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+        if differ:
+            parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
+            raise CheckpointError(
+                f"this checkpoint belongs to another fit ({'; '.join(parts)}); "
+                "use another checkpoint_dir, or delete it to begin anew",
+                file=path,
+                field=differ[0],
+                found=repr(theirs.get(differ[0])),
+                expected=repr(mine.get(differ[0])),
+            )

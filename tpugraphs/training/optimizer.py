@@ -1,0 +1,123 @@
+"""Optimizer steps of a ranker: gradients of every part of a batch, then one update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import DataError, RecipeError
+
+if TYPE_CHECKING:
+    from tpugraphs.preprocess.pipeline import Prepared
+    from tpugraphs.ranker.ranker import Ranker
+
+    Chosen = tuple[Prepared, NDArray[np.int64]]
+
+__all__ = ["Optimizer", "parameter_groups"]
+
+Layout = Sequence[tuple[str, int, tuple[int, ...]]]
+_KEYS = {"match", "learning_rate", "weight_decay"}
+
+
+class Optimizer:
+    """Takes the steps of a ranker with its recipe's losses, optimizer and parameter groups.
+
+    Parameters
+    ----------
+    ranker : Ranker
+
+    Raises
+    ------
+    RecipeError
+        A pattern of the recipe's groups that matches no parameter.
+    """
+
+    def __init__(self, ranker: Ranker) -> None:
+        f, self.trainer = ranker.fields, ranker.trainer
+        self._pass: dict[str, Any] = {
+            "losses": ranker.loss,
+            "seed": int(ranker.seed),
+            "precision": ranker.precision,
+        }
+        self._values = f.target if ranker.reads_values else None
+        numbers = ("clip", "beta1", "beta2", "eps", "momentum")
+        self._optimizer = {
+            "kind": f.optimizer,
+            "groups": parameter_groups(ranker.groups, ranker.model.layout, float(f.weight_decay)),
+            **{name: float(getattr(f, name)) for name in numbers},
+        }
+
+    def gradients(self, step: int, chosen: Sequence[Chosen], part: tuple[int, int] = (0, 1)) -> float:
+        """Loss of part i of n of a step's batch, whose gradients are added to those of the parts before.
+
+        `chosen`: prepared graphs, and which of their configs.
+        """
+        slates = [prepared.slate(rows) for prepared, rows in chosen]
+        targets: Any = [prepared.runtimes[rows] for prepared, rows in chosen]
+        if self._values is not None:
+            values = [prepared.values(self._values)[rows] for prepared, rows in chosen]
+            targets = {"order": targets, "value": values}
+        loss: float = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
+        if not math.isfinite(loss):
+            raise DataError(f"the loss is not finite, but {loss}")
+        return loss
+
+    def update(self, step: int, learning_rate: float, norms: list[float]) -> None:
+        """Update the parameters by the gradients, whose norm is appended to `norms`.
+
+        Updating and appending are one call in C, with no place in between where Ctrl-C could come up: so the
+        list tells whether the step was taken.
+        """
+        optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
+        norms.extend(map(self.trainer.update, [optimizer]))
+
+
+def parameter_groups(
+    patterns: Sequence[Mapping[str, Any]], layout: Layout, weight_decay: float
+) -> list[tuple[int, int, float, float]]:
+    """Resolve patterns to groups of the core: (begin, end, factor of the learning rate, weight decay).
+
+    Parameters
+    ----------
+    patterns : sequence of mapping
+        ``{"match": "embedding*", "learning_rate": 0.1, "weight_decay": 0.0}``; the first that matches a
+        parameter's name decides, and what it leaves out is 1 and `weight_decay`.
+    layout : list of (name, offset, shape)
+        Of the model's parameters.
+    weight_decay : float
+        Of all others.
+
+    Raises
+    ------
+    RecipeError
+        A pattern that decides about no parameter, or an entry that a group does not have.
+    """
+    for pattern in patterns:
+        if "match" not in pattern or not pattern.keys() <= _KEYS:
+            raise RecipeError(
+                f"groups: expected dicts with match, learning_rate and weight_decay, got {pattern}"
+            )
+    used: set[int | None] = set()
+    groups: list[tuple[int, int, float, float]] = []
+    for name, begin, shape in layout:
+        found = next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
+        chosen = {} if found is None else patterns[found]
+        used.add(found)
+        kind = (float(chosen.get("learning_rate", 1.0)), float(chosen.get("weight_decay", weight_decay)))
+        end = begin + math.prod(shape)
+        if groups and groups[-1][2:] == kind:
+            begin = groups.pop()[0]
+        groups.append((begin, end, *kind))
+    for i, pattern in enumerate(patterns):
+        if i not in used:
+            names = ", ".join(name for name, _, _ in layout)
+            raise RecipeError(
+                f"groups: {pattern['match']!r} matches no parameter that an earlier pattern left; "
+                f"there are {names}"
+            )
+    return groups

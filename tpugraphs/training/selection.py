@@ -1,0 +1,163 @@
+"""Which of several trained rankers to keep: rules that are stated before the training, and their reasons."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.evaluation.bootstrap import bootstrap_mean, deviations
+
+__all__ = ["ONE_STANDARD_ERROR", "Choice", "Judgement", "Rule"]
+
+ONE_STANDARD_ERROR = "one-standard-error"
+_DRAWS, _LEVEL = 1000, 0.95
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of selection.
+
+    Parameters
+    ----------
+    name : str
+        As in `select` of :func:`tpugraphs.train_seeds`.
+    most : int, optional
+        Keep so many at most, the best.
+    """
+
+    name: str
+    most: int | None = None
+
+    @classmethod
+    def parse(cls, select: Any) -> Rule:
+        """Rule that `select` names.
+
+        Raises
+        ------
+        ConfigError
+            It names none.
+        """
+        if select in ("all", ONE_STANDARD_ERROR):
+            return cls(str(select))
+        found = re.fullmatch(r"best-(\d{1,9})", select) if isinstance(select, str) else None
+        most = int(found[1]) if found else select
+        if isinstance(most, Integral) and not isinstance(most, bool) and int(most) >= 1:
+            return cls(f"best-{int(most)}", int(most))
+        raise ConfigError(
+            f"select: expected 'all', {ONE_STANDARD_ERROR!r}, or 'best-3' for the best three, got {select!r}"
+        )
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        if self.most is not None:
+            return f"keep the {self.most} with the greatest validation metric; of equal ones the first seeds"
+        if self.name == "all":
+            return "keep all"
+        return (
+            "keep those whose validation metric is less than the best one's by at most one standard error "
+            "of that difference"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What became of one ranker, and why."""
+
+    selected: bool
+    why: str
+
+
+class Judgement:
+    """Validation metrics of several rankers on the same graphs.
+
+    Parameters
+    ----------
+    scores : sequence of sequence of (n,) arrays
+        Of every ranker, of every graph.
+    runtimes : sequence of (n,) arrays
+        Of every graph.
+    metric : callable
+        ``metric(scores, runtimes)``: greater is better.
+
+    Attributes
+    ----------
+    values : (rankers, graphs) float64
+    means : (rankers,) float64
+        Over the graphs.
+    mean, sd : float
+        Of `means`; `sd` is the sample standard deviation, NaN for a single ranker.
+    interval : (float, float)
+        95 % bootstrap interval of `mean`.
+    over : str
+        What was redrawn for it: ``"graphs"``, or ``"configs"`` where there is one graph.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[Sequence[NDArray[Any]]],
+        runtimes: Sequence[NDArray[Any]],
+        metric: Callable[[NDArray[Any], NDArray[Any]], float],
+    ) -> None:
+        self.values = np.array(
+            [[metric(s, y) for s, y in zip(own, runtimes, strict=True)] for own in scores], np.float64
+        )
+        self.means = self.values.mean(axis=1)
+        self.mean = float(self.means.mean())
+        self.sd = float(self.means.std(ddof=1)) if len(self.means) > 1 else math.nan
+        self.over = "graphs" if len(runtimes) > 1 else "configs"
+        if self.over == "graphs":
+            self.interval = bootstrap_mean(self.values.mean(axis=0), _DRAWS, _LEVEL, 0)
+            return
+        tail = (1 - _LEVEL) / 2
+        self._deviations = deviations([own[0] for own in scores], runtimes[0], metric, draws=_DRAWS, seed=0)
+        low, high = self.mean + np.quantile(self._deviations.mean(axis=0), [tail, 1 - tail])
+        self.interval = (float(low), float(high))
+
+    @property
+    def best(self) -> int:
+        """Ranker with the greatest mean, the first of equal ones."""
+        return int(np.argmax(self.means))
+
+    def standard_error(self, one: int, other: int) -> float:
+        """Of the difference of two rankers' metrics: over graphs, or over redrawn configs of one graph.
+
+        Both are judged on the same graphs or configs, so what makes all of them hard does not count.
+        """
+        if self.over == "configs":
+            return float((self._deviations[one] - self._deviations[other]).std(ddof=1))
+        differences = self.values[one] - self.values[other]
+        return float(differences.std(ddof=1) / math.sqrt(differences.size))
+
+    def choose(self, rule: Rule) -> list[Choice]:
+        """Apply a rule."""
+        order = np.argsort(-self.means, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return [self._choice(rule, i, int(place[i])) for i in range(len(order))]
+
+    def _choice(self, rule: Rule, i: int, place: int) -> Choice:
+        number = f"{self.means[i]:.4f}"
+        if rule.name == "all":
+            return Choice(True, f"{number}: all are kept")
+        if rule.most is not None:
+            kept = place < rule.most
+            limit = f"{'among' if kept else 'not among'} the best {rule.most}"
+            return Choice(kept, f"{number} is number {place + 1}, {limit}")
+        if i == self.best:
+            return Choice(True, f"{number} is the best")
+        error, gap = self.standard_error(self.best, i), float(self.means[self.best] - self.means[i])
+        kept = gap <= error
+        return Choice(
+            kept,
+            f"{number} is {gap:.4f} below the best, {'at most' if kept else 'more than'} one standard error "
+            f"of {error:.4f}",
+        )

@@ -1,0 +1,352 @@
+"""What a fit learns from: graphs, splits of their configs, and graphs prepared for the core."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels
+from tpugraphs.data.digits import Digits
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
+
+CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
+MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
+VALID, SPLIT = 3, 4  # keys of random streams; others are in training.py and ranker.py
+_VALID_LEAST = 50  # configs of a validation graph: fewer tell little
+
+
+def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
+    """Split the configs of a graph at random; equal configs stay together.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+    fractions : sequence of float
+        Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
+    seed : int
+
+    Returns
+    -------
+    list of (n,) int64
+        Rows of each part, ascending, for ``graph.select(rows)``.
+
+    Raises
+    ------
+    ConfigError
+        Fractions that are not such shares.
+    DataError
+        Too few distinct configs to give each part one.
+    """
+    if not hasattr(graph, "distinct_configs"):
+        raise not_a_graph("graph", graph)
+    shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
+    if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
+        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
+    first, inverse = graph.distinct_configs()
+    distinct = len(first)
+    ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
+    if min(np.diff([0, *ends])) < 1:
+        raise DataError(
+            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
+            file=str(graph.name), found=f"{distinct} distinct configs",
+        )  # fmt: skip
+    order = kernels.sample_without_replacement(distinct, distinct, (seed, SPLIT))
+    place = np.empty(distinct, np.int64)
+    place[order] = np.arange(distinct)
+    part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
+    return [np.flatnonzero(part == i) for i in range(len(shares))]
+
+
+class Graphs(Protocol):
+    """A sequence of graphs, which may load them when indexed."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def as_graphs(what: str, graphs: Any) -> Graphs:
+    """One graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
+    if hasattr(graphs, "config_runtime"):
+        return [graphs]
+    wrong = isinstance(graphs, (str, bytes, Mapping))
+    if wrong or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
+        if isinstance(graphs, Iterable) and not wrong:
+            graphs = list(graphs)
+        else:
+            raise ConfigError(
+                f"{what}: expected a graph, a list of graphs or a split of a collection, got "
+                f"{type(graphs).__name__}; "
+                + (
+                    "use list(graphs.values())"
+                    if hasattr(graphs, "values")
+                    else "use tg.load(path) to read a file"
+                )
+            )
+    if len(graphs) == 0:
+        raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
+    sequence: Graphs = graphs
+    return sequence
+
+
+def unfit(what: str, graph: Any, kind: str) -> DataError | None:
+    """Why a graph is none of that kind to rank, None if it is one; what is no graph at all raises."""
+    try:
+        check_kind(graph, kind)
+    except DataError as error:
+        if not hasattr(graph, "kind"):
+            raise ConfigError(
+                f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
+            ) from None
+        return error
+    return None
+
+
+_HASHED: dict[str, tuple[str, ...]] = {
+    "graph": (
+        "node_feat",
+        "node_opcode",
+        "edge_index",
+        "graph_feat",
+        "config_feat",
+        "config_runtime",
+        "valid",
+    ),
+    "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
+    "tile": (
+        "node_feat",
+        "node_opcode",
+        "edge_index",
+        "config_feat",
+        "config_runtime",
+        "config_runtime_normalizers",
+    ),
+}
+
+
+def fingerprint(graph: Any, kind: str, digits: bool) -> str:
+    """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
+
+    Of a graph that is left out for its kind only the name.
+    """
+    if unfit("graphs", graph, kind) is not None:
+        return f"without {graph.name}"
+    h = hashlib.blake2b(digest_size=16)
+    if kind == "graph":
+        h.update(graph.schema.to_json().encode())
+    for name in _HASHED[kind]:
+        if getattr(graph, name) is None:
+            continue
+        array = np.ascontiguousarray(getattr(graph, name))
+        h.update(f"{name}{array.shape}{array.dtype.str}".encode())
+        h.update(array.data)
+    if digits and getattr(graph, "config_feat", None) is None:
+        for block in graph._digits.blocks():
+            h.update(np.ascontiguousarray(block).data)
+    return h.hexdigest()
+
+
+class Store:
+    """Prepared training graphs, made when first used; the least recently used go when memory is short."""
+
+    def __init__(self, graphs: Graphs, pipeline: Pipeline, skipped: dict[str, str]) -> None:
+        self.graphs, self.pipeline, self.skipped = graphs, pipeline, skipped
+        self.made: OrderedDict[int, Prepared | None] = OrderedDict()
+        self.useless: set[int] = set()
+        self.bytes = 0
+        self._lock = threading.Lock()
+        self.touched: OrderedDict[int, Digits] = OrderedDict()
+
+    def get(self, index: int) -> Prepared | None:
+        """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
+        with self._lock:
+            return self._get(index)
+
+    def _get(self, index: int) -> Prepared | None:
+        if index not in self.made:
+            try:
+                prepared: Prepared | None = self.pipeline.apply(self.graphs[index], training=True)
+            except DataError as error:
+                if len(self.graphs) == 1:
+                    raise
+                self.skipped[error.file or f"graph {index}"] = str(error)
+                self.useless.add(index)
+                if len(self.useless) == len(self.graphs):
+                    raise DataError(
+                        f"none of the {len(self.graphs)} graphs can be trained on; the last: {error}"
+                    ) from error
+                prepared = None
+            self.made[index] = prepared
+            self.bytes += prepared.nbytes if prepared else 0
+            while self.bytes > CACHE_BYTES and len(self.made) > 1:
+                gone, old = self.made.popitem(last=False)
+                self.bytes -= old.nbytes if old else 0
+                self.touched.pop(gone, None)
+        self.made.move_to_end(index)
+        prepared = self.made[index]
+        if prepared is not None and prepared.mapped is not None:
+            self._touch(index, prepared.mapped)
+        return prepared
+
+    def _touch(self, index: int, digits: Digits) -> None:
+        """Note that pages of a pack come into memory, and give back those of the packs used longest ago."""
+        self.touched[index] = digits
+        self.touched.move_to_end(index)
+        size = sum(one.nbytes for one in self.touched.values())
+        while size > MAPPED_BYTES and len(self.touched) > 1:
+            _, old = self.touched.popitem(last=False)
+            size -= old.nbytes
+            old.release()
+
+
+def hold_out(train: Any, share: float, seed: int, kind: str = "layout") -> tuple[list[Any], list[Any]]:
+    """Graphs with a share of their configs held out, and graphs of these; equal configs stay together.
+
+    Raises
+    ------
+    ConfigError
+        `share` is not between 0 and 1, or the graphs are not in memory.
+    DataError
+        No graph can be split.
+    """
+    graphs = as_graphs("train", train)
+    if not 0 < share < 1:
+        raise ConfigError(f"valid: expected graphs, or a share of the configs between 0 and 1, got {share}")
+    if not _whole(graphs):
+        raise ConfigError(
+            "valid: a share of the configs can be held out of graphs in memory only; give graphs"
+        )
+    kept: list[Any] = []
+    held: list[Any] = []
+    for i in range(len(graphs)):
+        graph = graphs[i]
+        unfit("train", graph, kind)
+        try:
+            check_measured(graph, kind)
+            part, rest = split_configs(graph, (share, 1 - share), seed)
+        except DataError:
+            if not held and i + 1 == len(graphs):
+                raise
+            kept.append(graph)  # if nothing can be learnt from it, it is left out there
+            continue
+        kept.append(graph.select(rest))
+        held.append(graph.select(part))
+    return kept, held
+
+
+def _whole(graphs: Graphs) -> bool:
+    """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
+    return isinstance(graphs, (list, tuple))
+
+
+class Material:
+    """Graphs and the preprocessing fitted to them; fits of one recipe with several seeds may share it.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Is fitted to the graphs.
+    train, valid
+        As of `Ranker.fit`.
+    valid_configs : int
+        Configs to validate on in all.
+    seed : int
+        Of the split, if `valid` is a share.
+    hashed : bool
+        Whether fingerprints are needed.
+
+    Attributes
+    ----------
+    graphs : sequence of graphs
+        To train on.
+    counts : list of int
+        Configs of each, 0 where it cannot be trained on.
+    valid : list of (Prepared, rows)
+    store : Store
+    skipped : dict
+    hashes : dict of str to str
+        Digests of the graphs to train and to validate on.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, train: Any, valid: Any, valid_configs: int, seed: int, hashed: bool
+    ) -> None:
+        self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
+        self.counts: list[int] = []
+        held: Graphs | None = None
+        if isinstance(valid, Real):
+            self.graphs: Graphs
+            self.graphs, held = hold_out(train, float(valid), seed, pipeline.kind)
+        else:
+            self.graphs = as_graphs("train", train)
+            if valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
+                held = as_graphs("valid", valid)
+        self.hashes = {"train": self._fit_pipeline()}
+        self.valid = self._prepare_valid(held, valid_configs)
+        self.hashes["valid"] = _digest(
+            [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held))]
+            if hashed and held is not None
+            else []
+        )
+        self.store = Store(self.graphs, pipeline, self.skipped)
+
+    def _fit_pipeline(self) -> str:
+        """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
+        hashes: list[str] = []
+        if len(self.graphs) == 1:
+            check_measured(self.graphs[0], self.pipeline.kind)
+
+        def usable() -> Iterable[Any]:
+            left_out = 0
+            for i in range(len(self.graphs)):
+                graph = self.graphs[i]
+                why = unfit("train", graph, self.pipeline.kind)
+                if self.hashed:
+                    hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
+                self.counts.append(int(graph.num_configs) if why is None else 0)
+                if why is None:
+                    yield graph
+                    continue
+                left_out += 1
+                self.skipped[str(graph.name)] = str(why)
+                if left_out == len(self.graphs):
+                    raise DataError(
+                        f"none of the {left_out} graphs can be trained on; the last: {why}"
+                    ) from why
+
+        self.pipeline.fit(usable())
+        return _digest(hashes)
+
+    def _prepare_valid(self, graphs: Graphs | None, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
+        """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
+        result: list[tuple[Prepared, NDArray[np.int64]]] = []
+        for i in range(len(graphs) if graphs is not None else 0):
+            assert graphs is not None
+            graph = graphs[i]
+            unfit("valid", graph, self.pipeline.kind)
+            try:
+                check_measured(graph, self.pipeline.kind)
+            except DataError as error:
+                self.skipped[error.file or f"valid graph {i}"] = str(error)
+                if not result and i + 1 == len(graphs):
+                    raise
+                continue
+            if getattr(graph, "valid", None) is not None:
+                graph = graph.select(graph.ran)
+            n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
+            rows = kernels.sample_without_replacement(graph.num_configs, n, (VALID, i), order="sorted")
+            small = graph if n == graph.num_configs else graph.select(rows)
+            result.append((self.pipeline.apply(small), np.arange(n)))
+        return result
+
+
+def _digest(parts: list[str]) -> str:
+    return f"{len(parts)} graphs, {hashlib.blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
