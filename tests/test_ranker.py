@@ -122,7 +122,7 @@ def test_chunks_are_nearly_equal_and_in_order(graph, ranker):
     chunk = -(-graph.num_configs // 3)
     r = tg.Ranker(**{**ranker.get_params(), "chunk": chunk})
     r.fit(graph, verbose=False)
-    prepared = r._prepare(graph)
+    prepared = r.network.prepare(graph)
     expected = np.concatenate(
         [r.model.scores([(prepared.graph, part)])[0] for part in np.array_split(rows, 3)]
     )
@@ -146,9 +146,9 @@ def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph
                 sizes.append(len(slates[0][1]))
                 return self.model.scores(slates, precision=precision)
 
-        r._model = Spy(r._model)
+        r.network._model = Spy(r.network._model)
         with monkeypatch.context() as patch:
-            patch.setattr("tpugraphs.scoring._MOST_ROWS", 2 * r._prepare(graph).num_nodes)
+            patch.setattr("tpugraphs.scoring._MOST_ROWS", 2 * r.network.prepare(graph).num_nodes)
             np.testing.assert_allclose(r.predict(graph), whole, rtol=1e-5, atol=1e-6)
         assert set(sizes) == {size}
 
@@ -268,7 +268,7 @@ def test_partial_fit_takes_one_step_on_these_rows(graph):
     r = small_ranker("first-layout", dropout=0.0)
     rows = np.arange(0, 32, 2)
     first = r.partial_fit(graph, rows)
-    prepared = r._prepare(graph)
+    prepared = r.network.prepare(graph)
     twin = small_ranker("first-layout", dropout=0.0)
     expected, _ = twin.trainer.gradients([(prepared.graph, rows)], [prepared.runtimes[rows]], twin.loss)
     assert first == pytest.approx(expected)

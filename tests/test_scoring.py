@@ -113,9 +113,9 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
 def test_memory_of_a_graph_goes_with_it(ranker):
     mine = small_graph(3)
     ranker.predict(mine)
-    assert ranker._last._kept is not None
+    assert ranker.network.last._kept is not None
     del mine
-    assert ranker._last._kept is None
+    assert ranker.network.last._kept is None
 
 
 # Memory, progress, Ctrl-C

@@ -30,7 +30,13 @@ _LAZY = {
         "data",
     ),
     **dict.fromkeys(("prune", "dedup"), "preprocess"),
-    **dict.fromkeys(("Ranker", "list_recipes", "Ensemble", "leave_out", "train_seeds", "SeedRuns"), "ranker"),
+    **dict.fromkeys(
+        (
+            *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
+            *("leave_out", "train_seeds", "SeedRuns"),
+        ),
+        "ranker",
+    ),
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
 # Public module -> where it is. Those in a wing had a place of their own, which scripts may still import from.

@@ -16,9 +16,9 @@ from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
-    from tpugraphs.ranker.ensemble import Ensemble
     from tpugraphs.ranker.ranker import Ranker
-    from tpugraphs.training.fit import Callback, Fit, History
+    from tpugraphs.training.callbacks import Callback, History
+    from tpugraphs.training.fit import Fit
 
 DATA_HELP = (
     "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
@@ -87,7 +87,7 @@ def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> N
     )
 
 
-def open_rankers(args: argparse.Namespace) -> Ranker | Ensemble:
+def open_rankers(args: argparse.Namespace) -> Any:
     """Read RANKER and the ranker files that follow it, which are taken from args.data.
 
     Raises
@@ -288,7 +288,7 @@ def going_on(folder: str | None) -> str:
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
-    from tpugraphs.training.fit import Callback
+    from tpugraphs.training.callbacks import Callback
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:

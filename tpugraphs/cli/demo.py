@@ -68,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
 def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """AlexNet as three graphs that share no configuration."""
     from tpugraphs.data import collections as data
-    from tpugraphs.training import fit as training
+    from tpugraphs.data.splits import split_configs
 
     graph = data.sample("alexnet")
     graph = graph.replace(collection=COLLECTION)
-    parts = [graph.select(rows) for rows in training.split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
+    parts = [graph.select(rows) for rows in split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
     if args.quick:
         parts = [part.select(slice(0, limit)) for part, limit in zip(parts, (2000, 128, 256), strict=True)]
     train, valid, unseen = parts

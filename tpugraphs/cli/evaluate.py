@@ -99,15 +99,11 @@ def _evaluate(args: argparse.Namespace) -> Report:
     """Judge what is there."""
     from tpugraphs.evaluation import evaluator as evaluation
     from tpugraphs.ranker import baselines
-    from tpugraphs.ranker.ensemble import Ensemble
 
     ranker, progress = common.open_rankers(args), common.show_progress(args)
     graphs = common.open_graphs(args.data, args, "valid")
-    scorers: dict[str, Any] = {}
-    if isinstance(ranker, Ensemble):
-        scorers |= ranker.scorers(args.members, args.tta, args.precision, progress)
-    else:
-        scorers["ranker"] = partial(ranker.predict, tta=args.tta, precision=args.precision, verbose=progress)
+    judged = ranker.judged(args.tta, args.precision, progress, args.members)
+    scorers: dict[str, Any] = {ranker.file_kind: judged.pop(ranker.name), **judged}
     if args.random:
         scorers["random"] = partial(baselines.random_scores, seed=args.seed)
     return evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from tpugraphs.data.collections import COLLECTIONS, sample
 from tpugraphs.data.published import Graph
+from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
-from tpugraphs.training.trainset import split_configs
 
 __all__ = ["write"]
 

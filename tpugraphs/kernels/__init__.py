@@ -3,7 +3,7 @@
 Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpugraphs.kernels.attention import (
     channel_attention,
@@ -47,10 +47,9 @@ from tpugraphs.kernels.ops import (
     sage_conv_backward,
 )
 from tpugraphs.kernels.optimizer import adamw_step, optimizer_step
+from tpugraphs.kernels.sampler import ConfigSampler
+from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.kernels.schedules import warmup_cosine
-
-if TYPE_CHECKING:
-    from tpugraphs.preprocess.pruning import ConfigSampler, StandardScaler
 
 __all__ = [
     "ConfigSampler",
@@ -108,11 +107,6 @@ __all__ += [*_FACES]
 def __getattr__(name: str) -> Any:
     if name in _FACES:
         return _FACES[name]
-    if name in ("ConfigSampler", "StandardScaler"):  # on first use: their module is built on this one
-        from tpugraphs.preprocess import pruning as preprocess
-
-        globals()[name] = getattr(preprocess, name)
-        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
-from tpugraphs.preprocess import pruning as preprocess
-from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.kernels.scaler import StandardScaler
+from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
 if TYPE_CHECKING:
-    from tpugraphs.ranker.ranker import Ranker
+    from tpugraphs.network.network import Network
 
 __all__ = ["published_name", "read_weights", "recipe_of", "take_scaler", "take_weights"]
 
@@ -92,7 +92,7 @@ def _read(path: str) -> Mapping[str, Any]:
             f"convert it; {_GUIDE}",
             file=path, field="file", expected="a .safetensors file", found="a pickle",
         )  # fmt: skip
-    return rankerfile.tensors_of(path, f"convert the weights again; {_GUIDE}", _FLOATS)[1]
+    return tensorfile.tensors_of(path, f"convert the weights again; {_GUIDE}", _FLOATS)[1]
 
 
 def read_weights(
@@ -152,16 +152,18 @@ def _listed(what: str, names: list[str]) -> str:
     return f"{what}: {', '.join(names[:_SHOWN])}{more}"
 
 
-def take_weights(ranker: Ranker, weights: Mapping[str, NDArray[np.float32]], path: str | None) -> None:
-    """Copy published weights into a ranker's model.
+def take_weights(
+    network: Network, weights: Mapping[str, NDArray[np.float32]], path: str | None, preset: str
+) -> None:
+    """Copy published weights into a network.
 
     Raises
     ------
     CheckpointError
         Names all that are missing, not expected, or of another shape.
     """
-    names = {published_name(ranker.recipe, name): name for name in ranker.parameters}
-    own = ranker.parameters
+    recipe, own = network.recipe.name, network.parameters
+    names = {published_name(recipe, name): name for name in own}
     # a temperature is a number without dimensions there
     weights = {
         n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
@@ -176,13 +178,13 @@ def take_weights(ranker: Ranker, weights: Mapping[str, NDArray[np.float32]], pat
     found = (("missing", missing), ("not expected", unexpected), ("of another shape", wrong))
     problems = [_listed(what, listed) for what, listed in found if listed]
     if problems:
-        sizes = f"recipe {ranker.recipe}, preset {ranker.preset!r}"
+        sizes = f"recipe {recipe}, preset {preset!r}"
         raise _error(path, [f"they do not fit {sizes}", *problems])
     for name, here in names.items():
         own[here][...] = weights[name]
 
 
-def take_scaler(what: str, constants: Any, columns: int) -> preprocess.StandardScaler:
+def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
     """Scaler of given constants.
 
     Parameters
@@ -209,19 +211,20 @@ def take_scaler(what: str, constants: Any, columns: int) -> preprocess.StandardS
                 f"found shape {part.shape}" + (" with others among them" if part.shape == (columns,) else "")
             )
     std = np.where(std == 0, 1, std)
-    return preprocess.StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
+    return StandardScaler().set_state({"count": np.array([1]), "mean": mean, "m2": std * std})
 
 
 def load(
-    ranker: Ranker,
+    network: Network,
     weights: Mapping[str, NDArray[np.float32]],
     path: str | None,
     scalers: Mapping[str, ArrayLike | Any],
     graphs: Iterable[Any] | None,
+    preset: str,
 ) -> None:
-    """Fill a new ranker: weights, and constants that are given or fitted on graphs."""
-    take_weights(ranker, weights, path)
-    needed = ranker.pipeline.scalers()
+    """Fill a new network: weights, and constants that are given or fitted on graphs."""
+    take_weights(network, weights, path, preset)
+    needed = network.pipeline.scalers()
     given = {name: constants for name, constants in scalers.items() if constants is not None}
     if (graphs is not None) == bool(given):
         raise ConfigError(
@@ -229,12 +232,14 @@ def load(
             "the training graphs, to compute them from"
         )
     if graphs is not None:
-        ranker.pipeline.fit([graphs] if hasattr(graphs, "node_feat") else graphs)
+        network.pipeline.fit([graphs] if hasattr(graphs, "node_feat") else graphs)
         return
     if set(given) != set(needed):
-        raise ConfigError(f"recipe {ranker.recipe} needs {' and '.join(f'{n}=(mean, std)' for n in needed)}")
+        raise ConfigError(
+            f"recipe {network.recipe.name} needs {' and '.join(f'{n}=(mean, std)' for n in needed)}"
+        )
     tensors: dict[str, NDArray[Any]] = {}
     for name, constants in given.items():
         state = take_scaler(name, constants, needed[name]).get_state()
         tensors |= {f"{name}.{key}": array for key, array in state.items()}
-    ranker.pipeline.load(tensors)
+    network.pipeline.load(tensors)

@@ -18,8 +18,9 @@ from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
-from tpugraphs.preprocess import pruning as preprocess
+from tpugraphs.preprocess import pruning
 from tpugraphs.preprocess.targets import targets
+from tpugraphs.system import tensorfile
 
 __all__ = ["Pipeline", "Prepared", "Sizes"]
 
@@ -373,9 +374,9 @@ class Pipeline:
         kept = digits = None
         if keep != "none" and stored is not None and stored.in_file:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
-            _, runtimes, _ = preprocess.merge(first, inverse, runtimes, None, keep, graph.kind)
+            _, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
-            kept, runtimes, normalizers = preprocess.distinct(graph, keep)
+            kept, runtimes, normalizers = pruning.distinct(graph, keep)
         if len(runtimes) < 2:
             field = "config_feat" if stored is None else "node_config_feat"
             raise DataError(
@@ -411,8 +412,6 @@ class Pipeline:
         cls, path: str | os.PathLike[str], steps: Any, tensors: Mapping[str, NDArray[Any]], like: Pipeline
     ) -> Pipeline:
         """Pipeline of a ranker file or checkpoint, of the kind and sizes of `like`, or CheckpointError."""
-        from tpugraphs.system import tensorfile as rankerfile
-
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
             pipeline = cls(steps, like.kind, like.schema, like._make)
@@ -420,7 +419,7 @@ class Pipeline:
             raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
         pipeline._must_give(path, like, todo)
         state = {
-            name: rankerfile.take(path, tensors, name, empty.shape, empty.dtype)
+            name: tensorfile.take(path, tensors, name, empty.shape, empty.dtype)
             for name, empty in pipeline.tensors().items()
         }
         try:
@@ -432,15 +431,13 @@ class Pipeline:
 
     def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
         """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
-        from tpugraphs.system import tensorfile as rankerfile
-
         mine, theirs = self._core.columns, like._core.columns
         if like._make is not None:
             return  # they follow from the schema
         unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
         if any(mine[name] != theirs[name] for name in mine if name not in unknown):
             expected = f"steps that give columns {theirs}"
-            raise rankerfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
+            raise tensorfile.fail(path, "preprocessing", expected, f"columns {mine}", todo)
 
     def __getstate__(self) -> dict[str, Any]:
         tensors = self.tensors() if self._core.fitted else None

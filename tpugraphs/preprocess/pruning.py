@@ -1,8 +1,8 @@
-"""What happens to a graph between file and model: pruning, equal configs, padding, scaling, sampling."""
+"""Pruning of graphs, merging of equal configs, padding of layouts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError
 
 GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
 
-__all__ = ["ConfigSampler", "StandardScaler", "dedup", "fix_padding", "prune"]
+__all__ = ["dedup", "fix_padding", "prune"]
 
 
 def _kept(graph: LayoutGraph, method: str, hops: int = 1) -> LayoutGraph:
@@ -189,154 +189,3 @@ def fix_padding(graph: GraphT) -> GraphT:
     feat = graph.node_feat.copy()
     feat[:, _core.SCHEMA["scaled_features"] :] = kernels.layout_digits(graph.node_feat)
     return graph.replace(node_feat=feat)
-
-
-class StandardScaler:
-    """Shift and scale columns to mean 0 and (population) standard deviation 1.
-
-    Fitted in float64 by merging partial means and sums of squares (Chan, Golub and LeVeque, 1979), so large
-    offsets do not cancel. A constant column has scale 1 and becomes 0.
-
-    Attributes
-    ----------
-    count_ : int
-        Rows seen.
-    mean_, scale_ : (F,) float64
-    """
-
-    def __init__(self) -> None:
-        self.count_ = 0
-        self._mean: NDArray[np.float64] | None = None
-        self._m2: NDArray[np.float64] | None = None
-
-    def fit(self, x: Any) -> StandardScaler:
-        """Fit afresh on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
-
-        Raises
-        ------
-        DataError
-            A value that is not finite, or no rows at all.
-        ShapeError
-            Not float32, not two-dimensional, not C-contiguous, or a different F.
-        """
-        self.__init__()  # type: ignore[misc]
-        for part in (x,) if isinstance(x, np.ndarray) or hasattr(x, "node_feat") else x:
-            self.partial_fit(getattr(part, "node_feat", part))
-        if self.count_ == 0:
-            raise DataError("StandardScaler: nothing to fit, x has no rows")
-        return self
-
-    def partial_fit(self, x: NDArray[np.float32]) -> StandardScaler:
-        """Add the rows of one (n, F) float32 array to the fit; an error (see `fit`) leaves it unchanged."""
-        if self._mean is None or self._m2 is None:
-            columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
-            mean, m2 = np.zeros(columns), np.zeros(columns)
-        else:
-            mean, m2 = self._mean, self._m2
-        self.count_ = _core.scaler_merge(self.count_, mean, m2, x)
-        self._mean, self._m2 = mean, m2
-        return self
-
-    def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if self._mean is None or self._m2 is None or self.count_ == 0:
-            raise ConfigError("StandardScaler: not fitted yet; call fit first")
-        return self._mean, self._m2
-
-    @property
-    def mean_(self) -> NDArray[np.float64]:
-        """Mean of each column, (F,) float64."""
-        return self._fitted()[0].copy()
-
-    @property
-    def scale_(self) -> NDArray[np.float64]:
-        """Standard deviation of each column, (F,) float64; 1 where it is 0."""
-        return _core.scaler_scale(self.count_, self._fitted()[1])
-
-    def transform(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scale (n, F) float32, computed in float64, rounded once to a new float32 array.
-
-        Raises
-        ------
-        DataError
-            A value that is not finite, before or after.
-        ShapeError
-            Not a C-contiguous (n, F) float32 array with the F of the fit.
-        """
-        return _core.scaler_transform(x, self._fitted()[0], self.scale_)
-
-    def fit_transform(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``fit(x).transform(x)``."""
-        return self.fit(x).transform(x)
-
-    def get_state(self) -> dict[str, NDArray[Any]]:
-        """Return the fit as plain arrays: count (1,) int64, mean (F,) and m2 (F,) float64."""
-        mean, m2 = self._fitted()
-        return {"count": np.array([self.count_], np.int64), "mean": mean.copy(), "m2": m2.copy()}
-
-    def set_state(self, state: Mapping[str, NDArray[Any]]) -> StandardScaler:
-        """Take over what `get_state` gave; partial fits may go on from there. DataError if it is not that."""
-        try:
-            count = int(np.asarray(state["count"]).reshape(()))
-            mean, m2 = (np.array(state[key], np.float64) for key in ("mean", "m2"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"StandardScaler: not a scaler's state: {error!r}") from error
-        finite = np.isfinite(mean).all() and np.isfinite(m2).all()
-        if count < 1 or mean.ndim != 1 or mean.shape != m2.shape or not finite or (m2 < 0).any():
-            raise DataError(
-                "StandardScaler: not a scaler's state: expected count >= 1 and finite mean (F,), m2 (F,) >= 0"
-            )
-        self.count_, self._mean, self._m2 = count, mean, m2
-        return self
-
-
-class ConfigSampler:
-    """Endless steps of k distinct config rows that go evenly through all n rows of a graph.
-
-    The steps walk a pseudo-random permutation of the rows, k at a time, and a new one after each epoch, so
-    every row comes exactly once per epoch. Where a step reaches into the next epoch, rows that it already
-    has are put off to the following step. With n < 2k each step is a fresh sample instead, and with n < k it
-    is all n rows. Rows are a pure function of (seed, n, k, step): restoring the step number resumes exactly.
-
-    Parameters
-    ----------
-    n, k : int
-        Rows of the graph, rows per step; n >= 0, k >= 1.
-    seed : int or ints
-        Key of the random numbers, e.g. ``(seed, graph number)``.
-
-    Examples
-    --------
-    >>> sampler = ConfigSampler(1000, 4, seed=0)
-    >>> len(next(sampler)), sampler.state()["step"]
-    (4, 1)
-    """
-
-    def __init__(self, n: int, k: int, seed: int | Iterable[int] = 0) -> None:
-        if n < 0 or k < 1:
-            raise ConfigError(f"ConfigSampler: expected n >= 0 and k >= 1, got n = {n} and k = {k}")
-        self.n, self.k, self.step = n, k, 0
-        self.seed = tuple(seed) if isinstance(seed, Iterable) else (seed,)
-
-    def __iter__(self) -> Iterator[NDArray[np.int64]]:
-        return self
-
-    def __next__(self) -> NDArray[np.int64]:
-        rows = kernels.sample_epoch(self.n, min(self.k, self.n), self.seed, self.step)
-        self.step += 1
-        return rows
-
-    def state(self) -> dict[str, Any]:
-        """Return all that is needed to go on: plain integers, fit for JSON."""
-        return {"n": self.n, "k": self.k, "seed": list(self.seed), "step": self.step}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where a sampler with the same n, k and seed stood. ConfigError if they differ."""
-        for key, mine in (("n", self.n), ("k", self.k), ("seed", list(self.seed))):
-            if state.get(key) != mine:
-                raise ConfigError(
-                    f"ConfigSampler: the state has {key} = {state.get(key)!r}, this sampler {mine!r}"
-                )
-        step = state.get("step")
-        if not isinstance(step, int) or step < 0:
-            raise ConfigError(f"ConfigSampler: expected a step >= 0 in the state, got {step!r}")
-        self.step = step

@@ -1,9 +1,26 @@
-"""Whatever ranks configs: rankers, ensembles, rankers of several seeds, baselines."""
+"""Whatever ranks configs: rankers, ensembles, rankers of several seeds, baselines, a class of your own."""
 
-from tpugraphs.ranker.baselines import LinearBaseline
-from tpugraphs.ranker.ensemble import Ensemble
+from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
+from tpugraphs.ranker.ensemble import Ensemble, open_rankers
+from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.leaveout import leave_out
 from tpugraphs.ranker.ranker import Ranker, list_recipes
+from tpugraphs.ranker.routed import Routed
+from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.ranker.seeds import SeedRuns, train_seeds
 
-__all__ = ["Ensemble", "LinearBaseline", "Ranker", "SeedRuns", "leave_out", "list_recipes", "train_seeds"]
+__all__ = [
+    "Ensemble",
+    "LinearBaseline",
+    "RandomBaseline",
+    "Ranker",
+    "Routed",
+    "Scorer",
+    "ScorerBase",
+    "SeedRuns",
+    "leave_out",
+    "list_recipes",
+    "load_ranker",
+    "open_rankers",
+    "train_seeds",
+]

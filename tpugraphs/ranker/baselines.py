@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.system import tensorfile
 
-__all__ = ["LinearBaseline", "random_scores"]
+__all__ = ["LinearBaseline", "RandomBaseline", "random_scores"]
 
 _CHUNK = 4096  # rows whose one-hot columns exist at a time
 _MAX_COLUMNS = 3000
+_ARRAYS = {"column": np.int64, "mean": np.float64, "scale": np.float64, "weight": np.float64}
 
 
 def random_scores(graph: Any, configs: ArrayLike | None = None, *, seed: int = 0) -> NDArray[np.float64]:
@@ -34,7 +39,56 @@ def random_scores(graph: Any, configs: ArrayLike | None = None, *, seed: int = 0
     return np.random.default_rng(seed).permutation(n).astype(np.float64)
 
 
-class LinearBaseline:
+@filekinds.register("random-baseline")
+class RandomBaseline(ScorerBase):
+    """A random order, the same for every call.
+
+    Parameters
+    ----------
+    seed : int
+    kind : {"any", "layout", "tile", "graph"}
+        Kind of the graphs it stands for: in an ensemble, that of the other members.
+    """
+
+    def __init__(self, seed: int = 0, kind: str = "any") -> None:
+        self.seed, self._kind = int(seed), kind
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs."""
+        return self._kind
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return "random"
+
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.float64]:
+        """Scores (n,) of a random order; `tta`, `precision` and `verbose` change nothing."""
+        return random_scores(graph, configs, seed=self.seed)
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the seed."""
+        return {"package": __version__, "seed": self.seed, "graphs": self._kind}, {}
+
+    @classmethod
+    def from_file(
+        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
+    ) -> RandomBaseline:
+        """Make it of what `to_file` gave; CheckpointError if that is damaged."""
+        seed = tensorfile.entry(path, metadata, "seed", int)
+        return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
+
+
+@filekinds.register("linear-baseline")
+class LinearBaseline(ScorerBase):
     """Ridge regression of the runtime's rank on the columns of the configuration, for one graph.
 
     Layout: one column per (configurable node, digit position, value) that occurs in some but not all
@@ -52,9 +106,27 @@ class LinearBaseline:
         if not alpha > 0:
             raise ConfigError(f"alpha must be above 0, got {alpha}")
         self.alpha = alpha
+        self._kind = "any"
 
-    def fit(self, graph: Any, configs: ArrayLike | None = None) -> LinearBaseline:
-        """Fit on rows `configs` (all that ran, if not given) of the graph; returns itself.
+    @property
+    def kind(self) -> str:
+        """Kind of the graph it was fitted on."""
+        return self._kind
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return "linear"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return hasattr(self, "weight")
+
+    def fit(  # type: ignore[override]
+        self, graph: Any, configs: ArrayLike | None = None, *, valid: Any = None
+    ) -> LinearBaseline:
+        """Fit on rows `configs` (all that ran, if not given) of the graph. `valid` is not used.
 
         Raises
         ------
@@ -65,6 +137,7 @@ class LinearBaseline:
         if configs is None:
             rows = getattr(graph, "ran", rows)
         runtimes = measured_runtimes(graph, rows)
+        self._kind = graph.kind
         self._choose_columns(graph, rows)
         width = self._width
         gram, moment = np.zeros((width, width)), np.zeros(width)
@@ -79,7 +152,14 @@ class LinearBaseline:
         self.weight = np.linalg.solve(gram, moment)
         return self
 
-    def predict(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[np.float64]:
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.float64]:
         """Scores of rows `configs` (all if not given); smaller = predicted faster.
 
         Returns
@@ -99,6 +179,35 @@ class LinearBaseline:
             for start in range(0, rows.size, _CHUNK)
         ]
         return self.intercept + (np.concatenate(chunks) if chunks else np.empty(0))
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what was learnt."""
+        self.require_fit("save")
+        tensors = {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
+        tensors |= {} if self.digit is None else {"digit": self.digit}
+        metadata = {
+            "package": __version__,
+            "graphs": self._kind,
+            "alpha": self.alpha,
+            "intercept": self.intercept,
+        }
+        return metadata, tensors
+
+    @classmethod
+    def from_file(
+        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
+    ) -> LinearBaseline:
+        """Make it of what `to_file` gave; CheckpointError if that is damaged."""
+        made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
+        made._kind = tensorfile.entry(path, metadata, "graphs", str)
+        made.intercept = float(tensorfile.entry(path, metadata, "intercept", (int, float)))
+        width = tensors["weight"].shape if "weight" in tensors else (0,)
+        for name, dtype in _ARRAYS.items():
+            setattr(made, name, tensorfile.take(path, tensors, name, width, dtype))
+        has_digits = "digit" in tensors
+        made.digit = tensorfile.take(path, tensors, "digit", width, np.int64) if has_digits else None
+        made._width = made.column.size
+        return made
 
     def _choose_columns(self, graph: Any, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""

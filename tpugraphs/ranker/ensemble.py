@@ -6,23 +6,19 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.ranking import Ranks
-from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, given_options, scoring
+from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
-if TYPE_CHECKING:
-    from tpugraphs.evaluation.report import Report
-
 __all__ = ["NORMALIZE", "Ensemble", "open_rankers"]
-
-KIND = "ensemble"
 
 
 def _raw(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -50,13 +46,15 @@ _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 NORMALIZE = tuple(_METHODS)
 
 
-class Ensemble(Ranks):
+@filekinds.register("ensemble")
+class Ensemble(ScorerBase):
     """Rank by the mean of the scores of several rankers.
 
     Parameters
     ----------
-    rankers : sequence of Ranker
-        Fitted; of any recipes for the same kind of graph, each with its own preprocessing.
+    rankers : sequence of Ranker or other Scorer
+        Fitted, and for the same kind of graph: rankers of any recipes, each with its own preprocessing, other
+        ensembles, baselines, a class of your own (:class:`tpugraphs.ranker.ScorerBase`).
     weights : sequence of float, optional
         Of the mean, one each, not negative; equal by default.
     normalize : {"none", "minmax", "rank"}
@@ -67,7 +65,7 @@ class Ensemble(Ranks):
 
     Attributes
     ----------
-    rankers : tuple of Ranker
+    rankers : tuple of Scorer
     weights : tuple of float
     normalize : str
 
@@ -89,25 +87,26 @@ class Ensemble(Ranks):
     """
 
     def __init__(
-        self, rankers: Iterable[Ranker], weights: Sequence[float] | None = None, normalize: str = "none"
+        self, rankers: Iterable[Scorer], weights: Sequence[float] | None = None, normalize: str = "none"
     ) -> None:
         members = tuple(rankers) if isinstance(rankers, Iterable) else ()
         if not members:
             raise ConfigError(f"rankers: expected a list of at least one Ranker, got {rankers!r}")
         for i, ranker in enumerate(members):
-            if not isinstance(ranker, Ranker):
+            if not isinstance(ranker, Scorer):
                 raise ConfigError(
-                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}"
-                    + ("; give the rankers of that ensemble" if isinstance(ranker, Ensemble) else "")
+                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}; derive a class of "
+                    "your own from tpugraphs.ranker.ScorerBase"
                 )
             if not ranker.fitted:
                 raise ConfigError(f"rankers: that at place {i} has learnt nothing yet: fit or load it first")
-            if ranker.kind != members[0].kind:
+            kind = next((other.kind for other in members if other.kind != "any"), "any")
+            if ranker.kind not in (kind, "any"):
                 raise ConfigError(
-                    f"rankers: that at place {i} ranks {ranker.kind} graphs, the first one "
-                    f"{members[0].kind} graphs: make an ensemble of each"
+                    f"rankers: that at place {i} ranks {ranker.kind} graphs, the first one {kind} graphs: "
+                    "make an ensemble of each"
                 )
-        paddings = {ranker.pipeline.node_padding for ranker in members} - {None}
+        paddings = {ranker.node_padding for ranker in members} - {None}
         if len(paddings) > 1:
             raise ConfigError(
                 "rankers: some need node features padded with -1, others with 0: no graph suits all of them"
@@ -119,32 +118,43 @@ class Ensemble(Ranks):
 
     def _share(self) -> None:
         """Prepare a graph once for all rankers of the same preprocessing, as those of several seeds are."""
-        different: list[Ranker] = []
+        different: list[Scorer] = []
         for ranker in self.rankers:
-            like = next((other for other in different if other.pipeline.same_as(ranker.pipeline)), None)
-            if like is None:
+            if not any(ranker.share_prepared(other) for other in different):
                 different.append(ranker)
-            else:
-                ranker.share_prepared(like)
+
+    def share_prepared(self, other: Any) -> bool:
+        """Prepare graphs in common with `other`: all members with it, or none."""
+        return all([ranker.share_prepared(other) for ranker in self.rankers])
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return next((r.node_padding for r in self.rankers if r.node_padding is not None), None)
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return "ensemble"
 
     @property
     def num_parameters(self) -> int:
         """Weights of all rankers."""
-        return sum(ranker.num_parameters for ranker in self.rankers)
+        return sum(getattr(ranker, "num_parameters", 0) for ranker in self.rankers)
 
     @property
     def kind(self) -> str:
         """Kind of the graphs it ranks."""
-        return self.rankers[0].kind
+        return next((ranker.kind for ranker in self.rankers if ranker.kind != "any"), "any")
 
     def __len__(self) -> int:
         return len(self.rankers)
 
-    def __iter__(self) -> Iterator[Ranker]:
+    def __iter__(self) -> Iterator[Scorer]:
         return iter(self.rankers)
 
     def __repr__(self) -> str:
-        recipes = ", ".join(dict.fromkeys(ranker.recipe for ranker in self.rankers))
+        recipes = ", ".join(dict.fromkeys(ranker.name for ranker in self.rankers))
         weights = "" if len(set(self.weights)) == 1 else f", weights {self.weights}"
         return f"<Ensemble: {len(self)} x {recipes}, normalize={self.normalize!r}{weights}>"
 
@@ -162,57 +172,42 @@ class Ensemble(Ranks):
         ranker.
         """
         normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
+        options = given_options(tta, precision, verbose)
         scores: NDArray[np.float64] | None = None
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight == 0:
                 continue
-            own = ranker.predict(graph, configs, tta, precision, verbose).astype(np.float64)
+            own = np.asarray(ranker.predict(graph, configs, **options), np.float64)
             part = normalized(own) * (weight / total)
             scores = part if scores is None else scores + part
         assert scores is not None
         return scores.astype(np.float32)
 
-    def evaluate(
+    def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
+        """Fit every member on the same graphs; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        for ranker in self.rankers:
+            ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
+        return self
+
+    def judged(
         self,
-        graphs: Any,
-        configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
+        verbose: bool | None = None,
         members: bool = False,
-        **options: Any,
-    ) -> Report:
-        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
-
-        `tta` and `precision` as of `predict`; with `members` every ranker is judged too.
-        """
-        from tpugraphs.evaluation import evaluator as evaluation
-
-        if getattr(configs, "ndim", 0) > 1:
-            raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
-        scorers = self.scorers(members, tta, precision, bool(options.get("progress", False)))
-        return evaluation.evaluate(scorers, graphs, configs=configs, **options)
-
-    def scorers(
-        self, members: bool, tta: int, precision: str | None, verbose: bool
-    ) -> dict[str, Callable[..., NDArray[np.float32]]]:
-        """Return what :func:`tpugraphs.evaluation.evaluate` takes: this, with `members` also every ranker."""
-
-        def scorer(of: Ranker | Ensemble) -> Callable[..., NDArray[np.float32]]:
-            def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
-                return of.predict(graph, rows, tta, precision, verbose)
-
-            return score
-
-        each = {f"{i}: {r.recipe}, seed {r.seed}": scorer(r) for i, r in enumerate(self.rankers)}
-        return {"ensemble": scorer(self), **(each if members else {})}
+    ) -> dict[str, Callable[..., NDArray[Any]]]:
+        """Return what `evaluate` judges: scoring functions by name, with `members` also of every member."""
+        each = {}
+        for i, ranker in enumerate(self.rankers if members else ()):
+            seed = f", seed {ranker.seed}" if hasattr(ranker, "seed") else ""
+            each[f"{i}: {ranker.name}{seed}"] = scoring(ranker, tta, precision, verbose)
+        return {**super().judged(tta, precision, verbose), **each}
 
     # Files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file, which appears when it is complete."""
-        from tpugraphs import __version__
-
-        contents = [ranker.to_file() for ranker in self.rankers]
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata, and tensors of all members."""
+        contents = [filekinds.write_member(ranker) for ranker in self.rankers]
         tensors = {f"{i}.{name}": array for i, (_, own) in enumerate(contents) for name, array in own.items()}
         metadata = {
             "package": __version__,
@@ -220,7 +215,7 @@ class Ensemble(Ranks):
             "weights": list(self.weights),
             "members": [own for own, _ in contents],
         }
-        rankerfile.write(file_name(path), KIND, metadata, tensors)
+        return metadata, tensors
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
@@ -232,26 +227,21 @@ class Ensemble(Ranks):
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
         name = file_name(path)
-        metadata, tensors = rankerfile.read(name, KIND)
-        weights = rankerfile.entry(name, metadata, "weights", list)
-        normalize = rankerfile.entry(name, metadata, "normalize", str)
-        rankers = []
-        for i, own in enumerate(rankerfile.entry(name, metadata, "members", list)):
-            if not isinstance(own, dict):
-                raise rankerfile.fail(
-                    name, f"members[{i}]", "an object", repr(own)[:80], "the file is damaged"
-                )
-            prefix = f"{i}."
-            mine = {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
-            try:
-                rankers.append(Ranker.from_file(name, own, mine))
-            except CheckpointError as error:
-                error.add_note(f"ranker {i} of this ensemble")
-                raise
+        return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
+
+    @classmethod
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ensemble:
+        """Make the ensemble of what `to_file` gave, from the file `path`; CheckpointError as `load`."""
+        weights = tensorfile.entry(path, metadata, "weights", list)
+        normalize = tensorfile.entry(path, metadata, "normalize", str)
+        rankers = [
+            filekinds.read_member(path, f"members[{i}]", own, tensors, f"{i}.")
+            for i, own in enumerate(tensorfile.entry(path, metadata, "members", list))
+        ]
         try:
             return cls(rankers, weights, normalize)
         except ConfigError as error:
-            raise CheckpointError(f"{error}; the file is damaged", file=name, field="members") from None
+            raise CheckpointError(f"{error}; the file is damaged", file=path, field="members") from None
 
 
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
@@ -277,44 +267,36 @@ def open_rankers(
     paths: Sequence[str | os.PathLike[str]],
     weights: Sequence[float] | None = None,
     normalize: str | None = None,
-) -> Ranker | Ensemble:
-    """Read a ranker, an ensemble, or several rankers as one ensemble.
+) -> Any:
+    """Read whatever ranks from one file, or from several as one ensemble.
 
     Parameters
     ----------
     paths : sequence of path
-        Of several all must be rankers.
     weights, normalize
         Of the ensemble; those in its file if it is one and nothing is given.
+
+    Returns
+    -------
+    Scorer
 
     Raises
     ------
     CheckpointError
-        A file that is neither, or damaged.
+        A file of another kind, or damaged.
     ConfigError
-        An ensemble among several files, or `weights` or `normalize` for a single ranker.
+        `weights` or `normalize` for a single file that is no ensemble.
     """
-    rankers: list[Ranker] = []
-    for path in paths:
-        try:
-            rankers.append(Ranker.load(path))
-        except CheckpointError as error:
-            if error.field != "kind" or error.found != repr(KIND):
-                raise
-            if len(paths) > 1:
-                raise ConfigError(
-                    f"{os.fspath(path)} is an ensemble: give it alone, or rankers only"
-                ) from None
-            whole = Ensemble.load(path)
-            return Ensemble(
-                whole.rankers,
-                whole.weights if weights is None else weights,
-                whole.normalize if normalize is None else normalize,
-            )
-    if len(rankers) == 1:
-        if weights is not None or normalize is not None:
-            raise ConfigError(
-                "weights and normalize are for several rankers or an ensemble, not for one ranker"
-            )
-        return rankers[0]
-    return Ensemble(rankers, weights, normalize or "none")
+    members = [filekinds.load_ranker(path) for path in paths]
+    if len(members) > 1:
+        return Ensemble(members, weights, normalize or "none")
+    (one,) = members
+    if weights is None and normalize is None:
+        return one
+    if not isinstance(one, Ensemble):
+        raise ConfigError("weights and normalize are for several rankers or an ensemble, not for one ranker")
+    return Ensemble(
+        one.rankers,
+        one.weights if weights is None else weights,
+        one.normalize if normalize is None else normalize,
+    )

@@ -8,7 +8,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
-from tpugraphs.evaluation.evaluator import Report, evaluate
+from tpugraphs.evaluation.evaluator import evaluate
+from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system.progress import wanted
 from tpugraphs.training.trainset import as_graphs

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core, kernels
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
-from tpugraphs.network.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
-from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, Prepared, check_kind, check_measured
-from tpugraphs.ranker.ranking import Ranks
+from tpugraphs import __version__, _core
+from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
+from tpugraphs.network import weights as outside
+from tpugraphs.network.network import Network
+from tpugraphs.network.scoring import TRAINING, check_precision
+from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.estimator import Estimator, NetworkEstimator, make_estimator
+from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
-from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
-from tpugraphs.system.progress import Progress
-from tpugraphs.training.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from tpugraphs.evaluation.report import Report
-    from tpugraphs.training.fit import Callback, Fit, History
+from tpugraphs.training.callbacks import Callback, History
 
 __all__ = ["Ranker", "list_recipes"]
 
-_TTA = 5  # key of the random stream of test-time augmentation
-_STATE = ("moment1", "moment2")  # arrays of a trainer
 
-
-class Ranker(Ranks):
+@filekinds.register("ranker")
+class Ranker(ScorerBase):
     """Learn from measured runtimes to rank the configs of a graph that was not measured.
 
     Parameters
@@ -96,103 +95,107 @@ class Ranker(Ranks):
         _core.losses_need(found.losses(fields))
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
-        self._reset()
+        self.reset()
+        self._learning = threading.Lock()
 
-    def _reset(self) -> None:
-        self._model: _core.Model | None = None
-        self._trainer: _core.Trainer | None = None
-        self.pipeline = self._recipe.pipeline(self.fields)
-        self._steps: list[dict[str, Any]] | None = None
-        self._fitted = False
-        self._step = 0
-        self._last = Last()
-        self.history: History | None = None
+    def reset(self) -> None:
+        """Forget what was learnt."""
+        made = make_estimator(self._recipe, self.fields, int(self.seed), self.precision)
+        self._estimator: Estimator = made
 
     # Parameters
 
     @property
-    def steps(self) -> list[dict[str, Any]]:
-        """Steps of the model. Of a recipe for any schema, known when it has been fitted."""
-        if self._steps is None:
-            if self._recipe.kind == "graph" and self.pipeline.schema is None:
-                raise Error(
-                    "the model follows from the schema of the graphs: call fit (or Ranker.load) first"
-                )
-            self._steps = self._recipe.model(self.fields, self.pipeline.sizes)
-        return self._steps
+    def network(self) -> Network:
+        """The network that the recipe trains.
 
-    @steps.setter
-    def steps(self, steps: list[dict[str, Any]]) -> None:
-        self._steps = steps
+        Raises
+        ------
+        Error
+            The recipe trains something else, for example trees.
+        """
+        return self._networked().network
+
+    def _networked(self) -> NetworkEstimator:
+        if not isinstance(self._estimator, NetworkEstimator):
+            raise Error(f"recipe {self.recipe} trains no network: it has neither steps nor weights by name")
+        return self._estimator
+
+    @property
+    def estimator(self) -> Estimator:
+        """What the recipe trains: of a network its :class:`tpugraphs.ranker.estimator.NetworkEstimator`."""
+        return self._estimator
+
+    @property
+    def history(self) -> History | None:
+        """History of the last fit."""
+        return self._estimator.history
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Preprocessing of the network."""
+        return self.network.pipeline
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """Steps of the model. For a recipe of any schema they are known once it is fitted."""
+        return self.network.steps
 
     @property
     def model(self) -> _core.Model:
         """The model in the core; its `params` are a view (P,) of all weights."""
-        if self._model is None:
-            self._model = _core.Model(self.steps, int(self.seed), **self._columns)
-        return self._model
-
-    @property
-    def _columns(self) -> dict[str, Any]:
-        """What prepared graphs hold, as the core asks for it."""
-        sizes = self.pipeline.sizes
-        return {
-            "node_features": sizes.node,
-            "config_features": sizes.config,
-            "graph_features": sizes.graph,
-            "digits": sizes.digits,
-        }
-
-    @property
-    def num_parameters(self) -> int:
-        """P, number of weights."""
-        return int(self.model.num_parameters)
-
-    @property
-    def fitted(self) -> bool:
-        """Whether it has learnt something."""
-        return self._fitted
-
-    @property
-    def kind(self) -> str:
-        """Kind of the graphs it ranks: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
-        return self.pipeline.kind
-
-    @property
-    def metric(self) -> str:
-        """What its fits are validated by: see :data:`tpugraphs.metrics.VALIDATION`."""
-        return str(self.fields.metric)
-
-    @property
-    def parameters(self) -> dict[str, NDArray[np.float32]]:
-        """All weights by name, as views."""
-        flat = self.model.params
-        return {
-            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
-            for name, offset, shape in self.model.layout
-        }
-
-    @property
-    def loss(self) -> list[dict[str, Any]]:
-        """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
-        return [dict(term) for term in self._recipe.losses(self.fields)]
-
-    @property
-    def reads_values(self) -> bool:
-        """Whether a loss fits values, and not only the order of runtimes."""
-        return "values" in _core.losses_need(self.loss)
+        return self.network.model
 
     @property
     def trainer(self) -> _core.Trainer:
         """Gradients and optimizer state of the model."""
-        if self._trainer is None:
-            self._trainer = _core.Trainer(self.model)
-        return self._trainer
+        return self.network.trainer
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights, or of what else was learnt."""
+        size = self._estimator.size
+        return self.network.num_parameters if size is None else size
+
+    @property
+    def name(self) -> str:
+        """Name in reports: the recipe's."""
+        return self.recipe
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return self._estimator.fitted
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it ranks: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
+        return self._estimator.kind
+
+    @property
+    def metric(self) -> str:
+        """Metric of its validation, a key of :data:`tpugraphs.metrics.VALIDATION`."""
+        return str(self.fields.metric)
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return self._estimator.node_padding
+
+    @property
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """All weights by name, as views."""
+        return self.network.parameters
+
+    @property
+    def loss(self) -> list[dict[str, Any]]:
+        """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
+        return self.network.loss
 
     @property
     def groups(self) -> list[dict[str, Any]]:
         """Parameters that the recipe trains differently: see :class:`tpugraphs.recipes.Recipe`."""
-        return self._recipe.groups(self.fields)
+        return self.network.groups
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All constructor arguments, every field of the recipe among them; ``sklearn.base.clone`` uses it."""
@@ -227,27 +230,26 @@ class Ranker(Ranks):
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
-        known = self._steps is not None or self._recipe.kind != "graph" or self.pipeline.schema is not None
-        size = f"{self.num_parameters:,} parameters, " if known else ""
-        return f"<Ranker({arguments}): {size}{'fitted' if self._fitted else 'not fitted'}>"
-
-    # Copies (copy.deepcopy, worker processes): the model goes as its arrays
+        size = "" if self._estimator.size is None else f"{self._estimator.size:,} parameters, "
+        return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_model", "_trainer", "_last", *(["_recipe"] if is_registered(self._recipe) else [])}
-        state = {name: v for name, v in vars(self).items() if name not in left_out}
-        model, trainer = self._model, self._trainer
-        arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
-        return {**state, "arrays": ({} if model is None else {"params": model.params.copy()}) | arrays}
+        left_out = {"_learning", *(["_recipe"] if is_registered(self._recipe) else [])}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrays = state.pop("arrays")
         recipe = state.get("_recipe") or get_recipe(state["recipe"])
-        vars(self).update(state, _model=None, _trainer=None, _last=Last(), _recipe=recipe)
-        if "params" in arrays:
-            self.model.params[:] = arrays.pop("params")
-        for name, array in arrays.items():
-            getattr(self.trainer, name)[:] = array
+        vars(self).update(state, _recipe=recipe, _learning=threading.Lock())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse a second fit while one runs: it would mix the weights of both."""
+        if not self._learning.acquire(blocking=False):
+            raise Error("this ranker is being fitted by another thread: wait for it, or fit another ranker")
+        try:
+            yield
+        finally:
+            self._learning.release()
 
     # Learning
 
@@ -306,25 +308,18 @@ class Ranker(Ranks):
         ConfigError
             A value out of range, or another fit is using `checkpoint_dir`.
         """
-        from tpugraphs.training.fit import Fit, held
-        from tpugraphs.training.trainset import Material
-
-        epochs, steps = self.length(epochs, steps, checkpoint_every)
-        before, fit = vars(self).copy(), None
-        self._reset()
-        try:
-            with held(checkpoint_dir) as folder:
-                material = Material(
-                    self.pipeline, train, valid, self.fields.valid_configs, int(self.seed), folder is not None
-                )
-                fit = Fit(self, material, steps, epochs, callbacks, folder, checkpoint_every, verbose)
-                self.history = fit.run()
-        finally:
-            if fit is not None and fit.step > 0:
-                self._learnt(fit)
-            else:  # refused before anything was learnt
-                vars(self).update(before)
-        return self.history
+        with self._alone():
+            epochs, steps = self.length(epochs, steps, checkpoint_every)
+            before = self._estimator
+            self.reset()
+            try:
+                return self._estimator.fit(
+                    train, valid, steps=steps, epochs=epochs, callbacks=callbacks, owner=self,
+                    checkpoint_dir=checkpoint_dir, checkpoint_every=checkpoint_every, verbose=verbose,
+                )  # fmt: skip
+            finally:
+                if not self._estimator.fitted:  # refused before anything was learnt
+                    self._estimator = before
 
     def length(
         self, epochs: int | None, steps: int | None, checkpoint_every: int
@@ -342,11 +337,6 @@ class Ranker(Ranks):
             )
         return epochs, steps
 
-    def _learnt(self, fit: Fit) -> None:
-        """Take over the result of a fit."""
-        self._fitted, self._step, self.history = True, fit.step, fit.history
-        self._last.clear()
-
     def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
@@ -363,29 +353,8 @@ class Ranker(Ranks):
         float
             Loss before the step.
         """
-        if self._last.get(graph) is None or not self._last.measured:
-            check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
-        rows = graph.row_numbers(configs)
-        if rows.size < 2:
-            raise DataError(
-                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
-            )
-        ran = getattr(graph, "valid", None)
-        if ran is not None and not ran[rows].all():
-            failed = int(rows[~ran[rows]][0])
-            raise DataError(
-                f"configs: config {failed} failed, so nothing can be learnt from it: give some of graph.ran",
-                file=str(graph.name), field="configs", found=f"config {failed}", expected="configs that ran",
-            )  # fmt: skip
-        if not self._fitted:
-            self.pipeline.fit([graph])
-        prepared = self._prepare(graph)
-        self._last.measured = True
-        optimizer, number = Optimizer(self), self._step + 1
-        loss = optimizer.gradients(number, [(prepared, rows)])
-        optimizer.update(number, float(self.fields.learning_rate), [])
-        self._step, self._fitted = number, True
-        return loss
+        with self._alone():
+            return self._networked().partial_fit(graph, configs)
 
     # Ranking
 
@@ -433,89 +402,17 @@ class Ranker(Ranks):
         DataError
             The graph cannot be ranked, or `configs` are not as described.
         """
-        self._require_fit("predict")
-        if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
-            raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
-        precision = check_precision(self.precision if precision is None else precision, SCORING)
-        check_kind(graph, self.kind)
-        given = as_configs(graph, configs)
-        if given is None:
-            prepared, rows = self._prepare(graph), graph.row_numbers(configs)
-        else:
-            prepared = self._prepare_nodes(graph).with_configs(self.pipeline.configs(given))
-            rows = np.arange(len(given))
-        count = max(1, int(tta)) * rows.size
-        with Progress(count, "predict", "config", verbose) as progress:
-            if tta == 0:
-                return self.score_rows(prepared, rows, precision, progress)
-            total = np.zeros(rows.size)
-            for k in range(int(tta)):
-                order = kernels.sample_without_replacement(rows.size, rows.size, (int(self.seed), _TTA, k))
-                total[order] += self.score_rows(prepared, rows[order], precision, progress)
-        return (total / tta).astype(np.float32)
+        self.require_fit("predict")
+        return self._estimator.scores(graph, configs, tta, precision, verbose)
 
-    def score_rows(
-        self,
-        prepared: Prepared,
-        rows: NDArray[np.int64],
-        precision: str | None = None,
-        progress: Progress | None = None,
-    ) -> NDArray[np.float32]:
-        """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunk = chunk_size(self.model, int(self.fields.chunk), prepared.num_nodes)
-        done = (lambda count: None) if progress is None else progress.update
-        return score(self.model, prepared, rows, chunk, precision or self.precision, done)
-
-    def evaluate(
-        self,
-        graphs: Any,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        *,
-        official: bool = False,
-        **options: Any,
-    ) -> Report:
-        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
-
-        `tta` and `precision` as of `predict`; with `official`, on the published validation configs and by the
-        published metrics only.
-        """
-        from tpugraphs.evaluation import evaluator as evaluation
-
-        self._require_fit("evaluate")
-        verbose = bool(options.get("progress", False))
-        if getattr(configs, "ndim", 0) > 1:
-            raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
-
-        def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
-            return self.predict(graph, rows, tta, precision, verbose)
-
-        return evaluation.evaluate(
-            score, graphs, configs=configs, official=official, name=self.recipe, **options
-        )
-
-    def _require_fit(self, what: str) -> None:
-        if not self._fitted:
+    def require_fit(self, what: str) -> None:
+        """Raise Error if nothing was learnt yet."""
+        if not self.fitted:
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
-    def share_prepared(self, other: Ranker) -> None:
-        """Keep the graph that was prepared last together with a ranker of the same preprocessing."""
-        self._last = other._last
-
-    def _prepare(self, graph: Any) -> Prepared:
-        """Prepare a graph and its configs, which are read now if they were not before."""
-        known = self._last.get(graph)
-        if known is None or known.graph is None:
-            known = self._last.keep(graph, self.pipeline.apply(graph))
-        return known
-
-    def _prepare_nodes(self, graph: Any) -> Prepared:
-        """Prepare a graph without reading its configs."""
-        known = self._last.get(graph)
-        if known is None:
-            known = self._last.keep(graph, self.pipeline.apply(graph, configs=False))
-        return known
+    def share_prepared(self, other: Any) -> bool:
+        """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
+        return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
 
     # Files
 
@@ -576,23 +473,19 @@ class Ranker(Ranks):
         --------
         >>> ranker = tg.Ranker.from_torch("weights.safetensors", scaler=(mean, std))  # doctest: +SKIP
         """
-        from tpugraphs.network import weights as outside
-
         read, path = outside.read_weights(weights, rename)
         ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
         ranker.pipeline.require_padding(node_padding)
         scalers = {"scaler": scaler, "config_scaler": config_scaler}
-        outside.load(ranker, read, path, scalers, graphs)
-        ranker._fitted = True
+        outside.load(ranker.network, read, path, scalers, graphs, preset)
+        ranker.network.fitted = True
         return ranker
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors of a ranker file: all that prediction needs."""
-        self._require_fit("save")
-        from tpugraphs import __version__
-
-        history = self.history
-        metadata = {
+        self.require_fit("save")
+        metadata, tensors = self._estimator.to_file()
+        return {
             "package": __version__,
             "feature_schema": SCHEMA,
             "recipe": self.recipe,
@@ -600,18 +493,8 @@ class Ranker(Ranks):
             "preset": self.preset,
             "precision": self.precision,
             "fields": plain(self.fields),
-            "preprocessing": self.pipeline.steps,
-            **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
-            "steps": self.steps,
-            "trained_steps": self._step,
-            "best_step": history.best_step if history else None,
-            "best_metric": history.best_metric if history else None,
-        }
-        return metadata, {**self.parameters, **self.pipeline.tensors()}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file: weights, steps, preprocessing, fields."""
-        rankerfile.write(file_name(path), "ranker", *self.to_file())
+            **metadata,
+        }, tensors
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ranker:
@@ -623,33 +506,26 @@ class Ranker(Ranks):
             Not such a file, damaged, or of a version that is not known; the message names the field.
         """
         path = file_name(path)
-        return cls.from_file(path, *rankerfile.read(path, "ranker"))
+        return cls.from_file(path, *tensorfile.read(path, cls.file_kind))
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ranker:
         """Make the ranker of what `to_file` gave, from the file `path`; CheckpointError as `load`."""
 
         def entry(name: str, *kinds: type) -> Any:
-            return rankerfile.entry(path, metadata, name, kinds)
+            return tensorfile.entry(path, metadata, name, kinds)
 
         if metadata.get("feature_schema") != SCHEMA:
-            raise rankerfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
+            raise tensorfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
         own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
         if own["recipe"] not in list_recipes():
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
-            raise rankerfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
+            raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
             ranker = cls(seed=entry("seed", int), **own, **entry("fields", dict))
         except (RecipeError, ConfigError, ValueError, TypeError) as error:
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
-        ranker.steps = steps = entry("steps", list)
-        if "schema" in metadata:
-            ranker.pipeline.schema = rankerfile.schema(path, metadata["schema"])
-        ranker.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, ranker.pipeline)
-        weights = rankerfile.parameters(path, steps, ranker._columns, tensors)
-        for name, view in ranker.parameters.items():
-            view[:] = weights[name]
-        ranker._fitted, ranker._step = True, 0
+        ranker._estimator.read(path, metadata, tensors)
         return ranker

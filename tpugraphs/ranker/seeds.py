@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tpugraphs import _core
+from tpugraphs import __version__, _core
 from tpugraphs.errors import CheckpointError, ConfigError, Error
+from tpugraphs.evaluation.evaluator import evaluate
+from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
+from tpugraphs.ranker.estimator import NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.system import files, progress
 from tpugraphs.system.interrupts import Interrupts
@@ -27,9 +31,6 @@ from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
 from tpugraphs.training.trainset import Material, hold_out
-
-if TYPE_CHECKING:
-    from tpugraphs.evaluation.report import Report
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -172,17 +173,11 @@ class SeedRuns:
 
         The scorers of the report are called ``"seed 0"`` and so on, and ``"ensemble"``.
         """
-        from tpugraphs.evaluation import evaluator as evaluation
-
-        def scorer(of: Ranker | Ensemble) -> Callable[..., NDArray[np.float32]]:
-            def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[np.float32]:
-                return of.predict(graph, rows, tta, precision, bool(options.get("progress", False)))
-
-            return score
-
-        members: dict[str, Any] = {f"seed {r.seed}": scorer(r) for r in self.rankers}
-        members["ensemble"] = scorer(self.ensemble(normalize=normalize))
-        return evaluation.evaluate(members, graphs, configs=configs, **options)
+        judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
+        judged["ensemble"] = self.ensemble(normalize=normalize)
+        verbose = bool(options.get("progress", False))
+        scorers = {name: scoring(one, tta, precision, verbose) for name, one in judged.items()}
+        return evaluate(scorers, graphs, configs=configs, **options)
 
     def spread(self, report: Report, metric: str = "tau") -> tuple[float, float]:
         """Mean and sample standard deviation over seeds of a metric in the report of `evaluate`."""
@@ -191,8 +186,6 @@ class SeedRuns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as plain values: the rule, every seed's curve, what was chosen and why."""
-        from tpugraphs import __version__
-
         one, j = self.runs[0].ranker, self.judgement
         return {
             "package": __version__,
@@ -314,6 +307,10 @@ def train_seeds(
     if workers is not None and (not isinstance(workers, Integral) or workers < 1):
         raise ConfigError(f"workers: expected a whole number of at least 1, got {workers!r}")
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
+    if not isinstance(rankers[0].estimator, NetworkEstimator):
+        raise ConfigError(
+            f"recipe {rankers[0].recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
+        )
     epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
     if isinstance(valid, Real):
         train, valid = hold_out(train, float(valid), numbers[0], rankers[0].kind)
@@ -329,7 +326,11 @@ def train_seeds(
         for ranker in rankers:
             own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
             called = callbacks(int(ranker.seed)) if callbacks is not None else ()
-            fits.append(Fit(ranker, material, steps, epochs, called, own, checkpoint_every, False))
+            estimator = ranker.estimator
+            assert isinstance(estimator, NetworkEstimator)
+            fits.append(
+                estimator.start(material, steps, epochs, called, own, checkpoint_every, False, ranker)
+            )
         return _run(fits, rule, workers, verbose, began)
 
 
@@ -379,9 +380,10 @@ def _run(
     runs = []
     for fit in fits:
         failed = crew.failed.get(fit)
-        if failed is None and fit.step > 0:
+        if failed is not None:
+            fit.ranker.reset()
+        elif fit.step > 0:
             fit.end(crew.stopping)
-            fit.ranker._learnt(fit)
         runs.append(SeedRun(int(fit.seed), fit.ranker, failed=failed))
     usable = [fit for fit in fits if fit.ranker.fitted]
     if not usable:

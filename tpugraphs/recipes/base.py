@@ -96,6 +96,10 @@ def _hinge(fields: Any) -> Terms:
     return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
 
 
+def _nothing(*args: Any) -> list[dict[str, Any]]:
+    return []
+
+
 def _no_groups(fields: Any) -> list[dict[str, Any]]:
     return []
 
@@ -125,10 +129,13 @@ class Recipe:
         learning rate. A pattern without a parameter is an error.
     source : str
         Where the method was published.
-    kind : {"layout", "tile", "graph"}
+    kind : {"layout", "tile", "graph", "any"}
         Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second
         argument, :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, known once the training
-        graphs are.
+        graphs are. ``"any"``: the graphs it is trained on say which; of recipes with an `estimator`.
+    estimator : callable, optional
+        ``estimator(fields, seed)`` makes what is trained in place of a network, for example trees; see
+        :class:`tpugraphs.ranker.estimator.Estimator`. Then `steps` and `preprocessing` are not asked for.
 
     Raises
     ------
@@ -139,8 +146,8 @@ class Recipe:
 
     name: str
     summary: str
-    steps: Callable[..., list[dict[str, Any]]]
-    preprocessing: Callable[..., list[dict[str, Any]]]
+    steps: Callable[..., list[dict[str, Any]]] = _nothing
+    preprocessing: Callable[..., list[dict[str, Any]]] = _nothing
     options: type[Any] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
@@ -149,6 +156,7 @@ class Recipe:
     groups: Callable[[Any], list[dict[str, Any]]] = _no_groups
     source: str = ""
     kind: str = "layout"
+    estimator: Callable[[Any, int], Any] | None = None
 
     def __post_init__(self) -> None:
         try:

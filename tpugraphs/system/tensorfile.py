@@ -1,7 +1,7 @@
-"""Ranker files and checkpoints: safetensors with JSON in the metadata; a crash leaves the old file.
+"""Files of tensors and plain values, such as rankers and checkpoints. A crash leaves the old file.
 
-The JSON stands under the metadata key ``tpugraphs``. Nothing in a file is executed, and nothing allocated by
-a number in it that has not been compared with the size of the file.
+They are safetensors files with JSON under the metadata key ``tpugraphs``. Nothing in a file is executed, and
+nothing allocated by a number in it that has not been compared with the size of the file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.schema import Schema
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, RecipeError
+from tpugraphs.errors import CheckpointError, DataError
 from tpugraphs.system.files import atomic_write
 
 __all__ = ["read", "write"]
@@ -35,7 +34,7 @@ def write(
     ----------
     path : path
     kind : str
-        ``"ranker"`` or ``"checkpoint"``.
+        What is in it, such as ``"ranker"`` or ``"checkpoint"``.
     metadata : mapping
         JSON values; floats keep every bit.
     tensors : mapping of str to ndarray
@@ -55,12 +54,13 @@ def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, to
     return CheckpointError(message, file=os.fspath(path), field=field, expected=expected, found=found)
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a file that :func:`write` wrote.
+def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a file of one of these kinds that :func:`write` wrote.
 
     Returns
     -------
     metadata : dict
+        The kind is its entry ``"kind"``.
     tensors : dict of str to ndarray
         Owned by the caller.
 
@@ -71,9 +71,9 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     OSError
         The file cannot be opened.
     """
-    todo = f"give a file that this version of tpugraphs wrote as a {kind}"
+    todo = f"give a file that this version of tpugraphs wrote as a {' or '.join(kinds)}"
     notes, tensors = tensors_of(path, todo, _DTYPES)
-    return _json(path, kind, notes.get(_KEY), todo), tensors
+    return _json(path, kinds, notes.get(_KEY), todo), tensors
 
 
 def tensors_of(
@@ -105,7 +105,9 @@ def tensors_of(
         raise fail(path, error.field or "header", expected, found, todo) from None
 
 
-def _json(path: str | os.PathLike[str], kind: str, text: str | None, todo: str) -> dict[str, Any]:
+def _json(
+    path: str | os.PathLike[str], kinds: tuple[str, ...], text: str | None, todo: str
+) -> dict[str, Any]:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
@@ -115,9 +117,9 @@ def _json(path: str | os.PathLike[str], kind: str, text: str | None, todo: str) 
         metadata = json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise fail(path, "metadata", "JSON", str(error), todo) from None
-    if not isinstance(metadata, dict) or metadata.get("kind") != kind:
+    if not isinstance(metadata, dict) or metadata.get("kind") not in kinds:
         found = metadata.get("kind") if isinstance(metadata, dict) else type(metadata).__name__
-        raise fail(path, "kind", repr(kind), repr(found), todo)
+        raise fail(path, "kind", " or ".join(map(repr, kinds)), repr(found), todo)
     if metadata.get("version") != FORMAT_VERSION:
         raise fail(path, "version", str(FORMAT_VERSION), repr(metadata.get("version")),
                    "use the version of tpugraphs that wrote it, or train again")  # fmt: skip
@@ -156,42 +158,3 @@ def entry(
         found = "none" if name not in metadata else repr(value)[:80]
         raise fail(path, name, expected, found, "the file is damaged or was changed: write it again")
     return value
-
-
-def schema(path: str | os.PathLike[str], described: Any) -> Schema:
-    """Return the schema that stands in the metadata, or raise CheckpointError."""
-    try:
-        return Schema.from_dict(described)
-    except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise fail(path, "schema", "a schema", str(error), todo) from None
-
-
-def parameters(
-    path: str | os.PathLike[str],
-    steps: list[Any],
-    columns: Mapping[str, Any],
-    tensors: Mapping[str, NDArray[Any]],
-) -> dict[str, NDArray[np.float32]]:
-    """Take the weights of a model of these steps: all are in the file before the core makes room for one.
-
-    Parameters
-    ----------
-    path : path
-    steps : list
-        As they stand in the file.
-    columns : mapping
-        Arguments of ``_core.plan_parameters``: what the graphs hold.
-    tensors : mapping of str to ndarray
-
-    Raises
-    ------
-    CheckpointError
-        Steps that are no model, or a parameter that is missing or of another shape.
-    """
-    try:
-        planned = _core.plan_parameters(steps, **columns)
-    except (RecipeError, ValueError, TypeError) as error:
-        todo = "the file is damaged, or was written by a later version of tpugraphs"
-        raise fail(path, "steps", "the steps of a model", str(error), todo) from None
-    return {name: take(path, tensors, name, shape, np.float32) for name, shape in planned}

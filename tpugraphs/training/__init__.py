@@ -1,8 +1,8 @@
 """Training: the fit loop, what it learns from, schedules, callbacks, selection among seeds."""
 
+from tpugraphs.data.splits import split_configs
 from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
 from tpugraphs.training.callbacks import Callback, EarlyStopping, History
 from tpugraphs.training.fit import CHECKPOINT, Fit
-from tpugraphs.training.trainset import split_configs
 
 __all__ = ["CHECKPOINT", "Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]

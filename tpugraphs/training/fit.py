@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +21,20 @@ from numpy.typing import NDArray
 from tpugraphs import kernels, metrics
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.kernels import schedules
-from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
+from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
-from tpugraphs.system import files, progress
-from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.system import files, progress, tensorfile
 from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.training.callbacks import Callback, EarlyStopping, History
+from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
-from tpugraphs.training.trainset import Material, split_configs
+from tpugraphs.training.trainset import Material
 
-if TYPE_CHECKING:
-    from tpugraphs.ranker.ranker import Ranker
-
-__all__ = ["Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
+__all__ = ["CHECKPOINT", "Fit", "held"]
 
 CHECKPOINT = "checkpoint.safetensors"
-_ORDER, _ROWS, _CLOSE = 1, 2, 6  # keys of random streams of a fit; others are in trainset.py and ranker.py
+_ORDER, _ROWS, _CLOSE = 1, 2, 6  # keys of random streams of a fit; others are in trainset.py and network/
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -69,6 +65,9 @@ class Fit:
     Attributes
     ----------
     ranker : Ranker
+        The ranker that is fitted, with the current weights.
+    network : Network
+        Its model and preprocessing.
     history : History
     step : int
         Steps done.
@@ -78,7 +77,7 @@ class Fit:
 
     def __init__(
         self,
-        ranker: Ranker,
+        network: Network,
         material: Material,
         total: int | None,
         epochs: int | None,
@@ -86,19 +85,20 @@ class Fit:
         checkpoint_dir: str | None,
         checkpoint_every: int,
         verbose: bool | None,
+        ranker: Any = None,
     ) -> None:
         _check_callbacks(callbacks)
-        self.ranker, self.fields = ranker, ranker.fields
-        self.material, ranker.pipeline = material, material.pipeline
-        self.model, self.trainer = ranker.model, ranker.trainer
-        self.optimizer = Optimizer(ranker)
+        self.network, self.ranker, self.fields = network, ranker, network.fields
+        self.material, network.pipeline = material, material.pipeline
+        self.model, self.trainer = network.model, network.trainer
+        self.optimizer = Optimizer(network)
         self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
-        self.verbose, self.seed = progress.wanted(verbose), int(ranker.seed)
+        self.verbose, self.seed = progress.wanted(verbose), network.seed
         self.valid, self.store = material.valid, material.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         self.total = total if total is not None else -(-int(epochs or 1) * len(material.graphs) // each)
-        self.history = History(total_steps=self.total, skipped=material.skipped, metric=ranker.metric)
+        self.history = History(total_steps=self.total, skipped=material.skipped, metric=network.metric)
         self.step = self.visit = 0
         self.finished = False
         self.best: NDArray[np.float32] | None = None
@@ -116,9 +116,9 @@ class Fit:
     def _identity(self) -> dict[str, Any]:
         """Say what a checkpoint must agree with to be gone on from."""
         return {
-            "recipe": self.ranker.recipe,
+            "recipe": self.network.recipe.name,
             "seed": self.seed,
-            "precision": self.ranker.precision,
+            "precision": self.network.precision,
             **{
                 f"field {name}": value
                 for name, value in plain(self.fields).items()
@@ -235,7 +235,8 @@ class Fit:
             if not norms:
                 self.visit = visit
                 raise
-        self.step = number
+        self.step = self.network.trained_steps = number
+        self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
         self.history.learning_rate.append(rate)
 
@@ -277,11 +278,11 @@ class Fit:
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Name, scores and runtimes (tile: normalised) of all validation graphs, by the parameters of now."""
         for prepared, rows in self.valid:
-            yield prepared.name, self.ranker.score_rows(prepared, rows), prepared.times
+            yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
     def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:
         """Return the validation metric of one graph, `Ranker.metric`: greater is better."""
-        return metrics.VALIDATION[self.ranker.metric](scores, times)
+        return metrics.VALIDATION[self.network.metric](scores, times)
 
     def _restore_best(self) -> None:
         if self.best is not None:
@@ -303,7 +304,11 @@ class Fit:
         from tqdm.auto import tqdm
 
         return tqdm(
-            total=self.total, initial=self.step, desc=self.ranker.recipe, unit="step", dynamic_ncols=True
+            total=self.total,
+            initial=self.step,
+            desc=self.network.recipe.name,
+            unit="step",
+            dynamic_ncols=True,
         )
 
     def _update(self, bar: Any) -> None:
@@ -311,7 +316,7 @@ class Fit:
             return
         shown = {"loss": f"{np.mean(self.history.loss[-50:]):.4f}"}
         if self.history.best_metric is not None:
-            shown[self.ranker.metric] = f"{self.history.valid_metric[-1]:.4f}"
+            shown[self.network.metric] = f"{self.history.valid_metric[-1]:.4f}"
             shown["best"] = f"{self.history.best_metric:.4f}"
         bar.set_postfix(shown, refresh=False)
         bar.update(1)
@@ -319,7 +324,7 @@ class Fit:
     # Checkpoints
 
     def _save(self, path: str) -> None:
-        history, pipeline = self.history, self.ranker.pipeline
+        history, pipeline = self.history, self.network.pipeline
         metadata = {
             "identity": self.identity,
             "preprocessing": pipeline.steps,
@@ -344,28 +349,28 @@ class Fit:
         }
         if self.best is not None:
             tensors["best_params"] = self.best
-        rankerfile.write(path, "checkpoint", metadata, tensors)
+        tensorfile.write(path, "checkpoint", metadata, tensors)
 
     def _resume(self, path: str) -> None:
-        metadata, tensors = rankerfile.read(path, "checkpoint")
-        identity = rankerfile.entry(path, metadata, "identity", dict)
+        metadata, tensors = tensorfile.read(path, "checkpoint")
+        identity = tensorfile.entry(path, metadata, "identity", dict)
         self._compare(path, identity)
 
         def entry(name: str, *kinds: type) -> Any:
-            return rankerfile.entry(path, metadata, name, kinds)
+            return tensorfile.entry(path, metadata, name, kinds)
 
         def take(name: str, count: int, dtype: Any) -> NDArray[Any]:
-            return rankerfile.take(path, tensors, name, (count,), dtype)
+            return tensorfile.take(path, tensors, name, (count,), dtype)
 
-        parameters = self.ranker.num_parameters
+        parameters = self.network.num_parameters
         step, sampler = entry("step", int), entry("sampler", dict)
-        visit = rankerfile.entry(path, sampler, "visit", int)
+        visit = tensorfile.entry(path, sampler, "visit", int)
         valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
         states = entry("callbacks", list)
         skipped = entry("skipped", dict)
         best_step = entry("best_step", int, type(None))
         if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
-            raise rankerfile.fail(
+            raise tensorfile.fail(
                 path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
             )
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
@@ -378,17 +383,18 @@ class Fit:
         seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
         parts = entry("seconds_of", list)
         if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
-            raise rankerfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
-        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.ranker.pipeline)
-        for name, mine in self.ranker.pipeline.tensors().items():
+            raise tensorfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
+        pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
+        for name, mine in self.network.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
-                raise rankerfile.fail(
+                raise tensorfile.fail(
                     path, name, "the constants of these graphs", "others", "the file is damaged"
                 )
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array
         self.best, self.step, self.visit = best, step, visit
+        self.network.trained_steps, self.network.fitted = step, step > 0
         for callback, state in zip(self.callbacks, states, strict=True):
             callback.restore(state)
         history = self.history

@@ -1,4 +1,4 @@
-"""Optimizer steps of a ranker: gradients of every part of a batch, then one update."""
+"""Optimizer steps of a network: gradients of every part of a batch, then one update."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tpugraphs.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
+    from tpugraphs.network.network import Network
     from tpugraphs.preprocess.pipeline import Prepared
-    from tpugraphs.ranker.ranker import Ranker
 
     Chosen = tuple[Prepared, NDArray[np.int64]]
 
@@ -25,11 +25,11 @@ _KEYS = {"match", "learning_rate", "weight_decay"}
 
 
 class Optimizer:
-    """Takes the steps of a ranker with its recipe's losses, optimizer and parameter groups.
+    """Takes the steps of a network with its recipe's losses, optimizer and parameter groups.
 
     Parameters
     ----------
-    ranker : Ranker
+    network : Network
 
     Raises
     ------
@@ -37,18 +37,18 @@ class Optimizer:
         A pattern of the recipe's groups that matches no parameter.
     """
 
-    def __init__(self, ranker: Ranker) -> None:
-        f, self.trainer = ranker.fields, ranker.trainer
+    def __init__(self, network: Network) -> None:
+        f, self.trainer = network.fields, network.trainer
         self._pass: dict[str, Any] = {
-            "losses": ranker.loss,
-            "seed": int(ranker.seed),
-            "precision": ranker.precision,
+            "losses": network.loss,
+            "seed": network.seed,
+            "precision": network.precision,
         }
-        self._values = f.target if ranker.reads_values else None
+        self._values = f.target if network.reads_values else None
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
             "kind": f.optimizer,
-            "groups": parameter_groups(ranker.groups, ranker.model.layout, float(f.weight_decay)),
+            "groups": parameter_groups(network.groups, network.model.layout, float(f.weight_decay)),
             **{name: float(getattr(f, name)) for name in numbers},
         }
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Protocol
 
@@ -15,55 +14,14 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.digits import Digits
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.data.splits import split_configs
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
-VALID, SPLIT = 3, 4  # keys of random streams; others are in training.py and ranker.py
+VALID = 3  # key of a random stream; others are in fit.py
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
-
-
-def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
-    """Split the configs of a graph at random; equal configs stay together.
-
-    Parameters
-    ----------
-    graph : LayoutGraph or TileGraph
-    fractions : sequence of float
-        Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
-    seed : int
-
-    Returns
-    -------
-    list of (n,) int64
-        Rows of each part, ascending, for ``graph.select(rows)``.
-
-    Raises
-    ------
-    ConfigError
-        Fractions that are not such shares.
-    DataError
-        Too few distinct configs to give each part one.
-    """
-    if not hasattr(graph, "distinct_configs"):
-        raise not_a_graph("graph", graph)
-    shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
-    if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
-        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
-    first, inverse = graph.distinct_configs()
-    distinct = len(first)
-    ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
-    if min(np.diff([0, *ends])) < 1:
-        raise DataError(
-            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
-            file=str(graph.name), found=f"{distinct} distinct configs",
-        )  # fmt: skip
-    order = kernels.sample_without_replacement(distinct, distinct, (seed, SPLIT))
-    place = np.empty(distinct, np.int64)
-    place[order] = np.arange(distinct)
-    part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
-    return [np.flatnonzero(part == i) for i in range(len(shares))]
 
 
 class Graphs(Protocol):

@@ -1,0 +1,59 @@
+"""Parts of the configs of a graph, drawn at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+
+__all__ = ["split_configs"]
+
+_SPLIT = 4  # key of the random stream; others are in training/ and network/
+
+
+def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
+    """Split the configs of a graph at random; equal configs stay together.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+    fractions : sequence of float
+        Shares of the distinct configs, for example ``(0.8, 0.1, 0.1)``; positive, adding up to at most 1.
+    seed : int
+
+    Returns
+    -------
+    list of (n,) int64
+        Rows of each part, ascending, for ``graph.select(rows)``.
+
+    Raises
+    ------
+    ConfigError
+        Fractions that are not such shares.
+    DataError
+        Too few distinct configs to give each part one.
+    """
+    if not hasattr(graph, "distinct_configs"):
+        raise not_a_graph("graph", graph)
+    shares = [float(f) for f in fractions] if isinstance(fractions, Iterable) else []
+    if not shares or min(shares) <= 0 or not math.isfinite(sum(shares)) or sum(shares) > 1 + 1e-9:
+        raise ConfigError(f"fractions: expected positive numbers that add up to at most 1, got {fractions}")
+    first, inverse = graph.distinct_configs()
+    distinct = len(first)
+    ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
+    if min(np.diff([0, *ends])) < 1:
+        raise DataError(
+            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
+            file=str(graph.name), found=f"{distinct} distinct configs",
+        )  # fmt: skip
+    order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
+    place = np.empty(distinct, np.int64)
+    place[order] = np.arange(distinct)
+    part = np.searchsorted(np.asarray(ends), place[inverse], side="right")
+    return [np.flatnonzero(part == i) for i in range(len(shares))]

@@ -1,0 +1,264 @@
+"""A network: the model of a recipe, its weights, the preprocessing before it, and how both are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core, kernels
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
+from tpugraphs.network.scoring import SCORING, Last, as_configs, check_precision, chunk_size, score
+from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
+from tpugraphs.recipes import Recipe, get_recipe, is_registered
+from tpugraphs.system import tensorfile
+from tpugraphs.system.progress import Progress
+
+__all__ = ["Network"]
+
+_TTA = 5  # key of the random stream of test-time augmentation; those of a fit are in training/
+_STATE = ("moment1", "moment2")  # arrays of a trainer
+
+
+class Network:
+    """The model of a recipe with its preprocessing.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    fields : object
+        Values of the recipe's fields.
+    seed : int
+        Of the initial weights, and of everything random in training.
+    precision : {"f32", "bf16"}
+        Of the operands of matrix products.
+
+    Attributes
+    ----------
+    pipeline : Pipeline
+        The preprocessing.
+    trained_steps : int
+        Optimizer steps taken since the weights were initialised or read.
+    fitted : bool
+        Whether the weights were trained or read.
+    """
+
+    def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
+        self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
+        self.pipeline = recipe.pipeline(fields)
+        self.trained_steps, self.fitted = 0, False
+        self._steps: list[dict[str, Any]] | None = None
+        self._model: _core.Model | None = None
+        self._trainer: _core.Trainer | None = None
+        self._last = Last()
+
+    # What it is
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """Steps of the model. For a recipe of any schema they are known once the preprocessing is fitted."""
+        if self._steps is None:
+            if not self.known:
+                raise Error(
+                    "the model follows from the schema of the graphs: call fit (or Ranker.load) first"
+                )
+            self._steps = self.recipe.model(self.fields, self.pipeline.sizes)
+        return self._steps
+
+    @property
+    def known(self) -> bool:
+        """Whether the steps of the model are known."""
+        return self._steps is not None or self.recipe.kind != "graph" or self.pipeline.schema is not None
+
+    @property
+    def model(self) -> _core.Model:
+        """The model in the core; its `params` are a view (P,) of all weights."""
+        if self._model is None:
+            self._model = _core.Model(self.steps, self.seed, **self.columns)
+        return self._model
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of prepared graphs, as arguments of ``_core.Model``."""
+        sizes = self.pipeline.sizes
+        return {
+            "node_features": sizes.node,
+            "config_features": sizes.config,
+            "graph_features": sizes.graph,
+            "digits": sizes.digits,
+        }
+
+    @property
+    def trainer(self) -> _core.Trainer:
+        """Gradients and optimizer state of the model."""
+        if self._trainer is None:
+            self._trainer = _core.Trainer(self.model)
+        return self._trainer
+
+    @property
+    def num_parameters(self) -> int:
+        """P, number of weights."""
+        return int(self.model.num_parameters)
+
+    @property
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """All weights by name, as views."""
+        flat = self.model.params
+        return {
+            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
+            for name, offset, shape in self.model.layout
+        }
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it scores: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
+        return self.pipeline.kind
+
+    @property
+    def metric(self) -> str:
+        """Metric of its validation, a key of :data:`tpugraphs.metrics.VALIDATION`."""
+        return str(self.fields.metric)
+
+    @property
+    def loss(self) -> list[dict[str, Any]]:
+        """Losses that are added up, as :class:`tpugraphs.recipes.Recipe` describes them."""
+        return [dict(term) for term in self.recipe.losses(self.fields)]
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether a loss fits values, and not only the order of runtimes."""
+        return "values" in _core.losses_need(self.loss)
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters that the recipe trains differently: see :class:`tpugraphs.recipes.Recipe`."""
+        return self.recipe.groups(self.fields)
+
+    # Scoring
+
+    def prepare(self, graph: Any, configs: bool = True) -> Prepared:
+        """Prepare a graph; the one prepared last is kept. Without `configs` theirs are not read."""
+        known = self._last.get(graph)
+        if known is None or (configs and known.graph is None):
+            known = self._last.keep(graph, self.pipeline.apply(graph, configs=configs))
+        return known
+
+    @property
+    def last(self) -> Last:
+        """The graph that was prepared last."""
+        return self._last
+
+    def share_prepared(self, other: Network) -> bool:
+        """Keep the graph prepared last in common with `other`, if both prepare graphs in the same way."""
+        same = self.pipeline.same_as(other.pipeline)
+        if same:
+            self._last = other._last
+        return same
+
+    def scores(
+        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+    ) -> NDArray[np.float32]:
+        """Scores (n,) of configs of a graph; parameters and errors as of :meth:`tpugraphs.Ranker.predict`."""
+        if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
+            raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
+        precision = check_precision(self.precision if precision is None else precision, SCORING)
+        check_kind(graph, self.kind)
+        given = as_configs(graph, configs)
+        if given is None:
+            prepared, rows = self.prepare(graph), graph.row_numbers(configs)
+        else:
+            prepared = self.prepare(graph, configs=False).with_configs(self.pipeline.configs(given))
+            rows = np.arange(len(given))
+        count = max(1, int(tta)) * rows.size
+        with Progress(count, "predict", "config", verbose) as progress:
+            if tta == 0:
+                return self.score_rows(prepared, rows, precision, progress)
+            total = np.zeros(rows.size)
+            for k in range(int(tta)):
+                order = kernels.sample_without_replacement(rows.size, rows.size, (self.seed, _TTA, k))
+                total[order] += self.score_rows(prepared, rows[order], precision, progress)
+        return (total / tta).astype(np.float32)
+
+    def score_rows(
+        self,
+        prepared: Prepared,
+        rows: NDArray[np.int64],
+        precision: str | None = None,
+        progress: Progress | None = None,
+    ) -> NDArray[np.float32]:
+        """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
+        chunk = chunk_size(self.model, int(self.fields.chunk), prepared.num_nodes)
+        done = (lambda count: None) if progress is None else progress.update
+        return score(self.model, prepared, rows, chunk, precision or self.precision, done)
+
+    # Files and copies (copy.deepcopy, worker processes): the model goes as its arrays
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what scoring needs: metadata, and tensors by name."""
+        metadata = {
+            "preprocessing": self.pipeline.steps,
+            **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
+            "steps": self.steps,
+        }
+        return metadata, {**self.parameters, **self.pipeline.tensors()}
+
+    def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `to_file` gave, from the file `path`.
+
+        Raises
+        ------
+        CheckpointError
+            An entry or tensor that is missing, or of another type or shape.
+        """
+        self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
+        if "schema" in metadata:
+            self.pipeline.schema = _schema(path, metadata["schema"])
+        self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)
+        weights = _weights(path, steps, self.columns, tensors)
+        for name, view in self.parameters.items():
+            view[:] = weights[name]
+        self.fitted, self.trained_steps = True, 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = {"_model", "_trainer", "_last", *(["recipe"] if is_registered(self.recipe) else [])}
+        state = {name: v for name, v in vars(self).items() if name not in left_out}
+        model, trainer = self._model, self._trainer
+        arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
+        arrays |= {} if model is None else {"params": model.params.copy()}
+        return {**state, "recipe_name": self.recipe.name, "arrays": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays, name = state.pop("arrays"), state.pop("recipe_name")
+        recipe = state.pop("recipe", None) or get_recipe(name)
+        vars(self).update(state, recipe=recipe, _model=None, _trainer=None, _last=Last())
+        if "params" in arrays:
+            self.model.params[:] = arrays.pop("params")
+        for key, array in arrays.items():
+            getattr(self.trainer, key)[:] = array
+
+
+def _schema(path: str, described: Any) -> Schema:
+    """Return the schema that stands in the metadata of a file, or raise CheckpointError."""
+    try:
+        return Schema.from_dict(described)
+    except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
+        todo = "the file is damaged, or was written by a later version of tpugraphs"
+        raise tensorfile.fail(path, "schema", "a schema", str(error), todo) from None
+
+
+def _weights(
+    path: str, steps: list[Any], columns: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[np.float32]]:
+    """Take the weights of a model: all are found in the file before the core makes room for one.
+
+    Raises CheckpointError for steps that are no model, and for a weight that is missing or of another shape.
+    """
+    try:
+        planned = _core.plan_parameters(steps, **columns)
+    except (RecipeError, ValueError, TypeError) as error:
+        todo = "the file is damaged, or was written by a later version of tpugraphs"
+        raise tensorfile.fail(path, "steps", "the steps of a model", str(error), todo) from None
+    return {name: tensorfile.take(path, tensors, name, shape, np.float32) for name, shape in planned}

@@ -1,0 +1,212 @@
+"""What a recipe trains: a network of the core, or whatever else the recipe makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.errors import DataError
+from tpugraphs.network.network import Network
+from tpugraphs.preprocess.pipeline import check_measured
+from tpugraphs.recipes import Recipe
+from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.fit import Fit, held
+from tpugraphs.training.optimizer import Optimizer
+from tpugraphs.training.trainset import Material
+
+__all__ = ["Estimator", "NetworkEstimator", "make_estimator"]
+
+
+class Estimator(Protocol):
+    """What :class:`tpugraphs.Ranker` needs of what its recipe trains.
+
+    Attributes
+    ----------
+    kind : str
+        Of the graphs it scores.
+    fitted : bool
+    history : History or None
+        Of its fit.
+    size : int or None
+        How many numbers were, or will be, learnt; None if that is not known yet.
+    """
+
+    history: History | None
+
+    # ruff: noqa: D102
+    @property
+    def kind(self) -> str: ...
+    @property
+    def fitted(self) -> bool: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def node_padding(self) -> int | None: ...
+
+    def fit(
+        self,
+        train: Any,
+        valid: Any,
+        *,
+        steps: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: str | os.PathLike[str] | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+        owner: Any,
+    ) -> History:
+        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. `owner`: the ranker, for callbacks."""
+        ...
+
+    def scores(
+        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+    ) -> NDArray[Any]:
+        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        ...
+
+    def share_prepared(self, other: Any) -> bool: ...
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Metadata and tensors that `read` takes."""
+        ...
+
+    def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        ...
+
+
+class NetworkEstimator:
+    """Trains a network with the core.
+
+    Attributes
+    ----------
+    network : Network
+    history : History or None
+    """
+
+    def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
+        self.network = Network(recipe, fields, seed, precision)
+        self.history: History | None = None
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it scores."""
+        return self.network.kind
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the weights were trained or read."""
+        return self.network.fitted
+
+    @property
+    def size(self) -> int | None:
+        """Number of weights, None as long as they follow from graphs not seen yet."""
+        return self.network.num_parameters if self.network.known else None
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return self.network.pipeline.node_padding
+
+    def fit(
+        self,
+        train: Any,
+        valid: Any,
+        *,
+        steps: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: str | os.PathLike[str] | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+        owner: Any,
+    ) -> History:
+        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        net = self.network
+        with held(checkpoint_dir) as folder:
+            material = Material(
+                net.pipeline, train, valid, net.fields.valid_configs, net.seed, folder is not None
+            )
+            fit = self.start(material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
+            return fit.run()
+
+    def start(
+        self,
+        material: Material,
+        steps: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        folder: str | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+        owner: Any,
+    ) -> Fit:
+        """Return the fit, no step taken yet; `folder` is held by the caller."""
+        fit = Fit(self.network, material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
+        self.history = fit.history
+        return fit
+
+    def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
+        """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`."""
+        net = self.network
+        if net.last.get(graph) is None or not net.last.measured:
+            check_measured(graph, net.kind)  # which looks at all runtimes: not in every step
+        rows = graph.row_numbers(configs)
+        if rows.size < 2:
+            raise DataError(
+                f"configs: expected at least two to compare, got {rows.size}", file=str(graph.name)
+            )
+        ran = getattr(graph, "valid", None)
+        if ran is not None and not ran[rows].all():
+            failed = int(rows[~ran[rows]][0])
+            raise DataError(
+                f"configs: config {failed} failed, so nothing can be learnt from it: give some of graph.ran",
+                file=str(graph.name), field="configs", found=f"config {failed}", expected="configs that ran",
+            )  # fmt: skip
+        if not net.fitted:
+            net.pipeline.fit([graph])
+        prepared = net.prepare(graph)
+        net.last.measured = True
+        optimizer, number = Optimizer(net), net.trained_steps + 1
+        loss = optimizer.gradients(number, [(prepared, rows)])
+        optimizer.update(number, float(net.fields.learning_rate), [])
+        net.trained_steps, net.fitted = number, True
+        return loss
+
+    def scores(
+        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+    ) -> NDArray[np.float32]:
+        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        return self.network.scores(graph, configs, tta, precision, verbose)
+
+    def share_prepared(self, other: Any) -> bool:
+        """Prepare graphs in common with `other`, if both prepare them in the same way."""
+        return isinstance(other, NetworkEstimator) and self.network.share_prepared(other.network)
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Metadata and tensors that `read` takes."""
+        metadata, tensors = self.network.to_file()
+        history = self.history
+        return {
+            **metadata,
+            "trained_steps": self.network.trained_steps,
+            "best_step": history.best_step if history else None,
+            "best_metric": history.best_metric if history else None,
+        }, tensors
+
+    def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        self.network.read(path, metadata, tensors)
+
+
+def make_estimator(recipe: Recipe, fields: Any, seed: int, precision: str) -> Estimator:
+    """Make what a recipe trains: what its `estimator` makes, or else a network."""
+    if recipe.estimator is None:
+        return NetworkEstimator(recipe, fields, seed, precision)
+    made: Estimator = recipe.estimator(fields, seed)
+    return made

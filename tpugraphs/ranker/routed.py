@@ -1,0 +1,143 @@
+"""One ranker per collection or kind of graph, which act as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import __version__
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, given_options
+from tpugraphs.system import tensorfile
+
+__all__ = ["Routed"]
+
+
+@filekinds.register("routed")
+class Routed(ScorerBase):
+    """Ranks every graph by the ranker for its collection, as solutions with a model per collection do.
+
+    Parameters
+    ----------
+    routes : mapping of str to Scorer
+        Pattern of a collection (``"layout:xla:*"``) or a kind of graph (``"tile"``) to its ranker. The first
+        pattern that matches a graph's collection or kind decides.
+
+    Raises
+    ------
+    ConfigError
+        No routes, or one that leads to no scorer.
+
+    Examples
+    --------
+    >>> both = tg.Routed({"layout:xla:*": xla, "layout:nlp:*": nlp, "tile": tile})  # doctest: +SKIP
+    """
+
+    def __init__(self, routes: Mapping[str, Scorer]) -> None:
+        if not isinstance(routes, Mapping) or not routes:
+            raise ConfigError(f"routes: expected at least one pattern with its ranker, got {routes!r}")
+        for pattern, ranker in routes.items():
+            if not isinstance(pattern, str) or not isinstance(ranker, Scorer):
+                raise ConfigError(
+                    f"routes: expected patterns with rankers, got {pattern!r}: {type(ranker).__name__}"
+                )
+        self.routes = dict(routes)
+
+    def route(self, graph: Any) -> Scorer:
+        """Return the ranker of a graph.
+
+        Raises
+        ------
+        DataError
+            No pattern matches it.
+        """
+        names = [str(name) for name in (getattr(graph, "collection", None), graph.kind) if name]
+        for pattern, ranker in self.routes.items():
+            if any(fnmatchcase(name, pattern) for name in names):
+                return ranker
+        known = ", ".join(self.routes)
+        raise DataError(
+            f"no route for {' or '.join(map(repr, names))}; there are {known}",
+            file=str(graph.name), field="collection", found=names[0], expected=known,
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it ranks, ``"any"`` if its rankers differ in this."""
+        kinds = {ranker.kind for ranker in self.routes.values()}
+        return kinds.pop() if len(kinds) == 1 else "any"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether all rankers can predict."""
+        return all(ranker.fitted for ranker in self.routes.values())
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return "routed"
+
+    def fit(self, train: Any, valid: Any = None, **options: Any) -> Routed:
+        """Fit every ranker on the graphs that it is for; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        parts = [self._parted(graphs) for graphs in (train, valid)]
+        for ranker in self.routes.values():
+            mine = parts[0].get(id(ranker))
+            if mine:
+                held = parts[1].get(id(ranker))
+                ranker.fit(mine, **({} if held is None else {"valid": held}), **options)
+        return self
+
+    def _parted(self, graphs: Any) -> dict[int, list[Any]]:
+        parts: dict[int, list[Any]] = {}
+        for graph in [graphs] if hasattr(graphs, "config_runtime") else graphs or ():
+            parts.setdefault(id(self.route(graph)), []).append(graph)
+        return parts
+
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[Any]:
+        """Scores (n,) of configs of a graph: smaller = predicted faster. As of its ranker."""
+        return self.route(graph).predict(graph, configs, **given_options(tta, precision, verbose))
+
+    def score(self, graphs: Any) -> float:
+        """Mean of the rankers' scores, each weighted by the number of its graphs."""
+        parts = self._parted(graphs)
+        means = [(len(mine), self.route(mine[0]).score(mine)) for mine in parts.values()]
+        return sum(count * mean for count, mean in means) / sum(count for count, _ in means)
+
+    def __repr__(self) -> str:
+        return f"<Routed: {', '.join(f'{pattern} -> {r.name}' for pattern, r in self.routes.items())}>"
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata, and tensors of all rankers."""
+        contents = [filekinds.write_member(ranker) for ranker in self.routes.values()]
+        metadata = {
+            "package": __version__,
+            "patterns": list(self.routes),
+            "members": [own for own, _ in contents],
+        }
+        tensors = {f"{i}.{name}": array for i, (_, own) in enumerate(contents) for name, array in own.items()}
+        return metadata, tensors
+
+    @classmethod
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Routed:
+        """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
+        patterns = tensorfile.entry(path, metadata, "patterns", list)
+        members = tensorfile.entry(path, metadata, "members", list)
+        if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
+            raise tensorfile.fail(
+                path, "patterns", f"{len(members)} strings", repr(patterns)[:80], "the file is damaged"
+            )
+        return cls({
+            pattern: filekinds.read_member(path, f"members[{i}]", own, tensors, f"{i}.")
+            for i, (pattern, own) in enumerate(zip(patterns, members, strict=True))
+        })  # fmt: skip

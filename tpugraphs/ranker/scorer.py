@@ -1,0 +1,221 @@
+"""What everything that ranks configs has in common: networks, trees, ensembles, baselines, your own class."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
+from tpugraphs.evaluation.report import Report
+from tpugraphs.metrics import VALIDATION
+from tpugraphs.ranker import filekinds
+from tpugraphs.system.files import file_name
+
+__all__ = ["Scorer", "ScorerBase", "given_options"]
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Anything that can stand in an ensemble, a report or a submission.
+
+    Derive a class of your own from :class:`ScorerBase`, which has all of it but `kind` and `predict`.
+    """
+
+    # Docstrings stand at ScorerBase, which says what each of these does.
+    # ruff: noqa: D102
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def fitted(self) -> bool: ...
+    @property
+    def node_padding(self) -> int | None: ...
+    def fit(self, train: Any, valid: Any = None) -> Any: ...
+    def predict(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]: ...
+    def rank(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
+    def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
+    def score(self, graphs: Any) -> float: ...
+    def share_prepared(self, other: Any) -> bool: ...
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+
+
+def given_options(tta: int, precision: str | None, verbose: bool | None) -> dict[str, Any]:
+    """Options of `predict` that differ from their defaults: a scorer of your own need not know the others."""
+    options = {"tta": tta, "precision": precision, "verbose": verbose}
+    return {name: value for name, value in options.items() if value is not None and (name != "tta" or value)}
+
+
+class ScorerBase(ABC):
+    """Base of scorers: everything that follows from `predict`.
+
+    A subclass says its `kind`, scores in `predict`, and may write itself in `to_file`.
+    """
+
+    #: Kind under which files of this class are written; see :func:`tpugraphs.ranker.filekinds.register`.
+    file_kind: str = ""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Kind of the graphs it scores: ``"layout"``, ``"tile"`` or ``"graph"`` (of any schema)."""
+
+    @abstractmethod
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[Any]:
+        """Scores (n,) of configs of a graph: smaller = predicted faster."""
+
+    def fit(self, train: Any, valid: Any = None) -> Any:
+        """Learn from measured graphs. A scorer that has nothing to learn stays as it is."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return type(self).__name__
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it can predict."""
+        return True
+
+    @property
+    def metric(self) -> str:
+        """Metric of `score`, a key of :data:`tpugraphs.metrics.VALIDATION`."""
+        return "top5" if self.kind == "tile" else "tau"
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return None
+
+    def share_prepared(self, other: Any) -> bool:
+        """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
+        return False
+
+    def rank(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.int64]:
+        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
+
+        Parameters as of `predict`.
+        """
+        scores = self.predict(graph, configs, **given_options(tta, precision, verbose))
+        return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
+
+    def evaluate(
+        self,
+        graphs: Any,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        members: bool = False,
+        **options: Any,
+    ) -> Report:
+        """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
+
+        Parameters
+        ----------
+        graphs, configs, **options
+            As of that function, for example ``official=True``.
+        tta, precision
+            As of `predict`.
+        members : bool
+            Judge the members of an ensemble, too.
+
+        Raises
+        ------
+        Error
+            Not fitted.
+        ConfigError, DataError
+            As that function.
+        """
+        self.require_fit("evaluate")
+        if getattr(configs, "ndim", 0) > 1:
+            raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
+        return evaluate(
+            self.judged(tta, precision, bool(options.get("progress", False)), members),
+            graphs, configs=configs, **options,
+        )  # fmt: skip
+
+    def judged(
+        self,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+        members: bool = False,
+    ) -> dict[str, Callable[..., NDArray[Any]]]:
+        """Return what `evaluate` judges: scoring functions by name, with `members` also of every member."""
+        return {self.name: scoring(self, tta, precision, verbose)}
+
+    def score(self, graphs: Any) -> float:
+        """Mean of the metric over graphs: greater is better, as scikit-learn has it.
+
+        Parameters
+        ----------
+        graphs : graph or iterable of graphs
+            Measured. Configs that failed are left out.
+
+        Returns
+        -------
+        float
+            Kendall's tau, or for tile graphs 1 - the slowdown of the best of five.
+        """
+        values = []
+        for graph in [graphs] if hasattr(graphs, "config_runtime") else graphs:
+            rows = getattr(graph, "ran", None)
+            runtimes = measured_runtimes(graph, rows)
+            values.append(VALIDATION[self.metric](np.asarray(self.predict(graph, rows)), runtimes))
+        return float(np.mean(values))
+
+    def require_fit(self, what: str) -> None:
+        """Raise Error if nothing was learnt yet."""
+        if not self.fitted:
+            raise Error(f"this {type(self).__name__} has learnt nothing yet: call fit before {what}")
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata (JSON values) and tensors (float32, float64 or int64) that `from_file` takes.
+
+        Raises
+        ------
+        ConfigError
+            The class does not say how it is written.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} cannot be saved: give it to_file and from_file, and register its kind "
+            "of file with tpugraphs.ranker.filekinds.register"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that prediction needs to one safetensors file, which appears when it is complete."""
+        filekinds.write(file_name(path), self)
+
+
+def scoring(
+    scorer: Scorer, tta: int = 0, precision: str | None = None, verbose: bool | None = None
+) -> Callable[..., NDArray[Any]]:
+    """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it."""
+    options = given_options(tta, precision, verbose)
+
+    def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[Any]:
+        return scorer.predict(graph, rows, **options)
+
+    return score
