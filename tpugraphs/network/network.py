@@ -48,6 +48,7 @@ class Network:
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
         self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
+        _core.losses_need(recipe.losses(fields))
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
         self._steps: list[dict[str, Any]] | None = None

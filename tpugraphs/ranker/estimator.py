@@ -18,7 +18,7 @@ from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.trainset import Material
 
-__all__ = ["Estimator", "NetworkEstimator", "make_estimator"]
+__all__ = ["Estimator", "NetworkEstimator"]
 
 
 class Estimator(Protocol):
@@ -202,11 +202,3 @@ class NetworkEstimator:
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_file` gave; CheckpointError if that is damaged."""
         self.network.read(path, metadata, tensors)
-
-
-def make_estimator(recipe: Recipe, fields: Any, seed: int, precision: str) -> Estimator:
-    """Make what a recipe trains: what its `estimator` makes, or else a network."""
-    if recipe.estimator is None:
-        return NetworkEstimator(recipe, fields, seed, precision)
-    made: Estimator = recipe.estimator(fields, seed)
-    return made

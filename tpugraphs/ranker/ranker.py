@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -18,14 +18,18 @@ from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.estimator import Estimator, NetworkEstimator, make_estimator
+from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 from tpugraphs.training.callbacks import Callback, History
 
-__all__ = ["Ranker", "list_recipes"]
+__all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
+
+# What a recipe may train, by the name in its `estimator`.
+ESTIMATORS: dict[str, Callable[..., Estimator]] = {"network": NetworkEstimator, "trees": TreeEstimator}
 
 
 @filekinds.register("ranker")
@@ -92,7 +96,6 @@ class Ranker(ScorerBase):
             raise ConfigError(f"seed: expected a whole number in 0..2^63-1, got {seed!r}")
         check_precision(precision, TRAINING)
         fields = found.fields(preset, given)
-        _core.losses_need(found.losses(fields))
         self._recipe, self.fields = found, fields
         self.recipe, self.seed, self.preset, self.precision = found.name, seed, preset, precision
         self.reset()
@@ -100,8 +103,9 @@ class Ranker(ScorerBase):
 
     def reset(self) -> None:
         """Forget what was learnt."""
-        made = make_estimator(self._recipe, self.fields, int(self.seed), self.precision)
-        self._estimator: Estimator = made
+        named = self._recipe.estimator
+        make = ESTIMATORS[named] if isinstance(named, str) else named
+        self._estimator: Estimator = make(self._recipe, self.fields, int(self.seed), self.precision)
 
     # Parameters
 

@@ -13,11 +13,12 @@ import importlib
 import pkgutil
 
 from tpugraphs.errors import RecipeError
-from tpugraphs.recipes.base import Recipe, TrainingFields, option, plain, unknown
+from tpugraphs.recipes.base import Recipe, TableFields, TrainingFields, option, plain, unknown
 
 __all__ = [
     "Recipe",
     "Sampling",
+    "TableFields",
     "TrainingFields",
     "get_recipe",
     "is_registered",
@@ -81,7 +82,7 @@ def is_registered(recipe: Recipe) -> bool:
 
 def list_recipes(kind: str | None = None) -> list[str]:
     """Names of all recipes, for :class:`tpugraphs.Ranker`; of those for ``"layout"`` or ``"tile"`` graphs."""
-    return sorted(name for name, recipe in _known().items() if kind in (None, recipe.kind))
+    return sorted(name for name, recipe in _known().items() if kind is None or recipe.kind in (kind, "any"))
 
 
 def get_recipe(recipe: str | Recipe) -> Recipe:

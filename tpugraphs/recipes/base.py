@@ -19,7 +19,7 @@ from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.preprocess.targets import TARGETS
 
-__all__ = ["Recipe", "TrainingFields", "option"]
+__all__ = ["Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
 
@@ -92,6 +92,20 @@ class TrainingFields:
     chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")
 
 
+@dataclass(frozen=True)
+class TableFields:
+    """Fields of recipes that learn from tables, one row per config, in place of a network."""
+
+    steps: int | None = option(300, 1, 10**6, doc="trees; None: as many as the epochs")
+    epochs: int | None = option(None, 1, 10**6, doc="another name for steps: every tree sees all rows")
+    learning_rate: float = option(0.1, 1e-6, 10.0, doc="factor of every tree")
+    configs: int = option(4000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
+    target: str = option("min-max", choices=("min-max", *TARGETS), doc="number that is learnt per config")
+    evaluate_every: int = option(50, 1, 10**9, doc="trees from one validation to the next")
+    valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
+    metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the number of trees")
+
+
 def _hinge(fields: Any) -> Terms:
     return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
 
@@ -117,7 +131,8 @@ class Recipe:
     preprocessing : callable
         ``preprocessing(fields)``: list of dicts, in order; see :class:`tpugraphs.pipeline.Pipeline`.
     options : type
-        Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`.
+        Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or
+        from :class:`TableFields` for trees.
     presets : mapping of str to mapping
         Values of fields that differ from the defaults, for ``"cpu"`` and ``"full"``.
     loss : callable
@@ -133,9 +148,12 @@ class Recipe:
         Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second
         argument, :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, known once the training
         graphs are. ``"any"``: the graphs it is trained on say which; of recipes with an `estimator`.
-    estimator : callable, optional
-        ``estimator(fields, seed)`` makes what is trained in place of a network, for example trees; see
-        :class:`tpugraphs.ranker.estimator.Estimator`. Then `steps` and `preprocessing` are not asked for.
+    estimator : str or callable
+        What is trained: ``"network"``, ``"trees"``, or ``estimator(recipe, fields, seed, precision)``, which
+        makes a :class:`tpugraphs.ranker.estimator.Estimator`. Only a network asks for `steps`,
+        `preprocessing`, `loss` and `groups`; its options derive from `TrainingFields`.
+    features : callable
+        Of trees: ``features(fields, graph, rows)`` gives a table (n, F) float32, a row per config.
 
     Raises
     ------
@@ -156,7 +174,8 @@ class Recipe:
     groups: Callable[[Any], list[dict[str, Any]]] = _no_groups
     source: str = ""
     kind: str = "layout"
-    estimator: Callable[[Any, int], Any] | None = None
+    estimator: str | Callable[..., Any] = "network"
+    features: Callable[..., Any] = _nothing
 
     def __post_init__(self) -> None:
         try:
@@ -218,6 +237,8 @@ class Recipe:
 
         A name that is among the recipe's own losses means that one, with the recipe's parameters.
         """
+        if self.estimator != "network":
+            return []
         terms = [dict(term) for term in self.loss(fields)]
         if isinstance(fields.loss, str):
             own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
@@ -277,8 +298,10 @@ def _kinds(options: type[Any]) -> dict[str, tuple[type, ...]]:
 
 
 def _check_options(options: Any) -> None:
-    if not (isinstance(options, type) and issubclass(options, TrainingFields)):
-        raise RecipeError(f"options: expected a dataclass that derives from TrainingFields, got {options!r}")
+    if not (isinstance(options, type) and issubclass(options, (TrainingFields, TableFields))):
+        raise RecipeError(
+            f"options: expected a dataclass that derives from TrainingFields or TableFields, got {options!r}"
+        )
     if "__dataclass_fields__" not in vars(options):
         raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
     types_of = _kinds(options)

@@ -1,0 +1,386 @@
+"""Gradient-boosted trees (LightGBM) in place of a network, for recipes with ``estimator="trees"``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import _core, kernels, metrics
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.network.scoring import as_configs
+from tpugraphs.preprocess.pipeline import check_kind, check_measured
+from tpugraphs.preprocess.targets import targets
+from tpugraphs.recipes import Recipe
+from tpugraphs.system import tensorfile
+from tpugraphs.system.interrupts import Interrupts
+from tpugraphs.system.progress import Progress
+from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.trainset import as_graphs, hold_out, unfit
+
+__all__ = ["TreeEstimator", "Trees"]
+
+_VALID = 1 << 32  # numbers of validation graphs begin here
+_ROWS = 7  # key of the random stream of the configs that are learnt from; others are in training/
+_CHUNK = 1 << 14  # rows of a table that is scored at a time
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise ConfigError(
+            "this recipe trains trees with LightGBM, which is not installed: pip install tpugraphs[lightgbm]"
+        ) from None
+    return lightgbm
+
+
+@dataclass
+class Trees:
+    """Trees of the graphs of one size.
+
+    Attributes
+    ----------
+    size : (nodes, configurable nodes)
+        ``(0, 0)`` where configs are features: then these trees rank all graphs.
+    columns : (F,) int64
+        Columns of the table that vary.
+    width : int
+        Columns of the table.
+    booster : lightgbm.Booster
+    """
+
+    size: tuple[int, int]
+    columns: NDArray[np.int64]
+    width: int
+    booster: Any
+
+    def table(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Choose the columns (n, F); those that a graph of another size lacks are missing values."""
+        found = np.full((len(features), self.columns.size), np.nan, np.float32)
+        there = self.columns < features.shape[1]
+        found[:, there] = features[:, self.columns[there]]
+        return found
+
+
+@dataclass
+class Rounds:
+    """A running fit, as callbacks see it: every step is one more tree per size of graph.
+
+    Attributes
+    ----------
+    ranker : Ranker
+    history : History
+    step, total : int
+        Done and planned.
+    """
+
+    ranker: Any
+    history: History
+    total: int
+    step: int = 0
+
+    def stop(self, why: str = "a callback asked for it") -> None:
+        """End the fit after this step."""
+        self.history.stopped = why
+
+
+@dataclass
+class _Table:
+    """Rows to learn from, of the graphs of one size."""
+
+    features: list[NDArray[np.float32]] = field(default_factory=list)
+    targets: list[NDArray[np.float64]] = field(default_factory=list)
+
+
+class TreeEstimator:
+    """Learns boosted trees from a recipe's table of features.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its `features` make the table; its fields derive from :class:`tpugraphs.recipes.TableFields`.
+    fields : object
+    seed : int
+    precision : str
+        Not used.
+
+    Attributes
+    ----------
+    trees : list of Trees
+    history : History or None
+    """
+
+    def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
+        self.recipe, self.fields, self.seed = recipe, fields, int(seed)
+        self.trees: list[Trees] = []
+        self.history: History | None = None
+        self._kind, self._rounds = recipe.kind, 0
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it scores; a recipe for any kind has that of the graphs it was trained on."""
+        return self._kind
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there are trees."""
+        return self._rounds > 0
+
+    @property
+    def size(self) -> int | None:
+        """Number of leaves, None without trees."""
+        return sum(tree.booster.num_trees() * self.fields.num_leaves for tree in self.trees) or None
+
+    @property
+    def node_padding(self) -> int | None:
+        """None: any padding will do."""
+        return None
+
+    def share_prepared(self, other: Any) -> bool:
+        """Nothing is prepared."""
+        return False
+
+    # Learning
+
+    def fit(
+        self,
+        train: Any,
+        valid: Any,
+        *,
+        steps: int | None,
+        epochs: int | None,
+        callbacks: Sequence[Callback],
+        checkpoint_dir: str | os.PathLike[str] | None,
+        checkpoint_every: int,
+        verbose: bool | None,
+        owner: Any,
+    ) -> History:
+        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
+        lightgbm = _lightgbm()
+        if isinstance(valid, Real):
+            train, valid = hold_out(train, float(valid), self.seed, self._kind_of(train))
+        fit = Rounds(owner, History(metric=self.fields.metric), int(steps or epochs or 1))
+        self.history = history = fit.history
+        history.total_steps = fit.total
+        tables = self._tables(train, history)
+        began, best = time.monotonic(), None
+        self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
+        held = self._held(valid)
+        with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", verbose) as bar:
+            _each(callbacks, "on_fit_begin", fit)
+            while fit.step < fit.total and history.stopped is None and not interrupts.pressed:
+                history.loss.append(float(np.mean([self._grow(tree) for tree in self.trees])))
+                history.learning_rate.append(float(self.fields.learning_rate))
+                fit.step = self._rounds = fit.step + 1
+                bar.update(1)
+                _each(callbacks, "on_step", fit)
+                if held and (fit.step % self.fields.evaluate_every == 0 or fit.step == fit.total):
+                    value = self._judge(held)
+                    history.valid_steps.append(fit.step)
+                    history.valid_metric.append(value)
+                    if best is None or value > best:
+                        best, history.best_step = value, fit.step
+                    _each(callbacks, "on_evaluate", fit, value)
+            history.interrupted = interrupts.pressed
+        if fit.step == 0:
+            raise KeyboardInterrupt
+        self._rounds = history.best_step or fit.step
+        history.seconds = time.monotonic() - began
+        for tree in self.trees:
+            tree.booster.free_dataset()
+        _each(callbacks, "on_fit_end", fit)
+        return history
+
+    def _kind_of(self, graphs: Any) -> str:
+        if self.recipe.kind != "any":
+            return self.recipe.kind
+        first = as_graphs("train", graphs)[0]
+        return str(getattr(first, "kind", "layout"))
+
+    def _tables(self, train: Any, history: History) -> dict[tuple[int, int], _Table]:
+        """Rows to learn from, by size of graph."""
+        graphs = as_graphs("train", train)
+        self._kind = self._kind_of(train)
+        tables: dict[tuple[int, int], _Table] = {}
+        for i in range(len(graphs)):
+            graph = graphs[i]
+            unfit("train", graph, self._kind)
+            try:
+                check_measured(graph, self._kind)
+            except DataError as error:
+                history.skipped[str(graph.name)] = str(error)
+                if len(history.skipped) == len(graphs):
+                    raise
+                continue
+            rows = self._some(graph, self.fields.configs, i)
+            table = tables.setdefault(_size(graph), _Table())
+            table.features.append(self.recipe.features(self.fields, graph, rows))
+            table.targets.append(self._target(measured_runtimes(graph, rows)))
+        return tables
+
+    def _some(self, graph: Any, most: int, number: int) -> NDArray[np.int64]:
+        """Rows of configs that ran, ascending: all, or a sample of `most`."""
+        ran = getattr(graph, "ran", None)
+        rows = np.asarray(graph.row_numbers(None) if ran is None else ran)
+        key = (self.seed, _ROWS, number)
+        return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
+
+    def _target(self, runtimes: NDArray[Any]) -> NDArray[np.float64]:
+        if self.fields.target != "min-max":
+            return targets(runtimes, self.fields.target)
+        low, high = float(runtimes.min()), float(runtimes.max())
+        return (runtimes - low) / (high - low) if high > low else np.zeros(runtimes.size)
+
+    def _start(self, lightgbm: Any, size: tuple[int, int], table: _Table) -> Trees:
+        """Choose the columns and make a booster without trees."""
+        x, y = np.concatenate(table.features), np.concatenate(table.targets)
+        varies = np.flatnonzero((x != x[:1]).any(0))
+        _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
+        columns = varies[np.sort(first)] if varies.size else np.zeros(1, np.int64)
+        f = self.fields
+        options = {
+            "objective": f.objective, "metric": f.objective, "learning_rate": f.learning_rate,
+            "num_leaves": f.num_leaves, "min_data_in_leaf": f.min_data_in_leaf,
+            "feature_fraction": f.feature_fraction, "bagging_fraction": f.bagging_fraction,
+            "bagging_freq": int(f.bagging_fraction < 1), "seed": self.seed % (1 << 31),
+            "deterministic": True, "force_row_wise": True, "verbosity": -1,
+            "num_threads": _core.get_num_threads(),
+        }  # fmt: skip
+        data = lightgbm.Dataset(x[:, columns], y, params=options, free_raw_data=True)
+        return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
+
+    def _grow(self, tree: Trees) -> float:
+        """Add one tree; return the loss on the rows that are learnt from."""
+        tree.booster.update()
+        ((_, _, loss, *_),) = tree.booster.eval_train()
+        return float(loss)
+
+    def _held(self, valid: Any) -> list[tuple[Any, NDArray[np.int64], NDArray[Any]]]:
+        """Graphs to validate on, which of their configs, and their runtimes."""
+        if valid is None or (isinstance(valid, (list, tuple)) and not valid):
+            return []
+        graphs, held = as_graphs("valid", valid), []
+        for i in range(len(graphs)):
+            graph = graphs[i]
+            check_measured(graph, self._kind)
+            most = max(50, self.fields.valid_configs // len(graphs))
+            rows = self._some(graph, most, _VALID + i)
+            held.append((graph, rows, measured_runtimes(graph, rows)))
+        return held
+
+    def _judge(self, held: Sequence[tuple[Any, NDArray[np.int64], NDArray[Any]]]) -> float:
+        metric = metrics.VALIDATION[self.fields.metric]
+        return float(np.mean([metric(self._scores(graph, rows), times) for graph, rows, times in held]))
+
+    # Scoring
+
+    def scores(
+        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+    ) -> NDArray[np.float32]:
+        """Scores as of :meth:`tpugraphs.Ranker.predict`; `tta` and `precision` change nothing."""
+        check_kind(graph, self._kind)
+        if as_configs(graph, configs) is not None:
+            raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")
+        rows = graph.row_numbers(configs)
+        with Progress(rows.size, "predict", "config", verbose) as progress:
+            return self._scores(graph, rows, progress)
+
+    def _scores(
+        self, graph: Any, rows: NDArray[np.int64], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        tree = self._nearest(_size(graph))
+        scores = np.empty(rows.size, np.float32)
+        for start in range(0, rows.size, _CHUNK):
+            part = rows[start : start + _CHUNK]
+            features = self.recipe.features(self.fields, graph, part)
+            if tree.size == (0, 0) and features.shape[1] != tree.width:
+                raise DataError(
+                    f"config_feat: these trees were learnt from tables of {tree.width} columns, this graph "
+                    f"has {features.shape[1]}",
+                    file=str(graph.name), field="config_feat", expected=str(tree.width),
+                    found=str(features.shape[1]),
+                )  # fmt: skip
+            raw = tree.booster.predict(
+                tree.table(features), num_iteration=self._rounds, raw_score=True,
+                num_threads=_core.get_num_threads(),
+            )  # fmt: skip
+            scores[start : start + _CHUNK] = raw
+            if progress is not None:
+                progress.update(part.size)
+        return scores
+
+    def _nearest(self, size: tuple[int, int]) -> Trees:
+        """Trees of the graphs whose size is nearest; of equally near ones the first."""
+
+        def distance(tree: Trees) -> float:
+            return sum(abs(a - b) / max(b, 1) for a, b in zip(tree.size, size, strict=True))
+
+        if not self.trees:
+            raise Error("there are no trees yet: call fit first")
+        return min(self.trees, key=distance)
+
+    # Files and copies
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Metadata and tensors that `read` takes."""
+        entries = [
+            {"size": list(tree.size), "width": tree.width, "trees": tree.booster.model_to_string()}
+            for tree in self.trees
+        ]
+        tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
+        return {"graphs": self._kind, "rounds": self._rounds, "boosters": entries}, tensors
+
+    def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `to_file` gave; CheckpointError if that is damaged."""
+        self._kind = tensorfile.entry(path, metadata, "graphs", str)
+        rounds = tensorfile.entry(path, metadata, "rounds", int)
+        self.trees = []
+        for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list)):
+            place = f"boosters[{i}]"
+            if not isinstance(one, dict):
+                raise tensorfile.fail(path, place, "an object", repr(one)[:80], "the file is damaged")
+            width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
+            name = f"{i}.columns"
+            shape = tensors[name].shape if name in tensors else (0,)
+            columns = tensorfile.take(path, tensors, name, shape, np.int64)
+            whole = len(size) == 2 and all(isinstance(n, int) and n >= 0 for n in size)
+            if not whole or columns.ndim != 1 or ((columns < 0) | (columns >= width)).any():
+                raise tensorfile.fail(
+                    path, place, f"columns in 0..{width - 1}", "others", "the file is damaged"
+                )
+            booster = _booster(path, place, tensorfile.entry(path, one, "trees", str), columns.size)
+            self.trees.append(Trees((size[0], size[1]), columns, width, booster))
+        if not self.trees or not 1 <= rounds <= 10**6:
+            raise tensorfile.fail(path, "rounds", "trees", f"{rounds} rounds", "the file is damaged")
+        self._rounds = rounds
+
+
+def _booster(path: str, place: str, text: str, columns: int) -> Any:
+    lightgbm = _lightgbm()
+    try:
+        booster = lightgbm.Booster(model_str=text)
+    except lightgbm.basic.LightGBMError as error:
+        raise CheckpointError(f"{place}: {error}; the file is damaged", file=path, field=place) from None
+    if booster.num_feature() != columns:
+        raise tensorfile.fail(
+            path, place, f"trees over {columns} columns", str(booster.num_feature()), "the file is damaged"
+        )
+    return booster
+
+
+def _size(graph: Any) -> tuple[int, int]:
+    """Nodes and configurable nodes where configs are digits; all graphs with features have one model."""
+    return (0, 0) if graph.config_feat is not None else (int(graph.num_nodes), int(graph.num_config_nodes))
+
+
+def _each(callbacks: Sequence[Callback], event: str, fit: Rounds, *args: Any) -> None:
+    for callback in callbacks:
+        getattr(callback, event)(fit, *args)

@@ -1,0 +1,73 @@
+"""The eighth place: gradient-boosted trees over one row of numbers per config.
+
+The idea: no model of the graph. Of a kernel (tile) every row has count, mean, maximum, standard deviation and
+last value of each node feature, then the config's own numbers. Of a program (layout) it has nothing but the
+digits of the config, node by node. They mean something only for programs of the same build, so trees are
+learnt per size of a program, (nodes, configurable nodes), and a program is ranked by those of the nearest
+size. The test programs often have a twin among the training programs that differs in its batch size alone.
+
+Runtimes are scaled to 0..1 per graph and learnt with cross-entropy, for a fixed number of trees.
+
+Differs from the published code: columns past the digits that the nearest program has are left out instead of
+failing; a validation set, where there is one, may end with fewer trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.recipes.base import Recipe, TableFields, option
+
+__all__ = ["RECIPES", "EighthFields"]
+
+
+@dataclass(frozen=True)
+class EighthFields(TableFields):
+    """Fields of ``eighth-lightgbm``."""
+
+    objective: str = option(
+        "cross_entropy", choices=("cross_entropy", "l2", "l1", "huber"), doc="loss of a tree"
+    )
+    num_leaves: int = option(63, 2, 100_000, doc="leaves of a tree, at most")
+    min_data_in_leaf: int = option(20, 1, 10**6, doc="configs in a leaf, at least")
+    feature_fraction: float = option(0.5, 0.01, 1.0, doc="share of the columns that a tree may use")
+    bagging_fraction: float = option(1.0, 0.01, 1.0, doc="share of the configs that a tree is learnt from")
+
+
+def features(fields: EighthFields, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Numbers of configs (n, F): their digits alone, or statistics of the nodes and their features.
+
+    Parameters
+    ----------
+    rows : (n,) int64
+        Which configs.
+    """
+    if graph.config_feat is None:
+        return np.asarray(graph.digits_of(rows), np.float32).reshape(rows.size, -1)
+    nodes = np.asarray(graph.node_feat, np.float64)
+    parts = [np.array([float(nodes.shape[0])])]
+    if nodes.size:
+        parts += [nodes.mean(0), nodes.max(0), nodes.std(0), nodes[-1]]
+    if getattr(graph, "graph_feat", None) is not None:
+        parts.append(np.asarray(graph.graph_feat, np.float64))
+    same = np.concatenate(parts).astype(np.float32)
+    configs = np.asarray(graph.config_feat, np.float32)[rows]
+    return np.hstack([np.broadcast_to(same, (rows.size, same.size)), configs])
+
+
+RECIPES = (
+    Recipe(
+        name="eighth-lightgbm",
+        summary="Boosted trees over one row of numbers per config; needs the extra [lightgbm].",
+        options=EighthFields,
+        presets={"cpu": {}, "full": {"steps": 1000, "configs": 100_000}},
+        estimator="trees",
+        features=features,
+        source="Kaggle, 'Fast or Slow?', 8th place",
+        kind="any",
+    ),
+)
