@@ -194,6 +194,41 @@ def test_runtimes_of_two_units_are_not_mixed():
     assert r.predict(train[1]).shape == (30,)  # whose runtimes are not read
 
 
+def test_given_and_inferred_schemas_in_one_fit():
+    schema = Schema(config=(Column("a"), Column("b"), Column("c")))
+    given, bare = table(0, schema=schema), table(1)
+    assert fitted([given, bare]).schema is schema
+    with pytest.raises(tg.DataError, match="graph 't0': .*schema that was given.*this graph first"):
+        fitted([bare, given])
+
+
+def test_the_schema_of_a_ranker(tmp_path):
+    assert ranker().schema is None
+    r = fitted(tg.from_frame(measured(), **FRAME))
+    r.save(tmp_path / "r.safetensors")
+    loaded = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert loaded.schema == r.schema == tg.from_frame(measured(), **FRAME)[0].schema
+    again = tg.from_frame(measured(), **FRAME, schema=loaded.schema)
+    assert loaded.predict(again[0]).tobytes() == r.predict(again[0]).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["number", "flag"])
+def test_one_column_of_nodes_is_read(kind):
+    """Graphs without edges and opcodes, which differ in nothing but the one feature of their nodes."""
+    schema = Schema(node=(Column("n", kind),), config=(Column("x"),))
+    configs = np.arange(16.0)[:, None]
+    a, b = (
+        tg.Graph(node_feat=[[n], [0]], config_feat=configs, runtime=times, schema=schema, name=f"n{n}")
+        for n, times in ((0, np.arange(1, 17)), (1, np.arange(16, 0, -1)))
+    )
+    r = fitted([a, b], steps=200)
+    assert [step["op"] for step in r.steps].count("pool") == 1
+    for graph in (a, b):
+        assert r.evaluate(graph).rows[0].values["tau"] > 0.5  # of one order for both, one is negative
+    plain = fitted(table(node_feat=np.zeros((3, 0))))
+    assert not plain.pipeline.sizes.described and "pool" not in [step["op"] for step in plain.steps]
+
+
 def test_categories_that_training_did_not_have():
     gpu = Column("gpu", "category", ("A", "B", "C"))
     schema = Schema(graph=(gpu,), config=(Column("x"), Column("order", "category", ("p", "q", "r"))))
@@ -283,7 +318,10 @@ def test_graphs_that_nothing_can_be_learnt_from():
     for graph, words in (
         (table(runtime=np.ones(30)), "all 30 runtimes are equal"),
         (table(runtime=None), "expected measured runtimes"),
+        (table(valid=np.arange(30) == 4), "only one config ran"),
+        (table(valid=np.arange(30) == 4).select([1, 2]), "all 2 configs failed"),
         (tg.Graph(node_feat=np.zeros((3, 1))), "features of configs or configurable nodes"),
+        (table(config_feat=np.zeros((30, 0))), "features of configs or configurable nodes"),
     ):
         with pytest.raises(tg.DataError, match=words):
             fitted(graph)
@@ -324,6 +362,14 @@ def test_normal_scores():
 
 
 # ---- together with the rest -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["percentile", "normal-score"])
+def test_targets_that_a_loss_cannot_fit(target):
+    with pytest.raises(
+        tg.ConfigError, match=f"target: .*'{target}', which gives on t0 .*above 0.*are needed"
+    ):
+        fitted(table(), loss=[{"loss": "log_mse"}], target=target)
 
 
 def test_losses_seeds_and_ensembles(tmp_path):

@@ -505,7 +505,7 @@ def _graphs(
                 "one value per problem",
                 "name it in config, or in group too",
             )
-    columns = {
+    columns: dict[str, Any] = {
         "runtime": rows.runtime,
         "valid": rows.valid,
         "repeats": np.stack(rows.repeats, 1) if rows.repeats else None,

@@ -114,14 +114,15 @@ def check_kind(graph: Any, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
     name = str(getattr(graph, "name", "graph"))
     if kind == "graph" and hasattr(graph, "schema"):
-        if graph.config_feat is None and graph.num_config_nodes == 0:
+        columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+        if columns == 0 and graph.num_config_nodes == 0:
             raise DataError(
                 "expected features of configs or configurable nodes, found neither: there is nothing to rank",
                 file=name, field="config_feat", found="none",
             )  # fmt: skip
         return
     if getattr(graph, "kind", None) != kind:
-        found = f"a {graph.kind} graph" if hasattr(graph, "kind") else type(graph).__name__
+        found = f"a {type(graph).__name__}" if hasattr(graph, "kind") else type(graph).__name__
         hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
         raise DataError(
             f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
@@ -138,6 +139,11 @@ def check_measured(graph: Any, kind: str) -> None:
     """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
     check_kind(graph, kind)
     name, field = str(graph.name), "config_runtime"
+    if len(graph.config_runtime) and not len(_ran(graph).config_runtime):
+        raise DataError(
+            f"valid: all {graph.num_configs} configs failed, so nothing can be learnt: leave it out",
+            file=name, field="valid", found="none that ran", expected="at least two",
+        )  # fmt: skip
     if not graph.has_runtimes:
         raise DataError(
             f"{field}: expected measured runtimes, found none or placeholders: "
@@ -164,8 +170,9 @@ def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.
     else:
         equal, what = int(kernels.ratio_ranks(runtimes, normalizers).max()) == 1, "normalised runtimes"
     if equal:
+        found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
         raise DataError(
-            f"config_runtime: all {len(runtimes)} {what} are equal, so nothing can be learnt: leave it out",
+            f"config_runtime: {found}, so nothing can be learnt: leave it out",
             file=name, field="config_runtime", found="one value", expected="at least two",
         )  # fmt: skip
 
@@ -199,7 +206,9 @@ class Sizes:
     Attributes
     ----------
     node, graph, config : int
-        Columns of the features.
+        Columns of the features. Nodes without features have one column of zeros.
+    described : bool
+        Whether nodes have features.
     digits : tuple of int
         Digits of a configurable node, and rows of a table that they look up: their values and 2.
     opcodes : int, optional
@@ -209,6 +218,7 @@ class Sizes:
     """
 
     node: int
+    described: bool
     graph: int
     config: int
     digits: tuple[int, int]
@@ -267,7 +277,15 @@ class Pipeline:
         if self.schema is not None:
             most = max((digit.values for digit in self.schema.digits), default=0)
             digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
-        return Sizes(columns["node"], columns["graph"], columns["config"], digits, opcodes, self.has_edges)
+        return Sizes(
+            node=columns["node"],
+            described=self.schema is None or bool(self.schema.node),
+            graph=columns["graph"],
+            config=columns["config"],
+            digits=digits,
+            opcodes=opcodes,
+            edges=self.has_edges,
+        )
 
     def _option(self, step: str, name: str) -> Any:
         """Attribute of the last step of that name, None without."""
@@ -307,9 +325,7 @@ class Pipeline:
                 self.steps = self._make(graph.schema)
                 core = _core.Prepare(self.steps)
             if self.schema is not None:
-                if self.schema.inferred and graph.schema.inferred:
-                    with contextlib.suppress(DataError):  # check tells which graph
-                        self.schema = self.schema.join(graph.schema)
+                self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
@@ -319,6 +335,20 @@ class Pipeline:
         core.finish()
         self._core = core
         return self
+
+    def _widen(self, graph: Any) -> None:
+        """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
+        assert self.schema is not None
+        if not self.schema.inferred or self.schema is graph.schema:
+            return
+        if not graph.schema.inferred:
+            raise DataError(
+                f"graph {graph.name!r}: has a schema that was given, found none for the graphs before it; "
+                "give all of them the same schema=, or this graph first",
+                file=_name(graph), field="schema", found="an inferred schema", expected="a given one",
+            )  # fmt: skip
+        with contextlib.suppress(DataError):
+            self.schema = self.schema.join(graph.schema)
 
     def _check(self, graph: Any) -> None:
         check_kind(graph, self.kind)

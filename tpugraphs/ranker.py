@@ -21,6 +21,7 @@ from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precisi
 
 if TYPE_CHECKING:
     from tpugraphs.report import Report
+    from tpugraphs.schema import Schema
     from tpugraphs.training import Callback, Fit, History
 
 __all__ = ["Ranker", "list_recipes"]
@@ -108,6 +109,11 @@ class Ranker(Ranks):
         self.history: History | None = None
 
     # Parameters
+
+    @property
+    def schema(self) -> Schema | None:
+        """What graphs of any schema must fit, once fitted; None for recipes of the published schemas."""
+        return self.pipeline.schema
 
     @property
     def steps(self) -> list[dict[str, Any]]:

@@ -181,7 +181,7 @@ class Schema:
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
-            groups[group] = mine[: len(theirs)] if len(theirs) <= len(mine) else theirs
+            groups[group] = (*mine[: len(theirs)], *theirs[len(mine) :])
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
             groups["digits"] = tuple(
