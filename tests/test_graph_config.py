@@ -364,6 +364,28 @@ def test_normal_scores():
 # ---- together with the rest -----------------------------------------------------------------------------
 
 
+def test_rankers_of_digits_of_other_sizes_in_one_ensemble():
+    """Without node features nothing but the schema tells their preprocessing apart."""
+    train = [digits(0, D=2, values=n, node_feat=np.zeros((6, 0))) for n in (3, 9)]
+    few, many = (fitted(graph) for graph in train)
+    assert not few.pipeline.same_as(many.pipeline) and few.pipeline.same_as(fitted(train[0]).pipeline)
+    scores = tg.Ensemble([many, few]).predict(train[0])
+    assert scores.shape == (30,)
+
+
+@pytest.mark.parametrize("shape", ["digits", "published tile"])
+def test_a_checkpoint_knows_what_was_measured(shape, tmp_path):
+    graph = SHAPES[shape]()
+    other = (
+        graph.replace(node_config_ids=[1, 5])
+        if shape == "digits"
+        else graph.replace(config_runtime_normalizers=graph.config_runtime_normalizers + 1)
+    )
+    ranker().fit(graph, checkpoint_dir=tmp_path, verbose=False)
+    with pytest.raises(tg.CheckpointError, match="graphs"):
+        ranker().fit(other, checkpoint_dir=tmp_path, verbose=False)
+
+
 @pytest.mark.parametrize("target", ["percentile", "normal-score"])
 def test_targets_that_a_loss_cannot_fit(target):
     with pytest.raises(

@@ -360,6 +360,17 @@ def test_dedup(runtime):
     assert tg.dedup(tg.Graph(config_feat=[[1.0], [1.0]], runtime=[1, 2]), "mean").runtime.tolist() == [1.5]
 
 
+def test_a_graph_all_of_whose_configs_failed_is_not_judged():
+    failed = tg.Graph(config_feat=np.eye(3), runtime=[1.0, 2, 3], valid=[True, False, False]).select([1, 2])
+    assert "all configs failed" in failed.describe()["warnings"][0]
+    for judge in (
+        lambda: tg.evaluation.evaluate(lambda g: np.zeros(2), failed),
+        lambda: tg.baselines.LinearBaseline().fit(failed),
+    ):
+        with pytest.raises(tg.DataError, match="graph: valid: all 2 configs failed"):
+            judge()
+
+
 def test_failed_configs_are_left_out_of_a_report():
     runtime = np.array([5.0, np.nan, 1.0, 3.0, 2.0])
     g = tg.Graph(config_feat=np.eye(5), runtime=runtime, valid=np.isfinite(runtime))

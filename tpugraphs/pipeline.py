@@ -302,6 +302,7 @@ class Pipeline:
         mine, theirs = self.tensors(), other.tensors()
         return (
             self.steps == other.steps
+            and self.schema == other.schema  # which knows the digits
             and mine.keys() == theirs.keys()
             and all(np.array_equal(mine[name], theirs[name]) for name in mine)
         )

@@ -110,25 +110,12 @@ def unfit(what: str, graph: Any, kind: str) -> DataError | None:
     return None
 
 
+_PROGRAM = ("node_feat", "node_opcode", "edge_index")
+_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
 _HASHED: dict[str, tuple[str, ...]] = {
-    "graph": (
-        "node_feat",
-        "node_opcode",
-        "edge_index",
-        "graph_feat",
-        "config_feat",
-        "config_runtime",
-        "valid",
-    ),
-    "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
-    "tile": (
-        "node_feat",
-        "node_opcode",
-        "edge_index",
-        "config_feat",
-        "config_runtime",
-        "config_runtime_normalizers",
-    ),
+    "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
+    "layout": (*_PROGRAM, "node_config_ids", "config_runtime"),
+    "tile": (*_PROGRAM, *_TILE),
 }
 
 
@@ -143,7 +130,7 @@ def fingerprint(graph: Any, kind: str, digits: bool) -> str:
     if kind == "graph":
         h.update(graph.schema.to_json().encode())
     for name in _HASHED[kind]:
-        if getattr(graph, name) is None:
+        if getattr(graph, name, None) is None:
             continue
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
