@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy.typing as npt
 
-from tpugraphs import _core, corrupt
+from tpugraphs import _core, corrupt, packs
 from tpugraphs.arrays import with_file
 from tpugraphs.digits import DIGITS, Digits, SchemaDigits
 from tpugraphs.errors import ConfigError, DataError
@@ -99,8 +99,6 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         )  # fmt: skip
     limit = _limit(max_bytes)
     if file.endswith(".tgpack"):
-        from tpugraphs import packs
-
         return packs.open_pack(file, limit)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)

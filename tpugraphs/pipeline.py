@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, arrays, kernels, preprocess
+from tpugraphs import _core, arrays, kernels, preprocess, rankerfile
 from tpugraphs.digits import Digits, check_digits
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.schema import Schema
@@ -440,8 +440,6 @@ class Pipeline:
         cls, path: str | os.PathLike[str], steps: Any, tensors: Mapping[str, NDArray[Any]], like: Pipeline
     ) -> Pipeline:
         """Pipeline of a ranker file or checkpoint, of the kind and sizes of `like`, or CheckpointError."""
-        from tpugraphs import rankerfile
-
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
             pipeline = cls(steps, like.kind, like.schema, like._make)
@@ -461,8 +459,6 @@ class Pipeline:
 
     def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
         """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
-        from tpugraphs import rankerfile
-
         mine, theirs = self._core.columns, like._core.columns
         if like._make is not None:
             return  # they follow from the schema

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core, kernels, rankerfile
+from tpugraphs import _core, evaluation, kernels, rankerfile
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, RecipeError
 from tpugraphs.files import file_name
 from tpugraphs.optimizer import Optimizer
@@ -18,6 +18,7 @@ from tpugraphs.progress import Progress
 from tpugraphs.ranking import Ranks
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.scoring import SCORING, TRAINING, Last, as_configs, check_precision, chunk_size, score
+from tpugraphs.trainset import Material
 
 if TYPE_CHECKING:
     from tpugraphs.report import Report
@@ -312,7 +313,6 @@ class Ranker(Ranks):
             A value out of range, or another fit is using `checkpoint_dir`.
         """
         from tpugraphs.training import Fit, held
-        from tpugraphs.trainset import Material
 
         epochs, steps = self.length(epochs, steps, checkpoint_every)
         before, fit = vars(self).copy(), None
@@ -486,8 +486,6 @@ class Ranker(Ranks):
         `tta` and `precision` as of `predict`; with `official`, on the published validation configs and by the
         published metrics only.
         """
-        from tpugraphs import evaluation
-
         self._require_fit("evaluate")
         verbose = bool(options.get("progress", False))
         if getattr(configs, "ndim", 0) > 1:
