@@ -422,3 +422,11 @@ def test_linear_baseline_learns_from_any_schema():
     d = tg.Graph(node_config_ids=[0, 1], node_feat=np.zeros((2, 0)), node_config_feat=digits,
                  runtime=1.0 + digits[:, 0, 0] + 2 * digits[:, 1, 3] + 3)  # fmt: skip
     assert tg.evaluation.evaluate(tg.baselines.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8
+    with pytest.raises(
+        tg.DataError, match="'graph': does not fit the schema: config column 3: expected only 3"
+    ):
+        fitted.predict(tg.Graph(config_feat=np.ones((2, 4))))
+    with pytest.raises(tg.DataError, match="does not fit the schema: config column 2: expected 'config_2'"):
+        fitted.predict(tg.Graph(config_feat=np.ones((2, 2))))
+    with pytest.raises(tg.ConfigError, match="other kind of configs"):
+        fitted.predict(d)

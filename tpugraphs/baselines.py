@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation import measured_runtimes
+from tpugraphs.schema import Schema
 
 __all__ = ["LinearBaseline", "random_scores"]
 
@@ -65,6 +66,7 @@ class LinearBaseline:
         if configs is None:
             rows = getattr(graph, "ran", rows)
         runtimes = measured_runtimes(graph, rows)
+        self.schema: Schema = graph.schema
         self._choose_columns(graph, rows)
         width = self._width
         gram, moment = np.zeros((width, width)), np.zeros(width)
@@ -89,11 +91,16 @@ class LinearBaseline:
         Raises
         ------
         ConfigError
-            Not fitted, or fitted on a graph with other columns.
+            Not fitted, or fitted on the other kind of configs or on more configurable nodes.
+        DataError
+            The graph does not fit the schema of the one it was fitted on.
         """
         if not hasattr(self, "weight"):
             raise ConfigError("LinearBaseline.predict needs fit first")
         rows = _rows(graph, configs)
+        if _has_features(graph) != (self.digit is None):
+            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
+        self.schema.check(graph)
         chunks = [
             self._features(graph, rows[start : start + _CHUNK]) @ self.weight
             for start in range(0, rows.size, _CHUNK)
@@ -128,8 +135,6 @@ class LinearBaseline:
 
     def _features(self, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Centred feature columns (rows, width)."""
-        if _has_features(graph) != (self.digit is None):
-            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         if self.digit is None:
             raw = np.asarray(graph.config_feat)[rows][:, self.column].astype(np.float64)
         else:
