@@ -363,6 +363,10 @@ def test_graphs_with_nodes_edges_and_digits():
             tg.from_frame({**data, "l2b": [1, value, 2]}, **arguments, edges=edges)
     with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.31, found 'a' in row 0"):
         tg.from_frame({**data, "l2b": ["a", "b", "c"]}, **arguments, edges=edges)
+    turned = {0: ["l0b", "l0a"], 2: ["l2b", "l2a"]}
+    again = tg.from_frame(data, **{**arguments, "digits": turned}, edges=edges, schema=n.schema, opcodes=[1, 2, 3],
+                          nodes=np.eye(3))  # fmt: skip
+    np.testing.assert_array_equal(again[0].config_digits, n.config_digits)
     with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.4, found 5 in row 1"):
         tg.from_frame({**data, "l2b": [1, 5, 2]}, **arguments, edges=edges, schema=m.schema)
     with pytest.raises(tg.DataError, match=r"graph 'net=m': node_opcode.*0\.\.255, found 256 at 0"):

@@ -125,15 +125,16 @@ def from_frame(
         _names("repeats", repeats), digits or {},
     )  # fmt: skip
     chosen.check()
+    if schema is not None:
+        if kinds:
+            raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
+        chosen.fit(schema)
     rows = _Rows(table, chosen, unit if unit not in UNITS else None)
     found_unit = rows.unit(unit, schema)
     programs = _programs(rows, nodes, edges, opcodes)
     if schema is None:
         schema = _infer(rows, chosen, kinds or {}, found_unit, programs)
-    elif kinds:
-        raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
     else:
-        _check_names(schema, chosen)
         rows.check_digits(tuple(digit.values for digit in schema.digits))
     return _graphs(rows, chosen, schema, programs)
 
@@ -187,6 +188,26 @@ class _Chosen:
                 raise ConfigError(
                     f"group: column {name!r} is named in {roles.get(name, 'group')} too; name it once"
                 )
+
+    def fit(self, schema: Schema) -> None:
+        """Refuse other columns than those of the schema, and bring digits into its order."""
+        first = next(iter(self.digits.values()), ())
+        for what, group, names in (
+            ("features", schema.graph, self.features),
+            ("config", schema.config, self.config),
+            ("digits", schema.digits, first),
+        ):
+            known = [column.name for column in group]
+            missing = [name for name in known if name not in names]
+            extra = [name for name in names if name not in known]
+            if missing or extra:
+                raise fail(
+                    what, "the columns of the schema",
+                    f"no {missing[0]!r}" if missing else f"{extra[0]!r} too",
+                    "name the same columns as for the schema",
+                )  # fmt: skip
+        order = [first.index(digit.name) for digit in schema.digits]
+        self.digits = {node: tuple(names[i] for i in order) for node, names in self.digits.items()}
 
     def all(self) -> list[str]:
         """Every column that is read."""
@@ -462,24 +483,6 @@ def _infer(
         opcodes=read.opcodes,
         unit=unit,
     )
-
-
-def _check_names(schema: Schema, chosen: _Chosen) -> None:
-    """Refuse columns that the given schema does not have; those that it has and nobody named, too."""
-    first = next(iter(chosen.digits.values()), ())
-    for what, group, names in (
-        ("features", schema.graph, chosen.features),
-        ("config", schema.config, chosen.config),
-        ("digits", schema.digits, first),
-    ):
-        known = [column.name for column in group]
-        missing = [name for name in known if name not in names]
-        extra = [name for name in names if name not in known]
-        if missing or extra:
-            raise fail(
-                what, "the columns of the schema", f"no {missing[0]!r}" if missing else f"{extra[0]!r} too",
-                "name the same columns as for the schema",
-            )  # fmt: skip
 
 
 def _of(what: str, given: Any, key: tuple[Any, ...]) -> Any:
