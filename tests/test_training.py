@@ -231,7 +231,7 @@ def test_graphs_of_the_other_kind_are_left_out_in_training_and_validation(tmp_pa
         assert len(h.loss) == 4 and len(h.valid_metric) == metrics
     with pytest.raises(tg.DataError, match="none of the 2 graphs"):
         r.fit([tile, tile], verbose=False)
-    with pytest.raises(tg.DataError, match="tile graph"):
+    with pytest.raises(tg.DataError, match="found a TileGraph"):
         r.fit(tile, verbose=False)
 
 
