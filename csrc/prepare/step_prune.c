@@ -27,13 +27,11 @@ static tg_status gather(tg_draft *d, tg_error *err) {
     const int has_opcode = d->opcode != NULL && s->opcode != NULL;
     for (int64_t n = 0; has_opcode && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
     d->table[TG_TABLE_NODE].rows = d->N = kept->N;
-    tg_draft_replace(d, TG_TABLE_NODE, feat, (int)s->F);
-    d->table[TG_TABLE_NODE].finite = 0;
     d->E = kept->E;
     d->nodes = kept->nodes;
     d->edges = kept->edge_index;
     d->config_nodes = kept->config_nodes;
-    return TG_OK;
+    return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, feat, (int)s->F, 0);
 }
 
 static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {

@@ -128,6 +128,11 @@ int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_fe
 }
 
 tg_py_graph *tg_py_graph_new(int digit_rows) {
+    if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
+        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
+                     digit_rows);
+        return NULL;
+    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(graph_type, 0);
     if (self == NULL) return NULL;
@@ -146,11 +151,6 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
-        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
-                     digit_rows);
-        return NULL;
-    }
     tg_py_graph *self = tg_py_graph_new(digit_rows);
     (void)type; /* it has no subtypes */
     if (self == NULL) return NULL;
