@@ -490,7 +490,9 @@ def test_powers_need_finite_numbers_and_a_row():
     bad = sizes(0)
     bad["config_feat"][3, 1] = np.nan
     core = _core.Prepare([{"step": "powers", "config": SIZES}])
-    with pytest.raises(tg.DataError, match=r"config_feat: expected finite values, found nan \(row 3, column 1"):
+    with pytest.raises(
+        tg.DataError, match=r"config_feat: expected finite values, found nan \(row 3, column 1"
+    ):
         core.fit(*bad.values())
     with pytest.raises(tg.DataError, match="config_feat: expected at least one row to fit to"):
         core.finish()
