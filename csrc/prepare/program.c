@@ -1,7 +1,6 @@
 #include "prepare/program.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +13,6 @@ const tg_step *tg_find_step(const char *name) {
     for (int i = 0; tg_steps[i] != NULL; i++)
         if (strcmp(tg_steps[i]->name, name) == 0) return tg_steps[i];
     return NULL;
-}
-
-void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size) {
-    const char *from = attr->choices;
-    for (; value > 0; value--) from = strchr(from, '|') + 1;
-    snprintf(text, (size_t)size, "%.*s", (int)strcspn(from, "|"), from);
 }
 
 tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected) {

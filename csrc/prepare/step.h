@@ -175,7 +175,4 @@ tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_
 /* A TG_E_CONFIG about a step. */
 tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected);
 
-/* Choice number `value` of an attribute, as text of at most `size` bytes. */
-void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size);
-
 #endif

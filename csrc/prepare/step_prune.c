@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 enum { METHOD, HOPS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
@@ -39,7 +41,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     if (use->attr[METHOD] == 0 || !tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     if (!d->kept->made) {
         char method[32];
-        tg_choice_name(&use->step->attrs[METHOD], (int)use->attr[METHOD], method, sizeof method);
+        tg_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
         int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes); /* nobody else can change these */
         if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
         memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);

@@ -269,11 +269,7 @@ static PyType_Spec graph_spec = {.name = "tpugraphs._core.Graph",
                                  .flags = Py_TPFLAGS_DEFAULT,
                                  .slots = graph_slots};
 
-int tg_add_graph_type(PyObject *module) {
-    if (graph_type == NULL) graph_type = (PyTypeObject *)PyType_FromSpec(&graph_spec);
-    if (graph_type == NULL) return -1;
-    return PyModule_AddObjectRef(module, "Graph", (PyObject *)graph_type);
-}
+int tg_add_graph_type(PyObject *module) { return tg_add_type(module, &graph_spec, "Graph", &graph_type); }
 
 int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
     memset(batch, 0, sizeof *batch);

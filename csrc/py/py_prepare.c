@@ -318,13 +318,7 @@ static PyType_Spec spec = {.name = "tpugraphs._core.Prepare",
                            .flags = Py_TPFLAGS_DEFAULT,
                            .slots = slots};
 
-int tg_add_prepare_type(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&spec);
-    if (type == NULL) return -1;
-    int status = PyModule_AddObjectRef(module, "Prepare", type);
-    Py_DECREF(type);
-    return status;
-}
+int tg_add_prepare_type(PyObject *module) { return tg_add_type(module, &spec, "Prepare", NULL); }
 
 static PyObject *prepare_steps(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 /* Raise a ConfigError: "preprocessing: step 'prune': method: expected one of none, k-hop, found 3". */
 static int wrong(const char *step, const char *what, const char *expected, PyObject *found) {
     if (PyErr_Occurred()) return -1;
@@ -99,18 +101,15 @@ static int take_columns(tg_columns *columns, const char *step, const char *attr,
 
 static int take_choice(double *to, const char *step, const tg_step_attr *attr, PyObject *value) {
     char name[32], expected[128] = "one of ";
-    for (int i = 0;; i++) {
-        tg_choice_name(attr, i, name, sizeof name);
+    for (int i = 0; tg_word(attr->choices, i, name, sizeof name); i++) {
         if (PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, name) == 0) {
             *to = i;
             return 0;
         }
         const size_t used = strlen(expected);
         snprintf(expected + used, sizeof expected - used, "%s%s", i > 0 ? ", " : "", name);
-        const char *rest = attr->choices;
-        for (int j = 0; j <= i && rest != NULL; j++) rest = strchr(rest + (j > 0), '|');
-        if (rest == NULL) return wrong(step, attr->name, expected, value);
     }
+    return wrong(step, attr->name, expected, value);
 }
 
 static int take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr,
@@ -212,7 +211,7 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
     if (attr->type == TG_STEP_INT) range = Py_BuildValue("LL", (long long)attr->low, (long long)attr->high);
     if (attr->type == TG_STEP_CHOICE) range = Py_BuildValue("s", attr->choices);
     if (attr->type == TG_STEP_CHOICE && !attr->required) {
-        tg_choice_name(attr, (int)attr->fallback, text, sizeof text);
+        tg_word(attr->choices, (int)attr->fallback, text, sizeof text);
         fallback = Py_BuildValue("s", text);
     }
     if (attr->type == TG_STEP_INT && !attr->required) fallback = PyLong_FromDouble(attr->fallback);
@@ -227,26 +226,17 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
 
 static PyObject *describe_step(const tg_step *step) {
     PyObject *attrs = PyList_New(0);
-    for (int a = 0; attrs != NULL && a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++) {
-        PyObject *attr = describe_attr(&step->attrs[a]);
-        if (attr == NULL || PyList_Append(attrs, attr) < 0) Py_CLEAR(attrs);
-        Py_XDECREF(attr);
-    }
+    for (int a = 0; attrs != NULL && a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++)
+        tg_append(&attrs, describe_attr(&step->attrs[a]));
     if (attrs == NULL) return NULL;
-    PyObject *result = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O}", "name", step->name, "doc", step->doc,
-                                     "attrs", attrs, "learns", step->fit != NULL ? Py_True : Py_False,
-                                     "training", step->flags & TG_STEP_TRAINING ? Py_True : Py_False,
-                                     "configs", step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
-    Py_DECREF(attrs);
-    return result;
+    return Py_BuildValue("{s:s,s:s,s:N,s:O,s:O,s:O}", "name", step->name, "doc", step->doc, "attrs", attrs,
+                         "learns", step->fit != NULL ? Py_True : Py_False, "training",
+                         step->flags & TG_STEP_TRAINING ? Py_True : Py_False, "configs",
+                         step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
 }
 
 PyObject *tg_py_step_table(void) {
     PyObject *list = PyList_New(0);
-    for (int i = 0; list != NULL && tg_steps[i] != NULL; i++) {
-        PyObject *step = describe_step(tg_steps[i]);
-        if (step == NULL || PyList_Append(list, step) < 0) Py_CLEAR(list);
-        Py_XDECREF(step);
-    }
+    for (int i = 0; list != NULL && tg_steps[i] != NULL; i++) tg_append(&list, describe_step(tg_steps[i]));
     return list;
 }
