@@ -244,6 +244,11 @@ class Fit:
             return work()
         except DataError as error:  # the digits were checked, so it is the scores that are not finite
             self._restore_best()
+            if error.field == "values":
+                raise ConfigError(
+                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take ({error}); "
+                    "choose another target, or an offset of the loss"
+                ) from error
             raise Error(
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
                 f"{self.fields.learning_rate} or a clip below {self.fields.clip}"

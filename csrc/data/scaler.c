@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 /* Rows per partial fit. The sum of 4096 equal float32 is exact in float64, so a constant column has exactly
@@ -40,6 +41,7 @@ static void fit_chunk(double *mean, double *m2, const float *x, int64_t ld, int6
 
 tg_status tg_scaler_merge(int64_t *count, double *mean, double *m2, const tg_rows *x, tg_error *err) {
     const int64_t n = x->n, F = x->F;
+    TG_ASSERT(n == 0 || x->ld >= F);
     tg_status status = tg_rows_finite(x, err);
     if (status != TG_OK) return status;
     double *part = malloc((size_t)(2 * F + 1) * sizeof *part);

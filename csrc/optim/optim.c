@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "kernels/kernels.h"
 
@@ -90,6 +91,7 @@ static void update_group(const tg_optimizer *o, const tg_group *group, float *w,
 
 tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
                               float *const *moments, double *norm, tg_error *err) {
+    TG_ASSERT(tg_optimizer_check(o, P, NULL) == TG_OK);
     const double length = tg_global_norm(P, g);
     if (norm != NULL) *norm = length;
     if (!isfinite(length))

@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err) {
     float *x = NULL;
+    TG_ASSERT(rows >= 0 && cols >= 0);
     if (rows <= INT64_MAX / (int64_t)sizeof *x / (cols + 1))
         x = malloc((size_t)(rows * cols + 1) * sizeof *x);
     if (x == NULL)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 #define TG_ADDRESS(name) &tg_step_##name,
 const tg_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
 const char *const tg_table_fields[TG_TABLES] = {"node_feat", "graph_feat", "config_feat"};
@@ -20,6 +22,7 @@ tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected) 
 }
 
 tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err) {
+    TG_ASSERT(use->n_states < TG_STEP_STATES && n >= 0);
     tg_step_state *state = &use->state[use->n_states];
     *state = (tg_step_state){.name = name, .whole = whole, .n = n};
     if ((state->data = calloc((size_t)n + 1, sizeof *state->f)) == NULL)
