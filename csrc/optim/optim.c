@@ -14,9 +14,9 @@ static const struct {
     int moments;
     void (*rule)(const tg_optimizer *, const tg_stretch *);
 } rules[TG_OPTIMIZERS] = {
-    [TG_ADAMW] = {"adamw", 2, tg_adamw_rule},
-    [TG_ADAM] = {"adam", 2, tg_adam_rule},
-    [TG_SGD] = {"sgd", 1, tg_sgd_rule},
+#define TG_ROW(kind, name, moments) [kind] = {#name, moments, tg_##name##_rule},
+    TG_OPTIMIZER_LIST(TG_ROW)
+#undef TG_ROW
 };
 
 const char *tg_optimizer_name(tg_optimizer_kind kind) { return rules[kind].name; }

@@ -49,7 +49,7 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
     if (g->has_configs || g->K > 0 || flat[1] < 1 || flat[1] > 65536) {
         PyErr_Format(
             PyExc_ValueError,
-            "config_feat: expected 1..65536 columns and neither digits nor config nodes beside it, got "
+            "config_feat: expected 1..65536 columns and no digits and no config nodes, got "
             "%zd columns, %s and %d config nodes",
             flat[1], g->has_configs ? "digits" : "no digits", g->K);
         return -1;
