@@ -246,8 +246,8 @@ class Fit:
             self._restore_best()
             if error.field == "values":
                 raise ConfigError(
-                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take ({error}); "
-                    "choose another target, or an offset of the loss"
+                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
+                    f"({error}); choose another target, or an offset of the loss"
                 ) from error
             raise Error(
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "

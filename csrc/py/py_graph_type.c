@@ -47,11 +47,10 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
     if (config_feat == Py_None) return 0;
     if ((a = tg_array(config_feat, "config_feat", NPY_FLOAT32, 2, flat, "(C, T)")) == NULL) return -1;
     if (g->has_configs || g->K > 0 || flat[1] < 1 || flat[1] > 65536) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "config_feat: expected 1..65536 columns and no digits and no config nodes, got "
-            "%zd columns, %s and %d config nodes",
-            flat[1], g->has_configs ? "digits" : "no digits", g->K);
+        PyErr_Format(PyExc_ValueError,
+                     "config_feat: expected 1..65536 columns and no digits and no config nodes, got "
+                     "%zd columns, %s and %d config nodes",
+                     flat[1], g->has_configs ? "digits" : "no digits", g->K);
         return -1;
     }
     g->config_feat = TG_F32(a);
