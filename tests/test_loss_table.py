@@ -480,3 +480,10 @@ def test_every_loss_has_a_face(case):
         same(face(scores, **named, **attrs), run(case, None, scores, **given))
     with pytest.raises(TypeError):
         face(scores, **named, nothing=3)
+
+
+def test_lambda_rank_of_values_that_are_not_those_of_the_order():
+    """The fastest by order has a gain of 0, and no other is in reach: there is nothing to gain."""
+    scores, values = np.array([0, 1], np.float32), np.array([1e308, 1e-300])
+    value, grad = tg.kernels.lambda_rank(scores, np.arange(2), values=values, gain="inverse", k=1)
+    assert value == 0 and not grad.any()

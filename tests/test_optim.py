@@ -143,6 +143,19 @@ def test_descriptions_that_make_no_sense_are_refused(change, word):
     assert (w == before).all()
 
 
+def test_a_description_that_changes_while_it_is_read():
+    class Rate:
+        def __float__(self):
+            description.clear()
+            return 0.5
+
+    groups = [(0, 3, 1.0, 0.0), (3, 4, 0.0, 0.0)]
+    description = {"kind": "sgd", "step": 1, "groups": [*groups], "lr": Rate()}
+    w = np.ones(4, np.float32)
+    _core.optimizer_step(description, w, np.ones(4, np.float32), (np.zeros(4, np.float32),))
+    assert w.tolist() == [0.5, 0.5, 0.5, 1] and not description
+
+
 def test_arrays_that_do_not_go_together_are_refused():
     _, w, (m1, m2) = start("adamw", size=10)
     o, g = {"kind": "adamw", "lr": 1e-2, "step": 1}, np.ones(10, np.float32)

@@ -302,6 +302,15 @@ def test_divergence_is_reported():
         r.fit(small_graph(), verbose=False, callbacks=[Poison()])
 
 
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [({"loss": "log_mse"}, "percentile"), ({"loss": "lambda_rank", "gain": "inverse"}, "normal-score")],
+)
+def test_a_target_that_a_loss_does_not_take_is_no_divergence(loss, target):
+    with pytest.raises(tg.ConfigError, match=f"target='{target}': small0 has .*above 0 .{loss['loss']}"):
+        small_ranker(loss=[loss], target=target, configs=96).fit(small_graph(), verbose=False)
+
+
 def test_a_bar_is_shown_when_asked_for(capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # another test may have imported it
     small_ranker(steps=5).fit(small_graph(), 0.2, verbose=True)

@@ -47,6 +47,8 @@ class Prepared:
         Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
     mapped : Digits, optional
         Configs that lie in a pack: the pages that were read can be given back.
+    weights : (C,) float32, optional
+        Of its configs in a loss; None: all 1.
     """
 
     graph: Any
@@ -57,6 +59,7 @@ class Prepared:
     normalizers: NDArray[np.int64] | None = None
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
+    weights: NDArray[np.float32] | None = None
 
     def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
         """Return some of the C configs as the core takes them."""
@@ -107,7 +110,9 @@ class Prepared:
         """Make the same graph with other configs, as the core takes them, that were not measured."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
         none = np.zeros(len(configs), np.int64)
-        return replace(self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None)
+        return replace(
+            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
+        )
 
 
 def check_kind(graph: Any, kind: str) -> None:
@@ -356,20 +361,33 @@ class Pipeline:
         if self.schema is not None:
             self.schema.check(graph)
 
-    def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
+    def apply(
+        self,
+        graph: Any,
+        training: bool = False,
+        configs: bool = True,
+        weights: NDArray[np.float32] | None = None,
+    ) -> Prepared:
         """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
 
         Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
+        In training the configs may have `weights` (C,); those of weight 0 are left out.
         """
         self._check(graph)
+        if weights is not None:
+            graph, weights = _weighted(graph, weights)
         if training:
             check_measured(graph, self.kind)
+            if weights is not None and getattr(graph, "valid", None) is not None:
+                weights = weights[graph.ran]
             graph = _ran(graph)
-        kept, digits, runtimes = None, None, _times(graph)
+        rows, digits, runtimes = None, None, _times(graph)
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
-            kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
+            rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
+            weights = weights[rows] if weights is not None and rows is not None else weights
+        kept = rows if digits is None else None
         stored = _digits(graph) if digits is None and configs else None
         if stored is not None:
             digits = stored.stored()
@@ -392,26 +410,26 @@ class Pipeline:
             size += stored.nbytes
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
-        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped)
+        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
 
     def _merge(
         self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
-        """Merge equal configs: rows that stay or, of a file, their digits; their runtimes, normalizers."""
+        """Merge equal configs: rows that stay; of a file, their digits; their runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
-        kept = digits = None
+        rows = digits = None
         if keep != "none" and stored is not None and stored.in_file:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
-            _, runtimes, _ = preprocess.merge(first, inverse, runtimes, None, keep, graph.kind)
+            rows, runtimes, _ = preprocess.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
-            kept, runtimes, normalizers = preprocess.distinct(graph, keep)
+            rows, runtimes, normalizers = preprocess.distinct(graph, keep)
         if len(runtimes) < 2:
             field = "config_feat" if stored is None else "node_config_feat"
             raise DataError(
                 f"{field}: all configs are the same, so nothing can be learnt: leave it out",
                 file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
             )  # fmt: skip
-        return kept, digits, runtimes, normalizers
+        return rows, digits, runtimes, normalizers
 
     def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
         """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
@@ -482,6 +500,20 @@ def _ran(graph: Any) -> Any:
     """Leave out configs that failed."""
     valid = getattr(graph, "valid", None)
     return graph if valid is None or valid.all() else graph.select(graph.ran)
+
+
+def _weighted(graph: Any, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
+    """Leave out configs of weight 0; the weights of the others, None if all are 1."""
+    rows = np.flatnonzero(weights)
+    if len(rows) < 2:
+        raise DataError(
+            f"sample_weight: expected at least two configs of a weight above 0, found {len(rows)}: "
+            "there is nothing to compare",
+            file=str(graph.name), field="sample_weight", found=str(len(rows)), expected=">= 2",
+        )  # fmt: skip
+    if len(rows) < len(weights):
+        graph, weights = graph.select(rows), weights[rows]
+    return graph, None if (weights == 1).all() else weights
 
 
 def _times(graph: Any) -> NDArray[Any]:

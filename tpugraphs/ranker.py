@@ -262,6 +262,7 @@ class Ranker(Ranks):
         train: Any,
         valid: Any = None,
         *,
+        sample_weight: Any = None,
         epochs: int | None = None,
         steps: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -287,6 +288,11 @@ class Ranker(Ranks):
             With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the
             parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
             `train`.
+        sample_weight : (C,) array, or list of these and None, optional
+            Weights >= 0 of the configs of the graph, or of each graph of `train`, in the loss. A pair of
+            configs counts with the product of their weights. A config of weight 0 is left out, but the
+            preprocessing is fitted to it. Of equal configs that are merged, the one whose runtime is kept
+            (``keep="mean"``: the first) gives the weight. Validation has no weights.
         epochs, steps : int, optional
             Length, instead of the recipe's. An epoch is one visit per graph.
         callbacks : list of Callback
@@ -320,7 +326,13 @@ class Ranker(Ranks):
         try:
             with held(checkpoint_dir) as folder:
                 material = Material(
-                    self.pipeline, train, valid, self.fields.valid_configs, int(self.seed), folder is not None
+                    self.pipeline,
+                    train,
+                    valid,
+                    self.fields.valid_configs,
+                    int(self.seed),
+                    folder is not None,
+                    sample_weight,
                 )
                 fit = Fit(self, material, steps, epochs, callbacks, folder, checkpoint_every, verbose)
                 self.history = fit.run()

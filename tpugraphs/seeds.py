@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from tpugraphs.ranker import Ranker
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.selection import ONE_STANDARD_ERROR, Judgement, Rule
 from tpugraphs.training import Fit, held
-from tpugraphs.trainset import Material, hold_out
+from tpugraphs.trainset import Material
 
 if TYPE_CHECKING:
     from tpugraphs.report import Report
@@ -240,6 +240,7 @@ def train_seeds(
     *,
     seeds: int | Iterable[int] = 5,
     select: str | int | None = None,
+    sample_weight: Any = None,
     epochs: int | None = None,
     steps: int | None = None,
     callbacks: Callable[[int], Sequence[Callback]] | None = None,
@@ -260,7 +261,7 @@ def train_seeds(
     ----------
     recipe, preset, precision, **fields
         As of :class:`tpugraphs.Ranker`.
-    train, valid, epochs, steps, checkpoint_every, verbose
+    train, valid, sample_weight, epochs, steps, checkpoint_every, verbose
         As of :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
         seeds: that of the first one.
     seeds : int or ints
@@ -314,15 +315,19 @@ def train_seeds(
         raise ConfigError(f"workers: expected a whole number of at least 1, got {workers!r}")
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
     epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
-    if isinstance(valid, Real):
-        train, valid = hold_out(train, float(valid), numbers[0], rankers[0].kind)
     with ExitStack() as stack:
         folder = stack.enter_context(held(checkpoint_dir))
         if folder is not None:
             _state_plan(folder, rankers[0], numbers, rule)
         first = rankers[0]
         material = Material(
-            first.pipeline, train, valid, first.fields.valid_configs, numbers[0], folder is not None
+            first.pipeline,
+            train,
+            valid,
+            first.fields.valid_configs,
+            numbers[0],
+            folder is not None,
+            sample_weight,
         )
         fits = []
         for ranker in rankers:

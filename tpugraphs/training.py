@@ -242,14 +242,14 @@ class Fit:
         try:
             interrupts.armed = True
             return work()
-        except DataError as error:  # the digits were checked: scores that are not finite, or targets
+        except DataError as error:
             self._restore_best()
             if error.field == "values":
                 raise ConfigError(
-                    f"target: expected one that the loss can fit, found {self.fields.target!r}, which gives "
-                    f"on {names} {error.found}, where {error.expected} are needed; change target or loss"
+                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
+                    f"({error}); choose another target, or an offset of the loss"
                 ) from error
-            raise Error(
+            raise Error(  # digits and weights were checked, so it is the scores that are not finite
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
                 f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
             ) from error
