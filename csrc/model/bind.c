@@ -140,9 +140,13 @@ static double slot_sizes(const tg_model *model, const tg_pass *pass) {
     return floats;
 }
 
-/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). */
-static tg_status check_size(double floats, const tg_pass *pass, tg_error *err) {
-    if (floats <= 0x1p44) return TG_OK;
+/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). Unique cells have
+   numbers of 32 bits. */
+static tg_status check_size(const tg_model *model, double floats, const tg_pass *pass, tg_error *err) {
+    int fits = floats <= 0x1p44;
+    for (int b = 0; b < pass->n_entries && (model->flags & TG_NEEDS_UNIQUE); b++)
+        fits &= (int64_t)pass->entries[b].C * pass->entries[b].graph->K <= INT32_MAX;
+    if (fits) return TG_OK;
     const tg_entry *entry = pass->entries;
     for (int b = 1; b < pass->n_entries; b++)
         if ((double)pass->entries[b].C * pass->entries[b].graph->N > (double)entry->C * entry->graph->N)
@@ -221,6 +225,12 @@ static int64_t all_config_bytes(const tg_model *model, const tg_pass *pass) {
     return bytes;
 }
 
+/* Gradients of digits and of inputs are those of every cell by itself. */
+static tg_equal_cells equal_cells(const tg_model *model, const tg_pass *pass) {
+    if (pass->ddigits != NULL || pass->n_input_grads > 0) return TG_NO_CELLS;
+    return model->unlike ? TG_CELLS_OF_A_NODE : TG_ALIKE_CELLS;
+}
+
 static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
     const int64_t bytes = all_config_bytes(bind->model, bind->pass);
     if (!tg_arena_reserve(&ws->configs, (size_t)bytes))
@@ -241,9 +251,8 @@ static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
         if (size.unique == 0) continue;
         int32_t *unique_of = (int32_t *)at, *unique_at = (int32_t *)(at + size.unique);
         at += 2 * size.unique;
-        /* gradients of digits and of inputs are those of every cell by itself */
-        const int apart = bind->pass->ddigits != NULL || bind->pass->n_input_grads > 0;
-        if ((slate->U = tg_unique_cells(entry, digits, apart, unique_of, unique_at)) < 0)
+        const tg_equal_cells equal = equal_cells(bind->model, bind->pass);
+        if ((slate->U = tg_unique_cells(entry, digits, equal, unique_of, unique_at)) < 0)
             return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass");
         slate->unique_of = unique_of;
         slate->unique_at = unique_at;
@@ -262,7 +271,7 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
                          .threads = tg_max_threads()};
     if (bind->threads > TG_MAX_CHUNKS) bind->threads = TG_MAX_CHUNKS;
     const double floats = slot_sizes(model, pass);
-    tg_status status = check_size(floats, pass, err);
+    tg_status status = check_size(model, floats, pass, err);
     if (status != TG_OK) return status;
     const tg_request request = request_of(model, pass, training, floats);
     if ((bind->plan = find_plan(ws, model, &request)) == NULL)

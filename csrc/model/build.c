@@ -85,6 +85,8 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
             return tg_fail(err, TG_E_RECIPE, "the model has no %s: give its columns", m->slots[slot].name);
         m->slots[slot].used = 1;
         step->info.in[i] = m->slots[slot].shape;
+        m->unlike |= (step->op->flags & TG_NEEDS_UNIQUE) && m->slots[slot].shape.space == TG_SPACE_NODE &&
+                     slot != TG_SLOT_NODE_FEAT;
     }
     step->n_in = step->info.n_in = spec->n_in;
     if (tg_model_find_slot(m, spec->out) >= 0)

@@ -177,21 +177,24 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
     return TG_OK;
 }
 
-int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, int32_t *unique_of,
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, tg_equal_cells equal, int32_t *unique_of,
                         int32_t *unique_at) {
     const tg_graph *g = entry->graph;
     const int64_t cells = (int64_t)g->K * entry->C;
     const size_t width = (size_t)g->D;
     int64_t slots = 16, mask;
-    for (int64_t cell = 0; apart && cell < cells; cell++) unique_of[cell] = unique_at[cell] = (int32_t)cell;
-    if (apart) return (int32_t)cells;
+    if (cells > INT32_MAX) return -1;
+    for (int64_t cell = 0; equal == TG_NO_CELLS && cell < cells; cell++)
+        unique_of[cell] = unique_at[cell] = (int32_t)cell;
+    if (equal == TG_NO_CELLS) return (int32_t)cells;
     while (slots < 2 * cells) slots *= 2;
     mask = slots - 1;
     int32_t *table = malloc((size_t)slots * sizeof *table), found = 0;
     if (table == NULL) return -1;
     memset(table, -1, (size_t)slots * sizeof *table);
     for (int64_t cell = 0; cell < cells; cell++) {
-        const int32_t k = (int32_t)(cell / entry->C), c = (int32_t)(cell % entry->C), like = g->alike[k];
+        const int32_t k = (int32_t)(cell / entry->C), c = (int32_t)(cell % entry->C),
+                      like = equal == TG_ALIKE_CELLS ? g->alike[k] : k;
         const int8_t *mine = digits + ((int64_t)c * g->K + k) * g->D;
         uint64_t key = (uint64_t)like;
         for (size_t i = 0; i < width; i++) key = key * 0x100000001b3u + (uint8_t)mine[i];
@@ -204,7 +207,7 @@ int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, 
             }
             const int32_t other = unique_at[table[at]], ok = other / entry->C, oc = other % entry->C;
             const int8_t *theirs = digits + ((int64_t)oc * g->K + ok) * g->D;
-            if (g->alike[ok] == like && memcmp(mine, theirs, width) == 0) break;
+            if ((equal == TG_ALIKE_CELLS ? g->alike[ok] : ok) == like && memcmp(mine, theirs, width) == 0) break;
         }
         unique_of[cell] = table[at];
     }

@@ -4,8 +4,8 @@
    position of dimension t in a layout is 1 + the first place whose digit is t, or 0 if none is. Token t of a cell is
    act(weight(W,G) f + bias(W) + sum over tensors s of position[s (T + 1) + position of t in layout s]),
    f(G) being columns column + g step + t of x at the cell's node (its sizes, say). In other words: one linear layer over
-   the features of a dimension and the one-hot positions of it. x must not differ between nodes that are alike: it is
-   node_feat, or what is made of it row by row.
+   the features of a dimension and the one-hot positions of it. Where x is not
+   node_feat, cells of different nodes are never equal.
 
    The gradient per digit is that of the sum above, in which a digit counts through its one-hot vector: the change of z when
    that place lists t and no longer does not. It is written to the first of equal cells; 0 elsewhere. */
