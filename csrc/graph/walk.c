@@ -49,7 +49,7 @@ static tg_status undirected(field *f, tg_error *err) {
     return status;
 }
 
-/* Keeps the entries between different nodes of one component. */
+/* Keeps the entries within a component. Of the lists only what walks read is kept up: `ptr`, `idx` and E. */
 static void within_components(tg_csr *csr, const int32_t *component) {
     int32_t at = 0, from = 0;
     for (int32_t n = 0; n < csr->N; n++) {

@@ -130,7 +130,7 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
             continue;
         }
         tg_param *param = &m->params[m->n_params];
-        const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
+        const int64_t size = tg_param_floats(p->rows, p->cols);
         if (m->n_params == TG_MAX_MODEL_PARAMS)
             return tg_fail(err, TG_E_RECIPE, "a model has at most %d parameters", TG_MAX_MODEL_PARAMS);
         if (m->P + size > MOST_WEIGHTS) return tg_fail(err, TG_E_RECIPE, "a model has at most 2^28 weights");
@@ -207,7 +207,7 @@ tg_status tg_model_add_output(tg_model *m, const char *name, tg_error *err) {
 static void initialise(const tg_model *m, uint64_t seed) {
     for (int i = 0; i < m->n_params; i++) {
         const tg_param *p = &m->params[i];
-        const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
+        const int64_t size = tg_param_floats(p->rows, p->cols);
         const uint64_t key = tg_key(tg_key(seed, 0x1a17), (uint64_t)i);
         for (int64_t j = 0; j < size; j++) {
             double value = 1;

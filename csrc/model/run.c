@@ -131,7 +131,7 @@ static void clear_gradients(const tg_binding *bind) {
         const tg_param *param = &bind->model->params[p];
         if (bind->plan->clear[p])
             memset(pass->grads + param->offset, 0,
-                   (size_t)param->rows * (size_t)(param->cols == 0 ? 1 : param->cols) * sizeof(float));
+                   (size_t)tg_param_floats(param->rows, param->cols) * sizeof(float));
     }
 }
 

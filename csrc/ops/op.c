@@ -23,25 +23,24 @@ const tg_op *tg_find_op(const char *name) {
 
 /* ---- spaces ---- */
 
-int64_t tg_items(const tg_slate *s, tg_space space) {
+typedef struct space_size {
+    int64_t items;
+    int per;
+} space_size;
+
+static inline space_size size_of(const tg_slate *s, tg_space space) {
     switch (space) {
-#define ITEMS(name, text, items, per)                                                                        \
-    case TG_SPACE_##name: return items;
-        TG_SPACE_LIST(ITEMS)
-#undef ITEMS
-    default: return 0;
+#define SIZE(name, text, items, per)                                                                         \
+    case TG_SPACE_##name: return (space_size){items, per};
+        TG_SPACE_LIST(SIZE)
+#undef SIZE
+    default: return (space_size){0, 1};
     }
 }
 
-int tg_per_item(const tg_slate *s, tg_space space) {
-    switch (space) {
-#define PER(name, text, items, per)                                                                          \
-    case TG_SPACE_##name: return per;
-        TG_SPACE_LIST(PER)
-#undef PER
-    default: return 1;
-    }
-}
+int64_t tg_items(const tg_slate *s, tg_space space) { return size_of(s, space).items; }
+
+int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).per; }
 
 /* ---- the loop ---- */
 

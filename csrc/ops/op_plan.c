@@ -49,9 +49,12 @@ static int choice(const char *choices, const char *word) {
 
 static void write_attr(const tg_attr_spec *spec, void *attrs, double value) {
     char *at = (char *)attrs + spec->offset;
-    const int whole = (int)value;
-    if (spec->kind == TG_ATTR_REAL) memcpy(at, &value, sizeof value);
-    else memcpy(at, &whole, sizeof whole);
+    if (spec->kind == TG_ATTR_REAL) {
+        memcpy(at, &value, sizeof value);
+    } else {
+        const int whole = (int)value;
+        memcpy(at, &whole, sizeof whole);
+    }
 }
 
 static tg_status resolve(const tg_op *op, const tg_attr_spec *spec, const tg_attr_value *v, void *attrs,

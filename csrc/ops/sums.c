@@ -56,6 +56,14 @@ void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, 
     sum_configs(e, (sum_context){.place = place, .n = n, .first = 1, .dst = dst, .add = add});
 }
 
+float *tg_share_dw(const tg_exec *e, const tg_tile *t, float *place, int p) {
+    return e->dw[p] == NULL ? NULL : tg_share(e, t, place, tg_dw_floats(e, p), e->dw[p], e->dw_add[p]);
+}
+
+void tg_sum_dw(const tg_exec *e, const float *place, int p) {
+    if (e->dw[p] != NULL) tg_sum_shares(e, place, tg_dw_floats(e, p), e->dw[p], e->dw_add[p]);
+}
+
 typedef struct pack_context {
     int transposed, n, k;
     int64_t ldw;
