@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
+
 /* Tarjan 1972, with a stack of its own instead of recursion. */
 typedef struct search {
     const tg_csr *next;
@@ -49,6 +51,7 @@ static void visit(search *s, int32_t root) {
 
 tg_status tg_components(int32_t *component, const tg_csr *next, tg_error *err) {
     const int32_t N = next->N;
+    TG_ASSERT(component != NULL && next->ptr != NULL && next->ptr[N] == next->E);
     int32_t *block = calloc(5 * (size_t)N + 1, sizeof *block);
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for the components of %d nodes", N);
     search s = {.next = next,

@@ -27,6 +27,7 @@ static const float *input_rows(const tg_binding *bind, int slot, int b) {
 
 float *tg_bound_part(const tg_binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
+    TG_ASSERT(buffer < bind->plan->n_buffers && b >= 0 && b < bind->pass->n_entries);
     if (bind->base == NULL)
         return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
     if (buffer <= TG_BUFFER_INPUT) return (float *)(uintptr_t)input_rows(bind, tg_input_of_buffer(buffer), b);
@@ -292,9 +293,33 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
     return TG_OK;
 }
 
+/* What callers must see to. */
+static void check_pass(const tg_model *model, const tg_pass *pass, int training) {
+    TG_ASSERT(model->weights != NULL && pass->n_entries >= 1 && pass->part >= 0 && pass->part < pass->parts);
+    TG_ASSERT(pass->losses == NULL || (pass->scores != NULL && pass->dscores == NULL));
+    TG_ASSERT(training || (pass->grads == NULL && pass->ddigits == NULL && pass->n_input_grads == 0));
+    TG_ASSERT(!training || pass->precision != TG_INT8);
+    TG_ASSERT(pass->n_fed == model->n_inputs - TG_GRAPH_SLOTS);
+    for (int b = 0; b < pass->n_entries; b++) {
+        const tg_entry *entry = &pass->entries[b];
+        const tg_graph *graph = entry->graph;
+        TG_ASSERT(entry->C >= 1 && entry->rows != NULL);
+        TG_ASSERT(graph->F == model->slots[TG_SLOT_NODE_FEAT].shape.cols);
+        TG_ASSERT(graph->T == model->slots[TG_SLOT_CONFIG_FEAT].shape.cols);
+        TG_ASSERT(graph->G == model->slots[TG_SLOT_GRAPH_FEAT].shape.cols);
+        TG_ASSERT(!(model->flags & TG_NEEDS_DIGITS) ||
+                  (graph->D == model->digit_cols && graph->digit_rows == model->digit_rows));
+        TG_ASSERT(!(model->flags & TG_NEEDS_OPCODE) || graph->opcode != NULL);
+        TG_ASSERT(!(model->flags & TG_NEEDS_LAYOUT) || graph->layout != NULL);
+        (void)graph;
+    }
+    (void)model, (void)training;
+}
+
 tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *ws, const tg_pass *pass,
                   tg_error *err) {
     const int training = pass->losses != NULL || pass->dscores != NULL;
+    check_pass(model, pass, training);
     tg_status status = prepare(bind, model, ws, pass, training, err);
     if (status == TG_OK) status = gather(bind, ws, err);
     if (status != TG_OK) return status;

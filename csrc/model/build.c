@@ -20,6 +20,7 @@ static tg_slot *add_slot(tg_model *m, const char *name, tg_shape shape, int prod
 
 tg_model *tg_model_new(const tg_model_sizes *sizes) {
     static atomic_uint_fast64_t made = 0;
+    TG_ASSERT(sizes->node_features >= 0 && sizes->config_features >= 0 && sizes->graph_features >= 0);
     tg_model *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
     m->number = ++made;
@@ -146,7 +147,6 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
 /* What fusion allows. */
 static tg_status check_plan(const tg_model *m, const tg_step_spec *spec, const tg_step *step, tg_error *err) {
     const tg_op_plan *info = &step->info;
-    TG_ASSERT(!(info->recompute && info->saved[0].cols > 0));
     if (info->needs_stats && !m->slots[step->in[0]].has_stats)
         return tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made",
                        spec->in[0]);
@@ -172,6 +172,8 @@ static tg_status plan_step(tg_model *m, const tg_step_spec *spec, tg_step *step,
 tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err) {
     if (m->n_steps == TG_MAX_STEPS)
         return tg_fail(err, TG_E_RECIPE, "a model has at most %d steps", TG_MAX_STEPS);
+    TG_ASSERT(spec->n_in >= 0 && spec->n_in <= TG_MAX_IN && spec->n_attrs >= 0 &&
+              spec->n_attrs <= TG_MAX_ATTRS && spec->n_shared >= 0 && spec->n_shared <= TG_MAX_PARAMS);
     tg_step *step = &m->steps[m->n_steps];
     memset(step, 0, sizeof *step);
     step->op = tg_find_op(spec->op);
@@ -222,6 +224,7 @@ static void initialise(const tg_model *m, uint64_t seed) {
 
 float *tg_model_vectors(const tg_model *m, int vectors, int64_t *stride) {
     enum { PAGE = 4096 };
+    TG_ASSERT(vectors >= 1);
     const int64_t bytes = ((m->P * (int64_t)sizeof(float) + PAGE - 1) & -(int64_t)PAGE) + PAGE / 4;
     float *block = tg_aligned_alloc((size_t)vectors * (size_t)bytes);
     *stride = bytes / (int64_t)sizeof(float);
@@ -238,6 +241,7 @@ tg_status tg_model_finish(const tg_model *m, tg_error *err) {
 
 tg_status tg_model_draw(tg_model *m, uint64_t seed, tg_error *err) {
     int64_t stride;
+    TG_ASSERT(m->weights == NULL);
     m->weights = tg_model_vectors(m, 1, &stride);
     if (m->weights == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);

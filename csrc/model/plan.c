@@ -11,9 +11,9 @@ typedef struct maker {
     int stats[TG_MAX_SLOTS], grads[TG_MAX_SLOTS], fixes[TG_MAX_SLOTS];
     int saved[TG_MAX_STEPS][TG_MAX_SAVED];
     int readers[TG_MAX_SLOTS]; /* inputs it is given to */
-    int tiles[TG_MAX_SLOTS];   /* it exists only as tiles: 1 + how many such slots these are made of in turn */
-    int wanted[TG_MAX_SLOTS];  /* its gradient is needed */
-    int active[TG_MAX_STEPS];  /* it has a backward */
+    int tiles[TG_MAX_SLOTS];  /* it exists only as tiles: 1 + how many such slots these are made of in turn */
+    int wanted[TG_MAX_SLOTS]; /* its gradient is needed */
+    int active[TG_MAX_STEPS]; /* it has a backward */
     int reached[TG_MAX_MODEL_PARAMS]; /* calls that add to a parameter's gradient */
     int writer[TG_MAX_MODEL_PARAMS];  /* the last event that has one of them: 1 + its step */
     int top;                          /* step of the event that is made, with those within it */
@@ -262,8 +262,18 @@ static void start(maker *m, tg_plan *plan, const tg_model *model, const tg_reque
         for (int j = 0; j < TG_MAX_SAVED; j++) m->saved[i][j] = TG_BUFFER_NONE;
 }
 
+static void check_request(const tg_model *model, const tg_request *r) {
+    TG_ASSERT(r->kind == TG_PLAN_SCORES || model->scores >= 0);
+    TG_ASSERT(r->n_fetched <= TG_MAX_SLOTS && r->n_inputs <= TG_MAX_INPUTS);
+    for (int i = 0; i < r->n_fetched; i++) TG_ASSERT(r->fetched[i] >= 0 && r->fetched[i] < model->n_slots);
+    for (int i = 0; i < r->n_inputs; i++)
+        TG_ASSERT(r->input_grads[i] >= 0 && r->input_grads[i] < model->n_inputs);
+    (void)model;
+}
+
 void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *request) {
     maker m;
+    check_request(model, request);
     start(&m, plan, model, request);
     choose_tiles(&m);
     choose_kept(&m);
@@ -291,6 +301,7 @@ int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offset
     const int n = plan->n_buffers + plan->n_events;
     int order[TG_MAX_BUFFERS + TG_MAX_EVENTS];
     int64_t total = 0;
+    for (int i = 0; i < n; i++) TG_ASSERT(sizes[i] >= 0);
     for (int i = 0; i < n; i++) { /* insertion sort, largest first: n is about fifty */
         int j = i;
         for (; j > 0 && sizes[order[j - 1]] < sizes[i]; j--) order[j] = order[j - 1];

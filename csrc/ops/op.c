@@ -79,6 +79,7 @@ tg_loop tg_loop_of(const tg_exec *e) {
 
 /* Several nodes, one node, or equal parts of the configs of one node. */
 static int tile_rows(tg_loop loop, int whole_nodes, int most) {
+    TG_ASSERT(loop.items >= 0 && loop.per >= 1 && loop.configs >= 1 && most >= 1);
     if (loop.per >= most) {
         const int parts = whole_nodes ? 1 : (loop.per + most - 1) / most;
         return (loop.per + parts - 1) / parts;
@@ -101,6 +102,7 @@ static void run_backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 }
 
 static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
+    TG_ASSERT(t->rows >= 1 && t->item >= t->chunk_begin && t->item < t->chunk_end);
     if (back) run_backward(e, t, rows_of(e, t, e->dy));
     else e->phase->forward(e, t, rows_of(e, t, e->y));
 }
@@ -183,6 +185,7 @@ static void close_call(tg_exec *e, int back);
 
 void tg_run(tg_exec *e, int back) {
     const int phases = count_phases(e, back);
+    TG_ASSERT(e->base != NULL && phases >= 1);
     if (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_BEFORE) {
         tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
         e->dy_fix = NULL;
@@ -298,6 +301,8 @@ static int64_t place(tg_exec *e, int back, int inner, float *base, const char *c
 }
 
 int64_t tg_place_call(tg_exec *e, int back, float *base) {
+    TG_ASSERT(e->op != NULL && e->k != NULL && e->slate != NULL && e->attrs != NULL && e->threads >= 1);
+    TG_ASSERT(e->slate->N >= 1 && e->slate->C >= 1 && e->n_in <= tg_op_most_in(e->op));
     const int own = e->from == NULL && e->op->most_rows > 0; /* several ops' rows must fit L2 together */
     const int phases = count_phases(e, back), whole = any_whole(e);
     int rows[TG_MAX_PHASES];
@@ -321,6 +326,7 @@ static void close_call(tg_exec *e, int back) {
 static float *own_tile(const tg_exec *e, const tg_tile *t) { return e->tiles + t->thread * e->tile_stride; }
 
 const float *tg_pull(const tg_exec *e, const tg_tile *t) {
+    TG_ASSERT(e->from != NULL || e->x[0] != NULL);
     if (e->from == NULL) return e->x[0] + t->row * e->in[0].cols;
     float *y = own_tile(e->from, t);
     e->from->phase->forward(e->from, t, y);
@@ -352,12 +358,15 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) {
     if (e->dx[i] == NULL) return;
+    TG_ASSERT(row >= 0 && n >= 0 &&
+              row * e->in[i].cols + n <= tg_rows(e->slate, e->in[i].space) * e->in[i].cols);
     float *dx = e->dx[i] + row * e->in[i].cols;
     if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
 }
 
 int tg_adds_dx(const tg_exec *e, int i, unsigned written) {
+    TG_ASSERT(i < e->n_in && e->dx[i] != NULL);
     int add = e->dx_add[i];
     for (int j = 0; j < e->n_in; j++) {
         if (j == i || e->dx[j] != e->dx[i]) continue;
@@ -371,11 +380,13 @@ int tg_adds_dx(const tg_exec *e, int i, unsigned written) {
 
 tg_dropout tg_dropout_of(const tg_exec *e, double p) {
     const double chance = e->training ? p : 0;
+    TG_ASSERT(p >= 0 && p < 1);
     return (tg_dropout){(uint32_t)fmin(rint(chance * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - chance))};
 }
 
 void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys) {
     const int C = tg_per_out(e);
+    TG_ASSERT(t->stride == 1 && at >= 0 && at + rows <= t->rows);
     int config = (t->from + at) % C;
     uint64_t node = (uint64_t)((t->row + at) / C), node_key = tg_key(e->key, node);
     for (int i = 0; i < rows; i++, config++) {

@@ -221,9 +221,11 @@ typedef struct tg_carver {
 float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats);
 
 static inline float *tg_of_chunk(const tg_exec *e, const tg_tile *t, float *place) {
+    TG_ASSERT(place != NULL);
     return place + t->chunk * e->partial_stride;
 }
 static inline float *tg_of_thread(const tg_exec *e, const tg_tile *t, float *place) {
+    TG_ASSERT(place != NULL && t->thread >= 0 && t->thread < e->threads);
     return place + t->thread * e->scratch_stride;
 }
 
