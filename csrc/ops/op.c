@@ -185,7 +185,7 @@ static void close_call(tg_exec *e, int back);
 
 void tg_run(tg_exec *e, int back) {
     const int phases = count_phases(e, back);
-    TG_ASSERT(e->base != NULL && phases >= 1);
+    TG_ASSERT(e->base != NULL && (back || phases >= 1));
     if (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_BEFORE) {
         tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
         e->dy_fix = NULL;
@@ -211,17 +211,21 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
 
 static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
 
+/* Checked builds: redzones behind `copies` places, `stride` apart; with `closing`, they are looked at. */
+static void guard(float *place, int copies, int64_t stride, int64_t floats, const char *closing) {
+    for (int i = 0; TG_REDZONE > 0 && i < copies; i++) {
+        if (closing != NULL) tg_redzone_close(closing, place + i * stride, floats);
+        else tg_redzone_open(place + i * stride, floats);
+    }
+}
+
 float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats) {
     const int64_t at = c->at[kind];
     TG_ASSERT(floats >= 0);
     c->at[kind] += padded(floats + TG_REDZONE);
     if (c->base[kind] == NULL) return NULL;
     float *place = c->base[kind] + at;
-    for (int i = 0; TG_REDZONE > 0 && i < c->copies[kind]; i++) {
-        float *copy = place + i * c->stride[kind];
-        if (c->closing != NULL) tg_redzone_close(c->closing, copy, floats);
-        else tg_redzone_open(copy, floats);
-    }
+    guard(place, c->copies[kind], c->stride[kind], floats, c->closing);
     return place;
 }
 
@@ -287,6 +291,8 @@ static int64_t place_one(tg_exec *e, int back, int inner, float *base, const cha
                           .copies = {1, c.copies[TG_PARTIAL], e->threads},
                           .closing = closing};
         carve(e, back, &real);
+        if (e->tile_stride > 0)
+            guard(e->tiles, e->threads, e->tile_stride, (int64_t)e->tile_rows * e->out.cols, closing);
     }
     return tiles + e->tile_stride * e->threads;
 }
