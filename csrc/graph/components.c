@@ -8,9 +8,9 @@
 typedef struct search {
     const tg_csr *next;
     int32_t *component;
-    int32_t *index,
-        *low;      /* (N): order of discovery from 1 on, 0: not yet; the earliest known to be reached */
-    int32_t *edge; /* (N): the next entry to follow */
+    int32_t *index;       /* (N): order of discovery from 1 on, 0: not yet */
+    int32_t *low;         /* (N): the earliest known to be reached */
+    int32_t *edge;        /* (N): the next entry to follow */
     int32_t *path, *open; /* (N) each: nodes being visited; nodes whose component is not closed */
     int32_t visited, on_path, n_open, components;
 } search;

@@ -132,7 +132,7 @@ typedef struct tg_op_plan {
     const tg_param_spec *shared; /* shapes of parameters taken from other steps; ends with name NULL */
     tg_shape out;
     tg_param_spec params[TG_MAX_PARAMS];
-    tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward; cols 0: none */
+    tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward, from number 0 on; cols 0: none */
     unsigned flags;               /* of the op, for this step */
     unsigned needs_in;            /* bit i: backward reads input i */
     int needs_out;                /* backward reads the output */

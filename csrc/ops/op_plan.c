@@ -137,7 +137,7 @@ static void check_own(const tg_op *op, const tg_op_plan *plan) {
     for (int j = 0; j < TG_MAX_SAVED; j++) saves |= plan->saved[j].cols != 0;
     const int fused = plan->pulls || plan->recompute || plan->makes_stats || plan->needs_stats;
     TG_ASSERT(plan->out.space < TG_SPACES && plan->inplace_in < plan->n_in);
-    TG_ASSERT(!plan->recompute || !saves);
+    TG_ASSERT(!saves || (!plan->recompute && plan->saved[0].cols != 0));
     TG_ASSERT(!plan->pulls || plan->n_in > 0);
     TG_ASSERT(!fused || !op->forward[0].by_config);
     (void)saves, (void)fused, (void)op;
