@@ -56,9 +56,7 @@ def long_chain(length: int) -> list[Step]:
     """Steps that are all cheap to make again and read by one other step only."""
     names = [f"z{i}" for i in range(length)] + ["z"]
     turns = [("activation", {"act": "leaky"}), ("affine", {}), ("layer_norm", {}), ("l2_normalise", {})]
-    return [
-        step(turns[i % 4][0], f"s{i}", names[i], names[i + 1], **turns[i % 4][1]) for i in range(length)
-    ]
+    return [step(turns[i % 4][0], f"s{i}", names[i], names[i + 1], **turns[i % 4][1]) for i in range(length)]
 
 
 @pytest.mark.parametrize("lean", [True, False])
