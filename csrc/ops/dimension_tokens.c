@@ -4,8 +4,8 @@
    position of dimension t in a layout is 1 + the first place whose digit is t, or 0 if none is. Token t of a cell is
    act(weight(W,G) f + bias(W) + sum over tensors s of position[s (T + 1) + position of t in layout s]),
    f(G) being columns column + g step + t of x at the cell's node (its sizes, say). In other words: one linear layer over
-   the features of a dimension and the one-hot positions of it. x must not differ between nodes that are alike: it is
-   node_feat, or what is made of it row by row.
+   the features of a dimension and the one-hot positions of it. Where x is not
+   node_feat, cells of different nodes are never equal.
 
    The gradient per digit is that of the sum above, in which a digit counts through its one-hot vector: the change of z when
    that place lists t and no longer does not. It is written to the first of equal cells; 0 elsewhere. */
@@ -165,18 +165,12 @@ static float *place_of(const room *r, int p) {
     return p == POSITION ? r->dposition : p == BIAS ? r->dbias : r->dweight;
 }
 
-static int64_t size_of(const tg_exec *e, int p) {
-    return (int64_t)e->params[p].rows * (e->params[p].cols == 0 ? 1 : e->params[p].cols);
-}
-
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
     const attrs *a = e->attrs;
     float *f = r->G > 0 ? tg_of_thread(e, t, r->f) : NULL, *z = tg_of_thread(e, t, r->z),
-          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1] = {NULL};
-    for (int p = 0; p <= WEIGHT; p++)
-        if (e->dw[p] != NULL)
-            share[p] = tg_share(e, t, place_of(r, p), size_of(e, p), e->dw[p], e->dw_add[p]);
+          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1];
+    for (int p = 0; p <= WEIGHT; p++) share[p] = tg_share_dw(e, t, place_of(r, p), p);
     for (int64_t u = t->row; u < t->row + t->rows; u++, dy += e->out.cols) {
         const float *dz = dy;
         if (a->act != TG_ACT_NONE || share[WEIGHT] != NULL) make(e, r, u, f, z);
@@ -217,8 +211,7 @@ static void input_gradient(const tg_exec *e, void *context, int64_t k) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    for (int p = 0; p <= WEIGHT; p++)
-        if (e->dw[p] != NULL) tg_sum_shares(e, place_of(r, p), size_of(e, p), e->dw[p], e->dw_add[p]);
+    for (int p = 0; p <= WEIGHT; p++) tg_sum_dw(e, place_of(r, p), p);
     if (r->G == 0 || e->dx[0] == NULL) return;
     const size_t size = (size_t)tg_rows(e->slate, e->in[0].space) * (size_t)e->in[0].cols;
     if (!e->dx_add[0]) memset(e->dx[0], 0, size * sizeof *e->dx[0]);

@@ -131,7 +131,7 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
     if (status == TG_OK) status = tg_gather_configs(&entry, digits, NULL, &err);
     if (status == TG_OK && (c->op->flags & TG_NEEDS_UNIQUE)) {
         int32_t *unique = (int32_t *)((char *)c->cells + bytes);
-        c->slate.U = tg_unique_cells(&entry, digits, 0, unique, unique + cells);
+        c->slate.U = tg_unique_cells(&entry, digits, TG_ALIKE_CELLS, unique, unique + cells);
         c->slate.unique_of = unique;
         c->slate.unique_at = unique + cells;
         if (c->slate.U < 0) status = tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs);
