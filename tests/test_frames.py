@@ -383,10 +383,11 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     page = Path(__file__).parents[1] / "docs" / "your-own-data.md"
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names = {}  # as in a notebook: a block uses what those before it made
     for block in blocks:
-        exec(compile(block, str(page), "exec"), {})
+        exec(compile(block, str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 2 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 3 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

@@ -388,9 +388,7 @@ def test_a_checkpoint_knows_what_was_measured(shape, tmp_path):
 
 @pytest.mark.parametrize("target", ["percentile", "normal-score"])
 def test_targets_that_a_loss_cannot_fit(target):
-    with pytest.raises(
-        tg.ConfigError, match=f"target: .*'{target}', which gives on t0 .*above 0.*are needed"
-    ):
+    with pytest.raises(tg.ConfigError, match=f"target='{target}': t0 has .*above 0 .log_mse"):
         fitted(table(), loss=[{"loss": "log_mse"}], target=target)
 
 
