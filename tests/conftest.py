@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tpugraphs
+from tpugraphs import _core
 
 # Tests start Python processes from the checkout. They must import the package that is under test here, and
 # after `pip install .` that is not the one in the checkout, which has no built core beside it.
@@ -17,6 +18,15 @@ if not list(PACKAGE.glob("_core*.so")):
     )
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
+
+
+@pytest.fixture(autouse=True)
+def _restore_core():
+    """A test may set threads and instruction set: the next one begins with those of before."""
+    threads, level = _core.get_num_threads(), _core.get_isa()
+    yield
+    _core.set_num_threads(threads)
+    _core.set_isa(level)
 
 
 def pytest_collection_modifyitems(items):

@@ -18,14 +18,6 @@ CASES = pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.id)
 LEVELS = _core.isa_levels()
 
 
-@pytest.fixture(autouse=True)
-def _restore_core():
-    threads, level = _core.get_num_threads(), _core.get_isa()
-    yield
-    _core.set_num_threads(threads)
-    _core.set_isa(level)
-
-
 def forward32(case, arguments):
     return getattr(tg.kernels, cases.OPS[case.op].kernel)(**cases.single(arguments), **case.attrs)
 

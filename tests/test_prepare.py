@@ -29,13 +29,6 @@ from tpugraphs import _core
 from tpugraphs.pipeline import Pipeline
 
 
-@pytest.fixture(autouse=True)
-def as_many_threads_as_before():
-    threads = _core.get_num_threads()
-    yield
-    tg.set_num_threads(threads)
-
-
 def fitted(steps, graphs):
     core = _core.Prepare(steps)
     for graph in graphs:
