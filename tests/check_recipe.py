@@ -46,7 +46,8 @@ def builds_models_of_plain_values(recipe):
     found = get_recipe(recipe)
     for preset in found.presets:
         fields = found.fields(preset)
-        r = with_model(tg.Ranker(recipe, preset=preset), recipe)
+        r, twin = (with_model(tg.Ranker(recipe, preset=preset), recipe) for _ in range(2))
+        assert (r.steps, r.pipeline.steps) == (twin.steps, twin.pipeline.steps), "its functions are not pure"
         for made in (r.steps, r.pipeline.steps, found.losses(fields), found.groups(fields)):
             assert json.loads(json.dumps(made)) == made
         assert r.num_parameters > 0

@@ -353,6 +353,7 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) {
     if (e->dx[i] == NULL) return;
+    TG_ASSERT(row >= 0 && row * e->in[i].cols + n <= tg_rows(e->slate, e->in[i].space) * e->in[i].cols);
     float *dx = e->dx[i] + row * e->in[i].cols;
     if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
