@@ -99,6 +99,7 @@ def test_equals_reference_on_every_isa(case, level, length):
     close(got, reference(case, None, scores * np.float32(5), **given))
 
 
+@pytest.mark.values
 @each
 @pytest.mark.parametrize("weights", [False, True], ids=["plain", "weighted"])
 def test_reference_gradients_by_finite_differences(case, reduction, weights):
@@ -127,8 +128,9 @@ def test_order_of_entries_does_not_matter(case, length):
 @every_case
 @pytest.mark.parametrize("weights", [False, True], ids=["plain", "weighted"])
 def test_same_bits_for_any_thread_count(case, weights):
-    scores, given = data(case, 5, 6000, ties=True, weights=weights)
-    offsets = np.array([0, 2500, *range(2600, 4000, 100), 4050, 6000])
+    length = 6000 if TABLE[case.loss]["least"] == 1 else 2500  # of pairs: enough for several chunks
+    scores, given = data(case, 5, length, ties=True, weights=weights)
+    offsets = np.array([0, 1100, *range(1200, 1800, 100), 1850, length])
     results = []
     for threads in (1, 2, 3):
         tg.set_num_threads(threads)

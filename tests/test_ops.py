@@ -41,6 +41,7 @@ def test_every_op_has_a_case():
     assert len({case.id for case in cases.CASES}) == len(cases.CASES)
 
 
+@pytest.mark.values
 @CASES
 def test_forward_equals_the_reference(case):
     arguments = case.arguments()
@@ -49,6 +50,7 @@ def test_forward_equals_the_reference(case):
     assert distance(y, cases.forward64(case, arguments), case.floor) <= case.tolerance
 
 
+@pytest.mark.values
 @CASES
 def test_backward_equals_the_reference(case):
     arguments = case.arguments()
@@ -115,6 +117,7 @@ def test_every_instruction_set_agrees(case, level):
         assert distance(value, fastest[name].astype(np.float64), case.floor) <= 1e-5, name
 
 
+@pytest.mark.values
 @CASES
 def test_inputs_are_not_modified(case):
     arguments = cases.single(case.arguments())

@@ -312,7 +312,7 @@ from tpugraphs import _core
 from models import HINGE, first_layout, graph_arrays, rows
 
 model = _core.Model(first_layout(), 0, 134)
-graph = _core.Graph(**graph_arrays(1500, 64, 300, 134, 0))
+graph = _core.Graph(**graph_arrays(400, 64, 80, 134, 0))
 large, small, times = (graph, rows(64)), (graph, rows(5)), np.arange(64)
 trainer, other = _core.Trainer(model), _core.Trainer(model)
 workspace, done = _core.Workspace(), threading.Event()
