@@ -5,13 +5,12 @@ import json
 
 import numpy as np
 import pytest
-from rankers import SMALL_GRAPHS, having, state
+from rankers import SMALL_GRAPHS, Break, having, state
 from sklearn.base import clone
 
 import tpugraphs as tg
 from tpugraphs import _core
 from tpugraphs.recipes import TrainingFields, get_recipe, plain
-from tpugraphs.training import Callback
 
 SMALL = {"width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1}
 
@@ -47,7 +46,8 @@ def builds_models_of_plain_values(recipe):
     found = get_recipe(recipe)
     for preset in found.presets:
         fields = found.fields(preset)
-        r = with_model(tg.Ranker(recipe, preset=preset), recipe)
+        r, twin = (with_model(tg.Ranker(recipe, preset=preset), recipe) for _ in range(2))
+        assert (r.steps, r.pipeline.steps) == (twin.steps, twin.pipeline.steps), "its functions are not pure"
         for made in (r.steps, r.pipeline.steps, found.losses(fields), found.groups(fields)):
             assert json.loads(json.dumps(made)) == made
         assert r.num_parameters > 0
@@ -68,14 +68,6 @@ def fits(recipe):
 
 
 def resumes_to_the_same_bits(recipe, folder):
-    class Break(Callback):
-        def __init__(self, at=None):
-            self.at = at
-
-        def on_step(self, fit):
-            if fit.step == self.at:
-                raise OSError("broken")
-
     *train, valid, _ = graphs(recipe)
     straight, resumed = ranker(recipe, 4), ranker(recipe, 4)
     expected = straight.fit(train, [valid], callbacks=[Break()], verbose=False)
@@ -99,15 +91,12 @@ def loads_to_the_same_bits(recipe, folder):
 
 def keeps_bits_over_threads(recipe):
     train, *_, unseen = graphs(recipe)
-    results, threads = [], tg.get_num_threads()
-    try:
-        for count in (1, 2, 3):
-            tg.set_num_threads(count)
-            r = ranker(recipe)
-            r.fit(train, verbose=False)
-            results.append([*state(r), r.predict(unseen).tobytes()])
-    finally:
-        tg.set_num_threads(threads)
+    results = []
+    for count in (1, 2, 3):
+        tg.set_num_threads(count)
+        r = ranker(recipe)
+        r.fit(train, verbose=False)
+        results.append([*state(r), r.predict(unseen).tobytes()])
     assert results[0] == results[1] == results[2]
 
 

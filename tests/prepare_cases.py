@@ -55,7 +55,15 @@ def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **
 
 
 PROGRAMS = {
-    "layout": ([*LAYOUT, NODES, {"step": "walk-encoding", "steps": 7, "loops": True}], {"published": True}),
+    "layout": (
+        [
+            *LAYOUT,
+            NODES,
+            {"step": "walk-encoding", "steps": 7, "loops": True},
+            {"step": "node-padding", "value": 0},
+        ],
+        {"published": True},
+    ),
     "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
     "powers": ([ENCODE, POWERS], {}),
     "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),

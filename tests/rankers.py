@@ -5,6 +5,7 @@ import numpy as np
 import tpugraphs as tg
 from tpugraphs.recipes import get_recipe
 from tpugraphs.schema import Column, Schema
+from tpugraphs.training import Callback
 
 FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
 
@@ -104,6 +105,17 @@ def state(ranker):
     """The bits of a ranker's weights and of its optimizer's state."""
     trainer = ranker.trainer
     return [vector.tobytes() for vector in (ranker.model.params, trainer.moment1, trainer.moment2)]
+
+
+class Break(Callback):
+    """An error at a step, as from a full disk."""
+
+    def __init__(self, at=None):
+        self.at = at
+
+    def on_step(self, fit):
+        if fit.step == self.at:
+            raise OSError("broken")
 
 
 class Lazy:

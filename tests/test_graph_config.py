@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from rankers import having, small_any, small_graph, small_tile, state
+from rankers import Break, having, small_any, small_graph, small_tile, state
 from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.schema import Column, Digit, Schema
 from tpugraphs.targets import targets
-from tpugraphs.training import Callback
 
 SMALL = {"width": 16, "steps": 4, "evaluate_every": 2}
 
@@ -98,14 +97,10 @@ def test_it_learns_from_every_shape(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
     make, found = SHAPES[shape], []
-    threads = tg.get_num_threads()
-    try:
-        for count in (1, 3):
-            tg.set_num_threads(count)
-            r = fitted([make(0), make(1)], dropout=0.3)
-            found.append([*state(r), r.predict(make(2)).tobytes()])
-    finally:
-        tg.set_num_threads(threads)
+    for count in (1, 3):
+        tg.set_num_threads(count)
+        r = fitted([make(0), make(1)], dropout=0.3)
+        found.append([*state(r), r.predict(make(2)).tobytes()])
     assert found[0] == found[1]
     r.save(tmp_path / "r.safetensors")
     again, other = tg.Ranker.load(tmp_path / "r.safetensors"), make(2)
@@ -120,14 +115,6 @@ def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
 
 @pytest.mark.parametrize("shape", ["table", "program", "digits, some failed"])
 def test_a_fit_goes_on_where_it_stopped(shape, tmp_path):
-    class Break(Callback):
-        def __init__(self, at=None):
-            self.at = at
-
-        def on_step(self, fit):
-            if fit.step == self.at:
-                raise OSError("broken")
-
     make = SHAPES[shape]
     train, options = [make(0), make(1)], {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
     straight = ranker()

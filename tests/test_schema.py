@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tpugraphs as tg
@@ -51,6 +51,7 @@ SOME = Schema(
 )
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(schemas())
 def test_json_both_ways(schema):
     again = Schema.from_json(schema.to_json())
@@ -60,6 +61,7 @@ def test_json_both_ways(schema):
     assert pickle.loads(pickle.dumps(schema)) == schema
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(schemas(), schemas())
 def test_a_difference_is_named_exactly_where_there_is_one(a, b):
     assert (a.difference(b) is None) == (a == b)
