@@ -123,6 +123,7 @@ typedef struct tg_edges {
    bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
    bend_back   d = [d +] its gradient, df(n) +=; either may be NULL
    drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
+   add_normals y(n) = x + std times the normal numbers of a key; y may be x
    elu_one     y(rows,n) = elu(x) + 1 of rows ldx apart; sum(n) += its sum over the rows, unless NULL
    elu_one_back   dx = [dx +] (g + s z^T) * elu'(x), from phi = elu(x) + 1; s(rows) NULL: 1, z(n) NULL: 0
    row_dots    dots(rows) = products of rows a(n) and b(n), lda and ldb apart, either may be 0
@@ -203,6 +204,7 @@ typedef struct tg_edges {
        float *df))                                                                                           \
     K(drop_rows, void,                                                                                       \
       (int rows, int n, const float *x, const tg_dropout *dropout, const uint32_t *keys, float *y, int add)) \
+    K(add_normals, void, (int n, uint64_t key, float std, const float *x, float *y))                         \
     K(elu_one, void, (int rows, int n, const float *x, int64_t ldx, float *y, float *sum))                   \
     K(elu_one_back, void,                                                                                    \
       (int rows, int n, const float *g, int64_t ldg, const float *phi, int64_t ldp, const float *s,          \
