@@ -138,6 +138,8 @@ typedef struct tg_edges {
    attend      y(T,heads*d) = softmax(q k^T / sqrt(d)) v per head, of qkv(T,3*heads*d), T <= TG_MOST_TOKENS; the softmax
                is left in p(heads,T,T), and dropped at its position there, under the row's key, before it meets v
    attend_grad dqkv(T,3*heads*d) of all that; p as attend has left it
+   mean_tokens y(rows,W) = scale * the sum over the T tokens of x(rows,T,W)
+   lay_tokens  x(rows,T,W) = [x +] scale * y(rows,W) for every token
    attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
    attend_receiver  dscore of a node's incoming edges, the gradient of own, and datt
    attend_sender    gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
@@ -231,6 +233,8 @@ typedef struct tg_edges {
     K(attend_grad, void,                                                                                     \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key,            \
        const float *p, const float *dy, float *dqkv))                                                        \
+    K(mean_tokens, void, (int rows, int T, int64_t W, const float *x, float scale, float *y))                \
+    K(lay_tokens, void, (int rows, int T, int64_t W, const float *y, float scale, float *x, int add))        \
     K(attend_forward, void, (const tg_attend *node))                                                         \
     K(attend_receiver, void, (const tg_attend *node))                                                        \
     K(attend_sender, void, (const tg_attend *node))                                                          \
