@@ -27,6 +27,7 @@ enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
 typedef enum tg_precision { TG_F32, TG_BF16, TG_INT8, TG_PRECISIONS } tg_precision;
 
 enum { TG_MOST_TOKENS = 64 }; /* that attend to each other */
+enum { TG_FAR = 8 << 20 };    /* floats, 32 MB: no cache keeps what was written of an array of as many */
 
 /* Inverted dropout by counter: element (row, f) is dropped when hash(key of the row, f) < threshold. */
 typedef struct tg_dropout {
@@ -113,6 +114,7 @@ typedef struct tg_edges {
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
    add_arrays  y(n) = sum of `count` arrays x[i](n); y may be one of them
+   clear       y(n) = 0, past the caches: for arrays of TG_FAR floats and more, of which they would keep nothing
    copy_rows   y(rows,n) = [y +] x(rows,n), rows ldx, ldy apart; ldx 0: the same row again and again
    layer_norm  y(rows,n) = (x - mean) / sqrt(var + eps) * w + b of every row; w and b may both be NULL: 1 and 0
    layer_norm_back   dx = [dx +] its gradient, dw(n) +=, db(n) +=; each may be NULL
@@ -182,6 +184,7 @@ typedef struct tg_edges {
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
     K(add_arrays, void, (int64_t n, int count, const float *const *x, float *y))                             \
+    K(clear, void, (int64_t n, float *y))                                                                    \
     K(copy_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy, int add))   \
     K(layer_norm, void,                                                                                      \
       (int rows, int n, const float *x, const float *w, const float *b, float eps, float *y))                \
