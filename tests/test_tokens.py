@@ -319,3 +319,16 @@ def test_rest_must_be_as_wide():
     ]
     with pytest.raises(tg.RecipeError, match="'rest' must have the 60 columns of 'x', found 5"):
         _core.Model(steps, 0, COLUMNS, outputs=["y"])
+
+
+def test_a_gradient_too_large_for_caches_is_zero_where_nothing_was_taken():
+    """Zeros of 32 MB and more are written past the caches; rows here do not lie on cache lines."""
+    nodes, configs, width = 4100, 16, 129
+    ids = np.arange(3, nodes, 7, dtype=np.int64)
+    x = np.broadcast_to(np.float32(1), (nodes, configs, width)).copy()
+    dy = np.random.default_rng(0).normal(size=(len(ids), configs, width)).astype(np.float32)
+    dx = np.full_like(x, np.nan)
+    tg.kernels.take_config_nodes_backward(dy, x, ids, out={"x": dx})
+    assert dx.nbytes > 32 << 20 and np.array_equal(dx[ids], dy)
+    dx[ids] = 0
+    assert not dx.any()

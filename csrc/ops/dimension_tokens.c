@@ -43,7 +43,11 @@ typedef struct room {
     float *f, *z;                       /* of a thread: features (T,G) and sums (T,W) of one cell */
     float *dz, *df;                     /* backward, of a thread: (T,W); of the call: (U,T,G) */
     float *dposition, *dbias, *dweight; /* backward, of a chunk */
+    float *table, *dots;                /* backward: packed position; of a thread: (T, its rows) */
 } room;
+
+/* Rows of position. */
+static int positions(const room *r) { return r->S * (r->T + 1); }
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const attrs *a = e->attrs;
@@ -58,7 +62,9 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     }
     if (!back) return;
     r->dz = tg_carve(c, TG_SCRATCH, (int64_t)r->T * r->W);
-    r->dposition = tg_carve(c, TG_PARTIAL, (int64_t)e->params[POSITION].rows * r->W);
+    r->table = tg_carve(c, TG_SHARED, tg_packed(e->k, positions(r), r->W));
+    r->dots = tg_carve(c, TG_SCRATCH, (int64_t)r->T * positions(r));
+    r->dposition = tg_carve(c, TG_PARTIAL, (int64_t)positions(r) * r->W);
     r->dbias = tg_carve(c, TG_PARTIAL, r->W);
     if (r->G == 0) return;
     r->turned = tg_carve(c, TG_SHARED, tg_packed(e->k, r->G, r->W));
@@ -123,27 +129,25 @@ static void begin_back(const tg_exec *e) {
     const size_t entries = (size_t)e->slate->C * (size_t)e->slate->K * (size_t)e->slate->digit_cols;
     begin(e);
     if (r->G > 0) tg_pack(e, 1, r->G, r->W, e->w[WEIGHT], r->G, r->turned);
+    if (e->ddigits != NULL) tg_pack(e, 0, positions(r), r->W, e->w[POSITION], r->W, r->table);
     if (e->ddigits != NULL && !e->ddigits_add)
         memset(e->ddigits, 0, entries * (size_t)e->slate->digit_rows * sizeof *e->ddigits);
 }
 
 /* Place i of layout s lists t, or does not: the difference, unless an earlier place lists t anyway. */
-static void digit_gradient(const tg_exec *e, const room *r, int64_t u, const float *dz) {
+static void digit_gradient(const tg_exec *e, const room *r, int64_t u, const float *dz, float *dots) {
     int32_t node;
-    const int V = e->slate->digit_rows;
+    const int V = e->slate->digit_rows, rows = positions(r);
     const int8_t *digits = cell(e, u, &node);
     float *to = e->ddigits + (digits - e->slate->digits) * V;
-    for (int s = 0; s < r->S; s++, digits += r->T)
+    e->k->gemm(r->T, rows, r->W, dz, r->W, r->table, dots, rows, NULL, 0);
+    for (int s = 0; s < r->S; s++, digits += r->T, dots += r->T + 1)
         for (int i = 0; i < r->T; i++, to += V)
             for (int t = 0; t < r->T && t + 2 < V; t++) {
                 const int first = position(digits, r->T, t, 0);
                 if (first > 0 && first <= i) continue;
-                const float *with = table(e, r, s, i + 1),
-                            *without = table(e, r, s, position(digits, r->T, t, i + 1));
-                const float *d = dz + t * r->W;
-                float dot = 0;
-                for (int w = 0; w < r->W; w++) dot += d[w] * (with[w] - without[w]);
-                to[t + 2] += dot;
+                const float *with = dots + t * rows;
+                to[t + 2] += with[i + 1] - with[position(digits, r->T, t, i + 1)];
             }
 }
 
@@ -179,7 +183,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
             dz = room_;
         }
         parameter_gradients(e, r, u, f, dz, share);
-        if (e->ddigits != NULL) digit_gradient(e, r, u, dz);
+        if (e->ddigits != NULL) digit_gradient(e, r, u, dz, tg_of_thread(e, t, r->dots));
         if (r->G > 0 && e->dx[0] != NULL)
             e->k->gemm(r->T, r->G, r->W, dz, r->W, r->turned, r->df + u * r->T * r->G, r->G, NULL, 0);
     }
