@@ -9,8 +9,9 @@ FILE = Path(__file__).with_name("tables.md")
 HEAD = """# Ops and losses
 
 Made by `make tables` from what the core says about itself; a test fails when the page is out of date.
-How to write an op or a loss: [adding.md](adding.md).
+How to write an op or a loss: [adding.md](adding.md). Rows are those of `TG_SPACE_LIST` (`csrc/ops/op.h`).
 """
+SPACES = max(len(spec["rows"]) for op in _core.ops() for spec in op["inputs"])
 
 
 def number(value: float) -> str:
@@ -33,13 +34,13 @@ def op_section(op: dict[str, Any]) -> str:
     """One op."""
     lines = [f"### {op['name']}", "", op["doc"], ""]
     for spec in op["inputs"]:
-        rows = "any rows" if len(spec["rows"]) == 9 else " or ".join(spec["rows"])
+        rows = "any rows" if len(spec["rows"]) == SPACES else " or ".join(spec["rows"])
         lines.append(f"- input `{spec['name']}`{' (optional)' if spec['optional'] else ''}: {rows}")
     if op["params"]:
         lines.append(f"- parameters: {', '.join(f'`{name}`' for name in op['params'])}")
     lines += [f"- {attribute(attr)}" for attr in op["attrs"]]
     if op["flags"]:
-        lines.append(f"- {', '.join(op['flags'])}")
+        lines.append(f"- flags: {', '.join(op['flags'])}")
     return "\n".join([*lines, ""])
 
 

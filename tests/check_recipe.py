@@ -5,15 +5,17 @@ import json
 
 import numpy as np
 import pytest
-from rankers import SMALL_GRAPHS, having, state
+from rankers import SMALL_GRAPHS, Break, having, state
 from sklearn.base import clone
 
 import tpugraphs as tg
 from tpugraphs import _core
-from tpugraphs.recipes import TrainingFields, get_recipe, plain
-from tpugraphs.training import Callback
+from tpugraphs.recipes import TableFields, TrainingFields, get_recipe, plain
 
-SMALL = {"width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1}
+SMALL = {
+    "width": 16, "configs": 12, "valid_configs": 64, "chunk": 16, "evaluate_every": 1, "num_leaves": 4,
+    "min_data_in_leaf": 2,
+}  # fmt: skip
 
 
 def ranker(recipe, steps=2, **fields):
@@ -22,7 +24,18 @@ def ranker(recipe, steps=2, **fields):
 
 def graphs(recipe):
     """Two to learn from, one to validate on, one to rank."""
-    return [SMALL_GRAPHS[get_recipe(recipe).kind](seed) for seed in range(4)]
+    kind = get_recipe(recipe).kind
+    return [SMALL_GRAPHS["layout" if kind == "any" else kind](seed) for seed in range(4)]
+
+
+def is_network(recipe):
+    return get_recipe(recipe).estimator == "network"
+
+
+def needs(recipe):
+    """Skip where an extra is missing that the recipe names."""
+    if get_recipe(recipe).estimator == "trees":
+        pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
 
 
 def with_model(r, recipe):
@@ -33,7 +46,7 @@ def with_model(r, recipe):
 
 def described(recipe):
     found = get_recipe(recipe)
-    assert found.summary.endswith(".") and issubclass(found.options, TrainingFields)
+    assert found.summary.endswith(".") and issubclass(found.options, (TrainingFields, TableFields))
     told = json.loads(json.dumps(found.describe()))
     assert told["options"].keys() == {field.name for field in dataclasses.fields(found.options)}
     for name, option in told["options"].items():
@@ -47,7 +60,8 @@ def builds_models_of_plain_values(recipe):
     found = get_recipe(recipe)
     for preset in found.presets:
         fields = found.fields(preset)
-        r = with_model(tg.Ranker(recipe, preset=preset), recipe)
+        r, twin = (with_model(tg.Ranker(recipe, preset=preset), recipe) for _ in range(2))
+        assert (r.steps, r.pipeline.steps) == (twin.steps, twin.pipeline.steps), "its functions are not pure"
         for made in (r.steps, r.pipeline.steps, found.losses(fields), found.groups(fields)):
             assert json.loads(json.dumps(made)) == made
         assert r.num_parameters > 0
@@ -58,24 +72,25 @@ def builds_models_of_plain_values(recipe):
 def fits(recipe):
     *train, valid, unseen = graphs(recipe)
     r = ranker(recipe)
-    before = with_model(ranker(recipe), recipe).model.params.copy()
+    assert not r.fitted
     history = r.fit(train, [valid], verbose=False)
     assert len(history.loss) == len(history.valid_metric) == 2 and np.isfinite(history.loss).all()
-    assert not (r.model.params == before).all()
+    assert r.fitted and r.kind == train[0].kind
     scores = r.predict(unseen)
     assert scores.shape == (unseen.num_configs,) and np.isfinite(scores).all() and np.ptp(scores) > 0
-    assert np.isfinite(r.partial_fit(train[0], range(8)))
+    assert -1 <= r.score(unseen) <= 1 and r.evaluate(unseen, draws=5).rows[0].scorer == r.recipe
+
+
+def learns_by_steps(recipe):
+    """Of a network: a fit changes its weights, and `partial_fit` takes one step."""
+    train, r = graphs(recipe)[0], ranker(recipe)
+    before = with_model(ranker(recipe), recipe).model.params.copy()
+    r.fit(train, verbose=False)
+    assert not (r.model.params == before).all()
+    assert np.isfinite(r.partial_fit(train, range(8)))
 
 
 def resumes_to_the_same_bits(recipe, folder):
-    class Break(Callback):
-        def __init__(self, at=None):
-            self.at = at
-
-        def on_step(self, fit):
-            if fit.step == self.at:
-                raise OSError("broken")
-
     *train, valid, _ = graphs(recipe)
     straight, resumed = ranker(recipe, 4), ranker(recipe, 4)
     expected = straight.fit(train, [valid], callbacks=[Break()], verbose=False)
@@ -92,33 +107,34 @@ def loads_to_the_same_bits(recipe, folder):
     r = ranker(recipe)
     r.fit(train, verbose=False)
     r.save(folder / "r.safetensors")
-    loaded = tg.Ranker.load(folder / "r.safetensors")
+    loaded = tg.load_ranker(folder / "r.safetensors")
     assert loaded.get_params() == r.get_params()
     assert (loaded.predict(unseen) == r.predict(unseen)).all()
+    both = tg.Ensemble([r, tg.ranker.RandomBaseline()], normalize="rank")
+    both.save(folder / "e.safetensors")
+    assert (tg.load_ranker(folder / "e.safetensors").predict(unseen) == both.predict(unseen)).all()
 
 
 def keeps_bits_over_threads(recipe):
     train, *_, unseen = graphs(recipe)
-    results, threads = [], tg.get_num_threads()
-    try:
-        for count in (1, 2, 3):
-            tg.set_num_threads(count)
-            r = ranker(recipe)
-            r.fit(train, verbose=False)
-            results.append([*state(r), r.predict(unseen).tobytes()])
-    finally:
-        tg.set_num_threads(threads)
+    results = []
+    for count in (1, 2, 3):
+        tg.set_num_threads(count)
+        r = ranker(recipe)
+        r.fit(train, verbose=False)
+        results.append([*state(r), r.predict(unseen).tobytes()])
     assert results[0] == results[1] == results[2]
 
 
 def refuses_other_kinds(recipe):
-    kind, r = get_recipe(recipe).kind, ranker(recipe)
+    r = ranker(recipe)
     r.fit(graphs(recipe)[0], verbose=False)
+    kind, any_kind = r.kind, get_recipe(recipe).kind in ("graph", "any")
     for other, make in SMALL_GRAPHS.items():
         if other != kind:
             for use in (lambda g: ranker(recipe).fit(g, verbose=False), r.predict, r.rank):
-                if kind == "graph" and use.__name__ == "<lambda>":
-                    continue  # every graph has a schema, and may be learnt from
+                if any_kind and use.__name__ == "<lambda>":
+                    continue  # every graph may be learnt from
                 with pytest.raises(tg.DataError, match="schema" if kind == "graph" else kind):
                     use(make())
     for nothing in (None, "graph.npz", 3):
@@ -127,12 +143,18 @@ def refuses_other_kinds(recipe):
 
 
 def is_cloned(recipe):
-    r = ranker(recipe, learning_rate=2e-3, loss=[{"loss": "list_mle"}])
+    r = ranker(recipe, learning_rate=2e-3)
     copy = clone(r)
     assert copy.get_params() == r.get_params() and repr(copy) == repr(r)
     assert tg.Ranker(**r.get_params()).fields == r.fields
     assert r.set_params(**r.get_params()) is r
-    assert r.set_params(optimizer="sgd").fields.optimizer == "sgd" and r.fields.learning_rate == 2e-3
+    assert r.set_params(steps=3).fields.steps == 3 and r.fields.learning_rate == 2e-3
+
+
+def takes_every_loss(recipe):
+    """A loss of the table by name goes through a copy."""
+    r = ranker(recipe, loss=[{"loss": "list_mle"}])
+    assert clone(r).loss == r.loss and r.loss[0]["loss"] == "list_mle"
 
 
 def takes_every_optimizer(recipe):
@@ -148,7 +170,7 @@ def takes_every_optimizer(recipe):
 
 def check_recipe(recipe, folder):
     """All of it: for a recipe of your own."""
-    for name, check in CHECKS.items():
+    for name, check in checks(recipe).items():
         (folder / name).mkdir()
         check(recipe, *([folder / name] if name in WITH_FILES else []))
 
@@ -159,12 +181,24 @@ CHECKS = {
         described,
         builds_models_of_plain_values,
         fits,
+        learns_by_steps,
         resumes_to_the_same_bits,
         loads_to_the_same_bits,
         keeps_bits_over_threads,
         refuses_other_kinds,
         is_cloned,
+        takes_every_loss,
         takes_every_optimizer,
     )
 }
+NETWORK = {
+    "builds_models_of_plain_values", "learns_by_steps", "takes_every_loss", "takes_every_optimizer",
+}  # fmt: skip
+
+
+def checks(recipe):
+    """Checks of a recipe by name: some only mean something for networks."""
+    return {name: check for name, check in CHECKS.items() if is_network(recipe) or name not in NETWORK}
+
+
 WITH_FILES = {"resumes_to_the_same_bits", "loads_to_the_same_bits"}

@@ -1,4 +1,8 @@
-"""Shared by all tests: which tpugraphs is tested, and parity tests skipped, not failed, without PyTorch."""
+"""Shared by all tests: which tpugraphs is tested, what is put back after each, and which tests are left out.
+
+Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
+through the core another test makes too.
+"""
 
 import importlib.util
 import os
@@ -7,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import tpugraphs
+from tpugraphs import _core
 
 # Tests start Python processes from the checkout. They must import the package that is under test here, and
 # after `pip install .` that is not the one in the checkout, which has no built core beside it.
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):
     pytest.exit(
@@ -19,7 +25,20 @@ os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
 
 
-def pytest_collection_modifyitems(items):
+@pytest.fixture(autouse=True)
+def _restore_core():
+    """A test may set threads and instruction set: the next one begins with those of before."""
+    threads, level = _core.get_num_threads(), _core.get_isa()
+    yield
+    _core.set_num_threads(threads)
+    _core.set_isa(level)
+
+
+def pytest_collection_modifyitems(config, items):
+    if SANITIZED:
+        numbers = [item for item in items if item.get_closest_marker("values")]
+        items[:] = [item for item in items if not item.get_closest_marker("values")]
+        config.hook.pytest_deselected(items=numbers)
     missing = [name for name in ("torch", "torch_geometric") if importlib.util.find_spec(name) is None]
     if not missing:
         return

@@ -55,11 +55,27 @@ def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **
 
 
 PROGRAMS = {
-    "layout": ([*LAYOUT, NODES, {"step": "walk-encoding", "steps": 7, "loops": True}], {"published": True}),
+    "layout": (
+        [
+            *LAYOUT,
+            NODES,
+            {"step": "walk-encoding", "steps": 7, "loops": True},
+            {"step": "node-padding", "value": 0},
+        ],
+        {"published": True},
+    ),
     "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
     "powers": ([ENCODE, POWERS], {}),
     "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
 }
+
+
+class SequenceWithoutLength:
+    """Something that can be indexed, and is no list."""
+
+    def __getitem__(self, index):
+        raise IndexError(index)
+
 
 BAD_STEPS = {
     "no list": (4, "a list of steps, found 4"),
@@ -81,7 +97,10 @@ BAD_STEPS = {
     "two that scale": ([NODES, ENCODE], "'encode': expected to come before"),
     "too many columns": ([{"step": "layout-digits"}, {**NODES, "columns": 141}], "at most as many columns"),
     "first after last": ([{"step": "walk-encoding", "steps": 2, "first": 3}], "first to be at most steps"),
-    "many": ([PRUNE] * 33, "at most 32 steps"),
+    "pruned twice": ([PRUNE, {**PRUNE, "method": "k-hop"}], "'prune' once"),
+    "merged twice": ([LAYOUT[1], {**LAYOUT[1], "keep": "min"}], "'dedup' once"),
+    "many": ([{"step": "node-padding", "value": 0}] * 33, "at most 32 steps"),
+    "columns that are no list": ([{"step": "encode", "node": SequenceWithoutLength()}], "a list of at most"),
     "columns": ([{"step": "encode", "node": "x"}], "a list of"),
     "column": ([{"step": "encode", "node": [{"name": "a"}]}], "columns {'name'"),
     "kind": ([{"step": "encode", "node": [{"name": "a", "kind": "word"}]}], "a: expected.*found 'word'"),
@@ -89,8 +108,8 @@ BAD_STEPS = {
     "levels": ([{**ENCODE, "levels": 65}], r"0\.\.64"),
     "powers of nothing": ([ENCODE, {"step": "powers"}], "config: expected"),
     "powers of too many": (
-        [{"step": "powers", "config": [{"name": f"c{i}", "kind": "number"} for i in range(360)]}],
-        "'powers': expected at most 350 columns",
+        [{"step": "powers", "config": [{"name": f"c{i}", "kind": "number"} for i in range(359)]}],
+        "'powers': expected at most 358 columns",
     ),
 }
 

@@ -5,6 +5,7 @@ import numpy as np
 import tpugraphs as tg
 from tpugraphs.data.schema import Column, Schema
 from tpugraphs.recipes import get_recipe
+from tpugraphs.training import Callback
 
 FIELDS = {"width": 16, "gate_reduction": 4, "configs": 16, "valid_configs": 64, "learning_rate": 3e-3}
 
@@ -101,9 +102,23 @@ def small_ranker(recipe="first-layout-cross", **fields):
 
 
 def state(ranker):
-    """The bits of a ranker's weights and of its optimizer's state."""
+    """The bits of a ranker: of a network its weights and the state of its optimizer."""
+    if get_recipe(ranker.recipe).estimator != "network":
+        metadata, tensors = ranker.to_file()
+        return [repr(metadata), *(array.tobytes() for array in tensors.values())]
     trainer = ranker.trainer
     return [vector.tobytes() for vector in (ranker.model.params, trainer.moment1, trainer.moment2)]
+
+
+class Break(Callback):
+    """An error at a step, as from a full disk."""
+
+    def __init__(self, at=None):
+        self.at = at
+
+    def on_step(self, fit):
+        if fit.step == self.at:
+            raise OSError("broken")
 
 
 class Lazy:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,11 @@ def test_two_units():
         ({"depth": [[1], [2], [3], [4], [5]]}, "depth", "[1] in row 0"),
         ({"depth": np.ones((5, 2))}, "depth", "shape (5, 2)"),
         ({"depth": np.ones(5, complex)}, "depth", "dtype complex128"),
+        ({"depth": 0.5}, "depth", "one value per row, found one float"),
+        ({"gpu": "ABABA"}, "gpu", "one value per row, found one str"),
+        ({"depth": np.arange(5).astype("M8[D]")}, "depth", "dtype datetime64[D]; convert it"),
+        ({"ms": np.arange(1, 6).astype("m8[ns]")}, "ms", "dtype timedelta64[ns]; convert it"),
+        ({"gpu": ["A", "A", float("nan"), "A", "B"]}, "gpu", "nan in row 2"),
         ({"depth": [1e300, 1, 1, 1, 1]}, "depth", "float32"),
         ({"block": [2**70, 1, 1, 1, 1]}, "block", "2^63"),
         ({"gpu": ["A", "A", None, "A", "B"]}, "gpu", "None in row 2"),
@@ -181,6 +187,66 @@ def test_wrong_tables(change, field, words):
     with pytest.raises(tg.DataError) as caught:
         frame(table(**change))
     assert caught.value.field == field and words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"runtime": 5}, "runtime: expected the name of a column, found 5"),
+        ({"valid": True}, "valid: expected the name of a column, found True"),
+        ({"unit": ["ms"]}, "unit: expected one of ns, us, ms, s or the name of a column"),
+        ({"kinds": ["block"]}, "kinds: expected a dict"),
+        ({"schema": "published"}, "schema: expected a tpugraphs.Schema, found 'published'"),
+        ({"config": (), "digits": ["block"]}, "digits: expected a dict"),
+        ({"config": [("a", "b")]}, "config: expected names of columns, found ('a', 'b'); rename it"),
+    ],
+)
+def test_arguments_of_another_type(change, words):
+    with pytest.raises(tg.ConfigError, match=re.escape(words)):
+        frame(**change)
+
+
+def test_repeats():
+    several = [1.5, None, 3.0, float("nan"), 4.0]
+    a, b = frame(table(again=several, third=np.float32([1, np.nan, 2, 3, 4])), repeats=["again", "third"])
+    np.testing.assert_array_equal(a.repeats, [[1.5, 1], [np.nan, np.nan], [np.nan, 3]])
+    np.testing.assert_array_equal(b.repeats, [[3, 2], [4, 4]])
+    failed = table(again=[1.5, "Timeout", 3.0, 2.0, 4.0], ok=[True, False, True, True, True])
+    assert np.isnan(frame(failed, repeats="again", valid="ok")[0].repeats[1, 0])
+    for value, words in (
+        (-1.0, "found -1.0 in row 2"), ("3", "'3' (string) in row 2"), (np.inf, "inf in row 2"),
+        ([3], "[3] in row 2"),
+    ):  # fmt: skip
+        with pytest.raises(tg.DataError) as caught:
+            frame(table(again=[1.5, 2.0, value, 2.0, 4.0]), repeats="again")
+        assert caught.value.field == "again" and words in str(caught.value)
+        assert "(problem 'gpu=B'); leave it out" in str(caught.value)
+
+
+def test_a_unit_column_may_have_another_role():
+    data = {"u": ["us", "us"], "x": [1, 2], "time": [3, 4]}
+    arguments = {"config": "x", "group": "u", "features": "u", "unit": "u", "runtime": "time"}
+    assert tg.from_frame(data, **arguments)[0].schema.unit == "us"
+
+
+def test_many_rows_take_little_memory():
+    rng = np.random.default_rng(0)
+    rows, problems = 40_000, 100
+    data = {
+        "p": rng.integers(0, problems, rows), "q": rng.integers(0, 2, rows) * 2**62, "x": rng.normal(size=rows),
+        "ms": 1 + rng.random(rows),
+    }  # fmt: skip
+    tracemalloc.start()
+    graphs = tg.from_frame(data, group=["p", "q"], config="x")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 300 * rows
+    first = list(dict.fromkeys(zip(data["p"].tolist(), data["q"].tolist(), strict=True)))
+    assert [g.name for g in graphs] == [f"p={p}, q={q}" for p, q in first]
+    for graph, (p, q) in zip(graphs, first, strict=True):
+        mine = (data["p"] == p) & (data["q"] == q)
+        np.testing.assert_array_equal(graph.config_feat[:, 0], data["x"][mine].astype(np.float32))
+        np.testing.assert_array_equal(graph.runtime, data["ms"][mine])
 
 
 def test_failed_configs():
@@ -240,6 +306,19 @@ def test_frames_of_pandas():
     twice = pandas.concat([data, data[["block"]]], axis=1)
     with pytest.raises(tg.DataError, match="'block'.*expected one such column, found 2"):
         frame(twice)
+    with pytest.raises(tg.DataError, match="'gpu'.*none; it is a level of the index.*reset_index"):
+        frame(data.set_index(["gpu", "block"]))
+    for values, found in (
+        (pandas.array([1, 2, None, 4, 5], dtype="Int64"), "nan in row 2"),
+        (pandas.array([True, None, True, True, False], dtype="boolean"), "<NA> in row 1"),
+        (pandas.Categorical(["a", "b", None, "a", "b"]), "nan in row 2"),
+        (pandas.date_range("2020", periods=5), "dtype datetime64"),
+        (pandas.date_range("2020", periods=5, tz="UTC"), "Timestamp"),
+    ):
+        with pytest.raises(tg.DataError, match=f"column 'depth': .*{found}"):
+            frame(data.assign(depth=values))
+    with pytest.raises(tg.DataError, match="'ms'.*dtype timedelta64"):
+        frame(data.assign(ms=pandas.to_timedelta(data["ms"], unit="ms")))
 
 
 class Frame:
@@ -277,8 +356,25 @@ def test_graphs_with_nodes_edges_and_digits():
     assert n.schema.opcodes == 10 and len(n.schema.node) == 3 and m.schema is n.schema
     with pytest.raises(tg.DataError, match="an entry for problem 'm'"):
         tg.from_frame(data, **arguments, edges={"n": edges["n"]})
-    with pytest.raises(tg.DataError, match="node_config_feat.*0.5 at config 0"):
-        tg.from_frame({**data, "l0a": [0.5, 1, 2]}, **arguments, edges=edges)
+    for value, found in ((0.5, "0.5"), (-2, "-2"), (32, "32")):
+        with pytest.raises(
+            tg.DataError, match=rf"column 'l2b': .*in -1\.\.31, found {found} in row 1 \(problem 'net=m'\)"
+        ):
+            tg.from_frame({**data, "l2b": [1, value, 2]}, **arguments, edges=edges)
+    with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.31, found 'a' in row 0"):
+        tg.from_frame({**data, "l2b": ["a", "b", "c"]}, **arguments, edges=edges)
+    turned = {0: ["l0b", "l0a"], 2: ["l2b", "l2a"]}
+    again = tg.from_frame(data, **{**arguments, "digits": turned}, edges=edges, schema=n.schema, opcodes=[1, 2, 3],
+                          nodes=np.eye(3))  # fmt: skip
+    np.testing.assert_array_equal(again[0].config_digits, n.config_digits)
+    with pytest.raises(tg.DataError, match=r"column 'l2b': .*in -1\.\.4, found 5 in row 1"):
+        tg.from_frame({**data, "l2b": [1, 5, 2]}, **arguments, edges=edges, schema=m.schema)
+    with pytest.raises(tg.DataError, match=r"graph 'net=m': node_opcode.*0\.\.255, found 256 at 0"):
+        tg.from_frame(data, **arguments, opcodes={"n": [1, 2, 3], "m": [256, 1, 1]})
+    with pytest.raises(tg.DataError, match=r"graph 'net=m'.*node column 0: expected only 0, found 'node_0'"):
+        tg.from_frame(data, **arguments, nodes={"n": np.ones((3, 0)), "m": np.ones((3, 1))})
+    with pytest.raises(tg.DataError, match="edge_index: expected an array of numbers, found dtype"):
+        tg.from_frame(data, **arguments, edges="ab")
     with pytest.raises(tg.DataError, match="graph 'net=n': node_config_ids"):
         tg.from_frame(data, **arguments)
 
@@ -287,10 +383,11 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     page = Path(__file__).parents[1] / "docs" / "your-own-data.md"
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names = {}  # as in a notebook: a block uses what those before it made
     for block in blocks:
-        exec(compile(block, str(page), "exec"), {})
+        exec(compile(block, str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 2 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 3 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

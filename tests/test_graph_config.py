@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from rankers import having, small_any, small_graph, small_tile, state
+from rankers import Break, having, small_any, small_graph, small_tile, state
 from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.data.schema import Column, Digit, Schema
 from tpugraphs.preprocess.targets import targets
-from tpugraphs.training import Callback
 
 SMALL = {"width": 16, "steps": 4, "evaluate_every": 2}
 
@@ -98,14 +97,10 @@ def test_it_learns_from_every_shape(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
     make, found = SHAPES[shape], []
-    threads = tg.get_num_threads()
-    try:
-        for count in (1, 3):
-            tg.set_num_threads(count)
-            r = fitted([make(0), make(1)], dropout=0.3)
-            found.append([*state(r), r.predict(make(2)).tobytes()])
-    finally:
-        tg.set_num_threads(threads)
+    for count in (1, 3):
+        tg.set_num_threads(count)
+        r = fitted([make(0), make(1)], dropout=0.3)
+        found.append([*state(r), r.predict(make(2)).tobytes()])
     assert found[0] == found[1]
     r.save(tmp_path / "r.safetensors")
     again, other = tg.Ranker.load(tmp_path / "r.safetensors"), make(2)
@@ -120,14 +115,6 @@ def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
 
 @pytest.mark.parametrize("shape", ["table", "program", "digits, some failed"])
 def test_a_fit_goes_on_where_it_stopped(shape, tmp_path):
-    class Break(Callback):
-        def __init__(self, at=None):
-            self.at = at
-
-        def on_step(self, fit):
-            if fit.step == self.at:
-                raise OSError("broken")
-
     make = SHAPES[shape]
     train, options = [make(0), make(1)], {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
     straight = ranker()
@@ -192,6 +179,41 @@ def test_runtimes_of_two_units_are_not_mixed():
         fitted(train)
     r = fitted(train[0])
     assert r.predict(train[1]).shape == (30,)  # whose runtimes are not read
+
+
+def test_given_and_inferred_schemas_in_one_fit():
+    schema = Schema(config=(Column("a"), Column("b"), Column("c")))
+    given, bare = table(0, schema=schema), table(1)
+    assert fitted([given, bare]).schema is schema
+    with pytest.raises(tg.DataError, match="graph 't0': .*schema that was given.*this graph first"):
+        fitted([bare, given])
+
+
+def test_the_schema_of_a_ranker(tmp_path):
+    assert ranker().schema is None
+    r = fitted(tg.from_frame(measured(), **FRAME))
+    r.save(tmp_path / "r.safetensors")
+    loaded = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert loaded.schema == r.schema == tg.from_frame(measured(), **FRAME)[0].schema
+    again = tg.from_frame(measured(), **FRAME, schema=loaded.schema)
+    assert loaded.predict(again[0]).tobytes() == r.predict(again[0]).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["number", "flag"])
+def test_one_column_of_nodes_is_read(kind):
+    """Graphs without edges and opcodes, which differ in nothing but the one feature of their nodes."""
+    schema = Schema(node=(Column("n", kind),), config=(Column("x"),))
+    configs = np.arange(16.0)[:, None]
+    a, b = (
+        tg.Graph(node_feat=[[n], [0]], config_feat=configs, runtime=times, schema=schema, name=f"n{n}")
+        for n, times in ((0, np.arange(1, 17)), (1, np.arange(16, 0, -1)))
+    )
+    r = fitted([a, b], steps=200)
+    assert [step["op"] for step in r.steps].count("pool") == 1
+    for graph in (a, b):
+        assert r.evaluate(graph).rows[0].values["tau"] > 0.5  # of one order for both, one is negative
+    plain = fitted(table(node_feat=np.zeros((3, 0))))
+    assert not plain.pipeline.sizes.described and "pool" not in [step["op"] for step in plain.steps]
 
 
 def test_categories_that_training_did_not_have():
@@ -283,7 +305,10 @@ def test_graphs_that_nothing_can_be_learnt_from():
     for graph, words in (
         (table(runtime=np.ones(30)), "all 30 runtimes are equal"),
         (table(runtime=None), "expected measured runtimes"),
+        (table(valid=np.arange(30) == 4), "only one config ran"),
+        (table(valid=np.arange(30) == 4).select([1, 2]), "all 2 configs failed"),
         (tg.Graph(node_feat=np.zeros((3, 1))), "features of configs or configurable nodes"),
+        (table(config_feat=np.zeros((30, 0))), "features of configs or configurable nodes"),
     ):
         with pytest.raises(tg.DataError, match=words):
             fitted(graph)
@@ -324,6 +349,34 @@ def test_normal_scores():
 
 
 # ---- together with the rest -----------------------------------------------------------------------------
+
+
+def test_rankers_of_digits_of_other_sizes_in_one_ensemble():
+    """Without node features nothing but the schema tells their preprocessing apart."""
+    train = [digits(0, D=2, values=n, node_feat=np.zeros((6, 0))) for n in (3, 9)]
+    few, many = (fitted(graph) for graph in train)
+    assert not few.pipeline.same_as(many.pipeline) and few.pipeline.same_as(fitted(train[0]).pipeline)
+    scores = tg.Ensemble([many, few]).predict(train[0])
+    assert scores.shape == (30,)
+
+
+@pytest.mark.parametrize("shape", ["digits", "published tile"])
+def test_a_checkpoint_knows_what_was_measured(shape, tmp_path):
+    graph = SHAPES[shape]()
+    other = (
+        graph.replace(node_config_ids=[1, 5])
+        if shape == "digits"
+        else graph.replace(config_runtime_normalizers=graph.config_runtime_normalizers + 1)
+    )
+    ranker().fit(graph, checkpoint_dir=tmp_path, verbose=False)
+    with pytest.raises(tg.CheckpointError, match="graphs"):
+        ranker().fit(other, checkpoint_dir=tmp_path, verbose=False)
+
+
+@pytest.mark.parametrize("target", ["percentile", "normal-score"])
+def test_targets_that_a_loss_cannot_fit(target):
+    with pytest.raises(tg.ConfigError, match=f"target='{target}': t0 has .*above 0 .log_mse"):
+        fitted(table(), loss=[{"loss": "log_mse"}], target=target)
 
 
 def test_losses_seeds_and_ensembles(tmp_path):

@@ -11,13 +11,6 @@ import tpugraphs as tg
 from tpugraphs import _core
 
 
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    threads = _core.get_num_threads()
-    yield
-    _core.set_num_threads(threads)
-
-
 def example(nodes=40, configs=9, columns=7, seed=0):
     arrays = models.tile_arrays(nodes, configs, columns, seed)
     return arrays, (_core.Graph(**arrays), models.rows(configs))

@@ -51,13 +51,9 @@ def test_list_mle_equals_reference(length, ties, reduction):
 @pytest.mark.parametrize("length", [2, 7, 8, 31, 32, 33, 40, 63, 65, 97, 1000, 1531])
 def test_list_mle_equals_reference_on_every_isa(level, length):
     """Lengths around the strands and vectors of the kernel; 1531 has more factors than one double holds."""
-    before = _core.get_isa()
     scores, runtimes = lists(length, length)
     _core.set_isa(level)
-    try:
-        got = tg.kernels.list_mle(scores * np.float32(30), runtimes, "mean-all")
-    finally:
-        _core.set_isa(before)
+    got = tg.kernels.list_mle(scores * np.float32(30), runtimes, "mean-all")
     close(got, ref.list_mle(scores * np.float32(30), runtimes, "mean-all"))
 
 
@@ -183,14 +179,10 @@ def test_list_mle_ties_depend_on_the_seed_only():
 def test_same_bits_for_any_thread_count(name):
     scores, runtimes = lists(2, 20_000, ties=True)
     offsets = np.array([0, 5000, *range(5100, 15_001, 100), 15_050, 20_000])
-    before = tg.get_num_threads()
     results = []
-    try:
-        for threads in (1, 2, 3):
-            tg.set_num_threads(threads)
-            results.append(getattr(tg.kernels, name)(scores, runtimes, offsets=offsets))
-    finally:
-        tg.set_num_threads(before)
+    for threads in (1, 2, 3):
+        tg.set_num_threads(threads)
+        results.append(getattr(tg.kernels, name)(scores, runtimes, offsets=offsets))
     for value, grad in results[1:]:
         assert value == results[0][0]
         assert grad.tobytes() == results[0][1].tobytes()

@@ -32,13 +32,6 @@ import tpugraphs as tg
 from tpugraphs import _core
 
 
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    threads = _core.get_num_threads()
-    yield
-    _core.set_num_threads(threads)
-
-
 def relative(got, expected):
     return np.linalg.norm(got.astype(np.float64) - expected) / np.linalg.norm(expected)
 
@@ -357,7 +350,7 @@ def test_settings_changed_during_a_pass_take_effect_after_it():
     model = make("cross")
     _, (graph, _), _ = slate(nodes=200, configs=9, k=50)
     chosen = np.tile(np.arange(9), 20)
-    levels, before = _core.isa_levels(), _core.get_isa()
+    levels = _core.isa_levels()
     expected = {}
     for level in levels:
         _core.set_isa(level)
@@ -381,21 +374,17 @@ def test_settings_changed_during_a_pass_take_effect_after_it():
     finally:
         done.set()
         other.join()
-        _core.set_isa(before)
 
 
 @pytest.mark.parametrize("level", _core.isa_levels())
 @pytest.mark.parametrize("spec", SPECS)
 def test_instruction_sets_agree(spec, level):
-    model, fastest = make(spec), _core.get_isa()
+    model = make(spec)
     _, one, runtimes = slate()
     _, (expected,) = model.gradients([one], [runtimes], loss=HINGE)
     gradient = model.grads.astype(np.float64)
     _core.set_isa(level)
-    try:
-        _, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
-    finally:
-        _core.set_isa(fastest)
+    _, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
     assert relative(scores, expected.astype(np.float64)) <= 1e-5
     assert relative(model.grads, gradient) <= 1e-5
 
@@ -537,19 +526,15 @@ def test_profile_names_every_event():
 def test_lower_precision_is_near(cross, width, level):
     model = Trained(first_layout(cross, COLUMNS, width=width), 7, COLUMNS)
     _, one, runtimes = slate(use=range(9))
-    before = _core.get_isa()
     _core.set_isa(level)
-    try:
-        loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
-        exact = model.grads.copy()
-        rounded_loss, (rounded,) = model.gradients([one], [runtimes], loss=HINGE, precision="bf16")
-        assert 0 < relative(rounded, scores) <= 2e-2
-        assert rounded_loss == pytest.approx(loss, rel=1e-2)
-        assert 0 < relative(model.grads, exact) <= 5e-2
-        assert np.array_equal(model.scores([one], precision="bf16")[0], rounded)
-        assert 0 < relative(model.scores([one], precision="int8")[0], scores) <= 5e-2
-    finally:
-        _core.set_isa(before)
+    loss, (scores,) = model.gradients([one], [runtimes], loss=HINGE)
+    exact = model.grads.copy()
+    rounded_loss, (rounded,) = model.gradients([one], [runtimes], loss=HINGE, precision="bf16")
+    assert 0 < relative(rounded, scores) <= 2e-2
+    assert rounded_loss == pytest.approx(loss, rel=1e-2)
+    assert 0 < relative(model.grads, exact) <= 5e-2
+    assert np.array_equal(model.scores([one], precision="bf16")[0], rounded)
+    assert 0 < relative(model.scores([one], precision="int8")[0], scores) <= 5e-2
 
 
 def test_precisions_are_named():

@@ -18,14 +18,6 @@ CASES = pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.id)
 LEVELS = _core.isa_levels()
 
 
-@pytest.fixture(autouse=True)
-def _restore_core():
-    threads, level = _core.get_num_threads(), _core.get_isa()
-    yield
-    _core.set_num_threads(threads)
-    _core.set_isa(level)
-
-
 def forward32(case, arguments):
     return getattr(tg.kernels, cases.OPS[case.op].kernel)(**cases.single(arguments), **case.attrs)
 
@@ -49,6 +41,7 @@ def test_every_op_has_a_case():
     assert len({case.id for case in cases.CASES}) == len(cases.CASES)
 
 
+@pytest.mark.values
 @CASES
 def test_forward_equals_the_reference(case):
     arguments = case.arguments()
@@ -57,6 +50,7 @@ def test_forward_equals_the_reference(case):
     assert distance(y, cases.forward64(case, arguments), case.floor) <= case.tolerance
 
 
+@pytest.mark.values
 @CASES
 def test_backward_equals_the_reference(case):
     arguments = case.arguments()
@@ -123,6 +117,7 @@ def test_every_instruction_set_agrees(case, level):
         assert distance(value, fastest[name].astype(np.float64), case.floor) <= 1e-5, name
 
 
+@pytest.mark.values
 @CASES
 def test_inputs_are_not_modified(case):
     arguments = cases.single(case.arguments())

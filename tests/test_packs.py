@@ -758,3 +758,19 @@ def test_open_files_do_not_pile_up(tmp_path):
     path.write_bytes(LAYOUT)
     graphs = [tg.load(path) for _ in range(300)]
     assert len(os.listdir("/proc/self/fd")) < 200 and graphs[0].num_configs == 30
+
+
+def test_a_dict_that_changes_while_its_arrays_are_written(tmp_path):
+    arrays = {"node_feat": np.ones((40_000, 140), np.float32)}  # so large that it goes back to the system
+
+    class Path:
+        def __fspath__(self):
+            arrays.clear()
+            return str(tmp_path / "none.npz")
+
+    with open(tmp_path / "x.tgpack", "wb") as file, pytest.raises((OSError, tg.Error)):
+        digits = (Path(), (0, 0, 0, 0), (1, 1, 18))
+        _core.pack_write(file.fileno(), "layout", arrays, digits, (0, 0, 0), np.zeros(2, np.int64))
+    assert not arrays
+    written = (tmp_path / "x.tgpack").read_bytes()[1024 : 1024 + 40_000 * 560]
+    assert written == np.ones((40_000, 140), np.float32).tobytes()

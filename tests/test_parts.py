@@ -88,19 +88,16 @@ def test_a_step_over_parts_clips_the_mean_and_updates_once() -> None:
 
 
 def test_parts_do_not_depend_on_threads() -> None:
-    results, threads = set(), _core.get_num_threads()
-    try:
-        for count in (1, 2, 3):
-            _core.set_num_threads(count)
-            model = Trained(first_layout(dropout=0.2, columns=COLUMNS), 0, COLUMNS)
-            big = [slate(0, 150, 24, 40), slate(1, 90, 31, 20)]
-            model.gradients([big[0][1]], [big[0][2]], loss=HINGE, step=1, part=(0, 2))
-            model.step(
-                [big[1][1]], [big[1][2]], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=1, part=(1, 2)
-            )
-            results.add(model.params.tobytes() + model.grads.tobytes())
-    finally:
-        _core.set_num_threads(threads)
+    results = set()
+    for count in (1, 2, 3):
+        _core.set_num_threads(count)
+        model = Trained(first_layout(dropout=0.2, columns=COLUMNS), 0, COLUMNS)
+        big = [slate(0, 150, 24, 40), slate(1, 90, 31, 20)]
+        model.gradients([big[0][1]], [big[0][2]], loss=HINGE, step=1, part=(0, 2))
+        model.step(
+            [big[1][1]], [big[1][2]], loss=HINGE, lr=1e-3, weight_decay=0.0, clip=1.0, step=1, part=(1, 2)
+        )
+        results.add(model.params.tobytes() + model.grads.tobytes())
     assert len(results) == 1
 
 
@@ -143,7 +140,7 @@ def test_another_thread_can_cancel_a_pass() -> None:
 
 
 def test_a_limit_of_threads_is_that_of_one_thread_alone() -> None:
-    all_threads, seen, saved = 3, [], _core.get_num_threads()
+    all_threads, seen = 3, []
 
     def work() -> None:
         _core.limit_threads(1)
@@ -151,14 +148,11 @@ def test_a_limit_of_threads_is_that_of_one_thread_alone() -> None:
         _core.limit_threads(0)
         seen.append(_core.get_num_threads())
 
-    try:
-        _core.set_num_threads(all_threads)
-        worker = threading.Thread(target=work)
-        worker.start()
-        worker.join()
-        assert seen == [1, all_threads] and _core.get_num_threads() == all_threads
-    finally:
-        _core.set_num_threads(saved)
+    _core.set_num_threads(all_threads)
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert seen == [1, all_threads] and _core.get_num_threads() == all_threads
     for wrong in (-1, 5000):
         with pytest.raises(ValueError, match="limit_threads"):
             _core.limit_threads(wrong)

@@ -26,14 +26,6 @@ SIZES = [
 ACCURACY = 1e-6  # relative L2 of float32 sums
 
 
-@pytest.fixture(autouse=True)
-def _restore_core():
-    threads, level = _core.get_num_threads(), _core.get_isa()
-    yield
-    _core.set_num_threads(threads)
-    _core.set_isa(level)
-
-
 @pytest.fixture(params=LEVELS)
 def level(request):
     _core.set_isa(request.param)

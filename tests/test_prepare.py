@@ -29,13 +29,6 @@ from tpugraphs import _core
 from tpugraphs.preprocess.pipeline import Pipeline
 
 
-@pytest.fixture(autouse=True)
-def as_many_threads_as_before():
-    threads = _core.get_num_threads()
-    yield
-    tg.set_num_threads(threads)
-
-
 def fitted(steps, graphs):
     core = _core.Prepare(steps)
     for graph in graphs:
@@ -453,8 +446,7 @@ def test_errors_name_the_graph():
 
 def test_the_table_says_what_there_is():
     table = {step["name"]: step for step in _core.prepare_steps()}
-    assert set(table) >= {"prune", "dedup", "layout-digits", "standardize", "standardize-configs", "node-padding",
-                          "encode", "walk-encoding"}  # fmt: skip
+    assert {use["step"] for steps, _ in PROGRAMS.values() for use in steps} == set(table)
     here = "".join(
         (Path(__file__).parent / f"{name}.py").read_text() for name in ("test_prepare", "prepare_cases")
     )
@@ -464,3 +456,84 @@ def test_the_table_says_what_there_is():
             assert attr["doc"] and attr["type"] in ("int", "flag", "choice", "columns")
             assert (attr["default"] is None) == (attr["required"] or attr["type"] == "columns")
     assert table["dedup"]["training"] and table["encode"]["learns"] and not table["prune"]["learns"]
+
+
+def test_a_state_that_was_refused_leaves_nothing_behind():
+    graphs = [stored(seed, published=True) for seed in range(2)]
+    expected = fitted([NODES], graphs).get_state()
+    for wrong in ({"scaler.m2": -np.ones(134)}, {"scaler.m2": None}):
+        core = _core.Prepare([NODES])
+        with pytest.raises((tg.DataError, tg.ShapeError)):
+            core.set_state({"scaler.count": np.array([7]), "scaler.mean": np.ones(134), **wrong})
+        for graph in graphs:
+            core.fit(*graph.values())
+        core.finish()
+        for name, array in core.get_state().items():
+            assert array.tobytes() == expected[name].tobytes()
+    core = _core.Prepare([ENCODE])
+    bad = stored(1)
+    bad["config_feat"][3, 2] = np.nan  # the last table: the others have been added
+    with pytest.raises(tg.DataError, match="finite numbers, found nan"):
+        core.fit(*bad.values())
+    assert core.get_state()["encode.count"].tolist() == [0, 0, 0]
+
+
+def test_powers_need_finite_numbers_and_a_row():
+    bad = sizes(0)
+    bad["config_feat"][3, 1] = np.nan
+    core = _core.Prepare([{"step": "powers", "config": SIZES}])
+    with pytest.raises(
+        tg.DataError, match=r"config_feat: expected finite values, found nan \(row 3, column 1"
+    ):
+        core.fit(*bad.values())
+    with pytest.raises(tg.DataError, match="config_feat: expected at least one row to fit to"):
+        core.finish()
+    empty = {"step": "powers", "config": []}
+    state = fitted([empty], [stored(config_feat=np.zeros((3, 0)))]).get_state()
+    again = _core.Prepare([empty])
+    again.set_state(state)
+    assert again.fitted
+
+
+def test_configs_are_features_or_digits():
+    """A graph of features of configs has no digits, even where it has configurable nodes."""
+    graph = stored(K=3, config_feat=np.ones((5, 2)))
+    core = _core.Prepare([])
+    digits = np.zeros((9, 3, 18), np.int8)
+    with pytest.raises(ValueError, match="digits or config_feat, got both"):
+        core.apply(*graph.values(), digits=digits)
+    rows = np.zeros(2, np.int64)
+    linear = {"op": "linear", "name": "head", "in": ["config_feat"], "out": "scores", "attrs": {"out": 1}}
+    model = _core.Model([linear], 0, 2, config_features=2, graph_features=2)
+    (scores,) = model.scores([(core.apply(*graph.values()), rows)])
+    assert scores.shape == (2,) and scores[0] == scores[1]
+    table = {"op": "config_linear", "name": "t", "in": ["node_feat"], "out": "h", "attrs": {"out": 2}}
+    asks = _core.Model([table], 0, 2, graph_features=2, outputs=["h"])
+    for columns in (0, 2):
+        graph["config_feat"] = np.ones((5, columns), np.float32)
+        with pytest.raises(ValueError, match="configs of another kind|config digits"):
+            asks.run([(core.apply(*graph.values()), rows)], ["h"])
+    for wrong in (-5, 1, 35, 2**31 - 1):
+        with pytest.raises(ValueError, match=r"digit_rows: expected 4\.\.34"):
+            core.apply(*{**graph, "config_feat": None}.values(), digits=digits, digit_rows=wrong)
+
+
+def test_more_columns_than_there_may_be():
+    for columns in (65537, 2**32 + 1, 2**32 - 5):  # of no rows, which takes no memory
+        with pytest.raises(ValueError, match="at most .* 65536 columns"):
+            _core.Prepare([]).configs(np.zeros((0, columns), np.float32))
+
+
+def test_a_description_that_changes_while_it_is_read():
+    column = {"name": "a", "kind": "category"}
+    step = {"step": "encode", "config": [column]}
+
+    class Value:
+        def __str__(self):
+            column.clear()
+            step.clear()
+            return "b"
+
+    column["values"] = [Value(), *(f"value {i}" for i in range(100))]
+    core = _core.Prepare([step])
+    assert core.columns["config"] == 101 and not step and not column

@@ -44,13 +44,10 @@ def test_dedup_sees_every_single_digit(width):
 def test_dedup_is_the_same_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     digits = rng.integers(-1, 6, (500, 4, 18), np.int8)[rng.integers(0, 500, 20_000)]
-    threads, results = tg.get_num_threads(), []
-    try:
-        for n in (1, 2, 3):
-            tg.set_num_threads(n)
-            results.append(kernels.dedup_configs(digits))
-    finally:
-        tg.set_num_threads(threads)
+    results = []
+    for n in (1, 2, 3):
+        tg.set_num_threads(n)
+        results.append(kernels.dedup_configs(digits))
     unique, index = np.unique(digits, axis=0, return_index=True)
     np.testing.assert_array_equal(results[0][0], np.sort(index))
     assert len(unique) == len(results[0][0])
@@ -171,10 +168,7 @@ def test_base7_into_arrays_that_are_there():
 
 @pytest.fixture(params=_core.isa_levels())
 def level(request):
-    before = _core.get_isa()
     _core.set_isa(request.param)
-    yield
-    _core.set_isa(before)
 
 
 def test_base7_of_every_code(level):

@@ -176,7 +176,7 @@ def test_bad_scores_raise(graph):
 
 
 def test_what_cannot_be_ranked_is_refused(ranker):
-    with pytest.raises(tg.DataError, match="tile graph"):
+    with pytest.raises(tg.DataError, match="found a TileGraph"):
         ranker.predict(tg.sample(next(n for n in tg.list_samples() if tg.sample(n).kind == "tile")))
     empty = small_graph().replace(
         node_config_ids=np.zeros(0, np.int64),

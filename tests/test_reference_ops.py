@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from reference import ops as ref
 
+pytestmark = pytest.mark.values
+
 
 def slope(case, arguments, name, dy, v, h=1e-6):
     """Central difference of <dy, forward> along v in one argument, error O(h^4)."""

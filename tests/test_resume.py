@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from broken.rankers import rewrite
-from rankers import Lazy, small_graph, small_ranker, state
+from rankers import Break, Lazy, small_graph, small_ranker, state
 
 import tpugraphs as tg
 from tpugraphs.training import CHECKPOINT, Callback, EarlyStopping
@@ -74,17 +74,6 @@ def _metadata(path):
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + size])["__metadata__"]["tpugraphs"]
-
-
-class Break(Callback):
-    """An error at a step, as from a full disk."""
-
-    def __init__(self, at=None):
-        self.at = at
-
-    def on_step(self, fit):
-        if fit.step == self.at:
-            raise OSError("broken")
 
 
 @pytest.mark.parametrize("at", [1, 4, 5, 6, 10])

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tpugraphs as tg
@@ -51,6 +51,7 @@ SOME = Schema(
 )
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(schemas())
 def test_json_both_ways(schema):
     again = Schema.from_json(schema.to_json())
@@ -60,6 +61,7 @@ def test_json_both_ways(schema):
     assert pickle.loads(pickle.dumps(schema)) == schema
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(schemas(), schemas())
 def test_a_difference_is_named_exactly_where_there_is_one(a, b):
     assert (a.difference(b) is None) == (a == b)
@@ -168,7 +170,7 @@ def some_graph(**change):
     return tg.Graph(**{**arrays, **change})
 
 
-def test_attributes():
+def test_attributes(tmp_path):
     g = some_graph(valid=[True, False, True], repeats=[[1, 2], [3, 4], [5, np.nan]])
     assert g.kind == "graph" and g.schema is SOME and (g.num_nodes, g.num_edges, g.num_configs) == (4, 2, 3)
     assert g.node_feat.dtype == np.float32 and g.config_feat.shape == (3, 3) and g.runtime.dtype == np.float64
@@ -183,6 +185,11 @@ def test_attributes():
     assert part.valid.all() and part.repeats.shape == (2, 2)
     with pytest.raises(AttributeError):
         g.name = "x"
+    failed = g.select([1])
+    for name in ("failed.npz", "failed.tgpack"):  # could not be opened
+        with pytest.raises(tg.DataError, match="at least one config that ran, found none of 1"):
+            failed.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
     assert g.replace(name="x").name == "x" and isinstance(pickle.loads(pickle.dumps(g)), tg.Graph)
 
 
@@ -213,7 +220,8 @@ def test_published_graphs_are_such_graphs():
 @pytest.mark.parametrize(
     "change, field, words",
     [
-        ({"config_feat": [[16, 0, 2], [32, 1, np.nan], [64, 1, 1]]}, "config_feat", "nan at (1, 2)"),
+        ({"config_feat": [[16, 0, 2], [32, 1, np.nan], [64, 1, 1]]}, "config_feat", "nan at (1, 2), column 'tile'"),
+        ({"graph_feat": [np.inf]}, "graph_feat", "inf at 0, column 'gpu'"),
         ({"config_feat": [[16, 0, 2], [32, 1, 3], [64, 1, 1]]}, "tile", "found 3 in row 1"),
         ({"config_feat": [[16, 0, 2], [32, 2, 0], [64, 1, 1]]}, "cached", "expected 0 or 1, found 2 in row 1"),
         ({"config_feat": [[16, 0, 2], [-32, 1, 0], [64, 1, 1]]}, "block", "found -32 in row 1"),
@@ -235,6 +243,7 @@ def test_published_graphs_are_such_graphs():
         ({"config_feat": None}, "config_feat", "there are runtimes"),
         ({"node_config_ids": [0]}, "config_feat", "both config_feat and node_config_ids"),
         ({"edge_index": [[0, 4]]}, "edge_index", "4 at (0, 1)"),
+        ({"node_feat": None, "node_opcode": 3}, "node_opcode", "shape (N,), found shape ()"),
         ({"schema": "layout"}, "schema", "a tpugraphs.Schema"),
         ({"node_feat": np.ones((0, 2)), "node_opcode": []}, "node_feat", "at least one node"),
     ],
@@ -287,6 +296,7 @@ def test_graphs_without_a_schema_fit_where_their_values_do():
     for change, words in (
         ({"graph_feat": [7]}, "'gpu'.*found 7"),
         ({"config_feat": [[1, 1], [0, 0], [1, 0]]}, "config column 2: expected 'tile', found only 2"),
+        ({"config_feat": np.ones((3, 4))}, "config column 3: expected only 3, found 'config_3' too"),
         ({"node_opcode": [9, 0, 0, 0]}, "opcodes: expected 5, found 10"),
         ({"node_opcode": None}, "opcodes: expected 5, found none"),
     ):
@@ -344,10 +354,23 @@ def test_dedup(runtime):
                  valid=[True, False, True, False, True])  # fmt: skip
     first = tg.dedup(g)
     assert first.config_feat[:, 0].tolist() == [0, 1, 2] and first.valid.tolist() == [True, False, True]
+    later = tg.Graph(config_feat=g.config_feat, runtime=runtime, valid=np.arange(5) > 0)
+    assert tg.dedup(later).runtime.tolist() == [2, 1, 4] and tg.dedup(later).valid.all()
     least, mean = tg.dedup(g, "min"), tg.dedup(g, "mean")
     assert least.runtime[[0, 2]].tolist() == [2, 4] and least.config_feat[:, 0].tolist() == [0, 1, 2]
     assert mean.runtime[[0, 2]].tolist() == [2.5, 4] and mean.valid.tolist() == [True, False, True]
     assert tg.dedup(tg.Graph(config_feat=[[1.0], [1.0]], runtime=[1, 2]), "mean").runtime.tolist() == [1.5]
+
+
+def test_a_graph_all_of_whose_configs_failed_is_not_judged():
+    failed = tg.Graph(config_feat=np.eye(3), runtime=[1.0, 2, 3], valid=[True, False, False]).select([1, 2])
+    assert "all configs failed" in failed.describe()["warnings"][0]
+    for judge in (
+        lambda: tg.evaluation.evaluate(lambda g: np.zeros(2), failed),
+        lambda: tg.baselines.LinearBaseline().fit(failed),
+    ):
+        with pytest.raises(tg.DataError, match="graph: valid: all 2 configs failed"):
+            judge()
 
 
 def test_failed_configs_are_left_out_of_a_report():
@@ -385,7 +408,7 @@ def test_what_needs_a_published_graph_says_so():
         tg.prune(g)
     with pytest.raises(tg.DataError, match="collection"):
         _ = g.submission_id
-    with pytest.raises(tg.DataError, match="this recipe ranks layout configs.*found a graph graph"):
+    with pytest.raises(tg.DataError, match="this recipe ranks layout configs.*found a Graph;"):
         tg.Ranker(recipe="first-layout").fit(g, steps=1)
 
 
@@ -401,3 +424,11 @@ def test_linear_baseline_learns_from_any_schema():
     d = tg.Graph(node_config_ids=[0, 1], node_feat=np.zeros((2, 0)), node_config_feat=digits,
                  runtime=1.0 + digits[:, 0, 0] + 2 * digits[:, 1, 3] + 3)  # fmt: skip
     assert tg.evaluation.evaluate(tg.baselines.LinearBaseline().fit(d).predict, d).rows[0].values["tau"] > 0.8
+    with pytest.raises(
+        tg.DataError, match="'graph': does not fit the schema: config column 3: expected only 3"
+    ):
+        fitted.predict(tg.Graph(config_feat=np.ones((2, 4))))
+    with pytest.raises(tg.DataError, match="does not fit the schema: config column 2: expected 'config_2'"):
+        fitted.predict(tg.Graph(config_feat=np.ones((2, 2))))
+    with pytest.raises(tg.ConfigError, match="other kind of configs"):
+        fitted.predict(d)

@@ -249,13 +249,6 @@ def trained(request, alexnet):
     return r
 
 
-@pytest.fixture
-def isa():
-    before = _core.get_isa()
-    yield _core.isa_levels()
-    _core.set_isa(before)
-
-
 def test_bf16_and_int8_scores_follow_f32(alexnet, trained):
     exact = trained.predict(alexnet).astype(np.float64)
     for precision, error, least in (("bf16", 0.03, 0.97), ("int8", 0.1, 0.93)):
@@ -270,17 +263,14 @@ def test_bf16_and_int8_scores_follow_f32(alexnet, trained):
 
 
 @pytest.mark.parametrize("precision", scoring.SCORING)
-def test_precision_keeps_bits_over_threads_and_nearly_over_levels(alexnet, trained, isa, precision):
-    rows, threads = np.arange(200), tg.get_num_threads()
+def test_precision_keeps_bits_over_threads_and_nearly_over_levels(alexnet, trained, precision):
+    rows = np.arange(200)
     first = trained.predict(alexnet, rows, precision=precision)
-    try:
-        for count in (1, 2, 3):
-            tg.set_num_threads(count)
-            assert (trained.predict(alexnet, rows, precision=precision) == first).all()
-    finally:
-        tg.set_num_threads(threads)
+    for count in (1, 2, 3):
+        tg.set_num_threads(count)
+        assert (trained.predict(alexnet, rows, precision=precision) == first).all()
     spread = np.linalg.norm(first - first.mean())
-    for level in isa:
+    for level in _core.isa_levels():
         _core.set_isa(level)
         scores = trained.predict(alexnet, rows, precision=precision)
         # Where a sum is rounded otherwise, the rounding of the next operand may go the other way.
@@ -294,12 +284,8 @@ def test_a_ranker_trains_in_bf16(alexnet, trained, tmp_path):
     history = r.fit(alexnet, verbose=False)
     assert np.mean(history.loss[-5:]) < np.mean(history.loss[:3])
     assert np.allclose(history.loss, trained.history.loss, rtol=0.15) and history.loss != trained.history.loss
-    threads = tg.get_num_threads()
-    try:
-        tg.set_num_threads(1)
-        again.fit(alexnet, verbose=False)
-    finally:
-        tg.set_num_threads(threads)
+    tg.set_num_threads(1)
+    again.fit(alexnet, verbose=False)
     assert (again.model.params == r.model.params).all()
     scores = r.predict(alexnet)
     assert (scores == r.predict(alexnet, precision="bf16")).all()

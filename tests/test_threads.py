@@ -24,13 +24,6 @@ def team(): return len(os.listdir("/proc/self/task"))
 """
 
 
-@pytest.fixture(autouse=True)
-def threads_put_back():
-    before = tg.get_num_threads()
-    yield
-    tg.set_num_threads(before)
-
-
 def run(code, **environment):
     """Standard output of `code` after WORK in a fresh process."""
     plain = {k: v for k, v in os.environ.items() if k not in ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")}

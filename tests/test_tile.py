@@ -113,9 +113,9 @@ def test_configs_can_be_rows_or_given_as_such(kernels, ranker):
 
 def test_graphs_of_the_other_kind_are_refused_or_skipped(kernels, ranker):
     layout = tg.sample("alexnet").select(slice(0, 60))
-    with pytest.raises(tg.DataError, match="tile configs: expected a TileGraph, found a layout graph"):
+    with pytest.raises(tg.DataError, match="tile configs: expected a TileGraph, found a LayoutGraph"):
         ranker.predict(layout)
-    with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a tile graph"):
+    with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a TileGraph"):
         tg.Ranker().fit(kernels[0])
     r = tg.Ranker("first-tile", steps=2, **SMALL)
     h = r.fit([layout, kernels[0]], verbose=False)

@@ -11,13 +11,6 @@ import tpugraphs as tg
 from tpugraphs import _core
 
 
-@pytest.fixture(autouse=True)
-def _restore_threads():
-    threads = _core.get_num_threads()
-    yield
-    _core.set_num_threads(threads)
-
-
 def make(lean=False, seed=1, **fields):
     steps = first_tile(width=fields.pop("width", 24), **fields)
     model = Trained(steps, seed, COLUMNS, lean, 24)

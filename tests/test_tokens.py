@@ -7,7 +7,7 @@ import pytest
 from cases import distance
 from models import HINGE, named, step
 from operators.encoder_layer import GRADIENTS, Layer, arguments
-from reference import losses
+from reference import losses, rng
 from reference import model as ref_model
 from reference.cells import unique_cells
 
@@ -16,14 +16,6 @@ from tpugraphs import _core
 
 COLUMNS = 60
 WIDTH = 8
-
-
-@pytest.fixture(autouse=True)
-def _restore_core():
-    threads, level = _core.get_num_threads(), _core.get_isa()
-    yield
-    _core.set_num_threads(threads)
-    _core.set_isa(level)
 
 
 def token_model(norm="post", dropout=0.0, width=WIDTH, layers=2):
@@ -250,32 +242,6 @@ def test_gradients_of_digits_and_inputs_are_those_of_every_cell():
 
 # ---- dropout --------------------------------------------------------------------------------------------
 
-M64 = (1 << 64) - 1
-
-
-def mix64(x):
-    x ^= x >> 30
-    x = x * 0xBF58476D1CE4E5B9 & M64
-    x ^= x >> 27
-    x = x * 0x94D049BB133111EB & M64
-    return x ^ (x >> 31)
-
-
-def key_of(key, *labels):
-    for label in labels:
-        key = mix64((key + 0x9E3779B97F4A7C15 * (label + 1)) & M64)
-    return key
-
-
-def keep(key, count, p):
-    """(count,) of 0 or 1 / (1 - p)."""
-    f = np.arange(count, dtype=np.uint32)
-    mixed = (f + np.uint32(1)) * np.uint32(0x85EBCA6B)
-    mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0xC2B2AE35)
-    low, high = np.uint32(key & 0xFFFFFFFF), np.uint32(key >> 32)
-    drawn = (f * np.uint32(0x9E3779B1) + low) * ((mixed ^ high) | np.uint32(1))
-    return np.where(drawn >> np.uint32(1) >= round(p * 2**31), 1 / (1 - p), 0.0)
-
 
 def masks(shape, tokens, heads, hidden, p, key):
     """Of every site, from key, node, config and place alone."""
@@ -285,7 +251,7 @@ def masks(shape, tokens, heads, hidden, p, key):
     items = [(row, 0) for row in range(rows[0])] if len(rows) == 1 else list(np.ndindex(rows))
     names = "attention", "branch1", "hidden", "branch2"
     return {
-        name: np.stack([keep(key_of(key, int(a), int(b), site), size, p) for a, b in items])
+        name: rng.dropout([rng.key_of(key, a, b, site) for a, b in items], size, p)
         for site, (name, size) in enumerate(zip(names, sizes, strict=True))
     }
 
@@ -353,3 +319,16 @@ def test_rest_must_be_as_wide():
     ]
     with pytest.raises(tg.RecipeError, match="'rest' must have the 60 columns of 'x', found 5"):
         _core.Model(steps, 0, COLUMNS, outputs=["y"])
+
+
+def test_a_gradient_too_large_for_caches_is_zero_where_nothing_was_taken():
+    """Zeros of 32 MB and more are written past the caches; rows here do not lie on cache lines."""
+    nodes, configs, width = 4100, 16, 129
+    ids = np.arange(3, nodes, 7, dtype=np.int64)
+    x = np.broadcast_to(np.float32(1), (nodes, configs, width)).copy()
+    dy = np.random.default_rng(0).normal(size=(len(ids), configs, width)).astype(np.float32)
+    dx = np.full_like(x, np.nan)
+    tg.kernels.take_config_nodes_backward(dy, x, ids, out={"x": dx})
+    assert dx.nbytes > 32 << 20 and np.array_equal(dx[ids], dy)
+    dx[ids] = 0
+    assert not dx.any()

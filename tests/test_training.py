@@ -61,16 +61,13 @@ def test_bad_splits_are_refused():
 
 
 def test_same_seed_same_bits_for_any_number_of_threads():
-    g, threads = small_graph(), tg.get_num_threads()
+    g = small_graph()
     results = []
-    try:
-        for count in (1, 2, 3):
-            tg.set_num_threads(count)
-            r = small_ranker(steps=8)
-            r.fit(g, verbose=False)
-            results.append(r.model.params.copy())
-    finally:
-        tg.set_num_threads(threads)
+    for count in (1, 2, 3):
+        tg.set_num_threads(count)
+        r = small_ranker(steps=8)
+        r.fit(g, verbose=False)
+        results.append(r.model.params.copy())
     assert (results[0] == results[1]).all() and (results[0] == results[2]).all()
     other = small_ranker(steps=8, seed=1)
     other.fit(g, verbose=False)
@@ -233,7 +230,7 @@ def test_graphs_of_the_other_kind_are_left_out_in_training_and_validation(tmp_pa
         assert len(h.loss) == 4 and len(h.valid_metric) == metrics
     with pytest.raises(tg.DataError, match="none of the 2 graphs"):
         r.fit([tile, tile], verbose=False)
-    with pytest.raises(tg.DataError, match="tile graph"):
+    with pytest.raises(tg.DataError, match="found a TileGraph"):
         r.fit(tile, verbose=False)
 
 
@@ -302,6 +299,15 @@ def test_divergence_is_reported():
 
     with pytest.raises(tg.Error, match=r"step 4.*learning_rate"):
         r.fit(small_graph(), verbose=False, callbacks=[Poison()])
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [({"loss": "log_mse"}, "percentile"), ({"loss": "lambda_rank", "gain": "inverse"}, "normal-score")],
+)
+def test_a_target_that_a_loss_does_not_take_is_no_divergence(loss, target):
+    with pytest.raises(tg.ConfigError, match=f"target='{target}': small0 has .*above 0 .{loss['loss']}"):
+        small_ranker(loss=[loss], target=target, configs=96).fit(small_graph(), verbose=False)
 
 
 def test_a_bar_is_shown_when_asked_for(capsys, monkeypatch):

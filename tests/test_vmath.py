@@ -12,10 +12,7 @@ ONE, ZERO = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
 
 @pytest.fixture(autouse=True, params=_core.isa_levels())
 def level(request):
-    before = _core.get_isa()
     _core.set_isa(request.param)
-    yield
-    _core.set_isa(before)
 
 
 def sweep() -> np.ndarray:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from models import HINGE, first_layout, graph_arrays, make, rows, slate
+from models import HINGE, first_layout, graph_arrays, make, rows, slate, zoo
 from rankers import small_graph, small_ranker
 
 from tpugraphs import _core
@@ -183,14 +185,8 @@ def test_a_profile_is_that_of_the_models_own_pass() -> None:
     a.scores([one])
     assert a.profile and b.profile == []
     b.scores([one])
-    assert {name for _, name, _ in b.profile} <= {"pre", "nodes", "config", *(s["name"] for s in zoo_steps())}
+    assert {name for _, name, _ in b.profile} <= {"pre", "nodes", "config", *(s["name"] for s in zoo())}
     assert a.profile == []
-
-
-def zoo_steps() -> list[dict[str, Any]]:
-    from models import zoo
-
-    return zoo()
 
 
 # ---- updates ----------------------------------------------------------------------------------------------
@@ -234,51 +230,45 @@ def test_a_step_while_others_score_is_refused(large: Large) -> None:
     trainer.step([large.small], [large.times[:2]], HINGE, optimizer)
 
 
-def test_scoring_while_a_step_runs_is_refused(large: Large) -> None:
-    trainer = _core.Trainer(large.model)
+def is_refused_meanwhile(work: Callable[[], Any], use: Callable[[], Any], words: str) -> None:
+    """`use` is refused at some moment while another thread is at `work`, and not after it."""
     done = threading.Event()
 
-    def work() -> None:
+    def keep_on() -> None:
         while not done.is_set():
-            try:
-                trainer.step([large.slate], [large.times], HINGE, ADAMW)
-            except RuntimeError:
-                pass
+            with contextlib.suppress(RuntimeError):  # it is refused too, while `use` runs
+                work()
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=keep_on)
     worker.start()
     try:
-        with pytest.raises(RuntimeError, match="weights cannot be read while they are updated"):
-            while True:
-                large.model.scores([large.small])
+        with pytest.raises(RuntimeError, match=words):
+            end = time.monotonic() + 30
+            while time.monotonic() < end:
+                use()
                 time.sleep(1e-3)
     finally:
         done.set()
         worker.join()
-    large.model.scores([large.small])
+    use()
+
+
+def test_scoring_while_a_step_runs_is_refused(large: Large) -> None:
+    trainer = _core.Trainer(large.model)
+    is_refused_meanwhile(
+        lambda: trainer.step([large.slate], [large.times], HINGE, ADAMW),
+        lambda: large.model.scores([large.small]),
+        "weights cannot be read while they are updated",
+    )
 
 
 def test_a_trainer_is_used_by_one_thread_at_a_time(large: Large) -> None:
-    trainer, done = _core.Trainer(large.model), threading.Event()
-
-    def work() -> None:
-        while not done.is_set():
-            try:
-                trainer.gradients([large.slate], [large.times], HINGE)
-            except RuntimeError:
-                pass
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        with pytest.raises(RuntimeError, match="trainer is in use by another thread"):
-            while True:
-                trainer.gradients([large.small], [large.times[:2]], HINGE)
-                time.sleep(1e-3)
-    finally:
-        done.set()
-        worker.join()
-    trainer.gradients([large.small], [large.times[:2]], HINGE)
+    trainer = _core.Trainer(large.model)
+    is_refused_meanwhile(
+        lambda: trainer.gradients([large.slate], [large.times], HINGE),
+        lambda: trainer.gradients([large.small], [large.times[:2]], HINGE),
+        "trainer is in use by another thread",
+    )
 
 
 # ---- cancelling -------------------------------------------------------------------------------------------
@@ -322,7 +312,7 @@ from tpugraphs import _core
 from models import HINGE, first_layout, graph_arrays, rows
 
 model = _core.Model(first_layout(), 0, 134)
-graph = _core.Graph(**graph_arrays(1500, 64, 300, 134, 0))
+graph = _core.Graph(**graph_arrays(400, 64, 80, 134, 0))
 large, small, times = (graph, rows(64)), (graph, rows(5)), np.arange(64)
 trainer, other = _core.Trainer(model), _core.Trainer(model)
 workspace, done = _core.Workspace(), threading.Event()

@@ -114,6 +114,14 @@ def same_job(ours: Sandwich, peer: TorchSandwich) -> TorchSandwich:
     return peer
 
 
+def config_graph(nodes: int, ids: Array, digits: Array | None = None, features: Array | None = None) -> Any:
+    """A graph of the core without edges, which has configurable nodes."""
+    from tpugraphs import _core
+
+    features = np.zeros((nodes, 1), np.float32) if features is None else features
+    return _core.Graph(features, None, None, np.zeros((0, 2), np.int64), ids, digits)
+
+
 def random_graph(setting: Setting, nodes: int, edges: int) -> Array:
     """(E,2) int64: mostly local edges from producers to consumers, as in compiled programs."""
     producer = setting.rng.integers(0, nodes - 1, edges)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ..passes import ours
 from ..sections.kernels import Case, Setting
+from . import config_graph
 
 REQUIRED = 1.5
 
 
 def cases(setting: Setting) -> Iterator[Case]:
-    from tpugraphs import kernels
-
     nodes, configs, width, groups = setting.size(200, 5), setting.size(10, 4), setting.size(256, 16), 3
     order = np.tile(np.arange(6, dtype=np.int8), (configs, nodes, 3, 1))
     digits = setting.rng.permuted(order, axis=3)
@@ -27,25 +27,15 @@ def cases(setting: Setting) -> Iterator[Case]:
         "bias": setting.array(width),
         "weight": setting.array(width, groups),
     }
-    graph: Any = (digits.reshape(configs, nodes, 18), np.arange(nodes), feat)
-    attrs: dict[str, Any] = {
-        "x": feat,
-        "cols": width,
-        "act": "relu",
-        "column": 37,
-        "groups": groups,
-        "step": 8,
-    }
-
-    def ours() -> Any:
-        y = kernels.dimension_tokens(*graph, **weights, **attrs)
-        return y, kernels.dimension_tokens_backward(dy, *graph, **weights, **attrs)
-
+    graph = config_graph(nodes, np.arange(nodes), digits.reshape(configs, nodes, 18), feat)
+    attrs = {"cols": width, "act": "relu", "column": 37, "groups": groups, "step": 8}
+    call = ours("dimension_tokens", {"x": feat, **weights}, dy, graph, configs, **attrs)
     positions = np.argsort(digits, axis=3).swapaxes(0, 1).reshape(-1, 3, 6) + 1 + 7 * np.arange(3)[:, None]
     features = np.repeat(feat[:, 37 + 8 * np.arange(groups) + np.arange(6)[:, None]], configs, axis=0)
     rows = np.ascontiguousarray(positions.swapaxes(1, 2)), features
     peers = {"PyTorch": _peer(setting.torch, *rows, weights, dy)} if setting.torch else {}
-    yield Case(f"dimension_tokens {len(dy)} cells, 6 x {width}", ours, peers, REQUIRED)
+    notes = "ours finds the unique cells, in either direction, and has a gradient of the digits"
+    yield Case(f"dimension_tokens {len(dy)} cells, 6 x {width}", call, peers, REQUIRED, notes=notes)
 
 
 def _peer(torch: Any, positions: Any, features: Any, weights: dict[str, Any], dy: Any) -> Any:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..passes import ours
 from ..sections.kernels import Case, Setting
 
 REQUIRED = 1.0
 
 
 def cases(setting: Setting) -> Iterator[Case]:
-    from tpugraphs import kernels
-
     n, tokens, width = setting.size(10_000, 40), 6, setting.size(256, 16)
     x, dy = setting.array(n, tokens * width), setting.array(n, width)
 
-    def ours() -> Any:
-        return kernels.pool_tokens(x, tokens=tokens), kernels.pool_tokens_backward(dy, x, tokens=tokens)
-
+    call = ours("pool_tokens", {"x": x}, dy, tokens=tokens)
     peers = {"PyTorch": _peer(setting.torch, x, dy)} if setting.torch else {}
-    yield Case(f"pool_tokens {n} rows, {tokens} x {width}", ours, peers, REQUIRED)
+    yield Case(f"pool_tokens {n} rows, {tokens} x {width}", call, peers, REQUIRED)
 
 
 def _peer(torch: Any, x: Any, dy: Any) -> Any:

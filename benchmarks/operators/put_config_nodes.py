@@ -7,26 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from ..passes import ours
 from ..sections.kernels import Case, Setting
+from . import config_graph
 
 REQUIRED = 1.5
 
 
 def cases(setting: Setting) -> Iterator[Case]:
-    from tpugraphs import kernels
-
     nodes, configs, width = setting.size(5000, 40), setting.size(16, 3), setting.size(128, 16)
     x, rest = setting.array(nodes // 10, configs, width), setting.array(nodes, width)
     dy = setting.array(nodes, configs, width)
     ids = setting.rng.permutation(nodes)[: len(x)].astype(np.int64)
 
-    def ours() -> Any:
-        y = kernels.put_config_nodes(x, ids, rest=rest)
-        return y, kernels.put_config_nodes_backward(dy, x, ids, rest=rest)
-
+    call = ours("put_config_nodes", {"x": x, "rest": rest}, dy, config_graph(nodes, ids), configs)
     peers = {"PyTorch": _peer(setting.torch, x, rest, dy, ids)} if setting.torch else {}
     name = f"put_config_nodes {len(ids)} of {nodes} nodes, {configs} configs, {width} wide"
-    yield Case(name, ours, peers, REQUIRED)
+    yield Case(name, call, peers, REQUIRED)
 
 
 def _peer(torch: Any, x: Any, rest: Any, dy: Any, ids: Any) -> Any:

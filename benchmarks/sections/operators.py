@@ -13,7 +13,8 @@ from . import kernels
 TITLE = "Operators"
 ABOUT = (
     "Ops of the core, forward and backward, beside PyTorch and PyG doing the same on the same threads: "
-    "10,000 nodes, 64 wide. Rows of the ops that are not here: "
+    "10,000 nodes, 64 wide. Ops are called without the faces of `tg.kernels`, which models do not pass "
+    "either: they take some 30 us. Rows of the ops that are not here: "
     + "; ".join(f"`{op}` in *{section}* ({which})" for op, (section, which) in operators.ELSEWHERE.items())
     + "."
 )

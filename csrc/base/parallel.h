@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/check.h"
+
 /* Threads to use for about `flops` scalar operations: 1 below the grain, after fork, or inside a parallel
    region; otherwise the set number. */
 int tg_threads(double flops);
@@ -23,11 +25,15 @@ void tg_parallel_init(void);
 
 /* Chunks into which `items` are cut for a reduction: at least `grain` items each, at most `most` chunks. */
 static inline int64_t tg_chunks(int64_t items, int64_t grain, int64_t most) {
+    TG_ASSERT(items >= 0 && grain >= 1 && most >= 1);
     int64_t chunks = (items + grain - 1) / grain;
     return chunks < 1 ? 1 : chunks > most ? most : chunks;
 }
 
 /* First item of chunk `i` of `chunks`. */
-static inline int64_t tg_chunk_start(int64_t items, int64_t chunks, int64_t i) { return items * i / chunks; }
+static inline int64_t tg_chunk_start(int64_t items, int64_t chunks, int64_t i) {
+    TG_ASSERT(i >= 0 && i <= chunks && chunks >= 1);
+    return items * i / chunks;
+}
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/check.h"
 
 typedef struct tg_scratch {
     char *base;
@@ -15,6 +16,7 @@ typedef struct tg_scratch {
 } tg_scratch;
 
 static inline void *tg_take(tg_scratch *c, int64_t count, size_t size) {
+    TG_ASSERT(count >= 0);
     void *part = c->base == NULL ? NULL : c->base + c->used;
     c->used += tg_align((size_t)count * size);
     return part;

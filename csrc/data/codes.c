@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "data/zip.h"
 #include "kernels/kernels.h"
 
@@ -67,6 +68,7 @@ static int64_t code_at(const tg_codes *codes, int64_t index) {
 }
 
 tg_status tg_codes_row(const tg_codes *codes, int64_t row, int8_t *digits, tg_error *err) {
+    TG_ASSERT(row >= 0 && row < codes->C);
     const int64_t at = codes->size == 1   ? row_of_1(codes, row, digits)
                        : codes->size == 2 ? row_of_2(codes, row, digits)
                                           : row_of_4(codes, row, digits);

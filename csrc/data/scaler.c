@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 /* Rows per partial fit. The sum of 4096 equal float32 is exact in float64, so a constant column has exactly
    its value as mean and 0 as m2. */
 enum { CHUNK = 4096 };
 
-static tg_status check_finite(const tg_rows *x, tg_error *err) {
+tg_status tg_rows_finite(const tg_rows *x, tg_error *err) {
     for (int64_t i = 0; i < x->n; i++) {
         const float *row = x->x + i * x->ld;
         int bad = 0;
@@ -40,7 +41,8 @@ static void fit_chunk(double *mean, double *m2, const float *x, int64_t ld, int6
 
 tg_status tg_scaler_merge(int64_t *count, double *mean, double *m2, const tg_rows *x, tg_error *err) {
     const int64_t n = x->n, F = x->F;
-    tg_status status = check_finite(x, err);
+    TG_ASSERT(n == 0 || x->ld >= F);
+    tg_status status = tg_rows_finite(x, err);
     if (status != TG_OK) return status;
     double *part = malloc((size_t)(2 * F + 1) * sizeof *part);
     if (part == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to fit %lld columns", (long long)F);

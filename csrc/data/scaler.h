@@ -14,6 +14,9 @@ typedef struct tg_rows {
     const char *name; /* for errors */
 } tg_rows;
 
+/* TG_E_DATA naming the first value that is not finite. */
+tg_status tg_rows_finite(const tg_rows *x, tg_error *err);
+
 /* Merge the n rows of x (n,F) into a fit over *count rows with mean (F,) and m2 (F,) (sum of squared
    deviations). TG_E_DATA for a value that is not finite; the fit is then untouched. */
 tg_status tg_scaler_merge(int64_t *count, double *mean, double *m2, const tg_rows *x, tg_error *err);

@@ -2,13 +2,15 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
+
 /* Tarjan 1972, with a stack of its own instead of recursion. */
 typedef struct search {
     const tg_csr *next;
     int32_t *component;
-    int32_t *index,
-        *low;      /* (N): order of discovery from 1 on, 0: not yet; the earliest known to be reached */
-    int32_t *edge; /* (N): the next entry to follow */
+    int32_t *index;       /* (N): order of discovery from 1 on, 0: not yet */
+    int32_t *low;         /* (N): the earliest known to be reached */
+    int32_t *edge;        /* (N): the next entry to follow */
     int32_t *path, *open; /* (N) each: nodes being visited; nodes whose component is not closed */
     int32_t visited, on_path, n_open, components;
 } search;
@@ -49,6 +51,7 @@ static void visit(search *s, int32_t root) {
 
 tg_status tg_components(int32_t *component, const tg_csr *next, tg_error *err) {
     const int32_t N = next->N;
+    TG_ASSERT(component != NULL && next->ptr != NULL && next->ptr[N] == next->E);
     int32_t *block = calloc(5 * (size_t)N + 1, sizeof *block);
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for the components of %d nodes", N);
     search s = {.next = next,

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 static tg_status reserve(tg_csr *csr, int32_t N, int32_t E, tg_error *err) {
+    TG_ASSERT(N >= 0 && E >= 0);
     const size_t numbers = (size_t)N + 1 + 2 * (size_t)E;
     int32_t *block = calloc(numbers, sizeof *block);
     if (block == NULL)
@@ -18,6 +21,8 @@ static void find_max_degree(tg_csr *csr) {
 }
 
 tg_status tg_csr_build(tg_csr *csr, int32_t N, int32_t E, const int64_t *edge_index, int key, tg_error *err) {
+    TG_ASSERT(key == 0 || key == 1);
+    for (int64_t i = 0; i < 2 * (int64_t)E; i++) TG_ASSERT(edge_index[i] >= 0 && edge_index[i] < N);
     const tg_status status = reserve(csr, N, E, err);
     if (status != TG_OK) return status;
     for (int32_t e = 0; e < E; e++) csr->ptr[edge_index[2 * (int64_t)e + key] + 1]++;
@@ -37,6 +42,7 @@ tg_status tg_csr_build(tg_csr *csr, int32_t N, int32_t E, const int64_t *edge_in
 
 tg_status tg_csr_merge(tg_csr *csr, const tg_csr *first, const tg_csr *second, int against, tg_error *err) {
     const int64_t entries = (int64_t)first->E + second->E;
+    TG_ASSERT(first->N == second->N && (against == 0 || against == 1));
     if (entries > INT32_MAX) return tg_fail(err, TG_E_DATA, "too many edges: %d", first->E);
     const tg_status status = reserve(csr, first->N, (int32_t)entries, err);
     if (status != TG_OK) return status;

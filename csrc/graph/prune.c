@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "graph/csr.h"
 
 /* Edges that are read, checked and looked at while they are in the first cache. */
@@ -157,7 +158,11 @@ static tg_status collect(tg_pruned *out, const tg_prune_input *in, const work *w
             w->rank[node] = rank++;
         }
     }
-    for (int64_t i = 0; i < 2 * E; i++) out->edge_index[i] = w->rank[w->edges[i]];
+    TG_ASSERT(rank == N);
+    for (int64_t i = 0; i < 2 * E; i++) {
+        TG_ASSERT(w->mark[w->edges[i]]);
+        out->edge_index[i] = w->rank[w->edges[i]];
+    }
     for (int64_t k = 0; k < in->K; k++) out->config_nodes[k] = w->rank[in->config_nodes[k]];
     return TG_OK;
 }
@@ -245,6 +250,7 @@ static const struct method {
 };
 
 tg_status tg_prune(tg_pruned *out, const char *method, const tg_prune_input *in, tg_error *err) {
+    TG_ASSERT(in->E >= 0 && in->K >= 0 && (in->E == 0 || in->edge_index != NULL));
     *out = (tg_pruned){0};
     const struct method *chosen = NULL;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "graph/components.h"
 
@@ -49,7 +50,7 @@ static tg_status undirected(field *f, tg_error *err) {
     return status;
 }
 
-/* Keeps the entries between different nodes of one component. */
+/* Keeps the entries within a component. Of the lists only what walks read is kept up: `ptr`, `idx` and E. */
 static void within_components(tg_csr *csr, const int32_t *component) {
     int32_t at = 0, from = 0;
     for (int32_t n = 0; n < csr->N; n++) {
@@ -241,6 +242,9 @@ tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64
                          tg_error *err) {
     if (walk->N >= INT32_MAX || 2 * walk->E >= INT32_MAX)
         return tg_fail(err, TG_E_DATA, "walks: too large a graph: %lld nodes", (long long)walk->N);
+    TG_ASSERT(walk->first >= 1 && walk->last >= walk->first && ld > walk->last - walk->first && n >= 0);
+    TG_ASSERT(nodes != NULL || n <= walk->N);
+    for (int64_t i = 0; nodes != NULL && i < n; i++) TG_ASSERT(nodes[i] >= 0 && nodes[i] < walk->N);
     field f = {.walk = walk};
     double *sums = NULL, *diagonal = NULL;
     int32_t *of = malloc((size_t)(n + 1) * sizeof *of);

@@ -27,6 +27,7 @@ enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
 typedef enum tg_precision { TG_F32, TG_BF16, TG_INT8, TG_PRECISIONS } tg_precision;
 
 enum { TG_MOST_TOKENS = 64 }; /* that attend to each other */
+enum { TG_FAR = 8 << 20 };    /* floats, 32 MB: no cache keeps what was written of an array of as many */
 
 /* Inverted dropout by counter: element (row, f) is dropped when hash(key of the row, f) < threshold. */
 typedef struct tg_dropout {
@@ -113,6 +114,7 @@ typedef struct tg_edges {
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
    add_arrays  y(n) = sum of `count` arrays x[i](n); y may be one of them
+   clear       y(n) = 0, past the caches: for arrays of TG_FAR floats and more, of which they would keep nothing
    copy_rows   y(rows,n) = [y +] x(rows,n), rows ldx, ldy apart; ldx 0: the same row again and again
    layer_norm  y(rows,n) = (x - mean) / sqrt(var + eps) * w + b of every row; w and b may both be NULL: 1 and 0
    layer_norm_back   dx = [dx +] its gradient, dw(n) +=, db(n) +=; each may be NULL
@@ -123,6 +125,7 @@ typedef struct tg_edges {
    bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
    bend_back   d = [d +] its gradient, df(n) +=; either may be NULL
    drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
+   add_normals y(n) = x + std times the normal numbers of a key; y may be x
    elu_one     y(rows,n) = elu(x) + 1 of rows ldx apart; sum(n) += its sum over the rows, unless NULL
    elu_one_back   dx = [dx +] (g + s z^T) * elu'(x), from phi = elu(x) + 1; s(rows) NULL: 1, z(n) NULL: 0
    row_dots    dots(rows) = products of rows a(n) and b(n), lda and ldb apart, either may be 0
@@ -137,6 +140,8 @@ typedef struct tg_edges {
    attend      y(T,heads*d) = softmax(q k^T / sqrt(d)) v per head, of qkv(T,3*heads*d), T <= TG_MOST_TOKENS; the softmax
                is left in p(heads,T,T), and dropped at its position there, under the row's key, before it meets v
    attend_grad dqkv(T,3*heads*d) of all that; p as attend has left it
+   mean_tokens y(rows,W) = scale * the sum over the T tokens of x(rows,T,W)
+   lay_tokens  x(rows,T,W) = [x +] scale * y(rows,W) for every token
    attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
    attend_receiver  dscore of a node's incoming edges, the gradient of own, and datt
    attend_sender    gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
@@ -179,6 +184,7 @@ typedef struct tg_edges {
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
     K(add_arrays, void, (int64_t n, int count, const float *const *x, float *y))                             \
+    K(clear, void, (int64_t n, float *y))                                                                    \
     K(copy_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy, int add))   \
     K(layer_norm, void,                                                                                      \
       (int rows, int n, const float *x, const float *w, const float *b, float eps, float *y))                \
@@ -203,6 +209,7 @@ typedef struct tg_edges {
        float *df))                                                                                           \
     K(drop_rows, void,                                                                                       \
       (int rows, int n, const float *x, const tg_dropout *dropout, const uint32_t *keys, float *y, int add)) \
+    K(add_normals, void, (int n, uint64_t key, float std, const float *x, float *y))                         \
     K(elu_one, void, (int rows, int n, const float *x, int64_t ldx, float *y, float *sum))                   \
     K(elu_one_back, void,                                                                                    \
       (int rows, int n, const float *g, int64_t ldg, const float *phi, int64_t ldp, const float *s,          \
@@ -229,6 +236,8 @@ typedef struct tg_edges {
     K(attend_grad, void,                                                                                     \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key,            \
        const float *p, const float *dy, float *dqkv))                                                        \
+    K(mean_tokens, void, (int rows, int T, int64_t W, const float *x, float scale, float *y))                \
+    K(lay_tokens, void, (int rows, int T, int64_t W, const float *y, float scale, float *x, int add))        \
     K(attend_forward, void, (const tg_attend *node))                                                         \
     K(attend_receiver, void, (const tg_attend *node))                                                        \
     K(attend_sender, void, (const tg_attend *node))                                                          \

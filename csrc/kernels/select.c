@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 /* TG_BASELINE_ONLY: for programs that are built without the other levels (csrc/fuzz) */
 #if (defined(__x86_64__) || defined(_M_X64)) && !defined(TG_BASELINE_ONLY)
 #define TG_X86 1
@@ -66,7 +68,10 @@ int tg_find_precision(const char *name) {
     return -1;
 }
 
-const tg_kernels *tg_kernel_table_for(tg_precision precision) { return tg_kernel_table() + precision; }
+const tg_kernels *tg_kernel_table_for(tg_precision precision) {
+    TG_ASSERT(precision < TG_PRECISIONS);
+    return tg_kernel_table() + precision;
+}
 
 const tg_kernels *tg_kernel_table(void) {
     if (chosen == NULL) {

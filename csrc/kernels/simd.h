@@ -54,6 +54,24 @@ INLINE void store_n(float *p, vf v, int n) {
 #endif
 }
 
+/* To an aligned place, past the caches; other threads see it after a fence. */
+INLINE void store_past(float *p, vf v) {
+#if TG_VF == 16 && defined(__AVX512F__)
+    _mm512_stream_ps(p, (__m512)v);
+#elif TG_VF == 8 && defined(__AVX__)
+    _mm256_stream_ps(p, (__m256)v);
+#elif TG_VF == 4 && defined(__SSE2__)
+    _mm_stream_ps(p, (__m128)v);
+#else
+    store(p, v);
+#endif
+}
+INLINE void fence(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
 /* The first n <= TG_VF lanes of v, or of p + v with add. */
 INLINE void store_some(float *p, vf v, int n, int add) { store_n(p, add ? load_n(p, n) + v : v, n); }
 

@@ -27,6 +27,7 @@ static const float *input_rows(const tg_binding *bind, int slot, int b) {
 
 float *tg_bound_part(const tg_binding *bind, int buffer, int b) {
     if (buffer == TG_BUFFER_NONE) return NULL;
+    TG_ASSERT(buffer < bind->plan->n_buffers && b >= 0 && b < bind->pass->n_entries);
     if (bind->base == NULL)
         return bind->model->weights; /* of pointers, sizes depend on whether they are NULL */
     if (buffer <= TG_BUFFER_INPUT) return (float *)(uintptr_t)input_rows(bind, tg_input_of_buffer(buffer), b);
@@ -140,9 +141,13 @@ static double slot_sizes(const tg_model *model, const tg_pass *pass) {
     return floats;
 }
 
-/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). */
-static tg_status check_size(double floats, const tg_pass *pass, tg_error *err) {
-    if (floats <= 0x1p44) return TG_OK;
+/* Sizes are products of four numbers: refuse before any of them can overflow (2^44 floats are 64 TiB). Unique cells have
+   numbers of 32 bits. */
+static tg_status check_size(const tg_model *model, double floats, const tg_pass *pass, tg_error *err) {
+    int fits = floats <= 0x1p44;
+    for (int b = 0; b < pass->n_entries && (model->flags & TG_NEEDS_UNIQUE); b++)
+        fits &= (int64_t)pass->entries[b].C * pass->entries[b].graph->K <= INT32_MAX;
+    if (fits) return TG_OK;
     const tg_entry *entry = pass->entries;
     for (int b = 1; b < pass->n_entries; b++)
         if ((double)pass->entries[b].C * pass->entries[b].graph->N > (double)entry->C * entry->graph->N)
@@ -221,6 +226,12 @@ static int64_t all_config_bytes(const tg_model *model, const tg_pass *pass) {
     return bytes;
 }
 
+/* Gradients of digits and of inputs are those of every cell by itself. */
+static tg_equal_cells equal_cells(const tg_model *model, const tg_pass *pass) {
+    if (pass->ddigits != NULL || pass->n_input_grads > 0) return TG_NO_CELLS;
+    return model->unlike ? TG_CELLS_OF_A_NODE : TG_ALIKE_CELLS;
+}
+
 static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
     const int64_t bytes = all_config_bytes(bind->model, bind->pass);
     if (!tg_arena_reserve(&ws->configs, (size_t)bytes))
@@ -241,9 +252,8 @@ static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
         if (size.unique == 0) continue;
         int32_t *unique_of = (int32_t *)at, *unique_at = (int32_t *)(at + size.unique);
         at += 2 * size.unique;
-        /* gradients of digits and of inputs are those of every cell by itself */
-        const int apart = bind->pass->ddigits != NULL || bind->pass->n_input_grads > 0;
-        if ((slate->U = tg_unique_cells(entry, digits, apart, unique_of, unique_at)) < 0)
+        const tg_equal_cells equal = equal_cells(bind->model, bind->pass);
+        if ((slate->U = tg_unique_cells(entry, digits, equal, unique_of, unique_at)) < 0)
             return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass");
         slate->unique_of = unique_of;
         slate->unique_at = unique_at;
@@ -262,7 +272,7 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
                          .threads = tg_max_threads()};
     if (bind->threads > TG_MAX_CHUNKS) bind->threads = TG_MAX_CHUNKS;
     const double floats = slot_sizes(model, pass);
-    tg_status status = check_size(floats, pass, err);
+    tg_status status = check_size(model, floats, pass, err);
     if (status != TG_OK) return status;
     const tg_request request = request_of(model, pass, training, floats);
     if ((bind->plan = find_plan(ws, model, &request)) == NULL)
@@ -283,9 +293,33 @@ static tg_status prepare(tg_binding *bind, const tg_model *model, tg_workspace *
     return TG_OK;
 }
 
+/* What callers must see to. */
+static void check_pass(const tg_model *model, const tg_pass *pass, int training) {
+    TG_ASSERT(model->weights != NULL && pass->n_entries >= 1 && pass->part >= 0 && pass->part < pass->parts);
+    TG_ASSERT(pass->losses == NULL || (pass->scores != NULL && pass->dscores == NULL));
+    TG_ASSERT(training || (pass->grads == NULL && pass->ddigits == NULL && pass->n_input_grads == 0));
+    TG_ASSERT(!training || pass->precision != TG_INT8);
+    TG_ASSERT(pass->n_fed == model->n_inputs - TG_GRAPH_SLOTS);
+    for (int b = 0; b < pass->n_entries; b++) {
+        const tg_entry *entry = &pass->entries[b];
+        const tg_graph *graph = entry->graph;
+        TG_ASSERT(entry->C >= 1 && entry->rows != NULL);
+        TG_ASSERT(graph->F == model->slots[TG_SLOT_NODE_FEAT].shape.cols);
+        TG_ASSERT(graph->T == model->slots[TG_SLOT_CONFIG_FEAT].shape.cols);
+        TG_ASSERT(graph->G == model->slots[TG_SLOT_GRAPH_FEAT].shape.cols);
+        TG_ASSERT(!(model->flags & TG_NEEDS_DIGITS) ||
+                  (graph->D == model->digit_cols && graph->digit_rows == model->digit_rows));
+        TG_ASSERT(!(model->flags & TG_NEEDS_OPCODE) || graph->opcode != NULL);
+        TG_ASSERT(!(model->flags & TG_NEEDS_LAYOUT) || graph->layout != NULL);
+        (void)graph;
+    }
+    (void)model, (void)training;
+}
+
 tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *ws, const tg_pass *pass,
                   tg_error *err) {
     const int training = pass->losses != NULL || pass->dscores != NULL;
+    check_pass(model, pass, training);
     tg_status status = prepare(bind, model, ws, pass, training, err);
     if (status == TG_OK) status = gather(bind, ws, err);
     if (status != TG_OK) return status;

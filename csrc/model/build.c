@@ -20,6 +20,7 @@ static tg_slot *add_slot(tg_model *m, const char *name, tg_shape shape, int prod
 
 tg_model *tg_model_new(const tg_model_sizes *sizes) {
     static atomic_uint_fast64_t made = 0;
+    TG_ASSERT(sizes->node_features >= 0 && sizes->config_features >= 0 && sizes->graph_features >= 0);
     tg_model *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
     m->number = ++made;
@@ -85,6 +86,8 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
             return tg_fail(err, TG_E_RECIPE, "the model has no %s: give its columns", m->slots[slot].name);
         m->slots[slot].used = 1;
         step->info.in[i] = m->slots[slot].shape;
+        m->unlike |= (step->op->flags & TG_NEEDS_UNIQUE) && m->slots[slot].shape.space == TG_SPACE_NODE &&
+                     slot != TG_SLOT_NODE_FEAT;
     }
     step->n_in = step->info.n_in = spec->n_in;
     if (tg_model_find_slot(m, spec->out) >= 0)
@@ -128,7 +131,7 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
             continue;
         }
         tg_param *param = &m->params[m->n_params];
-        const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
+        const int64_t size = tg_param_floats(p->rows, p->cols);
         if (m->n_params == TG_MAX_MODEL_PARAMS)
             return tg_fail(err, TG_E_RECIPE, "a model has at most %d parameters", TG_MAX_MODEL_PARAMS);
         if (m->P + size > MOST_WEIGHTS) return tg_fail(err, TG_E_RECIPE, "a model has at most 2^28 weights");
@@ -144,7 +147,6 @@ static tg_status add_params(tg_model *m, const tg_step_spec *spec, tg_step *step
 /* What fusion allows. */
 static tg_status check_plan(const tg_model *m, const tg_step_spec *spec, const tg_step *step, tg_error *err) {
     const tg_op_plan *info = &step->info;
-    TG_ASSERT(!(info->recompute && info->saved[0].cols > 0));
     if (info->needs_stats && !m->slots[step->in[0]].has_stats)
         return tg_fail(err, TG_E_RECIPE, "norm needs the statistics of '%.60s': set stats where it is made",
                        spec->in[0]);
@@ -170,6 +172,8 @@ static tg_status plan_step(tg_model *m, const tg_step_spec *spec, tg_step *step,
 tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err) {
     if (m->n_steps == TG_MAX_STEPS)
         return tg_fail(err, TG_E_RECIPE, "a model has at most %d steps", TG_MAX_STEPS);
+    TG_ASSERT(spec->n_in >= 0 && spec->n_in <= TG_MAX_IN && spec->n_attrs >= 0 &&
+              spec->n_attrs <= TG_MAX_ATTRS && spec->n_shared >= 0 && spec->n_shared <= TG_MAX_PARAMS);
     tg_step *step = &m->steps[m->n_steps];
     memset(step, 0, sizeof *step);
     step->op = tg_find_op(spec->op);
@@ -205,7 +209,7 @@ tg_status tg_model_add_output(tg_model *m, const char *name, tg_error *err) {
 static void initialise(const tg_model *m, uint64_t seed) {
     for (int i = 0; i < m->n_params; i++) {
         const tg_param *p = &m->params[i];
-        const int64_t size = (int64_t)p->rows * (p->cols == 0 ? 1 : p->cols);
+        const int64_t size = tg_param_floats(p->rows, p->cols);
         const uint64_t key = tg_key(tg_key(seed, 0x1a17), (uint64_t)i);
         for (int64_t j = 0; j < size; j++) {
             double value = 1;
@@ -220,6 +224,7 @@ static void initialise(const tg_model *m, uint64_t seed) {
 
 float *tg_model_vectors(const tg_model *m, int vectors, int64_t *stride) {
     enum { PAGE = 4096 };
+    TG_ASSERT(vectors >= 1);
     const int64_t bytes = ((m->P * (int64_t)sizeof(float) + PAGE - 1) & -(int64_t)PAGE) + PAGE / 4;
     float *block = tg_aligned_alloc((size_t)vectors * (size_t)bytes);
     *stride = bytes / (int64_t)sizeof(float);
@@ -236,6 +241,7 @@ tg_status tg_model_finish(const tg_model *m, tg_error *err) {
 
 tg_status tg_model_draw(tg_model *m, uint64_t seed, tg_error *err) {
     int64_t stride;
+    TG_ASSERT(m->weights == NULL);
     m->weights = tg_model_vectors(m, 1, &stride);
     if (m->weights == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for %lld parameters", (long long)m->P);

@@ -73,6 +73,7 @@ static tg_status find_alike(tg_graph *g, tg_error *err) {
 static tg_status place_config_nodes(tg_graph *g, const int64_t *config_nodes, tg_error *err) {
     for (int32_t n = 0; n < g->N; n++) g->config_of[n] = -1;
     for (int32_t k = 0; k < g->K; k++) {
+        TG_ASSERT(config_nodes[k] >= 0 && config_nodes[k] < g->N);
         if (g->config_of[config_nodes[k]] >= 0)
             return tg_fail_field(err, "config_nodes", "each node at most once", "node %lld twice",
                                  (long long)config_nodes[k]);
@@ -88,13 +89,14 @@ tg_status tg_graph_init(tg_graph *g, const int64_t *edge_index, const int64_t *c
 }
 
 tg_status tg_graph_build(tg_graph *g, const int64_t *edge_index, const int64_t *config_nodes, tg_error *err) {
+    TG_ASSERT(g->N >= 1 && g->E >= 0 && g->K >= 0 && g->K <= g->N && g->F >= 0 && g->config_of == NULL);
     tg_status status = tg_csr_build(&g->by_source, g->N, g->E, edge_index, 0, err);
     if (status == TG_OK) status = tg_csr_build(&g->by_target, g->N, g->E, edge_index, 1, err);
     if (status == TG_OK) status = tg_csr_merge(&g->both_in, &g->by_target, &g->by_source, 1, err);
     if (status == TG_OK) status = tg_csr_merge(&g->both_out, &g->by_target, &g->by_source, 0, err);
     if (status != TG_OK) return status;
     g->config_of = malloc(((size_t)g->N + 2 * (size_t)g->K + 1) * sizeof *g->config_of);
-    g->inv_degree[0] = malloc((size_t)TG_DIRECTIONS * (size_t)(g->N + 1) * sizeof(float));
+    g->inv_degree[0] = malloc((size_t)TG_DIRECTIONS * ((size_t)g->N + 1) * sizeof(float));
     if (g->config_of == NULL || g->inv_degree[0] == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d nodes", g->N);
     g->config_node = g->config_of + g->N;
@@ -103,7 +105,7 @@ tg_status tg_graph_build(tg_graph *g, const int64_t *edge_index, const int64_t *
     if (status != TG_OK) return status;
     const tg_csr *senders[TG_DIRECTIONS] = {&g->by_target, &g->by_source, &g->both_in};
     for (int d = 0; d < TG_DIRECTIONS; d++) {
-        g->inv_degree[d] = g->inv_degree[0] + (size_t)d * (size_t)(g->N + 1);
+        g->inv_degree[d] = g->inv_degree[0] + (size_t)d * ((size_t)g->N + 1);
         for (int32_t n = 0; n < g->N; n++) {
             int32_t degree = senders[d]->ptr[n + 1] - senders[d]->ptr[n];
             g->inv_degree[d][n] = degree > 0 ? 1.0f / (float)degree : 0.0f;
@@ -131,6 +133,7 @@ void tg_graph_free(tg_graph *g) {
 
 tg_status tg_graph_set_codes(tg_graph *g, const void *data, int size, int64_t C, const int8_t *table,
                              int64_t entries, tg_error *err) {
+    TG_ASSERT(g->D == TG_DIGITS && g->codes.table == NULL && C >= 0 && entries >= 0);
     int8_t *wide = malloc((size_t)entries * 8 + 8);
     if (wide == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a graph");
     g->C = C;
@@ -159,6 +162,7 @@ static tg_status gather_row(const tg_graph *g, int64_t row, int8_t *to, tg_error
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err) {
     const tg_graph *g = entry->graph;
     const int64_t width = (int64_t)g->K * g->D;
+    TG_ASSERT(width == 0 || digits != NULL);
     for (int32_t c = 0; c < entry->C; c++) {
         const int64_t row = entry->rows[c];
         if (row < 0 || row >= g->C)
@@ -177,21 +181,25 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
     return TG_OK;
 }
 
-int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, int32_t *unique_of,
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, tg_equal_cells equal, int32_t *unique_of,
                         int32_t *unique_at) {
     const tg_graph *g = entry->graph;
+    TG_ASSERT(g->alike != NULL && entry->C >= 1);
     const int64_t cells = (int64_t)g->K * entry->C;
     const size_t width = (size_t)g->D;
     int64_t slots = 16, mask;
-    for (int64_t cell = 0; apart && cell < cells; cell++) unique_of[cell] = unique_at[cell] = (int32_t)cell;
-    if (apart) return (int32_t)cells;
+    if (cells > INT32_MAX) return -1;
+    for (int64_t cell = 0; equal == TG_NO_CELLS && cell < cells; cell++)
+        unique_of[cell] = unique_at[cell] = (int32_t)cell;
+    if (equal == TG_NO_CELLS) return (int32_t)cells;
     while (slots < 2 * cells) slots *= 2;
     mask = slots - 1;
     int32_t *table = malloc((size_t)slots * sizeof *table), found = 0;
     if (table == NULL) return -1;
     memset(table, -1, (size_t)slots * sizeof *table);
     for (int64_t cell = 0; cell < cells; cell++) {
-        const int32_t k = (int32_t)(cell / entry->C), c = (int32_t)(cell % entry->C), like = g->alike[k];
+        const int32_t k = (int32_t)(cell / entry->C), c = (int32_t)(cell % entry->C),
+                      like = equal == TG_ALIKE_CELLS ? g->alike[k] : k;
         const int8_t *mine = digits + ((int64_t)c * g->K + k) * g->D;
         uint64_t key = (uint64_t)like;
         for (size_t i = 0; i < width; i++) key = key * 0x100000001b3u + (uint8_t)mine[i];
@@ -204,7 +212,8 @@ int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, 
             }
             const int32_t other = unique_at[table[at]], ok = other / entry->C, oc = other % entry->C;
             const int8_t *theirs = digits + ((int64_t)oc * g->K + ok) * g->D;
-            if (g->alike[ok] == like && memcmp(mine, theirs, width) == 0) break;
+            if ((equal == TG_ALIKE_CELLS ? g->alike[ok] : ok) == like && memcmp(mine, theirs, width) == 0)
+                break;
         }
         unique_of[cell] = table[at];
     }
@@ -214,6 +223,7 @@ int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, 
 
 tg_slate tg_make_slate(const tg_entry *entry) {
     const tg_graph *g = entry->graph;
+    TG_ASSERT(g != NULL && g->config_of != NULL && entry->C >= 1);
     return (tg_slate){.N = g->N,
                       .C = entry->C,
                       .K = g->K,

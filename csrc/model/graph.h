@@ -53,10 +53,12 @@ typedef struct tg_entry {
    it is NULL. */
 tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config_feat, tg_error *err);
 
-/* Cells (k,c) of an entry that are equal: same digits, at nodes that are alike. Fills unique_of (K,C), unique_at (at
-   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory. With `apart`, every
-   cell is its own kind. */
-int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, int apart, int32_t *unique_of,
+/* Cells (k,c) of an entry that are equal: same digits, at nodes that are alike; or at one and the same node; or none but
+   itself. Fills unique_of (K,C), unique_at (at
+   most K*C) with k*C + c of the first of each kind, and returns their number, or -1 without memory or if there are more
+   cells than an int32_t counts. */
+typedef enum { TG_ALIKE_CELLS, TG_CELLS_OF_A_NODE, TG_NO_CELLS } tg_equal_cells;
+int32_t tg_unique_cells(const tg_entry *entry, const int8_t *digits, tg_equal_cells equal, int32_t *unique_of,
                         int32_t *unique_at);
 
 /* The slate of an entry, but for the configs. */

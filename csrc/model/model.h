@@ -48,6 +48,7 @@ typedef struct tg_model {
     tg_step steps[TG_MAX_STEPS];
     tg_param params[TG_MAX_MODEL_PARAMS];
     unsigned flags; /* of all steps: what it needs of a graph */
+    int unlike;     /* cells of nodes that are alike may differ */
     int per_config; /* has slots per node and config, configurable node and config ... */
     int scores;     /* slot of one column per config, or -1 */
     int lean;       /* training never keeps what it can make again */

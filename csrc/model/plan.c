@@ -11,9 +11,12 @@ typedef struct maker {
     int stats[TG_MAX_SLOTS], grads[TG_MAX_SLOTS], fixes[TG_MAX_SLOTS];
     int saved[TG_MAX_STEPS][TG_MAX_SAVED];
     int readers[TG_MAX_SLOTS]; /* inputs it is given to */
-    int tiles[TG_MAX_SLOTS];   /* it exists only as tiles */
-    int wanted[TG_MAX_SLOTS];  /* its gradient is needed */
-    int active[TG_MAX_STEPS];  /* it has a backward */
+    int tiles[TG_MAX_SLOTS];  /* it exists only as tiles: 1 + how many such slots these are made of in turn */
+    int wanted[TG_MAX_SLOTS]; /* its gradient is needed */
+    int active[TG_MAX_STEPS]; /* it has a backward */
+    int reached[TG_MAX_MODEL_PARAMS]; /* calls that add to a parameter's gradient */
+    int writer[TG_MAX_MODEL_PARAMS];  /* the last event that has one of them: 1 + its step */
+    int top;                          /* step of the event that is made, with those within it */
     int digits_seen;
     int keep_all;  /* nothing is made again */
     int forget;    /* nothing is kept: no backward will ask */
@@ -108,13 +111,34 @@ static int value_for_backward(maker *m, int slot) {
     return e.use[TG_USE_Y];
 }
 
+/* Of two gradients of one parameter in one event, ops may write either first: both are added to zeros then. */
+static void add_writers(maker *m, const tg_step *step, tg_event *e) {
+    for (int p = 0; p < TG_MAX_PARAMS; p++) {
+        const int param = step->param[p];
+        if (param < 0) continue;
+        m->plan->clear[param] |= m->writer[param] == m->top + 1;
+        m->writer[param] = m->top + 1;
+        e->dw_add[p] = m->reached[param]++ > 0;
+    }
+}
+
+/* Parameters that no score depends on have gradients of 0; of those that are cleared, every call adds. */
+static void finish_writers(maker *m) {
+    tg_plan *plan = m->plan;
+    for (int i = 0; i < m->model->n_params; i++) plan->clear[i] |= m->reached[i] == 0;
+    for (int i = plan->n_forward; i < plan->n_events; i++) {
+        const tg_step *step = &m->model->steps[plan->events[i].step];
+        for (int p = 0; p < TG_MAX_PARAMS; p++)
+            if (step->param[p] >= 0) plan->events[i].dw_add[p] |= plan->clear[step->param[p]];
+    }
+}
+
 /* The backward of step i and of those it hands gradients on to; where those gradients go is not decided yet. */
 static tg_event backward_event(maker *m, int i) {
     const tg_step *step = &m->model->steps[i];
     tg_event e = blank(TG_EVENT_BACKWARD, i);
     find_inputs(m, &e, 1, step->info.needs_in);
-    for (int p = 0; p < TG_MAX_PARAMS; p++)
-        if (step->param[p] >= 0) e.dw_add[p] = m->plan->reached[step->param[p]]++ > 0;
+    add_writers(m, step, &e);
     if (step->info.flags & TG_NEEDS_DIGITS) e.ddigits_add = m->digits_seen++ > 0;
     for (int j = 0; j < TG_MAX_SAVED; j++) e.use[TG_USE_SAVED + j] = m->saved[i][j];
     if (!m->tiles[step->out]) {
@@ -162,10 +186,15 @@ static void place_gradients(maker *m, int event, int now) {
 static void add_backward(maker *m, int i) {
     if (!m->active[i] || m->tiles[m->model->steps[i].out]) return;  /* tiles: part of the reader's event */
     if (m->grads[m->model->steps[i].out] == TG_BUFFER_NONE) return; /* nothing that is scored depends on it */
+    m->top = i;
     const int now = add_event(m, backward_event(m, i));
     place_gradients(m, now, now);
     touch(m, now, now);
 }
+
+/* Backward makes tiles again for each of those made of them, so that the events of a chain grow with the square of its
+   length. TG_MAX_EVENTS holds for chains of this length: of its k-th slot there are k + 3, and 3 of the step at its end. */
+enum { MOST_TILES = 4 };
 
 static void choose_tiles(maker *m) {
     const tg_model *model = m->model;
@@ -176,10 +205,12 @@ static void choose_tiles(maker *m) {
         const int slot = model->steps[i].in[0], producer = model->slots[slot].producer;
         if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
         const tg_step *maker_ = &model->steps[producer];
-        m->tiles[slot] = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
+        const int before = m->tiles[maker_->in[0]];
+        const int fits = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
                          !maker_->op->forward[0].by_config && maker_->op->forward[1].forward == NULL &&
                          maker_->info.saved[0].cols == 0 && !maker_->info.needs_out &&
-                         (m->forget || maker_->info.recompute);
+                         (m->forget || (maker_->info.recompute && before < MOST_TILES));
+        if (fits) m->tiles[slot] = 1 + before;
     }
 }
 
@@ -231,8 +262,18 @@ static void start(maker *m, tg_plan *plan, const tg_model *model, const tg_reque
         for (int j = 0; j < TG_MAX_SAVED; j++) m->saved[i][j] = TG_BUFFER_NONE;
 }
 
+static void check_request(const tg_model *model, const tg_request *r) {
+    TG_ASSERT(r->kind == TG_PLAN_SCORES || model->scores >= 0);
+    TG_ASSERT(r->n_fetched <= TG_MAX_SLOTS && r->n_inputs <= TG_MAX_INPUTS);
+    for (int i = 0; i < r->n_fetched; i++) TG_ASSERT(r->fetched[i] >= 0 && r->fetched[i] < model->n_slots);
+    for (int i = 0; i < r->n_inputs; i++)
+        TG_ASSERT(r->input_grads[i] >= 0 && r->input_grads[i] < model->n_inputs);
+    (void)model;
+}
+
 void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *request) {
     maker m;
+    check_request(model, request);
     start(&m, plan, model, request);
     choose_tiles(&m);
     choose_kept(&m);
@@ -253,12 +294,14 @@ void tg_plan_make(tg_plan *plan, const tg_model *model, const tg_request *reques
         plan->input_grads[i] = m.grads[i];
         if (m.grads[i] >= 0) plan->buffers[m.grads[i]].last = plan->n_events;
     }
+    finish_writers(&m);
 }
 
 int64_t tg_plan_place(const tg_plan *plan, const int64_t *sizes, int64_t *offsets) {
     const int n = plan->n_buffers + plan->n_events;
     int order[TG_MAX_BUFFERS + TG_MAX_EVENTS];
     int64_t total = 0;
+    for (int i = 0; i < n; i++) TG_ASSERT(sizes[i] >= 0);
     for (int i = 0; i < n; i++) { /* insertion sort, largest first: n is about fifty */
         int j = i;
         for (; j > 0 && sizes[order[j - 1]] < sizes[i]; j--) order[j] = order[j - 1];

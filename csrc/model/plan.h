@@ -61,10 +61,10 @@ typedef struct tg_request {
 typedef struct tg_plan {
     tg_request request;
     int n_events, n_forward, n_buffers;
-    int dscores;                      /* buffer */
-    int value[TG_MAX_SLOTS];          /* of the slots fetched: their buffers after the forward pass */
-    int input_grads[TG_MAX_INPUTS];   /* buffers of the input slots' gradients, or none */
-    int reached[TG_MAX_MODEL_PARAMS]; /* calls that add to a parameter's gradient; 0: it stays 0 */
+    int dscores;                    /* buffer */
+    int value[TG_MAX_SLOTS];        /* of the slots fetched: their buffers after the forward pass */
+    int input_grads[TG_MAX_INPUTS]; /* buffers of the input slots' gradients, or none */
+    int clear[TG_MAX_MODEL_PARAMS]; /* a parameter's gradient is 0 when the backward pass begins */
     tg_event events[TG_MAX_EVENTS];
     tg_buffer buffers[TG_MAX_BUFFERS];
 } tg_plan;

@@ -117,21 +117,21 @@ static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg
     const tg_status status =
         tg_losses_run(pass->losses, L, pass->scores, &pass->targets,
                       pass->lists != NULL ? pass->lists : &slates, dscores, &pass->loss_value, err);
-    if (pass->parts > 1)
+    if (status == TG_OK && pass->parts > 1)
         for (int64_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     if (status == TG_OK) start_backward(bind, dscores);
     free(block);
     return status;
 }
 
-/* Parameters that no score depends on. */
-static void clear_unreached(const tg_binding *bind) {
+/* Gradients of parameters that no call overwrites. */
+static void clear_gradients(const tg_binding *bind) {
     const tg_pass *pass = bind->pass;
     for (int p = 0; pass->grads != NULL && pass->part == 0 && p < bind->model->n_params; p++) {
         const tg_param *param = &bind->model->params[p];
-        if (bind->plan->reached[p] == 0)
+        if (bind->plan->clear[p])
             memset(pass->grads + param->offset, 0,
-                   (size_t)param->rows * (size_t)(param->cols == 0 ? 1 : param->cols) * sizeof(float));
+                   (size_t)tg_param_floats(param->rows, param->cols) * sizeof(float));
     }
 }
 
@@ -140,7 +140,7 @@ static tg_status run_backward(const tg_binding *bind, tg_workspace *ws, tg_pass 
     tg_status status = TG_OK;
     if (pass->losses != NULL) status = run_losses(bind, pass, count_scores(pass), err);
     else start_backward(bind, pass->dscores);
-    if (status == TG_OK) clear_unreached(bind);
+    if (status == TG_OK) clear_gradients(bind);
     return status == TG_OK ? run_events(bind, ws, bind->plan->n_forward, bind->plan->n_events, err) : status;
 }
 

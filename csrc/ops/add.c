@@ -14,23 +14,11 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return status;
 }
 
-typedef struct room {
-    int alike;                /* no input is repeated */
-    float *places[TG_JOINED]; /* backward, of a chunk */
-} room;
-
-static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
-    room *r = to;
-    r->alike = 1;
-    for (int i = 0; i < e->n_in; i++) r->alike &= e->in[i].space == e->out.space;
-    c->work += (double)e->n_in * (double)tg_rows(e->slate, e->out.space) * e->out.cols;
-    if (back) tg_carve_joined(e, c, r->places);
-}
-
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
-    const room *r = (const room *)e->room;
     const int n = e->out.cols;
-    if (!r->alike) {
+    int repeated = 0;
+    for (int i = 0; i < e->n_in; i++) repeated |= e->in[i].space != e->out.space;
+    if (repeated) {
         for (int i = 0; i < e->n_in; i++) tg_spread(e, t, i, y, n, i > 0);
         return;
     }
@@ -39,13 +27,9 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     e->k->add_arrays((int64_t)t->rows * n, e->n_in, x, y);
 }
 
-/* From the last input on: of a slot that is there twice, the gradient of the first place is added. */
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
-    const room *r = (const room *)e->room;
-    for (int i = e->n_in - 1; i >= 0; i--) tg_gather(e, t, i, dy, e->out.cols, r->places[i]);
+    for (int i = e->n_in - 1; i >= 0; i--) tg_gather(e, t, i, dy, e->out.cols);
 }
-
-static void end_back(const tg_exec *e) { tg_gather_end(e, ((const room *)e->room)->places); }
 
 const tg_op tg_op_add = {
     .name = "add",
@@ -53,7 +37,7 @@ const tg_op tg_op_add = {
            "repeated.",
     .inputs = {{"x", TG_IN_ANY, 0}, {"y", TG_IN_ANY, 0}, {"z", TG_IN_ANY, 1}, {"u", TG_IN_ANY, 1}},
     .plan = plan,
-    .carve = carve,
+    .carve = tg_carve_joined,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = end_back}},
+    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward, .end = tg_gather_end}},
 };

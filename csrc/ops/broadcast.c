@@ -78,9 +78,16 @@ static int64_t summed(const tg_exec *e, int i) {
     return repeats_of(e, i).items ? tg_rows(e->slate, e->in[i].space) * e->in[i].cols : 0;
 }
 
-void tg_carve_joined(const tg_exec *e, tg_carver *c, float *places[TG_JOINED]) {
-    for (int i = 0; i < e->n_in; i++)
-        if (e->dx[i] != NULL && summed(e, i) > 0) places[i] = tg_carve(c, TG_PARTIAL, summed(e, i));
+typedef struct room {
+    float *places[TG_JOINED]; /* backward, of a chunk */
+} room;
+
+void tg_carve_joined(const tg_exec *e, int back, tg_carver *c, void *to) {
+    for (int i = 0; i < e->n_in; i++) {
+        c->work += (double)tg_rows(e->slate, e->out.space) * e->in[i].cols;
+        if (back && e->dx[i] != NULL && summed(e, i) > 0)
+            ((room *)to)->places[i] = tg_carve(c, TG_PARTIAL, summed(e, i));
+    }
 }
 
 /* dx(n) of the item that row `at` of the tile is of = [dx +] the sum over its configs, which may come in several
@@ -93,7 +100,8 @@ static void gather_item(const tg_exec *e, const tg_tile *t, int i, int at, int r
     e->k->add_rows(rows, n, dy, ldd, dx);
 }
 
-void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd, float *place) {
+void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd) {
+    float *place = ((const room *)e->room)->places[i];
     const repeats r = repeats_of(e, i);
     const int n = e->in[i].cols;
     if (!r.items && !r.configs) {
@@ -118,8 +126,9 @@ void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64
     }
 }
 
-void tg_gather_end(const tg_exec *e, float *const places[TG_JOINED]) {
+void tg_gather_end(const tg_exec *e) {
+    const room *r = (const room *)e->room;
     for (int i = 0; i < e->n_in; i++)
         if (e->dx[i] != NULL && summed(e, i) > 0)
-            tg_sum_shares(e, places[i], summed(e, i), e->dx[i], e->dx_add[i]);
+            tg_sum_shares(e, r->places[i], summed(e, i), e->dx[i], e->dx_add[i]);
 }

@@ -14,11 +14,13 @@ tg_status tg_join_inputs(const tg_op_plan *p, tg_space *space, tg_error *err);
 /* y(rows of the tile, n) = [y +] input i, repeated; rows of y are ldy apart */
 void tg_spread(const tg_exec *e, const tg_tile *t, int i, float *y, int64_t ldy, int add);
 
-/* A place for the sums over the tiles of each input that is repeated over items. */
-void tg_carve_joined(const tg_exec *e, tg_carver *c, float *places[TG_JOINED]);
+/* The `carve` and the `end` of backward of such an op: room for the sums over the tiles of each input that is repeated
+   over items. */
+void tg_carve_joined(const tg_exec *e, int back, tg_carver *c, void *room);
+void tg_gather_end(const tg_exec *e);
 /* The gradient of input i from that of its repeated form, dy(rows of the tile, n): summed over what it was repeated
-   along. Rows of dy are ldd apart. tg_gather_end belongs in `end`. */
-void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd, float *place);
-void tg_gather_end(const tg_exec *e, float *const places[TG_JOINED]);
+   along. Rows of dy are ldd apart. Call it from the last input on: of a slot that is there twice, the gradient of the
+   first place is added. */
+void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd);
 
 #endif

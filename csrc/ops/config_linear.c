@@ -149,8 +149,8 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int64_t entries = (int64_t)r->P * r->V * O;
     float *dtable = tg_share(e, t, r->tables, entries + O, r->dtable, 0), *dfixed = dtable + entries;
     if (weights) {
-        tg_share(e, t, r->dw, (int64_t)O * r->wide, e->dw[WEIGHT], e->dw_add[WEIGHT]);
-        tg_share(e, t, r->db, O, e->dw[BIAS], e->dw_add[BIAS]);
+        tg_share_dw(e, t, r->dw, WEIGHT);
+        tg_share_dw(e, t, r->db, BIAS);
     }
     dy = tg_dy(e, t, dy);
     for (int at = 0; at < t->rows; at += C) {
@@ -187,8 +187,8 @@ static void weight_gradients(const tg_exec *e, const room *r) {
     const int O = r->O;
     const int64_t entries = (int64_t)r->P * r->V * O;
     tg_sum_shares(e, r->tables, entries + O, r->dtable, 0);
-    tg_sum_shares(e, r->dw, (int64_t)O * r->wide, e->dw[WEIGHT], e->dw_add[WEIGHT]);
-    tg_sum_shares(e, r->db, O, e->dw[BIAS], e->dw_add[BIAS]);
+    tg_sum_dw(e, r->dw, WEIGHT);
+    tg_sum_dw(e, r->db, BIAS);
     for (int p = 0; p < r->P; p++) /* nodes that are not configurable use row 0 of every table */
         e->k->add_rows(1, O, r->dtable + entries, O, r->dtable + (int64_t)p * r->V * O);
     if (!e->dw_add[TABLE]) memset(e->dw[TABLE], 0, (size_t)r->V * (size_t)r->D * sizeof(float));

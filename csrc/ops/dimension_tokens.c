@@ -4,8 +4,8 @@
    position of dimension t in a layout is 1 + the first place whose digit is t, or 0 if none is. Token t of a cell is
    act(weight(W,G) f + bias(W) + sum over tensors s of position[s (T + 1) + position of t in layout s]),
    f(G) being columns column + g step + t of x at the cell's node (its sizes, say). In other words: one linear layer over
-   the features of a dimension and the one-hot positions of it. x must not differ between nodes that are alike: it is
-   node_feat, or what is made of it row by row.
+   the features of a dimension and the one-hot positions of it. Where x is not
+   node_feat, cells of different nodes are never equal.
 
    The gradient per digit is that of the sum above, in which a digit counts through its one-hot vector: the change of z when
    that place lists t and no longer does not. It is written to the first of equal cells; 0 elsewhere. */
@@ -43,7 +43,11 @@ typedef struct room {
     float *f, *z;                       /* of a thread: features (T,G) and sums (T,W) of one cell */
     float *dz, *df;                     /* backward, of a thread: (T,W); of the call: (U,T,G) */
     float *dposition, *dbias, *dweight; /* backward, of a chunk */
+    float *table, *dots;                /* backward: packed position; of a thread: (T, its rows) */
 } room;
+
+/* Rows of position. */
+static int positions(const room *r) { return r->S * (r->T + 1); }
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const attrs *a = e->attrs;
@@ -58,7 +62,9 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     }
     if (!back) return;
     r->dz = tg_carve(c, TG_SCRATCH, (int64_t)r->T * r->W);
-    r->dposition = tg_carve(c, TG_PARTIAL, (int64_t)e->params[POSITION].rows * r->W);
+    r->table = tg_carve(c, TG_SHARED, tg_packed(e->k, positions(r), r->W));
+    r->dots = tg_carve(c, TG_SCRATCH, (int64_t)r->T * positions(r));
+    r->dposition = tg_carve(c, TG_PARTIAL, (int64_t)positions(r) * r->W);
     r->dbias = tg_carve(c, TG_PARTIAL, r->W);
     if (r->G == 0) return;
     r->turned = tg_carve(c, TG_SHARED, tg_packed(e->k, r->G, r->W));
@@ -123,27 +129,25 @@ static void begin_back(const tg_exec *e) {
     const size_t entries = (size_t)e->slate->C * (size_t)e->slate->K * (size_t)e->slate->digit_cols;
     begin(e);
     if (r->G > 0) tg_pack(e, 1, r->G, r->W, e->w[WEIGHT], r->G, r->turned);
+    if (e->ddigits != NULL) tg_pack(e, 0, positions(r), r->W, e->w[POSITION], r->W, r->table);
     if (e->ddigits != NULL && !e->ddigits_add)
         memset(e->ddigits, 0, entries * (size_t)e->slate->digit_rows * sizeof *e->ddigits);
 }
 
 /* Place i of layout s lists t, or does not: the difference, unless an earlier place lists t anyway. */
-static void digit_gradient(const tg_exec *e, const room *r, int64_t u, const float *dz) {
+static void digit_gradient(const tg_exec *e, const room *r, int64_t u, const float *dz, float *dots) {
     int32_t node;
-    const int V = e->slate->digit_rows;
+    const int V = e->slate->digit_rows, rows = positions(r);
     const int8_t *digits = cell(e, u, &node);
     float *to = e->ddigits + (digits - e->slate->digits) * V;
-    for (int s = 0; s < r->S; s++, digits += r->T)
+    e->k->gemm(r->T, rows, r->W, dz, r->W, r->table, dots, rows, NULL, 0);
+    for (int s = 0; s < r->S; s++, digits += r->T, dots += r->T + 1)
         for (int i = 0; i < r->T; i++, to += V)
             for (int t = 0; t < r->T && t + 2 < V; t++) {
                 const int first = position(digits, r->T, t, 0);
                 if (first > 0 && first <= i) continue;
-                const float *with = table(e, r, s, i + 1),
-                            *without = table(e, r, s, position(digits, r->T, t, i + 1));
-                const float *d = dz + t * r->W;
-                float dot = 0;
-                for (int w = 0; w < r->W; w++) dot += d[w] * (with[w] - without[w]);
-                to[t + 2] += dot;
+                const float *with = dots + t * rows;
+                to[t + 2] += with[i + 1] - with[position(digits, r->T, t, i + 1)];
             }
 }
 
@@ -165,18 +169,12 @@ static float *place_of(const room *r, int p) {
     return p == POSITION ? r->dposition : p == BIAS ? r->dbias : r->dweight;
 }
 
-static int64_t size_of(const tg_exec *e, int p) {
-    return (int64_t)e->params[p].rows * (e->params[p].cols == 0 ? 1 : e->params[p].cols);
-}
-
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
     const attrs *a = e->attrs;
     float *f = r->G > 0 ? tg_of_thread(e, t, r->f) : NULL, *z = tg_of_thread(e, t, r->z),
-          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1] = {NULL};
-    for (int p = 0; p <= WEIGHT; p++)
-        if (e->dw[p] != NULL)
-            share[p] = tg_share(e, t, place_of(r, p), size_of(e, p), e->dw[p], e->dw_add[p]);
+          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1];
+    for (int p = 0; p <= WEIGHT; p++) share[p] = tg_share_dw(e, t, place_of(r, p), p);
     for (int64_t u = t->row; u < t->row + t->rows; u++, dy += e->out.cols) {
         const float *dz = dy;
         if (a->act != TG_ACT_NONE || share[WEIGHT] != NULL) make(e, r, u, f, z);
@@ -185,7 +183,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
             dz = room_;
         }
         parameter_gradients(e, r, u, f, dz, share);
-        if (e->ddigits != NULL) digit_gradient(e, r, u, dz);
+        if (e->ddigits != NULL) digit_gradient(e, r, u, dz, tg_of_thread(e, t, r->dots));
         if (r->G > 0 && e->dx[0] != NULL)
             e->k->gemm(r->T, r->G, r->W, dz, r->W, r->turned, r->df + u * r->T * r->G, r->G, NULL, 0);
     }
@@ -217,8 +215,7 @@ static void input_gradient(const tg_exec *e, void *context, int64_t k) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    for (int p = 0; p <= WEIGHT; p++)
-        if (e->dw[p] != NULL) tg_sum_shares(e, place_of(r, p), size_of(e, p), e->dw[p], e->dw_add[p]);
+    for (int p = 0; p <= WEIGHT; p++) tg_sum_dw(e, place_of(r, p), p);
     if (r->G == 0 || e->dx[0] == NULL) return;
     const size_t size = (size_t)tg_rows(e->slate, e->in[0].space) * (size_t)e->in[0].cols;
     if (!e->dx_add[0]) memset(e->dx[0], 0, size * sizeof *e->dx[0]);

@@ -26,17 +26,16 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 
 typedef struct room {
     int F, D, rows, n; /* n indices per node, each a row of D columns */
-    int64_t size;      /* of the table */
-    float *table;      /* backward: its gradient, of a chunk */
+    float *table;      /* backward: the gradient of the table, of a chunk */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const attrs *a = e->attrs;
     room *r = to;
-    *r = (room){.F = e->in[0].cols, .D = a->cols, .rows = a->rows, .size = (int64_t)a->rows * a->cols};
+    *r = (room){.F = e->in[0].cols, .D = a->cols, .rows = a->rows};
     r->n = (e->out.cols - r->F) / r->D;
     c->work += 2.0 * e->slate->N * e->out.cols;
-    if (back) r->table = tg_carve(c, TG_PARTIAL, r->size);
+    if (back) r->table = tg_carve(c, TG_PARTIAL, tg_dw_floats(e, WEIGHT));
 }
 
 static int table_row(const tg_exec *e, const room *r, int64_t node, int i) {
@@ -60,8 +59,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
     const int F = r->F, D = r->D;
-    float *table =
-        e->dw[WEIGHT] == NULL ? NULL : tg_share(e, t, r->table, r->size, e->dw[WEIGHT], e->dw_add[WEIGHT]);
+    float *table = tg_share_dw(e, t, r->table, WEIGHT);
     for (int64_t v = t->row; v < t->row + t->rows; v++, dy += e->out.cols) {
         tg_add_dx(e, 0, v, F, dy);
         for (int i = 0; table != NULL && i < r->n; i++)
@@ -69,10 +67,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     }
 }
 
-static void end_back(const tg_exec *e) {
-    const room *r = (const room *)e->room;
-    if (e->dw[WEIGHT] != NULL) tg_sum_shares(e, r->table, r->size, e->dw[WEIGHT], e->dw_add[WEIGHT]);
-}
+static void end_back(const tg_exec *e) { tg_sum_dw(e, ((const room *)e->room)->table, WEIGHT); }
 
 const tg_op tg_op_embedding = {
     .name = "embedding",

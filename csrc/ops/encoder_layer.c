@@ -66,13 +66,9 @@ typedef struct room {
 _Static_assert(sizeof(room) <= TG_ROOM_BYTES, "room");
 enum { ATTENTION, BRANCH1, HIDDEN, BRANCH2, SITES }; /* of dropout */
 
-static int64_t size_of(const tg_exec *e, int p) {
-    return (int64_t)e->params[p].rows * (e->params[p].cols == 0 ? 1 : e->params[p].cols);
-}
-
 static void carve_back(const tg_exec *e, tg_carver *c, room *r, int64_t M) {
     int64_t all = 0;
-    for (int p = 0; p < PARAMS; p++) all += size_of(e, p);
+    for (int p = 0; p < PARAMS; p++) all += tg_dw_floats(e, p);
     for (int i = 0; i < PRODUCTS; i++)
         r->turned[i] = tg_carve(c, TG_SHARED, tg_packed(e->k, e->params[2 * i].cols, e->params[2 * i].rows));
     r->shares = tg_carve(c, TG_PARTIAL, all);
@@ -293,9 +289,8 @@ static void run_block_back(const block *b, const float *dy, float *const *share,
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
-    float *share[PARAMS] = {NULL}, *place = r->shares;
-    for (int p = 0; p < PARAMS; place += size_of(e, p), p++)
-        if (e->dw[p] != NULL) share[p] = tg_share(e, t, place, size_of(e, p), e->dw[p], e->dw_add[p]);
+    float *share[PARAMS], *place = r->shares;
+    for (int p = 0; p < PARAMS; place += tg_dw_floats(e, p), p++) share[p] = tg_share_dw(e, t, place, p);
     block b = first_block(e, t);
     for (int at = 0; at < t->rows; at += b.at.block) {
         aim(&b, t, at);
@@ -306,8 +301,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
     float *place = r->shares;
-    for (int p = 0; p < PARAMS; place += size_of(e, p), p++)
-        if (e->dw[p] != NULL) tg_sum_shares(e, place, size_of(e, p), e->dw[p], e->dw_add[p]);
+    for (int p = 0; p < PARAMS; place += tg_dw_floats(e, p), p++) tg_sum_dw(e, place, p);
 }
 
 const tg_op tg_op_encoder_layer = {

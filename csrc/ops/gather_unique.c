@@ -39,19 +39,18 @@ static void begin_back(const tg_exec *e) {
     for (int64_t i = 0; i < cells; i++) r->cells[r->begin[of[i] + 1]++] = (int32_t)i;
 }
 
-/* dx of a unique cell = the sum of dy over its cells, in order; neighbours in a run at once. */
+/* dx of a unique cell = the sum of dy over its cells, in order: they are its edges. */
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
     const int F = e->out.cols;
+    tg_edges cells = {.n = F, .scale = 1, .base = e->dy, .stride = F};
     (void)dy;
     if (e->dx[0] == NULL) return;
     for (int64_t u = t->row; u < t->row + t->rows; u++) {
-        float *dx = e->dx[0] + u * F;
-        if (!e->dx_add[0]) memset(dx, 0, (size_t)F * sizeof *dx);
-        for (int32_t i = r->begin[u], n; i < r->begin[u + 1]; i += n) {
-            for (n = 1; i + n < r->begin[u + 1] && r->cells[i + n] == r->cells[i] + n;) n++;
-            e->k->add_rows(n, F, e->dy + (int64_t)r->cells[i] * F, F, dx);
-        }
+        cells.node = cells.edge = r->cells + r->begin[u];
+        cells.count = r->begin[u + 1] - r->begin[u];
+        cells.known = r->begin[e->slate->U] - r->begin[u];
+        e->k->edge_sum(&cells, e->dx[0] + u * F, e->dx_add[0]);
     }
 }
 

@@ -194,20 +194,12 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 
 /* ---- backward ---- */
 
-static float *share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, int param) {
-    return e->dw[param] == NULL ? NULL : tg_share(e, t, place, n, e->dw[param], e->dw_add[param]);
-}
-
-static void sum_shares(const tg_exec *e, const float *place, int64_t n, int param) {
-    if (e->dw[param] != NULL) tg_sum_shares(e, place, n, e->dw[param], e->dw_add[param]);
-}
-
 /* From d(found,wide), the gradient of l or r of such nodes: dw += d^T x, db += sum d, dx = [dx +] d w */
 static void backward_rows(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int least, const float *d,
                           const float *packed, int weight, int add) {
     const room *r = (const room *)e->room;
     const int F = r->F, wide = r->wide;
-    float *dw = share(e, t, r->dw, (int64_t)wide * F, weight), *db = share(e, t, r->db, wide, weight + 1);
+    float *dw = tg_share_dw(e, t, r->dw, weight), *db = tg_share_dw(e, t, r->db, weight + 1);
     float *dx = e->dx[0] == NULL ? NULL : e->dx[0] + t->row * F, *products = tg_of_thread(e, t, r->products);
     int found;
     const float *x = pick(e, t, csr, least, tg_of_thread(e, t, r->x), &found);
@@ -238,9 +230,9 @@ static void backward_receivers(const tg_exec *e, const tg_tile *t, const float *
     const attrs *a = e->attrs;
     const room *r = (const room *)e->room;
     const int least = choose(e, t, r->senders, SHARES);
-    float *dr = tg_of_thread(e, t, r->wide_rows), *dbias = share(e, t, r->dbias, e->out.cols, BIAS);
+    float *dr = tg_of_thread(e, t, r->wide_rows), *dbias = tg_share_dw(e, t, r->dbias, BIAS);
     tg_attend node = attend_of(e, t, e->saved[L]);
-    node.datt = share(e, t, r->datt, r->wide, ATT);
+    node.datt = tg_share_dw(e, t, r->datt, ATT);
     node.down = dr;
     if (dbias != NULL) e->k->add_rows(t->rows, e->out.cols, dy, e->out.cols, dbias);
     for (int at = 0; at < t->rows; at += r->per) {
@@ -284,16 +276,16 @@ static void backward_senders(const tg_exec *e, const tg_tile *t, const float *dy
 
 static void end_receivers(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    sum_shares(e, r->dw, (int64_t)r->wide * r->F, WEIGHT_R);
-    sum_shares(e, r->db, r->wide, BIAS_R);
-    sum_shares(e, r->datt, r->wide, ATT);
-    sum_shares(e, r->dbias, e->out.cols, BIAS);
+    tg_sum_dw(e, r->dw, WEIGHT_R);
+    tg_sum_dw(e, r->db, BIAS_R);
+    tg_sum_dw(e, r->datt, ATT);
+    tg_sum_dw(e, r->dbias, BIAS);
 }
 
 static void end_senders(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    sum_shares(e, r->dw, (int64_t)r->wide * r->F, WEIGHT_L);
-    sum_shares(e, r->db, r->wide, BIAS_L);
+    tg_sum_dw(e, r->dw, WEIGHT_L);
+    tg_sum_dw(e, r->db, BIAS_L);
 }
 
 const tg_op tg_op_gatv2 = {

@@ -32,11 +32,11 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 /* n: columns of all configs of a node. */
 typedef struct room {
     int64_t n;
-    float *shift, *sum, *squares; /* forward, of a chunk (n): of its rows less the first */
-    float *centre, *factor, *offset,
-        *slope;           /* (n): what is subtracted, multiplied, added; backward also slope */
-    float *s1, *s2;       /* backward (n): sums of dy, dy o / std, */
-    float *part1, *part2; /* and of a chunk */
+    float *shift, *sum, *squares;    /* forward, of a chunk (n): of its rows less the first */
+    float *centre, *factor, *offset; /* (n): what is subtracted, multiplied, added */
+    float *slope;                    /* backward (n): what o is multiplied with */
+    float *s1, *s2;                  /* backward (n): sums of dy, dy o / std, */
+    float *part1, *part2;            /* and of a chunk */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {

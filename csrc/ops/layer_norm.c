@@ -45,9 +45,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
     const int n = e->out.cols;
-    float *dx = tg_dx(e, t), *dw = NULL, *db = NULL;
-    if (e->dw[WEIGHT] != NULL) dw = tg_share(e, t, r->dw, n, e->dw[WEIGHT], e->dw_add[WEIGHT]);
-    if (e->dw[BIAS] != NULL) db = tg_share(e, t, r->db, n, e->dw[BIAS], e->dw_add[BIAS]);
+    float *dx = tg_dx(e, t), *dw = tg_share_dw(e, t, r->dw, WEIGHT), *db = tg_share_dw(e, t, r->db, BIAS);
     const int add = e->into == NULL && e->dx_add[0];
     e->k->layer_norm_back(t->rows, n, dy, tg_pull(e, t), e->w[WEIGHT], eps_of(e), dx, add, dw, db);
     if (dx != NULL) tg_push(e, t, dx);
@@ -55,9 +53,8 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    const int n = e->out.cols;
-    if (e->dw[WEIGHT] != NULL) tg_sum_shares(e, r->dw, n, e->dw[WEIGHT], e->dw_add[WEIGHT]);
-    if (e->dw[BIAS] != NULL) tg_sum_shares(e, r->db, n, e->dw[BIAS], e->dw_add[BIAS]);
+    tg_sum_dw(e, r->dw, WEIGHT);
+    tg_sum_dw(e, r->db, BIAS);
 }
 
 const tg_op tg_op_layer_norm = {

@@ -101,7 +101,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
         dz = d;
     }
     if (e->dw[WEIGHT] != NULL) {
-        float *dw = tg_share(e, t, r->dw, (int64_t)O * r->wide, e->dw[WEIGHT], e->dw_add[WEIGHT]);
+        float *dw = tg_share_dw(e, t, r->dw, WEIGHT);
         e->k->gemm_tn(t->rows, O, F, dz, O, x, F, dw + r->G, r->wide);
     }
     if (e->dw[BIAS] != NULL || r->G > 0) e->k->add_rows(t->rows, O, dz, O, bias_share(e, t, r));
@@ -126,10 +126,9 @@ static void end_joined(const tg_exec *e, const room *r) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    const int64_t size = (int64_t)r->O * r->wide;
-    if (e->dw[WEIGHT] != NULL) tg_sum_shares(e, r->dw, size, e->dw[WEIGHT], e->dw_add[WEIGHT]);
+    tg_sum_dw(e, r->dw, WEIGHT);
     if (r->G > 0) end_joined(e, r);
-    else if (e->dw[BIAS] != NULL) tg_sum_shares(e, r->db, r->O, e->dw[BIAS], e->dw_add[BIAS]);
+    else tg_sum_dw(e, r->db, BIAS);
 }
 
 const tg_op tg_op_linear = {

@@ -1,7 +1,6 @@
 /* y = x + std z in training, z standard normal by counter: of the row and the column, whatever the threads do. */
 #include "ops/op.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -19,26 +18,19 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     (void)to;
-    c->work += (back ? 1 : 40) * (double)tg_rows(e->slate, e->out.space) * e->out.cols;
-}
-
-/* Box-Muller: two numbers of a draw. */
-static void add_normals(uint64_t key, float std, int n, float *y) {
-    for (int i = 0; i < n; i += 2) {
-        const float r = std * sqrtf(-2 * logf((float)(1 - tg_uniform(key, (uint64_t)i))));
-        const float angle = 6.2831853f * (float)tg_uniform(key, (uint64_t)i + 1);
-        y[i] += r * cosf(angle);
-        if (i + 1 < n) y[i + 1] += r * sinf(angle);
-    }
+    c->work += (back ? 4 : 40) * (double)tg_rows(e->slate, e->out.space) * e->out.cols;
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int F = e->out.cols;
     const float std = (float)((const attrs *)e->attrs)->std;
-    memcpy(y, e->x[0] + t->row * F, (size_t)t->rows * (size_t)F * sizeof *y);
-    if (!e->training || std == 0) return;
-    for (int r = 0; r < t->rows; r++)
-        add_normals(tg_key(e->key, (uint64_t)(t->row + r)), std, F, y + (int64_t)r * F);
+    const float *x = e->x[0] + t->row * F;
+    if (!e->training || std == 0) {
+        memcpy(y, x, (size_t)t->rows * (size_t)F * sizeof *y);
+        return;
+    }
+    for (int r = 0; r < t->rows; r++, x += F, y += F)
+        e->k->add_normals(F, tg_key(e->key, (uint64_t)(t->row + r)), std, x, y);
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {

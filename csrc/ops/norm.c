@@ -88,6 +88,7 @@ static int one_node(const tg_exec *e, const tg_tile *t, int at, int rows, int *c
 void tg_normalize(const tg_exec *e, const tg_tile *t, int at, int rows, const float *x, float *y) {
     const int F = e->in[0].cols;
     const int64_t n = (int64_t)tg_per_in(e) * F;
+    TG_ASSERT(e->x_stats != NULL && at >= 0 && at + rows <= t->rows);
     for (int config, here; rows > 0; at += here, rows -= here) {
         here = one_node(e, t, at, rows, &config);
         const int64_t size = (int64_t)here * F;
@@ -101,6 +102,7 @@ void tg_norm_tile(const tg_exec *e, const tg_tile *t, int at, int rows, const fl
     const int F = e->in[0].cols;
     float *sums = tg_of_chunk(e, t, e->norm_sums);
     const int64_t n = (int64_t)tg_per_in(e) * F;
+    TG_ASSERT(e->dx[0] != NULL && at >= 0 && at + rows <= t->rows);
     float *dx = e->dx[0] + (t->row + at) * F;
     for (int config, here; rows > 0; at += here, rows -= here) {
         here = one_node(e, t, at, rows, &config);
@@ -124,6 +126,7 @@ static void fix_node(const tg_exec *e, void *context, int64_t node) {
 }
 
 void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, float *g) {
+    TG_ASSERT(fix != NULL && x != NULL && g != NULL);
     fix_context f = {fix, x, (int64_t)tg_per_out(e) * cols, g};
     tg_parts(e, e->slate->N, 4.0 * (double)e->slate->N * (double)f.n, fix_node, &f);
 }

@@ -23,25 +23,24 @@ const tg_op *tg_find_op(const char *name) {
 
 /* ---- spaces ---- */
 
-int64_t tg_items(const tg_slate *s, tg_space space) {
+typedef struct space_size {
+    int64_t items;
+    int per;
+} space_size;
+
+static inline space_size size_of(const tg_slate *s, tg_space space) {
     switch (space) {
-#define ITEMS(name, text, items, per)                                                                        \
-    case TG_SPACE_##name: return items;
-        TG_SPACE_LIST(ITEMS)
-#undef ITEMS
-    default: return 0;
+#define SIZE(name, text, items, per)                                                                         \
+    case TG_SPACE_##name: return (space_size){items, per};
+        TG_SPACE_LIST(SIZE)
+#undef SIZE
+    default: return (space_size){0, 1};
     }
 }
 
-int tg_per_item(const tg_slate *s, tg_space space) {
-    switch (space) {
-#define PER(name, text, items, per)                                                                          \
-    case TG_SPACE_##name: return per;
-        TG_SPACE_LIST(PER)
-#undef PER
-    default: return 1;
-    }
-}
+int64_t tg_items(const tg_slate *s, tg_space space) { return size_of(s, space).items; }
+
+int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).per; }
 
 /* ---- the loop ---- */
 
@@ -80,6 +79,7 @@ tg_loop tg_loop_of(const tg_exec *e) {
 
 /* Several nodes, one node, or equal parts of the configs of one node. */
 static int tile_rows(tg_loop loop, int whole_nodes, int most) {
+    TG_ASSERT(loop.items >= 0 && loop.per >= 1 && loop.configs >= 1 && most >= 1);
     if (loop.per >= most) {
         const int parts = whole_nodes ? 1 : (loop.per + most - 1) / most;
         return (loop.per + parts - 1) / parts;
@@ -102,6 +102,7 @@ static void run_backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 }
 
 static void run_tile(const tg_exec *e, int back, const tg_tile *t) {
+    TG_ASSERT(t->rows >= 1 && t->item >= t->chunk_begin && t->item < t->chunk_end);
     if (back) run_backward(e, t, rows_of(e, t, e->dy));
     else e->phase->forward(e, t, rows_of(e, t, e->y));
 }
@@ -184,6 +185,7 @@ static void close_call(tg_exec *e, int back);
 
 void tg_run(tg_exec *e, int back) {
     const int phases = count_phases(e, back);
+    TG_ASSERT(e->base != NULL && (back || phases >= 1));
     if (back && e->dy_fix != NULL && e->op->fixes_dy == TG_FIXED_BEFORE) {
         tg_apply_fix(e, e->dy_fix, e->y, e->out.cols, e->dy);
         e->dy_fix = NULL;
@@ -209,17 +211,21 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
 
 static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
 
+/* Checked builds: redzones behind `copies` places, `stride` apart; with `closing`, they are looked at. */
+static void guard(float *place, int copies, int64_t stride, int64_t floats, const char *closing) {
+    for (int i = 0; TG_REDZONE > 0 && i < copies; i++) {
+        if (closing != NULL) tg_redzone_close(closing, place + i * stride, floats);
+        else tg_redzone_open(place + i * stride, floats);
+    }
+}
+
 float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats) {
     const int64_t at = c->at[kind];
     TG_ASSERT(floats >= 0);
     c->at[kind] += padded(floats + TG_REDZONE);
     if (c->base[kind] == NULL) return NULL;
     float *place = c->base[kind] + at;
-    for (int i = 0; TG_REDZONE > 0 && i < c->copies[kind]; i++) {
-        float *copy = place + i * c->stride[kind];
-        if (c->closing != NULL) tg_redzone_close(c->closing, copy, floats);
-        else tg_redzone_open(copy, floats);
-    }
+    guard(place, c->copies[kind], c->stride[kind], floats, c->closing);
     return place;
 }
 
@@ -285,6 +291,8 @@ static int64_t place_one(tg_exec *e, int back, int inner, float *base, const cha
                           .copies = {1, c.copies[TG_PARTIAL], e->threads},
                           .closing = closing};
         carve(e, back, &real);
+        if (e->tile_stride > 0)
+            guard(e->tiles, e->threads, e->tile_stride, (int64_t)e->tile_rows * e->out.cols, closing);
     }
     return tiles + e->tile_stride * e->threads;
 }
@@ -299,6 +307,8 @@ static int64_t place(tg_exec *e, int back, int inner, float *base, const char *c
 }
 
 int64_t tg_place_call(tg_exec *e, int back, float *base) {
+    TG_ASSERT(e->op != NULL && e->k != NULL && e->slate != NULL && e->attrs != NULL && e->threads >= 1);
+    TG_ASSERT(e->slate->N >= 1 && e->slate->C >= 1 && e->n_in <= tg_op_most_in(e->op));
     const int own = e->from == NULL && e->op->most_rows > 0; /* several ops' rows must fit L2 together */
     const int phases = count_phases(e, back), whole = any_whole(e);
     int rows[TG_MAX_PHASES];
@@ -322,6 +332,7 @@ static void close_call(tg_exec *e, int back) {
 static float *own_tile(const tg_exec *e, const tg_tile *t) { return e->tiles + t->thread * e->tile_stride; }
 
 const float *tg_pull(const tg_exec *e, const tg_tile *t) {
+    TG_ASSERT(e->from != NULL || e->x[0] != NULL);
     if (e->from == NULL) return e->x[0] + t->row * e->in[0].cols;
     float *y = own_tile(e->from, t);
     e->from->phase->forward(e->from, t, y);
@@ -353,12 +364,15 @@ const float *tg_dy(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d) {
     if (e->dx[i] == NULL) return;
+    TG_ASSERT(row >= 0 && n >= 0 &&
+              row * e->in[i].cols + n <= tg_rows(e->slate, e->in[i].space) * e->in[i].cols);
     float *dx = e->dx[i] + row * e->in[i].cols;
     if (e->dx_add[i]) e->k->add_rows(1, n, d, 0, dx);
     else if (dx != d) memcpy(dx, d, (size_t)n * sizeof *dx);
 }
 
 int tg_adds_dx(const tg_exec *e, int i, unsigned written) {
+    TG_ASSERT(i < e->n_in && e->dx[i] != NULL);
     int add = e->dx_add[i];
     for (int j = 0; j < e->n_in; j++) {
         if (j == i || e->dx[j] != e->dx[i]) continue;
@@ -372,11 +386,13 @@ int tg_adds_dx(const tg_exec *e, int i, unsigned written) {
 
 tg_dropout tg_dropout_of(const tg_exec *e, double p) {
     const double chance = e->training ? p : 0;
+    TG_ASSERT(p >= 0 && p < 1);
     return (tg_dropout){(uint32_t)fmin(rint(chance * 0x1p31), 0x7fffffff), (float)(1.0 / (1.0 - chance))};
 }
 
 void tg_row_keys(const tg_exec *e, const tg_tile *t, int at, int rows, uint32_t *keys) {
     const int C = tg_per_out(e);
+    TG_ASSERT(t->stride == 1 && at >= 0 && at + rows <= t->rows);
     int config = (t->from + at) % C;
     uint64_t node = (uint64_t)((t->row + at) / C), node_key = tg_key(e->key, node);
     for (int i = 0; i < rows; i++, config++) {

@@ -81,6 +81,8 @@ typedef struct tg_param_spec {
     tg_init init;
     float value; /* bound, standard deviation, or constant */
 } tg_param_spec;
+/* Floats of a parameter of this shape. */
+static inline int64_t tg_param_floats(int rows, int cols) { return (int64_t)rows * (cols == 0 ? 1 : cols); }
 
 /* An attribute is a field of the op's own structure, written there when a step is built. */
 typedef enum { TG_ATTR_INT, TG_ATTR_REAL, TG_ATTR_FLAG, TG_ATTR_CHOICE } tg_attr_kind;
@@ -97,8 +99,6 @@ typedef struct tg_attr_spec {
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
     {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
 #define TG_FLAG(type, field, doc)    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
-#define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
-    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
     {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
@@ -132,7 +132,7 @@ typedef struct tg_op_plan {
     const tg_param_spec *shared; /* shapes of parameters taken from other steps; ends with name NULL */
     tg_shape out;
     tg_param_spec params[TG_MAX_PARAMS];
-    tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward; cols 0: none */
+    tg_shape saved[TG_MAX_SAVED]; /* kept from forward to backward, from number 0 on; cols 0: none */
     unsigned flags;               /* of the op, for this step */
     unsigned needs_in;            /* bit i: backward reads input i */
     int needs_out;                /* backward reads the output */
@@ -161,10 +161,9 @@ typedef struct tg_tile {
 
 typedef struct tg_phase tg_phase;
 
-/* One call of an op. Arrays of a node x config slot are (N, C, cols), node-major; where these are written, those
-   of a node slot may stand, C being 1. A slot may exist only as
-   tiles in cache: then the call that reads it holds the call that makes it (`from`), and hands its gradient
-   on to that call's backward (`into`). */
+/* One call of an op. Arrays of rows per node and config are (N, C, cols), node-major; a slot with rows per node is one
+   with C = 1. A slot may exist only as tiles in cache: then the call that reads it holds the call that makes it
+   (`from`), and hands its gradient on to that call's backward (`into`). */
 typedef struct tg_exec {
     const struct tg_op *op;
     const tg_kernels *k;
@@ -222,9 +221,11 @@ typedef struct tg_carver {
 float *tg_carve(tg_carver *c, tg_memory kind, int64_t floats);
 
 static inline float *tg_of_chunk(const tg_exec *e, const tg_tile *t, float *place) {
+    TG_ASSERT(place != NULL);
     return place + t->chunk * e->partial_stride;
 }
 static inline float *tg_of_thread(const tg_exec *e, const tg_tile *t, float *place) {
+    TG_ASSERT(place != NULL && t->thread >= 0 && t->thread < e->threads);
     return place + t->thread * e->scratch_stride;
 }
 
@@ -289,9 +290,9 @@ tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, 
    digit_rows and shared. */
 tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err);
 
-/* ---- shared by the op files (op.c) ---- */
+/* ---- shared by the op files (op.c, sums.c) ---- */
 
-/* Rows per item of a slot: an item is a node (N, N*C), a config row, the slate ... */
+/* Items of a space (nodes, edges, configs ...), and rows per item: the configs, or 1. */
 int64_t tg_items(const tg_slate *s, tg_space space);
 int tg_per_item(const tg_slate *s, tg_space space);
 static inline int64_t tg_rows(const tg_slate *s, tg_space space) {
@@ -347,6 +348,12 @@ void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *co
    is not wanted: do not ask for the share. */
 float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add);
 void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, int add);
+/* The same for the gradient of parameter p, which `place` has the size of; NULL if nobody wants it. */
+float *tg_share_dw(const tg_exec *e, const tg_tile *t, float *place, int p);
+void tg_sum_dw(const tg_exec *e, const float *place, int p);
+static inline int64_t tg_dw_floats(const tg_exec *e, int p) {
+    return tg_param_floats(e->params[p].rows, e->params[p].cols);
+}
 /* dst(n) = [dst +] sum over the chunks of `place` */
 void tg_sum_partials(const tg_exec *e, const float *place, int64_t n, float *dst, int add);
 

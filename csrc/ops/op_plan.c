@@ -49,9 +49,13 @@ static int choice(const char *choices, const char *word) {
 
 static void write_attr(const tg_attr_spec *spec, void *attrs, double value) {
     char *at = (char *)attrs + spec->offset;
-    const int whole = (int)value;
-    if (spec->kind == TG_ATTR_REAL) memcpy(at, &value, sizeof value);
-    else memcpy(at, &whole, sizeof whole);
+    TG_ASSERT(spec->offset + sizeof value <= TG_ATTR_BYTES);
+    if (spec->kind == TG_ATTR_REAL) {
+        memcpy(at, &value, sizeof value);
+    } else {
+        const int whole = (int)value;
+        memcpy(at, &whole, sizeof whole);
+    }
 }
 
 static tg_status resolve(const tg_op *op, const tg_attr_spec *spec, const tg_attr_value *v, void *attrs,
@@ -127,6 +131,18 @@ static tg_status check_shared(const tg_op_plan *plan, tg_error *err) {
     return TG_OK;
 }
 
+/* What an op must not say of itself. */
+static void check_own(const tg_op *op, const tg_op_plan *plan) {
+    int saves = 0;
+    for (int j = 0; j < TG_MAX_SAVED; j++) saves |= plan->saved[j].cols != 0;
+    const int fused = plan->pulls || plan->recompute || plan->makes_stats || plan->needs_stats;
+    TG_ASSERT(plan->out.space < TG_SPACES && plan->inplace_in < plan->n_in);
+    TG_ASSERT(!saves || (!plan->recompute && plan->saved[0].cols != 0));
+    TG_ASSERT(!plan->pulls || plan->n_in > 0);
+    TG_ASSERT(!fused || !op->forward[0].by_config);
+    (void)saves, (void)fused, (void)op;
+}
+
 tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
     enum { MOST_COLUMNS = 1 << 20 };
     plan->inplace_in = -1;
@@ -137,6 +153,7 @@ tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
         TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
         plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
     }
+    if (status == TG_OK) check_own(op, plan);
     if (status == TG_OK) status = check_shared(plan, err);
     if (status == TG_OK && (plan->out.cols < 1 || plan->out.cols > MOST_COLUMNS))
         status = tg_fail(err, TG_E_RECIPE, "the result would have more than %d columns", MOST_COLUMNS);

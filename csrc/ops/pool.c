@@ -73,8 +73,9 @@ static void forward_end(const tg_exec *e) {
     float *sum = r->sum, *top = r->top;
     for (int64_t c = 1; c < chunks; c++) {
         e->k->add_rows(1, n, sum + c * e->partial_stride, 0, sum);
+        if (!(set & MAX)) continue;
         const float *other = top + c * e->partial_stride;
-        for (int64_t j = 0; (set & MAX) && j < n; j++)
+        for (int64_t j = 0; j < n; j++)
             top[j] = other[j] > top[j] || other[j] != other[j] ? other[j] : top[j];
     }
     for (int c = 0; c < C; c++) {

@@ -1,8 +1,6 @@
 /* y(rows,W) = the mean or sum over the T tokens of every row of x(rows, T W). */
 #include "ops/op.h"
 
-#include <string.h>
-
 enum { MEAN, SUM };
 
 typedef struct attrs {
@@ -17,38 +15,23 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-typedef struct room {
-    float *row; /* backward, of a thread: (T W), the gradient of one row */
-} room;
-
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    (void)back, (void)to;
     c->work += 2.0 * (double)tg_rows(e->slate, e->out.space) * e->in[0].cols;
-    if (back) ((room *)to)->row = tg_carve(c, TG_SCRATCH, e->in[0].cols);
 }
 
 static float share_of(const attrs *a) { return a->kind == MEAN ? 1.0f / (float)a->tokens : 1.0f; }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const attrs *a = e->attrs;
-    const int W = e->out.cols;
-    const float *x = e->x[0] + t->row * e->in[0].cols, share = share_of(a);
-    for (int i = 0; i < t->rows; i++, x += e->in[0].cols, y += W) {
-        memset(y, 0, (size_t)W * sizeof *y);
-        e->k->add_rows(a->tokens, W, x, W, y);
-        for (int w = 0; w < W; w++) y[w] *= share;
-    }
+    e->k->mean_tokens(t->rows, a->tokens, e->out.cols, e->x[0] + t->row * e->in[0].cols, share_of(a), y);
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const attrs *a = e->attrs;
-    const int W = e->out.cols;
-    const float share = share_of(a);
-    float *row = tg_of_thread(e, t, ((const room *)e->room)->row);
-    for (int i = 0; i < t->rows; i++, dy += W) {
-        for (int at = 0; at < e->in[0].cols; at += W)
-            for (int w = 0; w < W; w++) row[at + w] = dy[w] * share;
-        tg_add_dx(e, 0, t->row + i, e->in[0].cols, row);
-    }
+    if (e->dx[0] == NULL) return;
+    e->k->lay_tokens(t->rows, a->tokens, e->out.cols, dy, share_of(a), e->dx[0] + t->row * e->in[0].cols,
+                     e->dx_add[0]);
 }
 
 const tg_op tg_op_pool_tokens = {

@@ -147,10 +147,8 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 static void weight_gradients(const tg_exec *e, const tg_tile *t, const float *m, int found, const float *dy) {
     const room *r = (const room *)e->room;
     const int F = r->F, O = r->O;
-    const int64_t size = (int64_t)O * F;
-    float *dw_l = tg_share(e, t, r->dw_l, size, e->dw[WEIGHT_L], e->dw_add[WEIGHT_L]);
-    float *dw_r = tg_share(e, t, r->dw_r, size, e->dw[WEIGHT_R], e->dw_add[WEIGHT_R]);
-    float *db = tg_share(e, t, r->db, O, e->dw[BIAS_L], e->dw_add[BIAS_L]);
+    float *dw_l = tg_share_dw(e, t, r->dw_l, WEIGHT_L), *dw_r = tg_share_dw(e, t, r->dw_r, WEIGHT_R),
+          *db = tg_share_dw(e, t, r->db, BIAS_L);
     const float *xh = own_rows(e, t, tg_of_thread(e, t, r->own));
     float *rows = tg_of_thread(e, t, r->product);
     if (found > 0)
@@ -175,11 +173,9 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    const int64_t size = (int64_t)r->O * r->F;
-    if (e->dw[WEIGHT_L] == NULL) return;
-    tg_sum_shares(e, r->dw_l, size, e->dw[WEIGHT_L], e->dw_add[WEIGHT_L]);
-    tg_sum_shares(e, r->dw_r, size, e->dw[WEIGHT_R], e->dw_add[WEIGHT_R]);
-    tg_sum_shares(e, r->db, r->O, e->dw[BIAS_L], e->dw_add[BIAS_L]);
+    tg_sum_dw(e, r->dw_l, WEIGHT_L);
+    tg_sum_dw(e, r->dw_r, WEIGHT_R);
+    tg_sum_dw(e, r->db, BIAS_L);
 }
 
 const tg_op tg_op_sage = {

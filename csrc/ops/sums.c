@@ -36,6 +36,7 @@ static void sum_chunks(const tg_exec *e, sum_context s) {
 
 float *tg_share(const tg_exec *e, const tg_tile *t, float *place, int64_t n, float *dst, int add) {
     const int leads = t->chunk_begin == 0;
+    TG_ASSERT(dst != NULL);
     float *share = !leads ? tg_of_chunk(e, t, place) : e->phase->by_config ? dst + t->from * n : dst;
     if (t->first && !(leads && add)) memset(share, 0, (size_t)n * sizeof *share);
     return share;
@@ -56,6 +57,14 @@ void tg_sum_shares(const tg_exec *e, const float *place, int64_t n, float *dst, 
     sum_configs(e, (sum_context){.place = place, .n = n, .first = 1, .dst = dst, .add = add});
 }
 
+float *tg_share_dw(const tg_exec *e, const tg_tile *t, float *place, int p) {
+    return e->dw[p] == NULL ? NULL : tg_share(e, t, place, tg_dw_floats(e, p), e->dw[p], e->dw_add[p]);
+}
+
+void tg_sum_dw(const tg_exec *e, const float *place, int p) {
+    if (e->dw[p] != NULL) tg_sum_shares(e, place, tg_dw_floats(e, p), e->dw[p], e->dw_add[p]);
+}
+
 typedef struct pack_context {
     int transposed, n, k;
     int64_t ldw;
@@ -72,6 +81,7 @@ static void pack_part(const tg_exec *e, void *context, int64_t i) {
 }
 
 void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int64_t ldw, float *b) {
+    TG_ASSERT(n >= 0 && k >= 0 && ldw >= (transposed ? n : k));
     pack_context p = {transposed, n, k, ldw, w, b};
     tg_parts(e, (n + 2 * e->k->nr - 1) / (2 * e->k->nr), 8.0 * n * k, pack_part, &p);
 }
@@ -92,6 +102,7 @@ static void gemm_part(const tg_exec *e, void *context, int64_t i) {
 
 void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
                   float *c, int64_t ldc, const float *bias, int add) {
+    TG_ASSERT(m >= 0 && lda >= k && ldc >= n);
     gemm_context g = {m, lda, ldc, n, k, add, a, b, bias, c};
     tg_parts(e, (m + ROWS - 1) / ROWS, 2.0 * (double)m * n * k, gemm_part, &g);
 }

@@ -27,13 +27,16 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
 /* Over all nodes: those that are not configurable have no gradient. */
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int per = tg_per_in(e), F = e->out.cols;
+    const int far = tg_rows(e->slate, e->in[0].space) * F >= TG_FAR;
     (void)dy;
     for (int at = 0; at < t->rows; at += per) {
         const int rows = t->rows - at < per ? t->rows - at : per;
         const int32_t k = e->slate->config_of[t->item + at / per];
         const int64_t n = (int64_t)rows * F, row = t->row + at;
         if (k >= 0) tg_add_dx(e, 0, row, n, e->dy + ((int64_t)k * per + t->from) * F);
-        else if (e->dx[0] != NULL && !e->dx_add[0]) memset(e->dx[0] + row * F, 0, (size_t)n * sizeof(float));
+        else if (e->dx[0] == NULL || e->dx_add[0]) continue;
+        else if (far) e->k->clear(n, e->dx[0] + row * F);
+        else memset(e->dx[0] + row * F, 0, (size_t)n * sizeof(float));
     }
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "kernels/kernels.h"
 
@@ -13,9 +14,9 @@ static const struct {
     int moments;
     void (*rule)(const tg_optimizer *, const tg_stretch *);
 } rules[TG_OPTIMIZERS] = {
-    [TG_ADAMW] = {"adamw", 2, tg_adamw_rule},
-    [TG_ADAM] = {"adam", 2, tg_adam_rule},
-    [TG_SGD] = {"sgd", 1, tg_sgd_rule},
+#define TG_ROW(kind, name, moments) [kind] = {#name, moments, tg_##name##_rule},
+    TG_OPTIMIZER_LIST(TG_ROW)
+#undef TG_ROW
 };
 
 const char *tg_optimizer_name(tg_optimizer_kind kind) { return rules[kind].name; }
@@ -90,6 +91,7 @@ static void update_group(const tg_optimizer *o, const tg_group *group, float *w,
 
 tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
                               float *const *moments, double *norm, tg_error *err) {
+    TG_ASSERT(tg_optimizer_check(o, P, NULL) == TG_OK);
     const double length = tg_global_norm(P, g);
     if (norm != NULL) *norm = length;
     if (!isfinite(length))

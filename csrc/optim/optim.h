@@ -1,5 +1,5 @@
 /* Optimizers: one update of a flat vector of parameters, its gradient clipped by the global norm.
-   A rule is one function, one row of the table in optim.c and one float64 reference. */
+   A rule is one function, one row of TG_OPTIMIZER_LIST and one float64 reference. */
 #ifndef TG_OPTIM_H
 #define TG_OPTIM_H
 
@@ -7,9 +7,13 @@
 
 #include "base/status.h"
 
-typedef enum { TG_ADAMW, TG_ADAM, TG_SGD, TG_OPTIMIZERS } tg_optimizer_kind;
-
+/* Constant, name, and the vectors (P) of state that it keeps. */
+#define TG_OPTIMIZER_LIST(RULE) RULE(TG_ADAMW, adamw, 2) RULE(TG_ADAM, adam, 2) RULE(TG_SGD, sgd, 1)
 enum { TG_MAX_MOMENTS = 2 };
+
+#define TG_KIND(kind, name, moments) kind,
+typedef enum { TG_OPTIMIZER_LIST(TG_KIND) TG_OPTIMIZERS } tg_optimizer_kind;
+#undef TG_KIND
 
 /* Parameters [begin, end) with their own learning rate, lr_scale times the optimizer's. */
 typedef struct tg_group {

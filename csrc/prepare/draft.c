@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err) {
     float *x = NULL;
+    TG_ASSERT(rows >= 0 && cols >= 0);
     if (rows <= INT64_MAX / (int64_t)sizeof *x / (cols + 1))
         x = malloc((size_t)(rows * cols + 1) * sizeof *x);
     if (x == NULL)
@@ -13,10 +16,15 @@ float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err) {
     return x;
 }
 
-void tg_draft_replace(tg_draft *d, tg_table t, float *x, int cols) {
+tg_status tg_draft_replace(tg_draft *d, tg_table t, tg_status status, float *x, int cols, int finite) {
     tg_features *table = &d->table[t];
+    if (status != TG_OK) {
+        free(x);
+        return status;
+    }
     free(table->own);
-    *table = (tg_features){table->rows, cols, cols, x, x, 1};
+    *table = (tg_features){table->rows, cols, cols, x, x, finite};
+    return TG_OK;
 }
 
 static tg_status bad_node(const char *field, const int64_t *ids, int64_t at, int per, int64_t N,

@@ -1,9 +1,10 @@
 #include "prepare/program.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
 
 #define TG_ADDRESS(name) &tg_step_##name,
 const tg_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
@@ -16,17 +17,12 @@ const tg_step *tg_find_step(const char *name) {
     return NULL;
 }
 
-void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size) {
-    const char *from = attr->choices;
-    for (; value > 0; value--) from = strchr(from, '|') + 1;
-    snprintf(text, (size_t)size, "%.*s", (int)strcspn(from, "|"), from);
-}
-
 tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected) {
     return tg_fail(err, TG_E_CONFIG, "preprocessing: step '%s': expected %s", use->step->name, expected);
 }
 
 tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err) {
+    TG_ASSERT(use->n_states < TG_STEP_STATES && n >= 0);
     tg_step_state *state = &use->state[use->n_states];
     *state = (tg_step_state){.name = name, .whole = whole, .n = n};
     if ((state->data = calloc((size_t)n + 1, sizeof *state->f)) == NULL)
@@ -58,7 +54,8 @@ tg_status tg_program_add(tg_program *p, const tg_step *step, const double *attr,
     tg_status status = TG_OK;
     if (p->n == TG_PROGRAM_STEPS)
         status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected at most %d steps", TG_PROGRAM_STEPS);
-    for (int i = 0; status == TG_OK && step->fit != NULL && i < p->n; i++)
+    const int once = step->fit != NULL || (step->flags & (TG_STEP_SELECTS | TG_STEP_TRAINING)) != 0;
+    for (int i = 0; status == TG_OK && once && i < p->n; i++)
         if (p->use[i].step == step)
             status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected step '%s' once, found it twice",
                              step->name);
@@ -145,18 +142,18 @@ static tg_status apply(const tg_program *p, tg_draft *d, tg_error *err) {
     return status;
 }
 
-/* Forget what was learnt. */
-static void restart(tg_program *p) {
+void tg_program_forget(tg_program *p) {
     p->fitted = 0;
     p->fits = 0;
     for (int i = 0; i < p->n; i++)
         for (int s = 0; s < p->use[i].n_states; s++)
             memset(p->use[i].state[s].data, 0, (size_t)p->use[i].state[s].n * sizeof(double));
+    set_outline(p);
 }
 
 tg_status tg_program_fit(tg_program *p, const tg_stored *stored, tg_kept *kept, tg_error *err) {
     tg_draft d;
-    if (p->fitted) restart(p);
+    if (p->fitted) tg_program_forget(p);
     begin(&d, stored, p->whole_configs ? ALL : WITHOUT_CONFIGS, kept);
     tg_status status = inspect(p, &d, err);
     for (int i = 0; status == TG_OK && i < p->n; i++) {
@@ -165,35 +162,42 @@ tg_status tg_program_fit(tg_program *p, const tg_stored *stored, tg_kept *kept, 
         if (status == TG_OK && use->step->fit != NULL) status = use->step->fit(use, &d, err);
     }
     end(p, &d);
+    if (status != TG_OK) tg_program_forget(p);
     p->fits += status == TG_OK;
     return status;
 }
 
-tg_status tg_program_finish(tg_program *p, tg_error *err) {
-    for (int i = 0; i < p->n; i++) {
-        tg_status status = p->use[i].step->finish == NULL ? TG_OK : p->use[i].step->finish(&p->use[i], err);
-        if (status != TG_OK) return status;
+/* The state is whole, or of no use. */
+static tg_status settle(tg_program *p, tg_status status) {
+    if (status != TG_OK) {
+        tg_program_forget(p);
+        return status;
     }
     p->fitted = 1;
     set_outline(p);
     return TG_OK;
 }
 
+tg_status tg_program_finish(tg_program *p, tg_error *err) {
+    tg_status status = TG_OK;
+    for (int i = 0; status == TG_OK && i < p->n; i++)
+        if (p->use[i].step->finish != NULL) status = p->use[i].step->finish(&p->use[i], err);
+    return settle(p, status);
+}
+
+static tg_status check_state(const tg_use *use, tg_error *err) {
+    for (int s = 0; s < use->n_states; s++)
+        for (int64_t j = 0; !use->state[s].whole && j < use->state[s].n; j++)
+            if (!isfinite(use->state[s].f[j]))
+                return tg_fail_field(err, use->state[s].name, "finite numbers", "%g at %lld",
+                                     use->state[s].f[j], (long long)j);
+    return use->step->check == NULL ? TG_OK : use->step->check(use, err);
+}
+
 tg_status tg_program_restored(tg_program *p, tg_error *err) {
-    p->fitted = 0;
-    for (int i = 0; i < p->n; i++) {
-        tg_use *use = &p->use[i];
-        for (int s = 0; s < use->n_states; s++)
-            for (int64_t j = 0; !use->state[s].whole && j < use->state[s].n; j++)
-                if (!isfinite(use->state[s].f[j]))
-                    return tg_fail_field(err, use->state[s].name, "finite numbers", "%g at %lld",
-                                         use->state[s].f[j], (long long)j);
-        tg_status status = use->step->check == NULL ? TG_OK : use->step->check(use, err);
-        if (status != TG_OK) return status;
-    }
-    p->fitted = 1;
-    set_outline(p);
-    return TG_OK;
+    tg_status status = TG_OK;
+    for (int i = 0; status == TG_OK && i < p->n; i++) status = check_state(&p->use[i], err);
+    return settle(p, status);
 }
 
 static tg_status not_fitted(tg_error *err) {
@@ -233,6 +237,7 @@ static tg_status deliver(tg_draft *d, tg_graph *g, tg_error *err) {
         status = take(d, TG_TABLE_CONFIG, &g->config_feat, &g->owned[2], err);
         g->T = d->table[TG_TABLE_CONFIG].cols;
         g->C = s->C;
+        g->D = 0; /* these configs are no digits */
         g->has_configs = 1;
     }
     g->opcode = g->owned[3] = d->opcode;

@@ -26,11 +26,13 @@ void tg_program_free(tg_program *program);
 void tg_columns_free(tg_columns *columns);
 
 /* Add one graph to the fit; the first after tg_program_finish, or after the state came from a file, begins a new one.
-   `kept` is empty and gets what pruning kept. Until tg_program_finish the program is not fitted. */
+   `kept` is empty and gets what pruning kept. Until tg_program_finish the program is not fitted. An error of any of
+   these three forgets what was learnt. */
 tg_status tg_program_fit(tg_program *program, const tg_stored *stored, tg_kept *kept, tg_error *err);
 tg_status tg_program_finish(tg_program *program, tg_error *err);
 /* The state was filled from a file. */
 tg_status tg_program_restored(tg_program *program, tg_error *err);
+void tg_program_forget(tg_program *program);
 
 /* A slate graph, without layout configs, from a stored graph. All its arrays are its own. `kept` may be NULL, empty
    (and is then filled) or what an earlier call made of this graph. Without `configs`, features of configs are left

@@ -100,9 +100,10 @@ typedef struct tg_draft {
 static inline int tg_wants(const tg_draft *d, tg_table t) { return d->tables >> t & 1; }
 
 /* A new table in place of table t: memory for (rows, cols); NULL when there is none. Read the old one, write to the
-   result, then hand it over. */
+   result, then hand it over with the status of the work: x is freed unless that is TG_OK. Returns the status.
+   `finite`: all its numbers are known to be finite. */
 float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err);
-void tg_draft_replace(tg_draft *d, tg_table t, float *x, int cols);
+tg_status tg_draft_replace(tg_draft *d, tg_table t, tg_status status, float *x, int cols, int finite);
 
 /* Private copies of edges and config nodes, every index checked; made when first asked for. */
 tg_status tg_draft_whole(tg_draft *d, tg_error *err);
@@ -142,7 +143,7 @@ typedef struct tg_step {
     /* Whether the stored graph can be taken at all; NULL: any. */
     tg_status (*inspect)(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
     /* Adds one graph to the state, which is all 0 before the first; after the last comes finish. NULL: learns
-       nothing. After an error the state is not used. */
+       nothing. After an error the state is forgotten. */
     tg_status (*fit)(tg_use *use, const tg_draft *draft, tg_error *err);
     tg_status (*finish)(tg_use *use, tg_error *err);
     /* Whether arrays from a file can be a state; they have the right lengths, and doubles are finite. */
@@ -173,8 +174,5 @@ tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_
 
 /* A TG_E_CONFIG about a step. */
 tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected);
-
-/* Choice number `value` of an attribute, as text of at most `size` bytes. */
-void tg_choice_name(const tg_step_attr *attr, int value, char *text, int size);
 
 #endif

@@ -292,12 +292,9 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
         if (!tg_wants(d, t) || cols == 0) continue;
         float *y = tg_draft_room(d->table[t].rows, cols, err);
         if (y == NULL) return err->code;
-        tg_status status = encode(&p, &d->table[t], y, err);
-        if (status != TG_OK) {
-            free(y);
-            return status;
-        }
-        tg_draft_replace(d, t, y, cols);
+        const tg_status status =
+            tg_draft_replace(d, (tg_table)t, encode(&p, &d->table[t], y, err), y, cols, 1);
+        if (status != TG_OK) return status;
     }
     return TG_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "data/configs.h"
 #include "prepare/padding.h"
 
@@ -35,6 +36,7 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
 static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
     (void)use;
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    TG_ASSERT(d->table[TG_TABLE_NODE].ld == TG_NODE_FEATURES); /* the table is as stored, and was inspected */
     free(d->layout);
     if ((d->layout = malloc((size_t)d->N * TG_LAYOUT_DIGITS + 1)) == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the layouts of %lld nodes", (long long)d->N);

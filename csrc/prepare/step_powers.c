@@ -31,7 +31,7 @@ static int64_t derived(int64_t T) { return EACH * T + T * (T - 1) / 2 + WHOLE; }
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
     const int64_t T = use->columns[CONFIG].n, M = derived(T);
     (void)before;
-    if (M > TG_MAX_COLUMNS) return tg_step_wrong(use, err, "at most 350 columns");
+    if (M > TG_MAX_COLUMNS) return tg_step_wrong(use, err, "at most 358 columns");
     tg_status status = tg_step_keeps(use, "powers.count", 1, 1, err);
     if (status == TG_OK) status = tg_step_keeps(use, "powers.low", 0, T, err);
     if (status == TG_OK) status = tg_step_keeps(use, "powers.high", 0, T, err);
@@ -94,9 +94,11 @@ static tg_status fit(tg_use *use, const tg_draft *d, tg_error *err) {
     const tg_stored *s = d->from;
     const int64_t T = use->columns[CONFIG].n, M = derived(T);
     if (T == 0 || s->C == 0 || s->config_feat == NULL) return TG_OK;
-    float *numbers = tg_draft_room(s->C, M, err);
+    const tg_rows given = {s->config_feat, s->C, T, T, "config_feat"};
+    tg_status status = tg_rows_finite(&given, err);
+    float *numbers = status == TG_OK ? tg_draft_room(s->C, M, err) : NULL;
     factors *parts = malloc((size_t)T * sizeof *parts);
-    tg_status status = numbers == NULL ? err->code : TG_OK;
+    if (status == TG_OK && numbers == NULL) status = err->code;
     if (status == TG_OK && parts == NULL)
         status = tg_fail(err, TG_E_MEMORY, "no memory for %lld columns", (long long)T);
     for (int64_t i = 0; status == TG_OK && i < s->C; i++) {
@@ -115,7 +117,8 @@ static tg_status fit(tg_use *use, const tg_draft *d, tg_error *err) {
 static tg_status finish(tg_use *use, tg_error *err) {
     const int64_t T = use->columns[CONFIG].n;
     double *m2 = use->state[M2].f, *pair = m2 + EACH * T;
-    (void)err;
+    if (T > 0 && use->state[COUNT].i[0] == 0)
+        return tg_fail_field(err, "config_feat", "at least one row to fit to", "none");
     for (int64_t a = 0; a < T; a++) {
         const int useful = use->state[MORE].i[a] != 0;
         for (int e = 0; !useful && e < EACH; e++) m2[EACH * a + e] = 0;
@@ -126,7 +129,7 @@ static tg_status finish(tg_use *use, tg_error *err) {
 }
 
 static tg_status check(const tg_use *use, tg_error *err) {
-    int fine = use->state[COUNT].i[0] > 0;
+    int fine = use->state[COUNT].i[0] >= (use->columns[CONFIG].n > 0);
     for (int64_t m = 0; m < use->state[M2].n; m++) fine &= use->state[M2].f[m] >= 0;
     if (fine) return TG_OK;
     return tg_fail_field(err, "powers", "counts and sums of squares as a fit leaves them", "others");
@@ -147,7 +150,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     const tg_stored *s = d->from;
     const tg_features *x = &d->table[TG_TABLE_CONFIG];
     const int64_t T = use->columns[CONFIG].n, M = derived(T);
-    const int cols = x->cols + width(use), finite = x->finite;
+    const int cols = x->cols + width(use);
     if (!tg_wants(d, TG_TABLE_CONFIG) || cols == x->cols) return TG_OK;
     float *y = tg_draft_room(x->rows, cols, err);
     float *numbers = y == NULL ? NULL : tg_draft_room(1, M, err);
@@ -159,13 +162,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
         append(use, x, i, s->config_feat + i * T, parts, numbers, y + i * cols);
     free(numbers);
     free(parts);
-    if (status != TG_OK) {
-        free(y);
-        return status;
-    }
-    tg_draft_replace(d, TG_TABLE_CONFIG, y, cols);
-    d->table[TG_TABLE_CONFIG].finite = finite;
-    return TG_OK;
+    return tg_draft_replace(d, TG_TABLE_CONFIG, status, y, cols, x->finite);
 }
 
 const tg_step tg_step_powers = {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 enum { METHOD, HOPS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
@@ -27,13 +29,11 @@ static tg_status gather(tg_draft *d, tg_error *err) {
     const int has_opcode = d->opcode != NULL && s->opcode != NULL;
     for (int64_t n = 0; has_opcode && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
     d->table[TG_TABLE_NODE].rows = d->N = kept->N;
-    tg_draft_replace(d, TG_TABLE_NODE, feat, (int)s->F);
-    d->table[TG_TABLE_NODE].finite = 0;
     d->E = kept->E;
     d->nodes = kept->nodes;
     d->edges = kept->edge_index;
     d->config_nodes = kept->config_nodes;
-    return TG_OK;
+    return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, feat, (int)s->F, 0);
 }
 
 static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
@@ -41,7 +41,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     if (use->attr[METHOD] == 0 || !tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     if (!d->kept->made) {
         char method[32];
-        tg_choice_name(&use->step->attrs[METHOD], (int)use->attr[METHOD], method, sizeof method);
+        tg_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
         int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes); /* nobody else can change these */
         if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
         memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);

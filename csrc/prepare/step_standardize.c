@@ -93,10 +93,7 @@ static tg_status apply_nodes(const tg_use *use, tg_draft *d, tg_error *err) {
     const int zero = use->attr[CONSTANT] == AUTO ? use->whole_configs : use->attr[CONSTANT] == ZERO;
     float *y = tg_draft_room(rows.n, rows.F, err);
     if (y == NULL) return err->code;
-    tg_status status = transform(use, &rows, zero, y, err);
-    if (status == TG_OK) tg_draft_replace(d, TG_TABLE_NODE, y, (int)rows.F);
-    else free(y);
-    return status;
+    return tg_draft_replace(d, TG_TABLE_NODE, transform(use, &rows, zero, y, err), y, (int)rows.F, 1);
 }
 
 const tg_step tg_step_standardize = {
@@ -171,9 +168,7 @@ static tg_status apply_configs(const tg_use *use, tg_draft *d, tg_error *err) {
     if (status == TG_OK && (y = tg_draft_room(rows.n, rows.F, err)) == NULL) status = err->code;
     if (status == TG_OK) status = transform(use, &rows, 1, y, err);
     free(own);
-    if (status == TG_OK) tg_draft_replace(d, TG_TABLE_CONFIG, y, (int)rows.F);
-    else free(y);
-    return status;
+    return tg_draft_replace(d, TG_TABLE_CONFIG, status, y, (int)rows.F, 1);
 }
 
 const tg_step tg_step_standardize_configs = {

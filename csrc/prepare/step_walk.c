@@ -39,14 +39,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     if (y == NULL) return err->code;
     for (int64_t n = 0; n < d->N; n++) memcpy(y + n * cols, x->x + n * x->ld, (size_t)x->cols * sizeof *y);
     status = tg_walk_encode(y + x->cols, cols, &walk, d->nodes, d->N, err);
-    if (status != TG_OK) {
-        free(y);
-        return status;
-    }
-    const int finite = x->finite;
-    tg_draft_replace(d, TG_TABLE_NODE, y, (int)cols);
-    d->table[TG_TABLE_NODE].finite = finite;
-    return TG_OK;
+    return tg_draft_replace(d, TG_TABLE_NODE, status, y, (int)cols, x->finite);
 }
 
 const tg_step tg_step_walk_encoding = {

@@ -232,13 +232,7 @@ static PyType_Spec rows_spec = {.name = "tpugraphs._core.SubmissionRows",
                                 .flags = Py_TPFLAGS_DEFAULT,
                                 .slots = rows_slots};
 
-int tg_add_file_types(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&rows_spec);
-    if (type == NULL) return -1;
-    int status = PyModule_AddObjectRef(module, "SubmissionRows", type);
-    Py_DECREF(type);
-    return status;
-}
+int tg_add_file_types(PyObject *module) { return tg_add_type(module, &rows_spec, "SubmissionRows", NULL); }
 
 PyMethodDef tg_file_methods[] = {
     {"safetensors_load", safetensors_load, METH_VARARGS,

@@ -47,11 +47,10 @@ static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
     if (config_feat == Py_None) return 0;
     if ((a = tg_array(config_feat, "config_feat", NPY_FLOAT32, 2, flat, "(C, T)")) == NULL) return -1;
     if (g->has_configs || g->K > 0 || flat[1] < 1 || flat[1] > 65536) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "config_feat: expected 1..65536 columns and neither digits nor config nodes beside it, got "
-            "%zd columns, %s and %d config nodes",
-            flat[1], g->has_configs ? "digits" : "no digits", g->K);
+        PyErr_Format(PyExc_ValueError,
+                     "config_feat: expected 1..65536 columns and no digits and no config nodes, got "
+                     "%zd columns, %s and %d config nodes",
+                     flat[1], g->has_configs ? "digits" : "no digits", g->K);
         return -1;
     }
     g->config_feat = TG_F32(a);
@@ -128,6 +127,11 @@ int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_fe
 }
 
 tg_py_graph *tg_py_graph_new(int digit_rows) {
+    if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
+        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
+                     digit_rows);
+        return NULL;
+    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
     tg_py_graph *self = (tg_py_graph *)alloc(graph_type, 0);
     if (self == NULL) return NULL;
@@ -146,11 +150,6 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
-        PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
-                     digit_rows);
-        return NULL;
-    }
     tg_py_graph *self = tg_py_graph_new(digit_rows);
     (void)type; /* it has no subtypes */
     if (self == NULL) return NULL;
@@ -269,11 +268,7 @@ static PyType_Spec graph_spec = {.name = "tpugraphs._core.Graph",
                                  .flags = Py_TPFLAGS_DEFAULT,
                                  .slots = graph_slots};
 
-int tg_add_graph_type(PyObject *module) {
-    if (graph_type == NULL) graph_type = (PyTypeObject *)PyType_FromSpec(&graph_spec);
-    if (graph_type == NULL) return -1;
-    return PyModule_AddObjectRef(module, "Graph", (PyObject *)graph_type);
-}
+int tg_add_graph_type(PyObject *module) { return tg_add_type(module, &graph_spec, "Graph", &graph_type); }
 
 int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
     memset(batch, 0, sizeof *batch);

@@ -348,9 +348,7 @@ static PyObject *profile(const tg_model *m, const tg_workspace *ws) {
     for (int i = 0; list != NULL && mine && i < ws->last->n_events; i++) {
         const tg_event *e = &ws->last->events[i];
         if (e->nested) continue; /* part of another event's time */
-        PyObject *item = Py_BuildValue("(ssd)", kinds[e->kind], m->steps[e->step].name, ws->seconds[i]);
-        if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
-        Py_XDECREF(item);
+        tg_append(&list, Py_BuildValue("(ssd)", kinds[e->kind], m->steps[e->step].name, ws->seconds[i]));
     }
     return list;
 }
@@ -423,14 +421,9 @@ static PyType_Spec workspace_spec = {.name = "tpugraphs._core.Workspace",
                                      .flags = Py_TPFLAGS_DEFAULT,
                                      .slots = workspace_slots};
 
-static int add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec, const char *name) {
-    if (*type == NULL) *type = (PyTypeObject *)PyType_FromSpec(spec);
-    return *type == NULL ? -1 : PyModule_AddObjectRef(module, name, (PyObject *)*type);
-}
-
 int tg_add_model_types(PyObject *module) {
     if (tg_add_graph_type(module) < 0) return -1;
-    if (add_type(module, &model_type, &model_spec, "Model") < 0) return -1;
-    if (add_type(module, &workspace_type, &workspace_spec, "Workspace") < 0) return -1;
+    if (tg_add_type(module, &model_spec, "Model", &model_type) < 0) return -1;
+    if (tg_add_type(module, &workspace_spec, "Workspace", &workspace_type) < 0) return -1;
     return tg_add_trainer_type(module);
 }

@@ -11,9 +11,7 @@ static PyObject *space_names(unsigned spaces) {
     PyObject *list = PyList_New(0);
     for (int s = 0; list != NULL && s < TG_SPACES; s++) {
         if (!(spaces >> s & 1u)) continue;
-        PyObject *name = PyUnicode_FromString(tg_py_space_name((tg_space)s));
-        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
-        Py_XDECREF(name);
+        tg_append(&list, PyUnicode_FromString(tg_py_space_name((tg_space)s)));
     }
     return list;
 }
@@ -49,29 +47,20 @@ static PyObject *flags(unsigned bits) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < sizeof names / sizeof *names; i++) {
         if (!(bits >> i & 1u)) continue;
-        PyObject *name = PyUnicode_FromString(names[i]);
-        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
-        Py_XDECREF(name);
+        tg_append(&list, PyUnicode_FromString(names[i]));
     }
     return list;
 }
 
-static int append(PyObject *list, PyObject *item) {
-    const int status = list == NULL || item == NULL ? -1 : PyList_Append(list, item);
-    Py_XDECREF(item);
-    return status;
-}
-
 static PyObject *describe(const tg_op *op) {
     PyObject *inputs = PyList_New(0), *params = PyList_New(0), *attrs = PyList_New(0);
-    int status = 0;
-    for (int i = 0; i < TG_MAX_IN && op->inputs[i].name != NULL; i++)
-        status |= append(inputs, input(&op->inputs[i]));
-    for (int i = 0; i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
-        status |= append(params, PyUnicode_FromString(op->params[i]));
-    for (int i = 0; i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++)
-        status |= append(attrs, attr(&op->attrs[i]));
-    if (status == 0)
+    for (int i = 0; inputs != NULL && i < TG_MAX_IN && op->inputs[i].name != NULL; i++)
+        tg_append(&inputs, input(&op->inputs[i]));
+    for (int i = 0; params != NULL && i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
+        tg_append(&params, PyUnicode_FromString(op->params[i]));
+    for (int i = 0; attrs != NULL && i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++)
+        tg_append(&attrs, attr(&op->attrs[i]));
+    if (inputs != NULL && params != NULL && attrs != NULL)
         return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs,
                              "params", params, "attrs", attrs, "flags", flags(op->flags));
     Py_XDECREF(inputs);
@@ -83,7 +72,6 @@ static PyObject *describe(const tg_op *op) {
 PyObject *tg_py_ops(PyObject *self, PyObject *unused) {
     PyObject *list = PyList_New(0);
     (void)self, (void)unused;
-    for (int i = 0; list != NULL && tg_ops[i] != NULL; i++)
-        if (append(list, describe(tg_ops[i])) < 0) Py_CLEAR(list);
+    for (int i = 0; list != NULL && tg_ops[i] != NULL; i++) tg_append(&list, describe(tg_ops[i]));
     return list;
 }

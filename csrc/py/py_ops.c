@@ -131,7 +131,7 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
     if (status == TG_OK) status = tg_gather_configs(&entry, digits, NULL, &err);
     if (status == TG_OK && (c->op->flags & TG_NEEDS_UNIQUE)) {
         int32_t *unique = (int32_t *)((char *)c->cells + bytes);
-        c->slate.U = tg_unique_cells(&entry, digits, 0, unique, unique + cells);
+        c->slate.U = tg_unique_cells(&entry, digits, TG_ALIKE_CELLS, unique, unique + cells);
         c->slate.unique_of = unique;
         c->slate.unique_at = unique + cells;
         if (c->slate.U < 0) status = tg_fail(&err, TG_E_MEMORY, "no memory for %d configs", configs);
@@ -234,7 +234,8 @@ static int64_t slot_floats(const call *c, tg_shape shape) {
     return shape.cols == 0 ? 0 : (tg_rows(&c->slate, shape.space) * shape.cols + 15) / 16 * 16;
 }
 
-static int place(call *c, int back) {
+/* Makes memory for one pass and runs it: 0, or -1 with an exception. */
+static int run(call *c, int back) {
     tg_aligned_free(c->block);
     const int64_t floats = tg_place_call(&c->e, back, NULL);
     if ((c->block = tg_aligned_alloc((size_t)floats * sizeof(float))) == NULL) {
@@ -242,6 +243,9 @@ static int place(call *c, int back) {
         return -1;
     }
     tg_place_call(&c->e, back, c->block);
+    Py_BEGIN_ALLOW_THREADS
+    tg_run(&c->e, back);
+    Py_END_ALLOW_THREADS
     return 0;
 }
 
@@ -274,10 +278,7 @@ static int call_reserve(call *c, int back) {
     }
     if (forward) {
         e->y = at;
-        if (place(c, 0) < 0) return -1;
-        Py_BEGIN_ALLOW_THREADS
-        tg_run(e, 0);
-        Py_END_ALLOW_THREADS
+        if (run(c, 0) < 0) return -1;
     }
     return 0;
 }
@@ -298,13 +299,7 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     if (call_init(&c, args, rest) == 0 && call_reserve(&c, 0) == 0 &&
         (y = result_like(&c, c.e.out, rest[1], "out")) != NULL) {
         c.e.y = TG_F32(y);
-        if (place(&c, 0) < 0) {
-            Py_CLEAR(y);
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            tg_run(&c.e, 0);
-            Py_END_ALLOW_THREADS
-        }
+        if (run(&c, 0) < 0) Py_CLEAR(y);
     }
     call_free(&c);
     return (PyObject *)y;
@@ -396,13 +391,7 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
         c.read[c.n_read++] = given;
         if (given != NULL && (result = gradient_arrays(&c, rest[1])) != NULL) {
             c.e.dy = TG_F32(given);
-            if (place(&c, 1) < 0) {
-                Py_CLEAR(result);
-            } else {
-                Py_BEGIN_ALLOW_THREADS
-                tg_run(&c.e, 1);
-                Py_END_ALLOW_THREADS
-            }
+            if (run(&c, 1) < 0) Py_CLEAR(result);
         }
     }
     call_free(&c);
@@ -411,11 +400,7 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
 
 static PyObject *name_list(const char *const *names) {
     PyObject *list = PyList_New(0);
-    for (; list != NULL && *names != NULL; names++) {
-        PyObject *name = PyUnicode_FromString(*names);
-        if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
-        Py_XDECREF(name);
-    }
+    for (; list != NULL && *names != NULL; names++) tg_append(&list, PyUnicode_FromString(*names));
     return list;
 }
 

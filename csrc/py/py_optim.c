@@ -101,9 +101,13 @@ int tg_py_optimizer(PyObject *dict, int64_t P, tg_optimizer *out, tg_group **roo
         config_error("optimizer: expected a dict", dict);
         return -1;
     }
-    while (PyDict_Next(dict, &at, &key, &value))
-        if (parse_entry(key, value, out, &weight_decay, &groups) < 0) return -1;
-    if (parse_groups(groups, P, weight_decay, out, room) == 0 && tg_py_check_optimizer(out, P)) return 0;
+    PyObject *own = PyDict_Copy(dict); /* converting a number may run code that changes the caller's */
+    int status = own == NULL ? -1 : 0;
+    while (status == 0 && PyDict_Next(own, &at, &key, &value))
+        status = parse_entry(key, value, out, &weight_decay, &groups);
+    if (status == 0) status = parse_groups(groups, P, weight_decay, out, room);
+    Py_XDECREF(own);
+    if (status == 0 && tg_py_check_optimizer(out, P)) return 0;
     PyMem_Free(*room);
     *room = NULL;
     return -1;

@@ -366,10 +366,10 @@ static PyObject *pack_write(PyObject *self, PyObject *args) {
         return NULL;
     }
     o.done = TG_I64(done);
-    PyObject *result = NULL;
+    PyObject *result = NULL, *own = PyDict_Copy(arrays); /* nobody can take an array out of it meanwhile */
     tg_error err = {0};
     tg_status status;
-    if (take_kind(&o, kind) && take_arrays(&o, arrays) && take_digits(&o, digits, &path)) {
+    if (own != NULL && take_kind(&o, kind) && take_arrays(&o, own) && take_digits(&o, digits, &path)) {
         Py_BEGIN_ALLOW_THREADS
         status = write_pack(fd, &o, &err);
         Py_END_ALLOW_THREADS
@@ -378,6 +378,7 @@ static PyObject *pack_write(PyObject *self, PyObject *args) {
         else tg_raise(&err, NULL);
     }
     Py_XDECREF(path);
+    Py_XDECREF(own);
     return result;
 }
 

@@ -184,12 +184,19 @@ static int find_slot(const tg_model *m, PyObject *name, int most, const char *wh
     return -1;
 }
 
-static int there_twice(const tg_model *m, int slot, const tg_slot_rows *before, int n, const char *what) {
-    for (int i = 0; i < n; i++) {
-        if (before[i].slot != slot) continue;
-        PyErr_Format(PyExc_ValueError, "%s: '%s' is there twice", what, m->slots[slot].name);
-        return 1;
-    }
+/* New arrays for the slot called `name`, below `most`: the next of the n wanted ones, each once. */
+static int want_slot(const tg_py_pass *p, const tg_model *m, PyObject *name, int most, const char *what,
+                     tg_slot_rows *wanted, tg_py_rows *rows, int *n) {
+    const int slot = find_slot(m, name, most, what);
+    if (slot < 0) return -1;
+    for (int i = 0; i < *n; i++)
+        if (wanted[i].slot == slot) {
+            PyErr_Format(PyExc_ValueError, "%s: '%s' is there twice", what, m->slots[slot].name);
+            return -1;
+        }
+    if (make_rows(p, m->slots[slot].shape, &rows[*n]) < 0) return -1;
+    wanted[*n] = (tg_slot_rows){slot, rows[*n].rows};
+    ++*n;
     return 0;
 }
 
@@ -197,15 +204,10 @@ int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
     PyObject *items = PySequence_Tuple(names);
     if (items == NULL) return -1;
     p->keep[p->n_keep++] = items;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
-        const int slot = find_slot(m, PyTuple_GetItem(items, i), m->n_slots, "outputs"),
-                  at = p->pass.n_fetched;
-        if (slot < 0 || there_twice(m, slot, p->fetched, at, "outputs") ||
-            make_rows(p, m->slots[slot].shape, &p->fetched_rows[at]) < 0)
+    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++)
+        if (want_slot(p, m, PyTuple_GetItem(items, i), m->n_slots, "outputs", p->fetched, p->fetched_rows,
+                      &p->pass.n_fetched) < 0)
             return -1;
-        p->fetched[at] = (tg_slot_rows){slot, p->fetched_rows[at].rows};
-        p->pass.n_fetched++;
-    }
     return 0;
 }
 
@@ -239,7 +241,6 @@ int tg_py_pass_gradients(tg_py_pass *p, const tg_model *m, PyObject *names) {
     p->keep[p->n_keep++] = items;
     for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
         PyObject *name = PyTuple_GetItem(items, i);
-        const int at = p->pass.n_input_grads;
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "digits") == 0) {
             if (!(m->flags & TG_NEEDS_DIGITS)) {
                 PyErr_SetString(PyExc_ValueError, "gradients: no step of the model reads config digits");
@@ -248,12 +249,9 @@ int tg_py_pass_gradients(tg_py_pass *p, const tg_model *m, PyObject *names) {
             if (p->pass.ddigits == NULL && want_digits(p) < 0) return -1;
             continue;
         }
-        const int slot = find_slot(m, name, m->n_inputs, "gradients");
-        if (slot < 0 || there_twice(m, slot, p->input_grads, at, "gradients") ||
-            make_rows(p, m->slots[slot].shape, &p->input_grad_rows[at]) < 0)
+        if (want_slot(p, m, name, m->n_inputs, "gradients", p->input_grads, p->input_grad_rows,
+                      &p->pass.n_input_grads) < 0)
             return -1;
-        p->input_grads[at] = (tg_slot_rows){slot, p->input_grad_rows[at].rows};
-        p->pass.n_input_grads++;
     }
     return 0;
 }

@@ -51,6 +51,12 @@ static int optional(PyObject *object, const char *name, int type, int ndim, npy_
     return *array == NULL ? -1 : 0;
 }
 
+static int too_large(void) {
+    PyErr_SetString(PyExc_ValueError,
+                    "a graph has at most 2^30 nodes and edges and 65536 columns of features");
+    return -1;
+}
+
 /* node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat */
 static int take_stored(PyObject *const a[6], tg_stored *s) {
     npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1};
@@ -63,11 +69,7 @@ static int take_stored(PyObject *const a[6], tg_stored *s) {
         return -1;
     const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1]};
     for (int i = 0; i < 6; i++)
-        if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) {
-            PyErr_SetString(PyExc_ValueError,
-                            "a graph has at most 2^30 nodes and edges and 65536 columns of features");
-            return -1;
-        }
+        if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) return too_large();
     *s = (tg_stored){.N = feat[0], .F = feat[1], .E = edges[0], .K = nodes[0]};
     s->node_feat = TG_F32(x);
     s->edges = TG_I64(e);
@@ -153,6 +155,8 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
         return NULL;
     tg_kept *kept = NULL;
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
+    if (configs && digits != Py_None && stored.config_feat != NULL)
+        return PyErr_Format(PyExc_ValueError, "configs: expected digits or config_feat, got both");
     tg_py_graph *graph = tg_py_graph_new(digit_rows);
     if (graph == NULL || enter(self, 0) < 0) {
         Py_XDECREF((PyObject *)graph);
@@ -177,7 +181,7 @@ static PyObject *configs(PyObject *object, PyObject *given) {
     py_prepare *self = (py_prepare *)object;
     npy_intp dims[2] = {-1, -1};
     PyArrayObject *x = tg_array(given, "config_feat", NPY_FLOAT32, 2, dims, "(C, T)");
-    if (x == NULL || enter(self, 0) < 0) return NULL;
+    if (x == NULL || (dims[1] > TG_MAX_COLUMNS && too_large() < 0) || enter(self, 0) < 0) return NULL;
     float *rows = NULL;
     int cols;
     tg_error err;
@@ -242,7 +246,7 @@ static PyObject *set_state(PyObject *object, PyObject *dict) {
     for (int i = 0; i < p->n; i++)
         for (int s = 0; fine && s < p->use[i].n_states; s++)
             fine = take_state(&p->use[i].state[s], dict) == 0;
-    p->fitted &= fine;
+    if (!fine) tg_program_forget(p);
     tg_error err;
     tg_status status = fine ? tg_program_restored(p, &err) : TG_OK;
     leave(self);
@@ -314,13 +318,7 @@ static PyType_Spec spec = {.name = "tpugraphs._core.Prepare",
                            .flags = Py_TPFLAGS_DEFAULT,
                            .slots = slots};
 
-int tg_add_prepare_type(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&spec);
-    if (type == NULL) return -1;
-    int status = PyModule_AddObjectRef(module, "Prepare", type);
-    Py_DECREF(type);
-    return status;
-}
+int tg_add_prepare_type(PyObject *module) { return tg_add_type(module, &spec, "Prepare", NULL); }
 
 static PyObject *prepare_steps(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;

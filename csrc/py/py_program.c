@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 /* Raise a ConfigError: "preprocessing: step 'prune': method: expected one of none, k-hop, found 3". */
 static int wrong(const char *step, const char *what, const char *expected, PyObject *found) {
+    if (PyErr_Occurred()) return -1;
     PyObject *text = found == NULL ? PyUnicode_FromString("nothing") : PyObject_Repr(found);
     PyObject *bytes = text == NULL ? NULL : PyUnicode_AsUTF8String(text);
     if (bytes != NULL) {
@@ -35,25 +38,30 @@ static char *copy_text(PyObject *text) {
 
 /* ---- columns of a schema ---- */
 
+/* A list or tuple as a tuple that no code run meanwhile can change (a new reference); else NULL, maybe with an
+   exception. */
+static PyObject *list_items(PyObject *list) {
+    if (list == NULL || (!PyList_Check(list) && !PyTuple_Check(list))) return NULL;
+    return PySequence_Tuple(list);
+}
+
 static int take_values(tg_column *column, const char *step, PyObject *values) {
-    if (values == NULL || !PySequence_Check(values) || PyUnicode_Check(values) ||
-        PySequence_Size(values) < 1 || PySequence_Size(values) > TG_MAX_COLUMNS)
+    PyObject *items = list_items(values);
+    const Py_ssize_t n = items == NULL ? 0 : PyTuple_Size(items);
+    if (n < 1 || n > TG_MAX_COLUMNS) {
+        Py_XDECREF(items);
         return wrong(step, column->name, "a list of 1..65536 values of a category", values);
-    const int n = (int)PySequence_Size(values);
-    if ((column->values = calloc((size_t)n, sizeof *column->values)) == NULL) {
-        PyErr_NoMemory();
-        return -1;
     }
-    for (; column->n_values < n; column->n_values++) {
-        PyObject *value = PySequence_GetItem(values, column->n_values);
-        PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    if ((column->values = calloc((size_t)n, sizeof *column->values)) == NULL) PyErr_NoMemory();
+    while (column->values != NULL && column->n_values < n) {
+        PyObject *text = PyObject_Str(PyTuple_GetItem(items, column->n_values));
         char *copy = text == NULL ? NULL : copy_text(text);
-        Py_XDECREF(value);
         Py_XDECREF(text);
-        if (copy == NULL) return -1;
-        column->values[column->n_values] = copy;
+        if (copy == NULL) break;
+        column->values[column->n_values++] = copy;
     }
-    return 0;
+    Py_DECREF(items);
+    return column->n_values == n ? 0 : -1;
 }
 
 /* One column from {"name": ..., "kind": ..., "values": [...]}. */
@@ -72,39 +80,36 @@ static int take_column(tg_column *column, const char *step, const char *attr, Py
 }
 
 static int take_columns(tg_columns *columns, const char *step, const char *attr, PyObject *list) {
-    if (!PySequence_Check(list) || PyUnicode_Check(list) || PySequence_Size(list) > TG_MAX_COLUMNS)
+    PyObject *items = list_items(list);
+    const Py_ssize_t n = items == NULL ? -1 : PyTuple_Size(items);
+    if (n < 0 || n > TG_MAX_COLUMNS) {
+        Py_XDECREF(items);
         return wrong(step, attr, "a list of at most 65536 columns", list);
-    const int n = (int)PySequence_Size(list);
+    }
+    int status = 0;
     if ((columns->column = calloc((size_t)n + 1, sizeof *columns->column)) == NULL) {
         PyErr_NoMemory();
-        return -1;
-    }
-    columns->n = n;
-    for (int c = 0; c < n; c++) {
-        PyObject *item = PySequence_GetItem(list, c);
-        const int status = item == NULL ? -1 : take_column(&columns->column[c], step, attr, item);
-        Py_XDECREF(item);
-        if (status < 0) return -1;
-    }
-    return 0;
+        status = -1;
+    } else columns->n = (int)n;
+    for (int c = 0; status == 0 && c < columns->n; c++)
+        status = take_column(&columns->column[c], step, attr, PyTuple_GetItem(items, c));
+    Py_DECREF(items);
+    return status;
 }
 
 /* ---- attributes ---- */
 
 static int take_choice(double *to, const char *step, const tg_step_attr *attr, PyObject *value) {
     char name[32], expected[128] = "one of ";
-    for (int i = 0;; i++) {
-        tg_choice_name(attr, i, name, sizeof name);
+    for (int i = 0; tg_word(attr->choices, i, name, sizeof name); i++) {
         if (PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, name) == 0) {
             *to = i;
             return 0;
         }
         const size_t used = strlen(expected);
         snprintf(expected + used, sizeof expected - used, "%s%s", i > 0 ? ", " : "", name);
-        const char *rest = attr->choices;
-        for (int j = 0; j <= i && rest != NULL; j++) rest = strchr(rest + (j > 0), '|');
-        if (rest == NULL) return wrong(step, attr->name, expected, value);
     }
+    return wrong(step, attr->name, expected, value);
 }
 
 static int take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr,
@@ -147,7 +152,7 @@ static int take_attrs(const tg_step *step, PyObject *dict, double *attr, tg_colu
     return 0;
 }
 
-static int add_step(tg_program *program, PyObject *dict) {
+static int add_dict(tg_program *program, PyObject *dict) {
     PyObject *name = PyDict_Check(dict) ? PyDict_GetItemString(dict, "step") : NULL;
     if (name == NULL) return wrong("?", "step", "a dict {'step': name, ...}", dict);
     const tg_step *step = NULL;
@@ -174,11 +179,17 @@ static int add_step(tg_program *program, PyObject *dict) {
     return -1;
 }
 
+static int add_step(tg_program *program, PyObject *given) {
+    /* a copy: turning values into text may run code that changes the caller's */
+    PyObject *dict = PyDict_Check(given) ? PyDict_Copy(given) : Py_NewRef(given);
+    const int status = dict == NULL ? -1 : add_dict(program, dict);
+    Py_XDECREF(dict);
+    return status;
+}
+
 int tg_py_program(PyObject *list, tg_program *program) {
-    if (!PyList_Check(list) && !PyTuple_Check(list))
-        return wrong("?", "preprocessing", "a list of steps", list);
-    PyObject *items = PySequence_Tuple(list);
-    if (items == NULL) return -1;
+    PyObject *items = list_items(list);
+    if (items == NULL) return wrong("?", "preprocessing", "a list of steps", list);
     int status = 0;
     for (Py_ssize_t i = 0; status == 0 && i < PyTuple_Size(items); i++)
         status = add_step(program, PyTuple_GetItem(items, i));
@@ -200,7 +211,7 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
     if (attr->type == TG_STEP_INT) range = Py_BuildValue("LL", (long long)attr->low, (long long)attr->high);
     if (attr->type == TG_STEP_CHOICE) range = Py_BuildValue("s", attr->choices);
     if (attr->type == TG_STEP_CHOICE && !attr->required) {
-        tg_choice_name(attr, (int)attr->fallback, text, sizeof text);
+        tg_word(attr->choices, (int)attr->fallback, text, sizeof text);
         fallback = Py_BuildValue("s", text);
     }
     if (attr->type == TG_STEP_INT && !attr->required) fallback = PyLong_FromDouble(attr->fallback);
@@ -215,26 +226,17 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
 
 static PyObject *describe_step(const tg_step *step) {
     PyObject *attrs = PyList_New(0);
-    for (int a = 0; attrs != NULL && a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++) {
-        PyObject *attr = describe_attr(&step->attrs[a]);
-        if (attr == NULL || PyList_Append(attrs, attr) < 0) Py_CLEAR(attrs);
-        Py_XDECREF(attr);
-    }
+    for (int a = 0; attrs != NULL && a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++)
+        tg_append(&attrs, describe_attr(&step->attrs[a]));
     if (attrs == NULL) return NULL;
-    PyObject *result = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O}", "name", step->name, "doc", step->doc,
-                                     "attrs", attrs, "learns", step->fit != NULL ? Py_True : Py_False,
-                                     "training", step->flags & TG_STEP_TRAINING ? Py_True : Py_False,
-                                     "configs", step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
-    Py_DECREF(attrs);
-    return result;
+    return Py_BuildValue("{s:s,s:s,s:N,s:O,s:O,s:O}", "name", step->name, "doc", step->doc, "attrs", attrs,
+                         "learns", step->fit != NULL ? Py_True : Py_False, "training",
+                         step->flags & TG_STEP_TRAINING ? Py_True : Py_False, "configs",
+                         step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
 }
 
 PyObject *tg_py_step_table(void) {
     PyObject *list = PyList_New(0);
-    for (int i = 0; list != NULL && tg_steps[i] != NULL; i++) {
-        PyObject *step = describe_step(tg_steps[i]);
-        if (step == NULL || PyList_Append(list, step) < 0) Py_CLEAR(list);
-        Py_XDECREF(step);
-    }
+    for (int i = 0; list != NULL && tg_steps[i] != NULL; i++) tg_append(&list, describe_step(tg_steps[i]));
     return list;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "rank/metrics.h"
 #include "rank/ratio.h"
 
@@ -25,13 +26,12 @@ static int set_field(tg_loss_term *term, const char *key, PyObject *value) {
         const char *word = PyUnicode_AsUTF8AndSize(value, NULL);
         if (word == NULL) return -1;
         status = tg_loss_set_word(term, key, word, &err);
-    } else { /* plain numbers only: nothing that runs Python code while the dict is walked */
-        if (!PyFloat_Check(value) && !PyLong_Check(value)) {
+    } else { /* the dict is walked, so no code must run */
+        double number;
+        if (!tg_plain_number(value, &number)) {
             PyErr_Format(PyExc_TypeError, "%s: %s must be a number or text", term->loss->name, key);
             return -1;
         }
-        const double number = PyFloat_Check(value) ? PyFloat_AsDouble(value) : PyLong_AsDouble(value);
-        if (PyErr_Occurred()) return -1;
         status = tg_loss_set_number(term, key, number, &err);
     }
     if (status == TG_OK) return 0;
@@ -79,10 +79,10 @@ int tg_py_losses(PyObject *list, tg_losses *out) {
 static PyObject *words_of(const char *choices) {
     char word[64];
     int n = 0;
-    while (tg_loss_choice(choices, n, word, sizeof word)) n++;
+    while (tg_word(choices, n, word, sizeof word)) n++;
     PyObject *tuple = PyTuple_New(n);
     for (int i = 0; tuple != NULL && i < n; i++) {
-        tg_loss_choice(choices, i, word, sizeof word);
+        tg_word(choices, i, word, sizeof word);
         PyObject *text = PyUnicode_FromString(word);
         if (text == NULL) Py_CLEAR(tuple);
         else PyTuple_SetItem(tuple, i, text);
@@ -93,7 +93,7 @@ static PyObject *words_of(const char *choices) {
 static PyObject *describe_attr(const tg_loss_attr *a) {
     if (a->choices != NULL) {
         char word[64];
-        tg_loss_choice(a->choices, (int)a->fallback, word, sizeof word);
+        tg_word(a->choices, (int)a->fallback, word, sizeof word);
         return Py_BuildValue("{s:s,s:s,s:s,s:N,s:s}", "name", a->name, "type", "choice", "default", word,
                              "choices", words_of(a->choices), "meaning", a->meaning);
     }
@@ -118,8 +118,7 @@ static unsigned may_read(const tg_loss *loss) {
     unsigned targets = tg_losses_need(&one);
     for (int a = 0; loss->attrs[a].name != NULL; a++)
         for (int i = 0;
-             loss->attrs[a].choices != NULL && tg_loss_choice(loss->attrs[a].choices, i, word, sizeof word);
-             i++) {
+             loss->attrs[a].choices != NULL && tg_word(loss->attrs[a].choices, i, word, sizeof word); i++) {
             one.term[0].attr[a] = i;
             targets |= tg_losses_need(&one);
         }
@@ -140,11 +139,8 @@ static PyObject *describe_loss(const tg_loss *loss) {
     tg_losses one = {0};
     tg_losses_add(&one, loss->name, NULL);
     PyObject *attrs = PyList_New(0);
-    for (int a = 0; attrs != NULL && loss->attrs[a].name != NULL; a++) {
-        PyObject *attr = describe_attr(&loss->attrs[a]);
-        if (attr == NULL || PyList_Append(attrs, attr) < 0) Py_CLEAR(attrs);
-        Py_XDECREF(attr);
-    }
+    for (int a = 0; attrs != NULL && loss->attrs[a].name != NULL; a++)
+        tg_append(&attrs, describe_attr(&loss->attrs[a]));
     if (attrs == NULL) return NULL;
     return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N}", "name", loss->name, "doc", loss->doc, "least",
                          loss->least, "reads", target_words(tg_losses_need(&one)), "may_read",
@@ -156,11 +152,8 @@ static PyObject *describe_loss(const tg_loss *loss) {
 static PyObject *losses_table(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     PyObject *list = PyList_New(0);
-    for (int i = 0; list != NULL && tg_loss_table[i] != NULL; i++) {
-        PyObject *loss = describe_loss(tg_loss_table[i]);
-        if (loss == NULL || PyList_Append(list, loss) < 0) Py_CLEAR(list);
-        Py_XDECREF(loss);
-    }
+    for (int i = 0; list != NULL && tg_loss_table[i] != NULL; i++)
+        tg_append(&list, describe_loss(tg_loss_table[i]));
     return list;
 }
 

@@ -1,6 +1,5 @@
 #include "py/py_steps.h"
 
-#include <math.h>
 #include <string.h>
 
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
@@ -34,14 +33,10 @@ int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
         if (copy_text(key, "attrs", v->key, sizeof v->key) < 0) return -1;
         v->is_word = PyUnicode_Check(value);
         if (v->is_word && copy_text(value, "attrs", v->word, sizeof v->word) < 0) return -1;
-        if (!v->is_word) {
-            /* plain numbers only: nothing that runs Python code while the dict is walked */
-            if (PyFloat_Check(value)) v->number = PyFloat_AsDouble(value);
-            else if (PyLong_Check(value)) v->number = PyLong_AsDouble(value);
-            else PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
-            if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
-            if (PyErr_Occurred()) v->number = HUGE_VAL; /* in no range */
-            PyErr_Clear();
+        if (!v->is_word &&
+            !tg_plain_number(value, &v->number)) { /* the dict is walked, so no code must run */
+            PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
+            return -1;
         }
     }
     return 0;

@@ -208,10 +208,4 @@ static PyType_Spec trainer_spec = {.name = "tpugraphs._core.Trainer",
                                    .flags = Py_TPFLAGS_DEFAULT,
                                    .slots = trainer_slots};
 
-int tg_add_trainer_type(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&trainer_spec);
-    if (type == NULL) return -1;
-    const int status = PyModule_AddObjectRef(module, "Trainer", type);
-    Py_DECREF(type);
-    return status;
-}
+int tg_add_trainer_type(PyObject *module) { return tg_add_type(module, &trainer_spec, "Trainer", NULL); }

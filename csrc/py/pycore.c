@@ -1,5 +1,6 @@
 #include "py/pycore.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -153,4 +154,27 @@ const tg_kernels *tg_kernels_named(const char *precision) {
     if (found >= 0) return tg_kernel_table_for((tg_precision)found);
     PyErr_Format(PyExc_ValueError, "precision: expected 'f32', 'bf16' or 'int8', got '%s'", precision);
     return NULL;
+}
+
+void tg_append(PyObject **list, PyObject *item) {
+    if (*list != NULL && (item == NULL || PyList_Append(*list, item) < 0)) Py_CLEAR(*list);
+    Py_XDECREF(item);
+}
+
+int tg_plain_number(PyObject *object, double *number) {
+    if (!PyFloat_Check(object) && !PyLong_Check(object)) return 0;
+    *number = PyFloat_Check(object) ? PyFloat_AsDouble(object) : PyLong_AsDouble(object);
+    if (!PyErr_Occurred()) return 1;
+    PyErr_Clear();
+    *number = HUGE_VAL;
+    return 1;
+}
+
+int tg_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type) {
+    PyObject *made = type != NULL && *type != NULL ? Py_NewRef((PyObject *)*type) : PyType_FromSpec(spec);
+    if (made == NULL) return -1;
+    if (type != NULL && *type == NULL) *type = (PyTypeObject *)Py_NewRef(made);
+    const int status = PyModule_AddObjectRef(module, name, made);
+    Py_DECREF(made);
+    return status;
 }

@@ -48,6 +48,15 @@ int tg_overlap(PyArrayObject *a, PyArrayObject *b);
 PyArrayObject *tg_view(int typenum, int ndim, const npy_intp *dims, void *data, PyObject *owner,
                        int writable);
 
+/* Append an item, which is taken over, to a new list. Without an item or memory the list becomes NULL. */
+void tg_append(PyObject **list, PyObject *item);
+
+/* Whether `object` is a plain number: nothing that runs Python code. One beyond double becomes infinite. */
+int tg_plain_number(PyObject *object, double *number);
+
+/* Make a type of the module; *type (may be NULL) keeps it, and is made only once. 0, or -1 with an exception. */
+int tg_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
+
 /* The kernels of the precision called so, or NULL with an exception set. */
 const tg_kernels *tg_kernels_named(const char *precision);
 

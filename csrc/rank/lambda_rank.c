@@ -48,7 +48,8 @@ static void make_gains(const tg_list *list, int64_t top, room *r) {
         else r->gain[i] = best / list->value[i];
         if (p < top) ideal += r->gain[i] / log2((double)(p + 2));
     }
-    for (int64_t i = 0; i < n; i++) r->gain[i] /= ideal;
+    /* nothing in reach has a gain: values are not those of the order */
+    for (int64_t i = 0; i < n; i++) r->gain[i] = ideal > 0 ? r->gain[i] / ideal : 0;
 }
 
 /* Predicted places: by score, at equal scores the slower first, so that scores all equal are not taken for the right

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/words.h"
+
 const tg_loss *const tg_loss_table[] = {
 #define TG_ENTRY(name) &tg_loss_##name,
     TG_LOSS_LIST(TG_ENTRY)
@@ -27,16 +29,6 @@ static void add_name(names *list, const char *name) {
                            list->used > 0 ? ", " : "", name);
     list->used += (size_t)n;
     if (list->used >= sizeof list->text) list->used = sizeof list->text - 1;
-}
-
-int tg_loss_choice(const char *choices, int i, char *to, size_t size) {
-    for (; i > 0; i--) {
-        choices = strchr(choices, '|');
-        if (choices == NULL) return 0;
-        choices++;
-    }
-    snprintf(to, size, "%.*s", (int)strcspn(choices, "|"), choices);
-    return 1;
 }
 
 tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err) {
@@ -107,7 +99,7 @@ static tg_status set_choice(tg_loss_term *term, int a, const char *word, tg_erro
     const tg_loss_attr *attr = &term->loss->attrs[a];
     names known = {0};
     char choice[64];
-    for (int i = 0; tg_loss_choice(attr->choices, i, choice, sizeof choice); i++) {
+    for (int i = 0; tg_word(attr->choices, i, choice, sizeof choice); i++) {
         if (strcmp(choice, word) == 0) {
             term->attr[a] = i;
             return TG_OK;

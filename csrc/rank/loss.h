@@ -98,9 +98,6 @@ tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err);
 tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err);
 tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err);
 
-/* Copies word `i` of "a|b|c" into `to`; 0 if there are not so many. */
-int tg_loss_choice(const char *choices, int i, char *to, size_t size);
-
 unsigned tg_losses_need(const tg_losses *losses); /* TG_NEED_ORDER | TG_NEED_VALUE */
 
 /* Of all L entries, one after the other. */

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scratch.h"
+#include "base/check.h"
 #include "base/parallel.h"
+#include "base/scratch.h"
 #include "base/rng.h"
 
 /* All lists, one after the other: E entries. */
@@ -224,6 +225,7 @@ static double run_list(const tg_loss_term *term, const batch *b, int64_t number,
                           .key = tg_key(b->key, (uint64_t)(b->first + number)),
                           .gradient = gradient + start,
                           .scratch = scratch};
+    TG_ASSERT(isfinite(share) && (term->loss->reductions >> term->reduction & 1));
     if (list.length >= term->loss->least) return term->loss->run(&list);
     memset(list.gradient, 0, (size_t)list.length * sizeof *list.gradient);
     return 0;
@@ -313,6 +315,7 @@ tg_status tg_losses_run(const tg_losses *losses, int64_t L, const float *scores,
                        (long long)longest);
     tg_scratch given = {block, 0};
     const room r = carve(&given, losses, &b, need, targets->weight != NULL, s);
+    TG_ASSERT(given.used == wanted.used);
     status = run_in(&r, b, s, losses, L, lists, dscores, value, err);
     free(block);
     return status;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 tg_reads tg_reads_order(const double *attr) {
@@ -19,6 +20,7 @@ tg_ordered tg_take_ordered(tg_scratch *c, int64_t n) {
 
 double tg_order_list(const tg_list *list, tg_ordered by) {
     const int64_t n = list->length;
+    TG_ASSERT(list->order != NULL && n <= INT32_MAX); /* places are int32 */
     for (int64_t i = 0; i < n; i++) by.items[i] = (tg_keyed){tg_key_i64(list->order[i]), i};
     tg_sort_keyed(by.items, by.spare, n);
     int64_t pairs = 0, first = 0;
@@ -64,6 +66,7 @@ int64_t tg_pair_room(int64_t n) { return tg_chunks(n, GRAIN, MOST_CHUNKS) * 2 * 
 
 double tg_pair_rows(int64_t n, int64_t rows, tg_pair_row *row, const void *context, double *memory) {
     const int64_t chunks = tg_chunks(n, GRAIN, MOST_CHUNKS);
+    TG_ASSERT(rows <= n);
     const int wanted = tg_threads(20.0 * (double)rows * (double)n);
     double values[MOST_CHUNKS];
 #pragma omp parallel for schedule(dynamic, 1) num_threads(wanted < chunks ? wanted : (int)chunks)

@@ -9,10 +9,11 @@ from reference.ops import ACTIVATIONS, activate, activate_slope
 
 Array = np.ndarray[Any, Any]
 GRADIENTS = ("x", "slope")
+WITH_ATTRIBUTES = ("elu", "leaky", "prelu")
 
 
 def _below(
-    x: Array, act: str, slope: Array | None, negative_slope: float, alpha: float
+    x: Array, act: str, slope: Array | None, negative_slope: float = 0.01, alpha: float = 1.0, **rest: Any
 ) -> tuple[Array, Array, Any]:
     """What the function is where x <= 0 but for a factor, its slope, and the factor."""
     if act == "elu":
@@ -20,40 +21,25 @@ def _below(
     return x, np.ones_like(x), slope if act == "prelu" else negative_slope
 
 
-def forward(
-    x: Array,
-    slope: Array | None = None,
-    act: str = "relu",
-    negative_slope: float = 0.01,
-    alpha: float = 1.0,
-    init: float = 0.25,
-    per_column: bool = False,
-) -> Array:
+def forward(x: Array, slope: Array | None = None, act: str = "relu", **attrs: Any) -> Array:
     """act(x)"""
-    if act not in ("elu", "leaky", "prelu"):
+    if act not in WITH_ATTRIBUTES:
         return activate(x, act)
-    value, _, factor = _below(x, act, slope, negative_slope, alpha)
+    value, _, factor = _below(x, act, slope, **attrs)
     return np.where(x > 0, x, factor * value)
 
 
 def backward(
-    dy: Array,
-    x: Array,
-    slope: Array | None = None,
-    act: str = "relu",
-    negative_slope: float = 0.01,
-    alpha: float = 1.0,
-    init: float = 0.25,
-    per_column: bool = False,
+    dy: Array, x: Array, slope: Array | None = None, act: str = "relu", **attrs: Any
 ) -> dict[str, Array]:
     """dy act'(x), and for PReLU the gradient of its slope."""
-    if act not in ("elu", "leaky", "prelu"):
+    if act not in WITH_ATTRIBUTES:
         return {"x": dy * activate_slope(x, act)}
-    value, gradient, factor = _below(x, act, slope, negative_slope, alpha)
+    value, gradient, factor = _below(x, act, slope, **attrs)
     out = {"x": dy * np.where(x > 0, 1.0, factor * gradient)}
     if slope is not None:
         each = np.where(x > 0, 0.0, dy * value).reshape(-1, x.shape[-1]).sum(0)
-        out["slope"] = each if per_column else each.sum(keepdims=True)
+        out["slope"] = each if attrs.get("per_column") else each.sum(keepdims=True)
     return out
 
 

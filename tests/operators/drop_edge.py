@@ -2,28 +2,15 @@
 
 import cases as graphs
 import numpy as np
+from reference import rng
 
 GRADIENTS = ()
-WORD = (1 << 64) - 1
-
-
-def _mix64(x):
-    x ^= x >> 30
-    x = x * 0xBF58476D1CE4E5B9 & WORD
-    x ^= x >> 27
-    x = x * 0x94D049BB133111EB & WORD
-    return x ^ (x >> 31)
-
-
-def uniform(key, counter):
-    """Draw number `counter` under `key`, in [0, 1)."""
-    return (_mix64(key ^ _mix64(counter + 0x9E3779B97F4A7C15 & WORD)) >> 11) * 2.0**-53
 
 
 def forward(edge_index, p=0.2, kept="rescaled", training=False, key=0, num_nodes=None):
     if not training:
         return np.ones((len(edge_index), 1))
-    dropped = np.array([uniform(key, e) < p for e in range(len(edge_index))], bool)
+    dropped = np.array([rng.uniform(key, e) < p for e in range(len(edge_index))], bool)
     return np.where(dropped, 0.0, 1.0 / (1.0 - p) if kept == "rescaled" else 1.0).reshape(-1, 1)
 
 

@@ -5,34 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from reference import rng
 
 Array = np.ndarray[Any, Any]
 GRADIENTS = ("x",)
-_ALL = (1 << 64) - 1
-
-
-def _mixed(x: int) -> int:  # SplitMix64's finaliser
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _ALL
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & _ALL
-    return x ^ x >> 31
-
-
-def _key(key: int, label: int) -> int:
-    return _mixed(key + 0x9E3779B97F4A7C15 * (label + 1) & _ALL)
 
 
 def factors(shape: tuple[int, ...], p: float, key: int) -> Array:
-    """0 or 1 / (1 - p) for every element: an element's hash is a product of numbers of its row and its column."""
+    """0 or 1 / (1 - p) for every element."""
     configs = shape[1] if len(shape) == 3 else 1
-    keys = [_key(_key(key, node), config) for node in range(shape[0]) for config in range(configs)]
-    low = np.array([k & 0xFFFFFFFF for k in keys], np.uint32)[:, None]
-    high = np.array([k >> 32 for k in keys], np.uint32)[:, None]
-    column = np.arange(shape[-1], dtype=np.uint32)
-    mixed = (column + np.uint32(1)) * np.uint32(0x85EBCA6B)
-    mixed = (mixed ^ mixed >> np.uint32(15)) * np.uint32(0xC2B2AE35)
-    draws = (column * np.uint32(0x9E3779B1) + low) * ((mixed ^ high) | np.uint32(1))
-    keep = draws >> np.uint32(1) >= round(p * 2**31)
-    return (keep / (1.0 - p)).reshape(shape)
+    keys = [rng.key_of(key, node, config) for node in range(shape[0]) for config in range(configs)]
+    return rng.dropout(keys, shape[-1], p).reshape(shape)
 
 
 def forward(x: Array, p: float = 0.5, training: bool = False, key: int = 0) -> Array:

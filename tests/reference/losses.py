@@ -7,8 +7,7 @@ reads: y (runtimes), values, weights, its reduction, its attributes; seed and in
 import inspect
 
 import numpy as np
-
-MASK = (1 << 64) - 1
+from reference import rng
 
 
 def _weights(weights, length):
@@ -105,29 +104,11 @@ def mape(s, values, epsilon=1e-8, reduction="mean", weights=None):
     return _pointwise(np.abs(error), np.sign(error) / size, reduction, weights)
 
 
-def _mix(x):
-    x ^= x >> 30
-    x = x * 0xBF58476D1CE4E5B9 & MASK
-    x ^= x >> 27
-    x = x * 0x94D049BB133111EB & MASK
-    return x ^ (x >> 31)
-
-
-def draw(key, counter):
-    """The core's counter-based generator, 64 bits."""
-    return _mix(key ^ _mix((counter + 0x9E3779B97F4A7C15) & MASK))
-
-
-def list_key(seed, index):
-    """Key of list `index`."""
-    return _mix((seed + 0x9E3779B97F4A7C15 * (index + 1)) & MASK)
-
-
 def slowest_first(y, seed=0, index=0):
     """Order of the list: descending runtime, ties by the draws of list `index`."""
-    key = list_key(seed, index)
+    key = rng.key_of(seed, index)
     y = [v.item() for v in np.asarray(y)]
-    return sorted(range(len(y)), key=lambda i: (-y[i], draw(key, i)))
+    return sorted(range(len(y)), key=lambda i: (-y[i], rng.draw(key, i)))
 
 
 def list_mle(s, y, reduction="sum", seed=0, index=0, weights=None, temperature=1.0):

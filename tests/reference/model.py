@@ -1,6 +1,7 @@
 """Float64 NumPy model: the list of steps that the core takes, composed of the references of its ops.
 
-No dropout. `graph` is a dict of the arrays of ``_core.Graph``; parameters are a dict by name.
+No dropout. `graph` is a dict of the arrays of ``_core.Graph``, and may have a `nudge` of the digits' one-hot vectors,
+for finite differences; parameters are a dict by name.
 """
 
 from __future__ import annotations
@@ -30,33 +31,15 @@ _UNKNOWN = {"out", "stats", "init", "rows", "cols", "gate", "cross", "dropout"}
 _OPS = {meta["name"]: meta for meta in _core.ops()}
 
 
-def _graph_arguments(meta: Step, attrs: Step, graph: Named, rows: Array) -> Named:
-    """What the op reads of the graph, by the names of its reference."""
-    if meta["name"] == "embedding":
+def _graph_arguments(op: str, attrs: Step, graph: Named, rows: Array) -> Named:
+    """What the op's reference takes of the graph, by name."""
+    if op == "embedding":
         layout = attrs["source"] == "layout"
         return {"index": graph["layout_digits"] if layout else graph["node_opcode"][:, None]}
-    found: Named = {}
-    if "edges" in meta["flags"]:
-        found["edge_index"] = graph["edge_index"]
-    if {"digits", "unique"} & set(meta["flags"]):
-        found |= {"digits": graph["digits"][rows], "config_nodes": graph["config_nodes"]}
-        if "nudge" in graph:  # of the digits' one-hot vectors, for finite differences
-            found["nudge"] = graph["nudge"]
-    if "config nodes" in meta["flags"]:
-        found["config_nodes"] = graph["config_nodes"]
-    if "unique" in meta["flags"]:
-        found |= {name: graph[name] for name in ("node_feat", "node_opcode") if graph.get(name) is not None}
-    if "config nodes" in meta["flags"]:
-        found["num_nodes"] = len(graph["node_feat"])
-    known = inspect.signature(cases.forward_of(meta["name"])).parameters
-    return {name: value for name, value in found.items() if name in known}
-
-
-def _default(attr: Step) -> Any:
-    value = attr["default"]
-    if attr["kind"] == "choice":
-        return attr["choices"][int(value)]
-    return value if attr["kind"] == "real" else int(value)
+    digits = graph.get("digits")
+    found = graph | {"num_nodes": len(graph["node_feat"]), "digits": None if digits is None else digits[rows]}
+    known = inspect.signature(cases.forward_of(op)).parameters
+    return {name: value for name, value in found.items() if name in known and value is not None}
 
 
 def _default(attr: Step) -> Any:
@@ -72,7 +55,7 @@ def _call(
     """How a step calls its reference: op, arguments, attributes; then argument -> slot or parameter."""
     op, given, meta = step["op"], step.get("attrs", {}), _OPS[step["op"]]
     names, shared = _NAMES.get(op, {}), step.get("share", {})
-    arguments = _graph_arguments(meta, given, graph, rows)
+    arguments = _graph_arguments(op, given, graph, rows)
     targets: dict[str, str] = {}
     for spec, slot, value in zip(meta["inputs"], step["in"], inputs, strict=False):
         arguments[spec["name"]], targets[spec["name"]] = value, slot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,14 +95,16 @@ def in_range(
     return array
 
 
-def floats(field: str, value: Any) -> npt.NDArray[np.float32]:
-    """As float32, finite. Wider numbers are rounded to the nearest."""
+def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
+    """As float32, finite. Wider numbers are rounded to the nearest. `columns`: their names, for errors."""
     array = numbers(field, value)
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
     bad = ~np.isfinite(result)
     if bad.any():
-        raise fail(field, "finite numbers", place(array, bad), "drop or repair this file")
+        column = int(np.argwhere(bad)[0][-1])
+        name = f", column {columns[column]!r}" if column < len(columns) else ""
+        raise fail(field, "finite numbers", place(array, bad) + name, "drop or repair what it belongs to")
     return result
 
 

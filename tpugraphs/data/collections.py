@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex, overload
 import numpy.typing as npt
 
 from tpugraphs import _core
-from tpugraphs.data import corrupt
+from tpugraphs.data import corrupt, packs
 from tpugraphs.data.arrays import with_file
 from tpugraphs.data.digits import DIGITS, Digits, SchemaDigits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
@@ -100,8 +100,6 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         )  # fmt: skip
     limit = _limit(max_bytes)
     if file.endswith(".tgpack"):
-        from tpugraphs.data import packs
-
         return packs.open_pack(file, limit)
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -118,6 +118,11 @@ class Digit:
         return None
 
 
+def objects(values: Sequence[Any]) -> AnyArray:
+    """Values (n,) as they are: NumPy would turn mixed ones into strings, and lists into rows."""
+    return np.fromiter(values, object, len(values))
+
+
 Place = Callable[[int], str]  # row -> where it is, for errors
 
 
@@ -135,12 +140,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
     refuse = partial(fail, name, where=f"{where}: column")
-    if isinstance(given, (list, tuple)):  # as they are: NumPy would turn mixed ones into strings
-        array: AnyArray = np.empty(len(given), object)
-        for row, value in enumerate(given):
-            array[row] = value
-    else:
-        array = np.asarray(given)
+    array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
     if array.ndim != 1:
         raise refuse("one value per row", f"an array of shape {array.shape}")
     if array.dtype.kind not in "OUSbiuf":
@@ -183,9 +183,7 @@ def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Pla
                 "make all of them strings or all numbers",
             )  # fmt: skip
     if first == "string" or first is None:
-        result = np.empty(len(values), object)
-        result[:] = values
-        return result
+        return objects(values)
     whole = all(type(value) is int for value in values)
     try:
         return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)

@@ -66,6 +66,8 @@ def _warnings(graph: Graph, distinct: int) -> list[str]:
     found = []
     if graph.num_configs == 0:
         found.append("no configs: nothing to learn from or to rank")
+    elif len(graph.ran) == 0:
+        found.append("all configs failed: nothing to learn from")
     elif not graph.has_runtimes:
         found.append("runtimes are placeholders: the graph can be ranked, not trained on or scored")
     else:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import columns
+from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import Column, Digit, plain, typed
+from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, typed
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS, Schema
 from tpugraphs.errors import ConfigError, DataError
@@ -110,20 +110,33 @@ def from_frame(
     >>> tg.from_frame(table, group="gpu", config="block", runtime="ms")
     [Graph('gpu=A', nodes=1, edges=0, configs=2), Graph('gpu=B', nodes=1, edges=0, configs=1)]
     """
+    for what, given, kind, wanted in (
+        ("runtime", runtime, str, "the name of a column"),
+        ("valid", valid, str, "the name of a column"),
+        ("unit", unit, str, f"one of {', '.join(UNITS)} or the name of a column"),
+        ("digits", digits, Mapping, "a dict of configurable nodes to their columns"),
+        ("kinds", kinds, Mapping, "a dict of columns to their kinds"),
+        ("schema", schema, Schema, "a tpugraphs.Schema"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise ConfigError(f"{what}: expected {wanted}, found {given!r:.60}")
     chosen = _Chosen(
         _names("config", config), _names("group", group), _names("features", features), runtime, valid,
-        _names("repeats", repeats), {} if digits is None else dict(digits),
+        _names("repeats", repeats), digits or {},
     )  # fmt: skip
     chosen.check()
+    if schema is not None:
+        if kinds:
+            raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
+        chosen.fit(schema)
     rows = _Rows(table, chosen, unit if unit not in UNITS else None)
     found_unit = rows.unit(unit, schema)
+    programs = _programs(rows, nodes, edges, opcodes)
     if schema is None:
-        schema = _infer(rows, chosen, dict(kinds or {}), found_unit, nodes, opcodes)
-    elif kinds:
-        raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
+        schema = _infer(rows, chosen, kinds or {}, found_unit, programs)
     else:
-        _check_names(schema, chosen)
-    return [_graph(rows, problem, chosen, schema, nodes, edges, opcodes) for problem in rows.problems]
+        rows.check_digits(tuple(digit.values for digit in schema.digits))
+    return _graphs(rows, chosen, schema, programs)
 
 
 _refuse = partial(fail, where="table: column")
@@ -133,7 +146,7 @@ def _names(what: str, given: Any) -> tuple[str, ...]:
     listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     for name in listed:
         if not isinstance(name, str):
-            raise ConfigError(f"{what}: expected names of columns, found {name!r}")
+            raise ConfigError(f"{what}: expected names of columns, found {name!r}; rename it to a string")
     return listed
 
 
@@ -142,7 +155,7 @@ class _Chosen:
 
     def __init__(
         self, config: tuple[str, ...], group: tuple[str, ...], features: tuple[str, ...], runtime: str | None,
-        valid: str | None, repeats: tuple[str, ...], digits: dict[int, Sequence[str]],
+        valid: str | None, repeats: tuple[str, ...], digits: Mapping[int, Sequence[str]],
     ) -> None:  # fmt: skip
         self.config, self.group, self.features, self.repeats = config, group, features, repeats
         self.runtime, self.valid = runtime, valid
@@ -176,6 +189,26 @@ class _Chosen:
                     f"group: column {name!r} is named in {roles.get(name, 'group')} too; name it once"
                 )
 
+    def fit(self, schema: Schema) -> None:
+        """Refuse other columns than those of the schema, and bring digits into its order."""
+        first = next(iter(self.digits.values()), ())
+        for what, group, names in (
+            ("features", schema.graph, self.features),
+            ("config", schema.config, self.config),
+            ("digits", schema.digits, first),
+        ):
+            known = [column.name for column in group]
+            missing = [name for name in known if name not in names]
+            extra = [name for name in names if name not in known]
+            if missing or extra:
+                raise fail(
+                    what, "the columns of the schema",
+                    f"no {missing[0]!r}" if missing else f"{extra[0]!r} too",
+                    "name the same columns as for the schema",
+                )  # fmt: skip
+        order = [first.index(digit.name) for digit in schema.digits]
+        self.digits = {node: tuple(names[i] for i in order) for node, names in self.digits.items()}
+
     def all(self) -> list[str]:
         """Every column that is read."""
         digits = [name for names in self.digits.values() for name in names]
@@ -192,22 +225,33 @@ class _Rows:
         self.chosen = chosen
         raw = _columns(table, [*chosen.all(), *([unit_column] if unit_column else [])])
         self.count = _one_length(raw)
-        self._unit = raw.pop(unit_column) if unit_column else None
+        self._unit = raw[unit_column] if unit_column else None
         self.raw = raw
-        keys = [typed("table", name, raw[name]).tolist() for name in chosen.group]
-        places: dict[tuple[Any, ...], list[int]] = {}
-        for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
-            places.setdefault(key, []).append(row)
-        self.problems = {key: np.array(rows) for key, rows in places.items()}
-        self.problem_of = {row: key for key, rows in places.items() for row in rows}
+        self.problems = self._problems()
+        self._problem_of = np.empty(self.count, np.int64)
+        for number, rows in enumerate(self.problems.values()):
+            self._problem_of[rows] = number
+        self._names = [self.name(key) for key in self.problems]
         self.valid = self._valid()
         self.columns = {name: self.typed(name) for name in (*chosen.config, *chosen.features)}
-        for names in chosen.digits.values():
-            self.columns |= {name: self.typed(name) for name in names}
-        if chosen.runtime is not None:
-            self.runtime: AnyArray | None = self._times(chosen.runtime)
-        else:
-            self.runtime = None
+        self.digits = [[self.typed(name) for name in names] for names in chosen.digits.values()]
+        self.check_digits((MOST_DIGIT_VALUES,) * len(self.digits[0]) if self.digits else ())
+        self.runtime = None if chosen.runtime is None else self._runtime(chosen.runtime)
+        self.repeats = [self._repeats(name) for name in chosen.repeats]
+
+    def _problems(self) -> dict[tuple[Any, ...], NDArray[np.int64]]:
+        """Rows of every problem, by the values of its group columns; problems in the order of the table."""
+        keys = [typed("table", name, self.raw[name]) for name in self.chosen.group]
+        code = np.zeros(self.count, np.int64)
+        for values in keys:
+            _, number = np.unique(values, return_inverse=True)
+            _, code = np.unique(code * (int(number.max()) + 1) + number, return_inverse=True)
+        _, first, code = np.unique(code, return_index=True, return_inverse=True)
+        together = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+        return {
+            tuple(values[[rows[0]]].tolist()[0] for values in keys): rows
+            for rows in (together[place] for place in np.argsort(first))
+        }
 
     def name(self, key: tuple[Any, ...]) -> str:
         """Name a problem."""
@@ -215,7 +259,8 @@ class _Rows:
 
     def place(self, row: int) -> str:
         """Where a row is, for errors."""
-        return f"row {row}" + (f" (problem {self.name(self.problem_of[row])!r})" if self.chosen.group else "")
+        problem = f" (problem {self._names[self._problem_of[row]]!r})" if self.chosen.group else ""
+        return f"row {row}{problem}"
 
     def typed(self, name: str) -> AnyArray:
         """Values of a column, of one type."""
@@ -226,8 +271,8 @@ class _Rows:
         if name is None:
             return None
         values = self.typed(name)
-        bad = np.array([value not in (0, 1) for value in values.tolist()], np.bool_)
-        if values.dtype.kind == "O" or bad.any():
+        bad = np.full(self.count, values.dtype.kind == "O") | (values != 0) & (values != 1)
+        if bad.any():
             row = int(np.argmax(bad))
             raise _refuse(name, "True or False", f"{plain(values[row])!r} in {self.place(row)}")
         good = values.astype(np.bool_)
@@ -239,33 +284,71 @@ class _Rows:
                 )  # fmt: skip
         return good
 
-    def _times(self, name: str) -> AnyArray:
-        """Run times, of failed rows 1: they are not read."""
-        given = np.asarray(_as_objects(self.raw[name]))
-        rows = np.arange(self.count) if self.valid is None else np.flatnonzero(self.valid)
+    def _times(self, name: str, rows: NDArray[np.int64], todo: str) -> AnyArray:
+        """Run times of these rows."""
+
+        def place(row: int) -> str:
+            return self.place(int(rows[row]))
+
+        raw = self.raw[name]
         try:
-            times = typed("table", name, given[rows].tolist(), lambda row: self.place(int(rows[row])))
+            times = typed("table", name, (raw if isinstance(raw, np.ndarray) else objects(raw))[rows], place)
+            bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise _refuse(name, "run times > 0", f"{plain(times[row])!r} in {place(row)}")
         except DataError as error:
-            raise self._marked(error) from None
-        bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise self._marked(
-                _refuse(
-                    name,
-                    "run times > 0",
-                    f"{plain(times[row])!r} in {self.place(int(rows[row]))}",
-                )
-            )
+            if " in row " not in str(error.found):
+                raise
+            text = str(error).rpartition(";")[0]
+            fields = {"field": error.field, "found": error.found, "expected": error.expected}
+            raise DataError(f"{text}; {todo}", **fields) from None
+        return times
+
+    def _ran(self) -> NDArray[np.bool_]:
+        return np.ones(self.count, np.bool_) if self.valid is None else self.valid
+
+    def _runtime(self, name: str) -> AnyArray:
+        """Run times, of failed rows 1: they are not read."""
+        rows = np.flatnonzero(self._ran())
+        todo = "drop this row, or name a column in valid= that is False where a configuration failed"
+        times = self._times(name, rows, todo)
         result = np.ones(self.count, times.dtype)
         result[rows] = times
         return result
 
-    def _marked(self, error: DataError) -> DataError:
-        """Say how failed configurations are told."""
-        text = str(error).rpartition(";")[0]
-        todo = "drop this row, or name a column in valid= that is False where a configuration failed"
-        return DataError(f"{text}; {todo}", field=error.field, found=error.found, expected=error.expected)
+    def _repeats(self, name: str) -> NDArray[np.float64]:
+        """Single measurements, NaN where there is none and of failed rows."""
+        raw = self.raw[name]
+        missing = np.array([value is None or _is_nan(value) for value in raw], np.bool_)
+        rows = np.flatnonzero(self._ran() & ~missing)
+        result = np.full(self.count, np.nan)
+        result[rows] = self._times(name, rows, "leave it out: NaN stands for no measurement")
+        return result
+
+    def check_digits(self, values: tuple[int, ...]) -> None:
+        """Refuse digits that are no whole numbers in -1..values-1, naming column and row."""
+        for names, several in zip(self.chosen.digits.values(), self.digits, strict=True):
+            for name, column, most in zip(names, several, values, strict=True):
+                bad = np.ones(self.count, np.bool_)
+                if column.dtype.kind != "O":
+                    bad = (column < -1) | (column >= most) | (np.floor(column) != column)
+                if bad.any():
+                    row = int(np.argmax(bad))
+                    raise _refuse(
+                        name, f"digits, whole numbers in -1..{most - 1}",
+                        f"{plain(column[row])!r} in {self.place(row)}",
+                    )  # fmt: skip
+
+    def one_value(self, name: str, values: AnyArray, at: AnyArray, expected: str, todo: str) -> None:
+        """Refuse a second value in a column; `at`: the rows of the values (n,)."""
+        other = values != values[0]
+        if other.any():
+            row = int(np.argmax(other))
+            raise _refuse(
+                name, f"{expected}, {plain(values[0])!r} as in row {at[0]}",
+                f"{plain(values[row])!r} in {self.place(int(at[row]))}", todo,
+            )  # fmt: skip
 
     def unit(self, said: str | None, schema: Schema | None) -> str | None:
         """Find the unit of the run times; DataError for two."""
@@ -276,15 +359,11 @@ class _Rows:
         found = ending if ending in UNITS else None
         if self._unit is not None and said is not None:
             units = typed("table", said, self._unit, self.place)
-            other = units != units[0] if len(units) else np.zeros(0, np.bool_)
-            if other.any():
-                row = int(np.argmax(other))
-                raise _refuse(
-                    said, f"one unit for all, {units[0]!r} as in row 0",
-                    f"{units[row]!r} in {self.place(row)}", "convert the run times to one unit",
-                )  # fmt: skip
-            said = units[0] if len(units) else None
-            if said is not None and said not in UNITS:
+            self.one_value(
+                said, units, np.arange(self.count), "one unit for all", "convert the run times to one unit"
+            )
+            said = plain(units[0])
+            if said not in UNITS:
                 raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
         for other_unit, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
             if other_unit is not None and found is not None and other_unit != found:
@@ -296,12 +375,8 @@ class _Rows:
         return found
 
 
-def _as_objects(values: Any) -> NDArray[Any]:
-    """Take a column as it is, whatever is in it."""
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    result = np.empty(len(listed), object)
-    result[:] = listed
-    return result
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -318,17 +393,29 @@ def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
         if count != 1:
             if count:
                 raise _refuse(name, "one such column", f"{count}", "rename or drop one")
-            near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(str, have[:20]))}"
-            raise _refuse(name, "such a column", "none", hint)
+            raise _refuse(name, "such a column", "none", _hint(name, table, have))
         column = table[name]
         result[name] = column if isinstance(column, (list, tuple)) else np.asarray(column)
+        shape = getattr(result[name], "shape", (0,))
+        if len(shape) != 1:
+            found = f"an array of shape {shape}" if shape else f"one {type(column).__name__}"
+            raise _refuse(name, "one value per row", found, "make it a list or an array (n,)")
     return result
+
+
+def _hint(name: str, table: Any, have: list[Any]) -> str:
+    """Say what to do about a column that is not there."""
+    if name in (getattr(getattr(table, "index", None), "names", None) or ()):
+        return "it is a level of the index: give table.reset_index()"
+    near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"there are {', '.join(map(str, have[:20])) or 'no columns at all'}"
 
 
 def _one_length(raw: Mapping[str, Any]) -> int:
     """Rows of a table; DataError for a ragged or an empty one."""
-    lengths = {name: len(column) if np.ndim(column) else 0 for name, column in raw.items()}
+    lengths = {name: len(column) for name, column in raw.items()}
     first, count = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != count:
@@ -343,9 +430,25 @@ def _one_length(raw: Mapping[str, Any]) -> int:
     return count
 
 
+def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[tuple[Any, ...], Graph]:
+    """Make a graph without configs of every problem: its nodes and edges, checked."""
+
+    def of(key: tuple[Any, ...]) -> Graph:
+        ends, feat, codes = _of("edges", edges, key), _of("nodes", nodes, key), _of("opcodes", opcodes, key)
+        if ends is not None and feat is None and codes is None:
+            ends = arrays.integers("edge_index", ends)
+            feat = np.zeros((int(np.max(ends, initial=0)) + 1, 0))
+        return Graph(name=rows.name(key), node_feat=feat, edge_index=ends, node_opcode=codes)
+
+    if any(isinstance(given, Mapping) for given in (nodes, edges, opcodes)):
+        return {key: of(key) for key in rows.problems}
+    return dict.fromkeys(rows.problems, of(next(iter(rows.problems))))
+
+
 def _infer(
-    rows: _Rows, chosen: _Chosen, kinds: dict[str, str], unit: str | None, nodes: Any, opcodes: Any
-) -> Schema:
+    rows: _Rows, chosen: _Chosen, kinds: Mapping[str, str], unit: str | None,
+    programs: Mapping[tuple[Any, ...], Graph],
+) -> Schema:  # fmt: skip
     """One schema for all problems of the table."""
     unknown = [name for name in kinds if name not in (*chosen.config, *chosen.features)]
     if unknown:
@@ -358,19 +461,20 @@ def _infer(
             return columns.infer_column(name, values)
         return Column(name, kind, columns.categories(values) if kind == "category" else ())
 
-    several = [tuple(rows.columns[name] for name in names) for names in chosen.digits.values()]
     digits = []
     for place, name in enumerate(next(iter(chosen.digits.values()), ())):
-        highest = max(float(np.max(columns_of[place])) for columns_of in several)
-        digits.append(Digit(name, max(2, int(highest) + 1)))
-    read = Schema()
-    for key in rows.problems:
-        feat, codes = _of(nodes, key), _of(opcodes, key)
-        here = Schema.infer(
-            node_feat=None if feat is None else np.asarray(feat),
-            node_opcode=None if codes is None else np.asarray(codes),
-        )
-        read = here if key == next(iter(rows.problems)) else read.join(here)
+        highest = max(int(np.max(several[place])) for several in rows.digits)
+        digits.append(Digit(name, max(2, highest + 1)))
+    read = next(iter(programs.values())).schema
+    for program in programs.values():
+        try:
+            read = read.join(program.schema)
+        except DataError as error:
+            raise DataError(
+                f"graph {program.name!r}: expected nodes that are described as in the problems before, "
+                f"found a difference: {error.found}; give all problems the same columns of nodes",
+                field="nodes", found=error.found,
+            ) from None  # fmt: skip
     return Schema(
         node=read.node,
         graph=tuple(column(name) for name in chosen.features),
@@ -381,73 +485,47 @@ def _infer(
     )
 
 
-def _check_names(schema: Schema, chosen: _Chosen) -> None:
-    """Refuse columns that the given schema does not have; those that it has and nobody named, too."""
-    first = next(iter(chosen.digits.values()), ())
-    for what, group, names in (
-        ("features", schema.graph, chosen.features),
-        ("config", schema.config, chosen.config),
-        ("digits", schema.digits, first),
-    ):
-        known = [column.name for column in group]
-        missing = [name for name in known if name not in names]
-        extra = [name for name in names if name not in known]
-        if missing or extra:
-            raise fail(
-                what, "the columns of the schema", f"no {missing[0]!r}" if missing else f"{extra[0]!r} too",
-                "name the same columns as for the schema",
-            )  # fmt: skip
-
-
-def _of(given: Any, key: tuple[Any, ...]) -> Any:
+def _of(what: str, given: Any, key: tuple[Any, ...]) -> Any:
     """Find what belongs to a problem: the same for all, or out of a dict."""
     if not isinstance(given, Mapping):
         return given
     short = key[0] if len(key) == 1 else key
     if short not in given:
-        raise fail("nodes, edges or opcodes", f"an entry for problem {short!r}", "none")
+        raise fail(what, f"an entry for problem {short!r}", "none", "keys are values of the group columns")
     return given[short]
 
 
-def _graph(
-    rows: _Rows, key: tuple[Any, ...], chosen: _Chosen, schema: Schema, nodes: Any, edges: Any, opcodes: Any
-) -> Graph:
-    """Graph of one problem."""
-    at = rows.problems[key]
-    fields: dict[str, Any] = {"name": rows.name(key), "schema": schema}
-
-    def where(row: int) -> str:
-        return rows.place(int(at[row]))
-
-    part = {name: values[at] for name, values in rows.columns.items()}
-    if schema.graph:
+def _graphs(
+    rows: _Rows, chosen: _Chosen, schema: Schema, programs: Mapping[tuple[Any, ...], Graph]
+) -> list[Graph]:
+    """One graph of every problem."""
+    for at in rows.problems.values():
         for name in chosen.features:
-            other = part[name] != part[name][0]
-            if other.any():
-                row = int(np.argmax(other))
-                raise _refuse(
-                    name, f"one value per problem, {plain(part[name][0])!r} as in row {at[0]}",
-                    f"{plain(part[name][row])!r} in {where(row)}", "name it in config, or in group too",
-                )  # fmt: skip
-        first = {name: part[name][:1] for name in chosen.features}
-        fields["graph_feat"] = schema.encode("graph", first, "table", where)[0]
-    if chosen.digits:
-        fields["node_config_ids"] = list(chosen.digits)
-        fields["node_config_feat"] = np.stack(
-            [np.stack([part[name] for name in names], 1) for names in chosen.digits.values()], 1
+            rows.one_value(
+                name,
+                rows.columns[name][at],
+                at,
+                "one value per problem",
+                "name it in config, or in group too",
+            )
+    columns: dict[str, Any] = {
+        "runtime": rows.runtime,
+        "valid": rows.valid,
+        "repeats": np.stack(rows.repeats, 1) if rows.repeats else None,
+        "config_feat": schema.encode("config", rows.columns, place=rows.place) if chosen.config else None,
+        "node_config_feat": np.stack([np.stack(one, 1) for one in rows.digits], 1) if rows.digits else None,
+    }
+    about = schema.encode("graph", rows.columns, place=rows.place) if schema.graph else None
+    return [
+        Graph(
+            name=rows.name(key),
+            schema=schema,
+            node_feat=programs[key].node_feat,
+            node_opcode=programs[key].node_opcode,
+            edge_index=programs[key].edge_index,
+            graph_feat=None if about is None else about[at[0]],
+            node_config_ids=list(chosen.digits) if chosen.digits else None,
+            **{field: values[at] for field, values in columns.items() if values is not None},
         )
-    else:
-        fields["config_feat"] = schema.encode("config", part, "table", where)
-    if rows.runtime is not None:
-        fields["runtime"] = rows.runtime[at]
-    if rows.valid is not None:
-        fields["valid"] = rows.valid[at]
-    if chosen.repeats:
-        several = [np.asarray(rows.raw[name])[at].astype(np.float64) for name in chosen.repeats]
-        fields["repeats"] = np.stack(several, 1)
-    ends, feat, codes = _of(edges, key), _of(nodes, key), _of(opcodes, key)
-    if ends is not None:
-        fields["edge_index"] = ends
-        if feat is None and codes is None:
-            feat = np.zeros((int(np.max(ends, initial=0)) + 1, 0))
-    return Graph(**fields, node_feat=feat, node_opcode=codes)
+        for key, at in rows.problems.items()
+    ]

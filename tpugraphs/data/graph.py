@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from tpugraphs.data import arrays, description
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits, as_digits
 from tpugraphs.data.npz import write_member
-from tpugraphs.data.schema import MEMBER, Schema, write_schema
+from tpugraphs.data.schema import GROUPS, MEMBER, Schema, write_schema
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute, atomic_write
 
@@ -149,24 +149,22 @@ class Graph:
         if schema is not None and not isinstance(schema, Schema):
             raise arrays.fail("schema", "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
         if node_feat is None:
-            node_feat = np.zeros(
-                (1 if node_opcode is None else len(arrays.numbers("node_opcode", node_opcode)), 0)
-            )
-        self._init_nodes(
-            node_feat, "F", node_opcode, np.zeros((0, 2), np.int64) if edge_index is None else edge_index
-        )
+            nodes = 1 if node_opcode is None else len(arrays.shaped("node_opcode", node_opcode, ("N",)))
+            node_feat = np.zeros((nodes, 0))
+        names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
+        self._init_nodes(node_feat, "F", node_opcode, [] if edge_index is None else edge_index, names["node"])
         if config_feat is not None and (node_config_feat is not None or node_config_ids is not None):
             raise arrays.fail(
                 "config_feat", "configs as features or as digits per node", "both config_feat and "
                 + ("node_config_feat" if node_config_feat is not None else "node_config_ids"),
                 "put what belongs to the whole config into config_feat alone",
             )  # fmt: skip
-        for field, value, shape in (
-            ("graph_feat", graph_feat, ("G",)),
-            ("config_feat", config_feat, ("C", "T")),
-        ):
-            array = None if value is None else arrays.floats(field, arrays.shaped(field, value, shape))
-            self._set(**{field: None if array is None else arrays.frozen(array, value)})
+        for group, value, shape in (("graph", graph_feat, ("G",)), ("config", config_feat, ("C", "T"))):
+            field, array = f"{group}_feat", None
+            if value is not None:
+                given = arrays.floats(field, arrays.shaped(field, value, shape), names[group])
+                array = arrays.frozen(given, value)
+            self._set(**{field: array})
         self._init_config_nodes(node_config_ids)
         if (node_config_feat is None) != (node_config_ids is None):
             missing = "node_config_feat" if node_config_feat is None else "node_config_ids"
@@ -242,10 +240,7 @@ class Graph:
             good = arrays.shaped("valid", valid, (count,))
             if good.dtype.kind != "b":
                 raise arrays.fail("valid", "True or False for every config", f"dtype {good.dtype}")
-            if count and not good.any():
-                raise arrays.fail(
-                    "valid", "at least one config that ran", f"none of {count}", "leave this problem out"
-                )
+            _some_ran(good)
         times = np.zeros(count, np.int64) if runtime is None else arrays.times("runtime", runtime, good)
         several = None
         if repeats is not None:
@@ -297,8 +292,10 @@ class Graph:
                 value.flags.writeable = False
         self.__dict__.update(state)
 
-    def _init_nodes(self, node_feat: Any, width: int | str, node_opcode: Any, edge_index: Any) -> None:
-        feat = arrays.floats("node_feat", arrays.shaped("node_feat", node_feat, ("N", width)))
+    def _init_nodes(
+        self, node_feat: Any, width: int | str, node_opcode: Any, edge_index: Any, columns: Sequence[str] = ()
+    ) -> None:
+        feat = arrays.floats("node_feat", arrays.shaped("node_feat", node_feat, ("N", width)), columns)
         nodes = feat.shape[0]
         if nodes < 1:
             raise arrays.fail("node_feat", "at least one node", "none")
@@ -525,6 +522,8 @@ class Graph:
         The file appears under its name when it is complete and on disk; a failure leaves an older one as it
         was.
         """
+        if self.valid is not None:
+            _some_ran(self.valid)  # a file without any could not be opened
         if absolute(path).endswith(".tgpack"):
             from tpugraphs.data import packs
 
@@ -554,12 +553,11 @@ class Graph:
     def merged(self, keep: str) -> Self:
         """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
         first, inverse = self.distinct_configs()
-        if keep == "first":
-            return self.select(first)
         good = np.zeros(self.num_configs, np.bool_)
         good[self.ran] = True
-        if keep == "min":
-            order = np.lexsort((self.runtime, ~good, inverse))  # stable: the first of equal ones stays first
+        if keep != "mean":
+            by = (self.runtime,) if keep == "min" else ()
+            order = np.lexsort((*by, ~good, inverse))  # stable: the first of equal ones stays first
             return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
         count = np.bincount(inverse[good], minlength=len(first))
         total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
@@ -590,6 +588,13 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return description.html_table(self)
+
+
+def _some_ran(valid: npt.NDArray[np.bool_]) -> None:
+    """Refuse configs that all failed."""
+    if len(valid) and not valid.any():
+        found = f"none of {len(valid)}"
+        raise arrays.fail("valid", "at least one config that ran", found, "leave this problem out")
 
 
 TEXTS = ("name", "collection", "path")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.data.arrays import fail, place, with_file
 from tpugraphs.data.digits import CodedDigits, Digits, SchemaDigits
+from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, atomic_write, locked
 from tpugraphs.system.progress import Progress
-
-if TYPE_CHECKING:
-    from tpugraphs.data.published import Graph
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
@@ -103,8 +101,6 @@ class Pack:
     def fields(self) -> dict[str, Any]:
         """Arrays of the graph but the configs, their checksums and contents checked once."""
         if self._fields is None:
-            from tpugraphs.data import published as graphs
-
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
             try:
                 _core.pack_check(self.handle, False)
@@ -114,12 +110,12 @@ class Pack:
                         given["node_config_feat"] = self.digits()
                     if "valid" in given:
                         given["valid"] = _as_bools(given["valid"])
-                    graph: Any = graphs.Graph(**given)
+                    graph: Any = Graph(**given)
                     given = graph.fields()
                 elif self.kind == "tile":
-                    graph = graphs.TileGraph(**given)
+                    graph = TileGraph(**given)
                 else:
-                    graph = graphs.LayoutGraph(**{**given, "node_config_feat": self.digits()})
+                    graph = LayoutGraph(**{**given, "node_config_feat": self.digits()})
             except DataError as error:
                 raise with_file(error, self.path) from None
             texts = ("node_config_feat", "name", "collection", "path")
@@ -156,7 +152,6 @@ def open_pack(path: str, limit: int) -> Graph:
         No pack, a damaged header, arrays larger than `limit` bytes, or made from another version of the .npz.
     """
     from tpugraphs.data import collections as data
-    from tpugraphs.data import published as graphs
 
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
@@ -173,7 +168,7 @@ def open_pack(path: str, limit: int) -> Graph:
             "of that file; run tpugraphs pack again, or delete one of the two",
             file=path, field="file", expected=f"made from {source}", found="made from another version",
         )  # fmt: skip
-    kinds = {"tile": graphs.TileGraph, "layout": graphs.LayoutGraph, "graph": graphs.Graph}
+    kinds = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
     graph: Any = object.__new__(kinds[pack.kind])
     graph._set(name=Path(path).stem, collection=data.collection_of(path), path=path, _pack=pack)
     try:

@@ -71,7 +71,7 @@ class Schema:
         object.__setattr__(self, "opcodes", opcodes)
         if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
             raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
-        if self.unit is not None and self.unit not in UNITS:
+        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
             raise ConfigError(f"unit: expected one of {', '.join(UNITS)} or None, found {self.unit!r}")
         object.__setattr__(self, "inferred", bool(self.inferred))
 
@@ -181,7 +181,7 @@ class Schema:
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
-            groups[group] = mine[: len(theirs)] if len(theirs) <= len(mine) else theirs
+            groups[group] = (*mine[: len(theirs)], *theirs[len(mine) :])
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
             groups["digits"] = tuple(

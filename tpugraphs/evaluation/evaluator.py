@@ -56,6 +56,11 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
     except IndexError as error:
         raise DataError(f"configs: {error}", file=name, field="configs") from None
     valid = getattr(graph, "valid", None)
+    if valid is not None and not np.asarray(valid).any():
+        raise DataError(
+            f"valid: all {runtimes.size} configs failed, so there is no ranking to judge: leave it out",
+            file=name, field="valid", found="none that ran", expected="configs that ran",
+        )  # fmt: skip
     if valid is not None and not np.asarray(valid)[rows].all():
         failed = rows[~np.asarray(valid)[rows]]
         raise DataError(

@@ -207,7 +207,7 @@ def _config_linear_call(
     column: int | None,
 ) -> _Call:
     _require(h, "h", ("N", "F"))
-    _require(table, "table", (8, "D"))
+    _require(table, "table", (_core.SCHEMA["digit_states"], "D"))
     _require(weight, "weight", ("O", h.shape[1] + _core.SCHEMA["digits"] * table.shape[1]))
     _require(bias, "bias", (len(weight),))
     _require(config_nodes, "config_nodes", ("K",), dtype=np.int64)

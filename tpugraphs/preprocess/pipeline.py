@@ -50,6 +50,8 @@ class Prepared:
         Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
     mapped : Digits, optional
         Configs that lie in a pack: the pages that were read can be given back.
+    weights : (C,) float32, optional
+        Of its configs in a loss; None: all 1.
     """
 
     graph: Any
@@ -60,6 +62,7 @@ class Prepared:
     normalizers: NDArray[np.int64] | None = None
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
+    weights: NDArray[np.float32] | None = None
 
     def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
         """Return some of the C configs as the core takes them."""
@@ -110,21 +113,24 @@ class Prepared:
         """Make the same graph with other configs, as the core takes them, that were not measured."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
         none = np.zeros(len(configs), np.int64)
-        return replace(self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None)
+        return replace(
+            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
+        )
 
 
 def check_kind(graph: Any, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
     name = str(getattr(graph, "name", "graph"))
     if kind == "graph" and hasattr(graph, "schema"):
-        if graph.config_feat is None and graph.num_config_nodes == 0:
+        columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+        if columns == 0 and graph.num_config_nodes == 0:
             raise DataError(
                 "expected features of configs or configurable nodes, found neither: there is nothing to rank",
                 file=name, field="config_feat", found="none",
             )  # fmt: skip
         return
     if getattr(graph, "kind", None) != kind:
-        found = f"a {graph.kind} graph" if hasattr(graph, "kind") else type(graph).__name__
+        found = f"a {type(graph).__name__}" if hasattr(graph, "kind") else type(graph).__name__
         hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
         raise DataError(
             f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
@@ -141,6 +147,11 @@ def check_measured(graph: Any, kind: str) -> None:
     """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
     check_kind(graph, kind)
     name, field = str(graph.name), "config_runtime"
+    if len(graph.config_runtime) and not len(_ran(graph).config_runtime):
+        raise DataError(
+            f"valid: all {graph.num_configs} configs failed, so nothing can be learnt: leave it out",
+            file=name, field="valid", found="none that ran", expected="at least two",
+        )  # fmt: skip
     if not graph.has_runtimes:
         raise DataError(
             f"{field}: expected measured runtimes, found none or placeholders: "
@@ -167,8 +178,9 @@ def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.
     else:
         equal, what = int(kernels.ratio_ranks(runtimes, normalizers).max()) == 1, "normalised runtimes"
     if equal:
+        found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
         raise DataError(
-            f"config_runtime: all {len(runtimes)} {what} are equal, so nothing can be learnt: leave it out",
+            f"config_runtime: {found}, so nothing can be learnt: leave it out",
             file=name, field="config_runtime", found="one value", expected="at least two",
         )  # fmt: skip
 
@@ -202,7 +214,9 @@ class Sizes:
     Attributes
     ----------
     node, graph, config : int
-        Columns of the features.
+        Columns of the features. Nodes without features have one column of zeros.
+    described : bool
+        Whether nodes have features.
     digits : tuple of int
         Digits of a configurable node, and rows of a table that they look up: their values and 2.
     opcodes : int, optional
@@ -212,6 +226,7 @@ class Sizes:
     """
 
     node: int
+    described: bool
     graph: int
     config: int
     digits: tuple[int, int]
@@ -270,7 +285,15 @@ class Pipeline:
         if self.schema is not None:
             most = max((digit.values for digit in self.schema.digits), default=0)
             digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
-        return Sizes(columns["node"], columns["graph"], columns["config"], digits, opcodes, self.has_edges)
+        return Sizes(
+            node=columns["node"],
+            described=self.schema is None or bool(self.schema.node),
+            graph=columns["graph"],
+            config=columns["config"],
+            digits=digits,
+            opcodes=opcodes,
+            edges=self.has_edges,
+        )
 
     def _option(self, step: str, name: str) -> Any:
         """Attribute of the last step of that name, None without."""
@@ -287,6 +310,7 @@ class Pipeline:
         mine, theirs = self.tensors(), other.tensors()
         return (
             self.steps == other.steps
+            and self.schema == other.schema  # which knows the digits
             and mine.keys() == theirs.keys()
             and all(np.array_equal(mine[name], theirs[name]) for name in mine)
         )
@@ -310,9 +334,7 @@ class Pipeline:
                 self.steps = self._make(graph.schema)
                 core = _core.Prepare(self.steps)
             if self.schema is not None:
-                if self.schema.inferred and graph.schema.inferred:
-                    with contextlib.suppress(DataError):  # check tells which graph
-                        self.schema = self.schema.join(graph.schema)
+                self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
@@ -323,25 +345,52 @@ class Pipeline:
         self._core = core
         return self
 
+    def _widen(self, graph: Any) -> None:
+        """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
+        assert self.schema is not None
+        if not self.schema.inferred or self.schema is graph.schema:
+            return
+        if not graph.schema.inferred:
+            raise DataError(
+                f"graph {graph.name!r}: has a schema that was given, found none for the graphs before it; "
+                "give all of them the same schema=, or this graph first",
+                file=_name(graph), field="schema", found="an inferred schema", expected="a given one",
+            )  # fmt: skip
+        with contextlib.suppress(DataError):
+            self.schema = self.schema.join(graph.schema)
+
     def _check(self, graph: Any) -> None:
         check_kind(graph, self.kind)
         if self.schema is not None:
             self.schema.check(graph)
 
-    def apply(self, graph: Any, training: bool = False, configs: bool = True) -> Prepared:
+    def apply(
+        self,
+        graph: Any,
+        training: bool = False,
+        configs: bool = True,
+        weights: NDArray[np.float32] | None = None,
+    ) -> Prepared:
         """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
 
         Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
+        In training the configs may have `weights` (C,); those of weight 0 are left out.
         """
         self._check(graph)
+        if weights is not None:
+            graph, weights = _weighted(graph, weights)
         if training:
             check_measured(graph, self.kind)
+            if weights is not None and getattr(graph, "valid", None) is not None:
+                weights = weights[graph.ran]
             graph = _ran(graph)
-        kept, digits, runtimes = None, None, _times(graph)
+        rows, digits, runtimes = None, None, _times(graph)
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
-            kept, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
+            rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
+            weights = weights[rows] if weights is not None and rows is not None else weights
+        kept = rows if digits is None else None
         stored = _digits(graph) if digits is None and configs else None
         if stored is not None:
             digits = stored.stored()
@@ -364,26 +413,26 @@ class Pipeline:
             size += stored.nbytes
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
-        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped)
+        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
 
     def _merge(
         self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
-        """Merge equal configs: rows that stay or, of a file, their digits; their runtimes, normalizers."""
+        """Merge equal configs: rows that stay; of a file, their digits; their runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
-        kept = digits = None
+        rows = digits = None
         if keep != "none" and stored is not None and stored.in_file:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
-            _, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
+            rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
-            kept, runtimes, normalizers = pruning.distinct(graph, keep)
+            rows, runtimes, normalizers = pruning.distinct(graph, keep)
         if len(runtimes) < 2:
             field = "config_feat" if stored is None else "node_config_feat"
             raise DataError(
                 f"{field}: all configs are the same, so nothing can be learnt: leave it out",
                 file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
             )  # fmt: skip
-        return kept, digits, runtimes, normalizers
+        return rows, digits, runtimes, normalizers
 
     def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
         """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
@@ -454,6 +503,20 @@ def _ran(graph: Any) -> Any:
     """Leave out configs that failed."""
     valid = getattr(graph, "valid", None)
     return graph if valid is None or valid.all() else graph.select(graph.ran)
+
+
+def _weighted(graph: Any, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
+    """Leave out configs of weight 0; the weights of the others, None if all are 1."""
+    rows = np.flatnonzero(weights)
+    if len(rows) < 2:
+        raise DataError(
+            f"sample_weight: expected at least two configs of a weight above 0, found {len(rows)}: "
+            "there is nothing to compare",
+            file=str(graph.name), field="sample_weight", found=str(len(rows)), expected=">= 2",
+        )  # fmt: skip
+    if len(rows) < len(weights):
+        graph, weights = graph.select(rows), weights[rows]
+    return graph, None if (weights == 1).all() else weights
 
 
 def _times(graph: Any) -> NDArray[Any]:

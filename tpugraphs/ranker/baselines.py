@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.ranker import filekinds
@@ -138,6 +139,7 @@ class LinearBaseline(ScorerBase):
             rows = getattr(graph, "ran", rows)
         runtimes = measured_runtimes(graph, rows)
         self._kind = graph.kind
+        self.schema: Schema = graph.schema
         self._choose_columns(graph, rows)
         width = self._width
         gram, moment = np.zeros((width, width)), np.zeros(width)
@@ -169,11 +171,16 @@ class LinearBaseline(ScorerBase):
         Raises
         ------
         ConfigError
-            Not fitted, or fitted on a graph with other columns.
+            Not fitted, or fitted on the other kind of configs or on more configurable nodes.
+        DataError
+            The graph does not fit the schema of the one it was fitted on.
         """
         if not hasattr(self, "weight"):
             raise ConfigError("LinearBaseline.predict needs fit first")
         rows = _rows(graph, configs)
+        if _has_features(graph) != (self.digit is None):
+            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
+        self.schema.check(graph)
         chunks = [
             self._features(graph, rows[start : start + _CHUNK]) @ self.weight
             for start in range(0, rows.size, _CHUNK)
@@ -237,8 +244,6 @@ class LinearBaseline(ScorerBase):
 
     def _features(self, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Centred feature columns (rows, width)."""
-        if _has_features(graph) != (self.digit is None):
-            raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         if self.digit is None:
             raw = np.asarray(graph.config_feat)[rows][:, self.column].astype(np.float64)
         else:

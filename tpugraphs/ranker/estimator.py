@@ -52,6 +52,7 @@ class Estimator(Protocol):
         train: Any,
         valid: Any,
         *,
+        sample_weight: Any,
         steps: int | None,
         epochs: int | None,
         callbacks: Sequence[Callback],
@@ -118,6 +119,7 @@ class NetworkEstimator:
         train: Any,
         valid: Any,
         *,
+        sample_weight: Any,
         steps: int | None,
         epochs: int | None,
         callbacks: Sequence[Callback],
@@ -130,7 +132,13 @@ class NetworkEstimator:
         net = self.network
         with held(checkpoint_dir) as folder:
             material = Material(
-                net.pipeline, train, valid, net.fields.valid_configs, net.seed, folder is not None
+                net.pipeline,
+                train,
+                valid,
+                net.fields.valid_configs,
+                net.seed,
+                folder is not None,
+                sample_weight,
             )
             fit = self.start(material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
             return fit.run()

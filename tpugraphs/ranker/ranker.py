@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__, _core
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
 from tpugraphs.network.network import Network
@@ -141,6 +142,11 @@ class Ranker(ScorerBase):
         return self.network.pipeline
 
     @property
+    def schema(self) -> Schema | None:
+        """Schema that graphs must fit, once fitted; None for recipes of the published schemas."""
+        return self.pipeline.schema
+
+    @property
     def steps(self) -> list[dict[str, Any]]:
         """Steps of the model. For a recipe of any schema they are known once it is fitted."""
         return self.network.steps
@@ -262,6 +268,7 @@ class Ranker(ScorerBase):
         train: Any,
         valid: Any = None,
         *,
+        sample_weight: Any = None,
         epochs: int | None = None,
         steps: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -287,6 +294,11 @@ class Ranker(ScorerBase):
             With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the
             parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
             `train`.
+        sample_weight : (C,) array, or list of these and None, optional
+            Weights >= 0 of the configs of the graph, or of each graph of `train`, in the loss. A pair of
+            configs counts with the product of their weights. A config of weight 0 is left out, but the
+            preprocessing is fitted to it. Of equal configs that are merged, the one whose runtime is kept
+            (``keep="mean"``: the first) gives the weight. Validation has no weights.
         epochs, steps : int, optional
             Length, instead of the recipe's. An epoch is one visit per graph.
         callbacks : list of Callback
@@ -318,7 +330,8 @@ class Ranker(ScorerBase):
             self.reset()
             try:
                 return self._estimator.fit(
-                    train, valid, steps=steps, epochs=epochs, callbacks=callbacks, owner=self,
+                    train, valid, sample_weight=sample_weight, steps=steps, epochs=epochs,
+                    callbacks=callbacks, owner=self,
                     checkpoint_dir=checkpoint_dir, checkpoint_every=checkpoint_every, verbose=verbose,
                 )  # fmt: skip
             finally:

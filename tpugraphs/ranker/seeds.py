@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
-from tpugraphs.training.trainset import Material, hold_out
+from tpugraphs.training.trainset import Material
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -234,6 +234,7 @@ def train_seeds(
     *,
     seeds: int | Iterable[int] = 5,
     select: str | int | None = None,
+    sample_weight: Any = None,
     epochs: int | None = None,
     steps: int | None = None,
     callbacks: Callable[[int], Sequence[Callback]] | None = None,
@@ -254,7 +255,7 @@ def train_seeds(
     ----------
     recipe, preset, precision, **fields
         As of :class:`tpugraphs.Ranker`.
-    train, valid, epochs, steps, checkpoint_every, verbose
+    train, valid, sample_weight, epochs, steps, checkpoint_every, verbose
         As of :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
         seeds: that of the first one.
     seeds : int or ints
@@ -312,15 +313,19 @@ def train_seeds(
             f"recipe {rankers[0].recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
         )
     epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
-    if isinstance(valid, Real):
-        train, valid = hold_out(train, float(valid), numbers[0], rankers[0].kind)
     with ExitStack() as stack:
         folder = stack.enter_context(held(checkpoint_dir))
         if folder is not None:
             _state_plan(folder, rankers[0], numbers, rule)
         first = rankers[0]
         material = Material(
-            first.pipeline, train, valid, first.fields.valid_configs, numbers[0], folder is not None
+            first.pipeline,
+            train,
+            valid,
+            first.fields.valid_configs,
+            numbers[0],
+            folder is not None,
+            sample_weight,
         )
         fits = []
         for ranker in rankers:

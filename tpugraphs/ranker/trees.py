@@ -23,7 +23,7 @@ from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
 from tpugraphs.training.callbacks import Callback, History
-from tpugraphs.training.trainset import as_graphs, hold_out, unfit
+from tpugraphs.training.trainset import as_graphs, as_weights, graph_weights, hold_out, unfit
 
 __all__ = ["TreeEstimator", "Trees"]
 
@@ -98,6 +98,7 @@ class _Table:
 
     features: list[NDArray[np.float32]] = field(default_factory=list)
     targets: list[NDArray[np.float64]] = field(default_factory=list)
+    weights: list[NDArray[np.float32]] = field(default_factory=list)
 
 
 class TreeEstimator:
@@ -155,6 +156,7 @@ class TreeEstimator:
         train: Any,
         valid: Any,
         *,
+        sample_weight: Any,
         steps: int | None,
         epochs: int | None,
         callbacks: Sequence[Callback],
@@ -165,12 +167,15 @@ class TreeEstimator:
     ) -> History:
         """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
+        graphs = as_graphs("train", train)
+        weights = as_weights(train, graphs, sample_weight)
+        self._kind = self._kind_of(graphs[0])
         if isinstance(valid, Real):
-            train, valid = hold_out(train, float(valid), self.seed, self._kind_of(train))
+            graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
         fit = Rounds(owner, History(metric=self.fields.metric), int(steps or epochs or 1))
         self.history = history = fit.history
         history.total_steps = fit.total
-        tables = self._tables(train, history)
+        tables = self._tables(graphs, weights, history)
         began, best = time.monotonic(), None
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
         held = self._held(valid)
@@ -199,16 +204,14 @@ class TreeEstimator:
         _each(callbacks, "on_fit_end", fit)
         return history
 
-    def _kind_of(self, graphs: Any) -> str:
-        if self.recipe.kind != "any":
-            return self.recipe.kind
-        first = as_graphs("train", graphs)[0]
-        return str(getattr(first, "kind", "layout"))
+    def _kind_of(self, graph: Any) -> str:
+        """Kind of the graphs of a fit that begins with this one."""
+        return str(getattr(graph, "kind", "layout")) if self.recipe.kind == "any" else self.recipe.kind
 
-    def _tables(self, train: Any, history: History) -> dict[tuple[int, int], _Table]:
+    def _tables(
+        self, graphs: Any, given: list[Any] | None, history: History
+    ) -> dict[tuple[int, int], _Table]:
         """Rows to learn from, by size of graph."""
-        graphs = as_graphs("train", train)
-        self._kind = self._kind_of(train)
         tables: dict[tuple[int, int], _Table] = {}
         for i in range(len(graphs)):
             graph = graphs[i]
@@ -224,6 +227,8 @@ class TreeEstimator:
             table = tables.setdefault(_size(graph), _Table())
             table.features.append(self.recipe.features(self.fields, graph, rows))
             table.targets.append(self._target(measured_runtimes(graph, rows)))
+            weights = graph_weights(graph, None if given is None else given[i])
+            table.weights.append(np.ones(rows.size, np.float32) if weights is None else weights[rows])
         return tables
 
     def _some(self, graph: Any, most: int, number: int) -> NDArray[np.int64]:
@@ -254,7 +259,10 @@ class TreeEstimator:
             "deterministic": True, "force_row_wise": True, "verbosity": -1,
             "num_threads": _core.get_num_threads(),
         }  # fmt: skip
-        data = lightgbm.Dataset(x[:, columns], y, params=options, free_raw_data=True)
+        weights = np.concatenate(table.weights)
+        data = lightgbm.Dataset(
+            x[:, columns], y, weight=None if (weights == 1).all() else weights, params=options
+        )
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _grow(self, tree: Trees) -> float:

@@ -77,7 +77,7 @@ def _step(op: str, name: str, inputs: list[str], slot: str | None = None, **attr
 
 def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:
     """List steps to what is known of the nodes, its slot: one row, or per config where nodes have digits."""
-    if sizes.node <= 1 and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
+    if not sizes.described and sizes.opcodes is None and not sizes.edges and sizes.digits[0] == 0:
         return [], None
     steps, slot, width = [], "node_feat", fields.width
     if sizes.opcodes is not None:

@@ -246,9 +246,14 @@ class Fit:
         try:
             interrupts.armed = True
             return work()
-        except DataError as error:  # the digits were checked, so it is the scores that are not finite
+        except DataError as error:
             self._restore_best()
-            raise Error(
+            if error.field == "values":
+                raise ConfigError(
+                    f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
+                    f"({error}); choose another target, or an offset of the loss"
+                ) from error
+            raise Error(  # digits and weights were checked, so it is the scores that are not finite
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
                 f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
             ) from error

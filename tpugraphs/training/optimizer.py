@@ -58,10 +58,15 @@ class Optimizer:
         `chosen`: prepared graphs, and which of their configs.
         """
         slates = [prepared.slate(rows) for prepared, rows in chosen]
-        targets: Any = [prepared.runtimes[rows] for prepared, rows in chosen]
+        targets: dict[str, Sequence[NDArray[Any]]] = {}
+        targets["order"] = [prepared.runtimes[rows] for prepared, rows in chosen]
         if self._values is not None:
-            values = [prepared.values(self._values)[rows] for prepared, rows in chosen]
-            targets = {"order": targets, "value": values}
+            targets["value"] = [prepared.values(self._values)[rows] for prepared, rows in chosen]
+        if any(prepared.weights is not None for prepared, _ in chosen):
+            targets["weight"] = [
+                np.ones(len(rows), np.float32) if prepared.weights is None else prepared.weights[rows]
+                for prepared, rows in chosen
+            ]
         loss: float = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")

@@ -68,25 +68,54 @@ def unfit(what: str, graph: Any, kind: str) -> DataError | None:
     return None
 
 
+Weights = list[NDArray[np.float32] | None]
+
+
+def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
+    """Weights of the configs as one entry per graph, not yet looked at; None if there are none."""
+    if given is None:
+        return None
+    if hasattr(train, "config_runtime"):
+        return [given]
+    if not isinstance(given, (list, tuple)) or len(given) != len(graphs):
+        found = f"{len(given)}" if isinstance(given, (list, tuple)) else f"a {type(given).__name__}"
+        raise ConfigError(
+            f"sample_weight: expected a list of {len(graphs)} arrays, one per graph (None: all 1), "
+            f"got {found}"
+        )
+    return list(given)
+
+
+def graph_weights(graph: Any, given: Any) -> NDArray[np.float32] | None:
+    """Weights (C,) of the configs of one graph; DataError unless they are numbers >= 0, one per config."""
+    if given is None:
+        return None
+
+    def refuse(found: str, expected: str) -> DataError:
+        return DataError(
+            f"sample_weight: expected {expected}, found {found}",
+            file=str(graph.name), field="sample_weight", found=found, expected=expected,
+        )  # fmt: skip
+
+    try:
+        with np.errstate(over="ignore"):
+            weights = np.asarray(given).astype(np.float32, casting="same_kind")
+    except (TypeError, ValueError):
+        raise refuse(type(given).__name__, "numbers") from None
+    if weights.shape != (graph.num_configs,):
+        raise refuse(f"shape {weights.shape}", f"one weight per config ({graph.num_configs},)")
+    bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if bad.size:
+        raise refuse(f"{weights[bad[0]]} of config {int(bad[0])}", "finite numbers >= 0")
+    return weights
+
+
+_PROGRAM = ("node_feat", "node_opcode", "edge_index")
+_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
 _HASHED: dict[str, tuple[str, ...]] = {
-    "graph": (
-        "node_feat",
-        "node_opcode",
-        "edge_index",
-        "graph_feat",
-        "config_feat",
-        "config_runtime",
-        "valid",
-    ),
-    "layout": ("node_feat", "node_opcode", "edge_index", "node_config_ids", "config_runtime"),
-    "tile": (
-        "node_feat",
-        "node_opcode",
-        "edge_index",
-        "config_feat",
-        "config_runtime",
-        "config_runtime_normalizers",
-    ),
+    "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
+    "layout": (*_PROGRAM, "node_config_ids", "config_runtime"),
+    "tile": (*_PROGRAM, *_TILE),
 }
 
 
@@ -101,7 +130,7 @@ def fingerprint(graph: Any, kind: str, digits: bool) -> str:
     if kind == "graph":
         h.update(graph.schema.to_json().encode())
     for name in _HASHED[kind]:
-        if getattr(graph, name) is None:
+        if getattr(graph, name, None) is None:
             continue
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
@@ -115,8 +144,10 @@ def fingerprint(graph: Any, kind: str, digits: bool) -> str:
 class Store:
     """Prepared training graphs, made when first used; the least recently used go when memory is short."""
 
-    def __init__(self, graphs: Graphs, pipeline: Pipeline, skipped: dict[str, str]) -> None:
-        self.graphs, self.pipeline, self.skipped = graphs, pipeline, skipped
+    def __init__(
+        self, graphs: Graphs, pipeline: Pipeline, skipped: dict[str, str], weights: Weights | None = None
+    ) -> None:
+        self.graphs, self.pipeline, self.skipped, self.weights = graphs, pipeline, skipped, weights
         self.made: OrderedDict[int, Prepared | None] = OrderedDict()
         self.useless: set[int] = set()
         self.bytes = 0
@@ -131,7 +162,9 @@ class Store:
     def _get(self, index: int) -> Prepared | None:
         if index not in self.made:
             try:
-                prepared: Prepared | None = self.pipeline.apply(self.graphs[index], training=True)
+                prepared: Prepared | None = self.pipeline.apply(
+                    self.graphs[index], training=True, weights=self.weights[index] if self.weights else None
+                )
             except DataError as error:
                 if len(self.graphs) == 1:
                     raise
@@ -165,8 +198,12 @@ class Store:
             old.release()
 
 
-def hold_out(train: Any, share: float, seed: int, kind: str = "layout") -> tuple[list[Any], list[Any]]:
+def hold_out(
+    train: Any, share: float, seed: int, kind: str = "layout", weights: list[Any] | None = None
+) -> tuple[list[Any], list[Any]]:
     """Graphs with a share of their configs held out, and graphs of these; equal configs stay together.
+
+    `weights`, of the configs of each graph, become those of the configs that are left.
 
     Raises
     ------
@@ -195,6 +232,8 @@ def hold_out(train: Any, share: float, seed: int, kind: str = "layout") -> tuple
                 raise
             kept.append(graph)  # if nothing can be learnt from it, it is left out there
             continue
+        if weights is not None and weights[i] is not None:
+            weights[i] = graph_weights(graph, weights[i])[rest]  # type: ignore[index]
         kept.append(graph.select(rest))
         held.append(graph.select(part))
     return kept, held
@@ -220,6 +259,8 @@ class Material:
         Of the split, if `valid` is a share.
     hashed : bool
         Whether fingerprints are needed.
+    sample_weight
+        As of `Ranker.fit`.
 
     Attributes
     ----------
@@ -235,16 +276,23 @@ class Material:
     """
 
     def __init__(
-        self, pipeline: Pipeline, train: Any, valid: Any, valid_configs: int, seed: int, hashed: bool
+        self,
+        pipeline: Pipeline,
+        train: Any,
+        valid: Any,
+        valid_configs: int,
+        seed: int,
+        hashed: bool,
+        sample_weight: Any = None,
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.counts: list[int] = []
         held: Graphs | None = None
+        self.graphs: Graphs = as_graphs("train", train)
+        self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
-            self.graphs: Graphs
-            self.graphs, held = hold_out(train, float(valid), seed, pipeline.kind)
+            self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
         else:
-            self.graphs = as_graphs("train", train)
             if valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
                 held = as_graphs("valid", valid)
         self.hashes = {"train": self._fit_pipeline()}
@@ -254,7 +302,7 @@ class Material:
             if hashed and held is not None
             else []
         )
-        self.store = Store(self.graphs, pipeline, self.skipped)
+        self.store = Store(self.graphs, pipeline, self.skipped, self.weights)
 
     def _fit_pipeline(self) -> str:
         """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
@@ -271,6 +319,7 @@ class Material:
                     hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
                 if why is None:
+                    self._weigh(i, graph, hashes)
                     yield graph
                     continue
                 left_out += 1
@@ -282,6 +331,16 @@ class Material:
 
         self.pipeline.fit(usable())
         return _digest(hashes)
+
+    def _weigh(self, i: int, graph: Any, hashes: list[str]) -> None:
+        """Look at the weights of graph `i`, which count with its fingerprint."""
+        weights = graph_weights(graph, self.weights[i]) if self.weights else None
+        if weights is None or (weights == 1).all():
+            return
+        assert self.weights is not None
+        self.weights[i], self.counts[i] = weights, int(np.count_nonzero(weights))
+        if self.hashed:
+            hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
 
     def _prepare_valid(self, graphs: Graphs | None, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
