@@ -29,7 +29,7 @@ KERNELS, DEVICES = ("convolution", "dedispersion"), ("A100", "A4000", "A6000", "
 LEARNT, FIRST, FEW = 200, 10, 20  # configs of (a), configs that are tried, measurements of (b)
 HELD_OUT = 300  # first seed of those that nothing was chosen by
 ACROSS = {"steps": 400, "slates": 4, "configs": 512}  # of rankers of several devices
-FURTHER = 10  # steps on measurements of the new one
+LAST = ("head.*", "past.*")  # weights that adapt to the new one
 Floats = NDArray[np.float64]
 
 BOUNDS = """
@@ -181,8 +181,7 @@ def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> I
     """(b) with one seed: a record of each method.
 
     There is no column of the device, as nothing could be learnt of the new one's value. What was learnt from
-    the others is trained further on the few measurements; trees are fitted to both, with the device as a
-    column.
+    the others is adapted to the few measurements; trees are fitted to both, with the device as a column.
     """
     *others, new = graphs(data, kernel, DEVICES)
     times = np.asarray(new.runtime, np.float64)
@@ -190,11 +189,8 @@ def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> I
     rest = np.setdiff1d(np.arange(len(times)), rows)
     made = ensemble(others, seed, members, **{**ACROSS, **fields})
     scores = {("graph-config", 0): made.predict(new, rest, verbose=False)}
-    few = new.select(rows)
-    for ranker in made.rankers:
-        for _ in range(FURTHER):
-            ranker.partial_fit(few, slice(None))
-    scores["graph-config", FEW] = made.predict(new, rest, verbose=False)
+    adapted = made.adapt(new, rows, only=LAST)
+    scores["graph-config", FEW] = adapted.predict(new, rest, verbose=False)
 
     x = [np.asarray(graph.config_feat, np.float64) for graph in others]
     y = [np.log(np.asarray(graph.runtime, np.float64)) for graph in others]
