@@ -87,6 +87,8 @@ def loads_to_the_same_bits(recipe, folder):
     loaded = tg.Ranker.load(folder / "r.safetensors")
     assert loaded.get_params() == r.get_params()
     assert (loaded.predict(unseen) == r.predict(unseen)).all()
+    adapted = [some.adapt(unseen, range(8), steps=2) for some in (r, loaded)]
+    assert state(adapted[0]) == state(adapted[1]) != state(r)
 
 
 def keeps_bits_over_threads(recipe):
