@@ -343,7 +343,7 @@ def test_adapt_refuses(graph, ranker, options, words):
 def test_adapt_refuses_what_teaches_nothing(graph, ranker):
     with pytest.raises(tg.DataError, match="nothing can be learnt"):
         ranker.adapt(graph, [1])
-    with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a tile graph"):
+    with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a TileGraph"):
         ranker.adapt(small_tile())
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         small_ranker().adapt(graph, [1, 2])
