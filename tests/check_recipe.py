@@ -90,6 +90,17 @@ def learns_by_steps(recipe):
     assert np.isfinite(r.partial_fit(train, range(8)))
 
 
+def adapts_to_the_same_bits_when_loaded(recipe, folder):
+    train, *_, unseen = graphs(recipe)
+    r = ranker(recipe)
+    r.fit(train, verbose=False)
+    r.save(folder / "r.safetensors")
+    adapted = [
+        some.adapt(unseen, range(8), steps=2) for some in (r, tg.Ranker.load(folder / "r.safetensors"))
+    ]
+    assert state(adapted[0]) == state(adapted[1]) != state(r)
+
+
 def resumes_to_the_same_bits(recipe, folder):
     *train, valid, _ = graphs(recipe)
     straight, resumed = ranker(recipe, 4), ranker(recipe, 4)
@@ -182,6 +193,7 @@ CHECKS = {
         builds_models_of_plain_values,
         fits,
         learns_by_steps,
+        adapts_to_the_same_bits_when_loaded,
         resumes_to_the_same_bits,
         loads_to_the_same_bits,
         keeps_bits_over_threads,
@@ -192,7 +204,7 @@ CHECKS = {
     )
 }
 NETWORK = {
-    "builds_models_of_plain_values", "learns_by_steps", "takes_every_loss", "takes_every_optimizer",
+    "adapts_to_the_same_bits_when_loaded", "builds_models_of_plain_values", "learns_by_steps", "takes_every_loss", "takes_every_optimizer",
 }  # fmt: skip
 
 
@@ -201,4 +213,6 @@ def checks(recipe):
     return {name: check for name, check in CHECKS.items() if is_network(recipe) or name not in NETWORK}
 
 
-WITH_FILES = {"resumes_to_the_same_bits", "loads_to_the_same_bits"}
+WITH_FILES = {
+    "adapts_to_the_same_bits_when_loaded", "resumes_to_the_same_bits", "loads_to_the_same_bits",
+}  # fmt: skip

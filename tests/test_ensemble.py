@@ -163,6 +163,16 @@ def test_rankers_of_other_graphs_are_refused_and_those_of_tiles_work(rankers, tm
 # Files
 
 
+def test_adapt_adapts_every_ranker(graph, rankers):
+    ensemble = tg.Ensemble(rankers, WEIGHTS, "rank")
+    adapted = ensemble.adapt(graph, slice(9), steps=2, anchor=0.3)
+    assert (adapted.weights, adapted.normalize) == (ensemble.weights, "rank")
+    for before, after in zip(rankers, adapted, strict=True):
+        expected = before.adapt(graph, slice(9), steps=2, anchor=0.3)
+        assert (after.model.params == expected.model.params).all()
+        assert (after.model.params != before.model.params).any()
+
+
 @pytest.mark.parametrize("normalize", NORMALIZE)
 def test_a_saved_ensemble_predicts_the_same_bits(graph, rankers, tmp_path, normalize):
     ensemble = tg.Ensemble(rankers, WEIGHTS, normalize)

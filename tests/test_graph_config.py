@@ -289,6 +289,9 @@ def test_configs_that_failed_are_not_learnt_from():
     with pytest.raises(tg.DataError, match="config 0 failed") as caught:
         some.partial_fit(nan, range(9))
     assert caught.value.field == "configs"
+    assert state(some.adapt(nan, steps=2)) == state(some.adapt(nan, nan.ran, steps=2))
+    with pytest.raises(tg.DataError, match="config 0 failed"):
+        some.adapt(nan, range(9))
     assert some.evaluate(nan).rows[0].configs == 20
     with pytest.raises(tg.DataError, match="config 0 failed"):
         some.evaluate(nan, configs=[0, 1])

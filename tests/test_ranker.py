@@ -7,7 +7,7 @@ import pytest
 from broken.rankers import BROKEN, rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankers import FIELDS, having, small_graph, small_ranker
+from rankers import FIELDS, having, small_graph, small_ranker, small_tile
 
 import tpugraphs as tg
 from tpugraphs.training import split_configs
@@ -283,6 +283,70 @@ def test_partial_fit_refuses_what_teaches_nothing(graph):
         r.partial_fit(graph, [1])
     with pytest.raises(tg.DataError, match="placeholders"):
         r.partial_fit(graph.replace(config_runtime=np.zeros(graph.num_configs, np.int64)), [0, 1])
+
+
+# A few measurements
+
+
+def distance(a, b):
+    return np.linalg.norm(a.model.params - b.model.params)
+
+
+def test_adapt_returns_another_ranker_that_learnt_from_these_rows(graph, ranker, saved):
+    rows, other = np.arange(0, 32, 2), graph.replace(config_runtime=graph.config_runtime[::-1])
+    before = ranker.model.params.copy()
+    adapted = ranker.adapt(other, rows, steps=20)
+    assert (ranker.model.params == before).all() and adapted.get_params() == ranker.get_params()
+    times = other.config_runtime[rows]
+    taus = [tg.metrics.kendall_tau(r.predict(other, rows), times) for r in (ranker, adapted)]
+    assert taus[1] > taus[0] + 0.1
+    unseen = other.config_runtime.copy()
+    unseen[1::2] = 7  # of configs that are not given, nothing is learnt
+    blind = other.replace(config_runtime=unseen)
+    for same in (tg.Ranker.load(saved).adapt(other, rows, steps=20), ranker.adapt(blind, rows, steps=20)):
+        assert (same.model.params == adapted.model.params).all()
+    assert (ranker.adapt(other.select(rows), steps=20).model.params == adapted.model.params).all()
+
+
+def test_adapt_keeps_to_the_anchor(graph, ranker):
+    other = graph.replace(config_runtime=graph.config_runtime[::-1])
+    moved = [distance(ranker.adapt(other, slice(16), steps=9, anchor=a), ranker) for a in (0, 0.1, 0.5, 1)]
+    assert moved[0] > moved[1] > moved[2] > moved[3] == 0
+    some = sorted(ranker.parameters)[:2]
+    adapted = ranker.adapt(other, slice(16), steps=9, only=[some[0], some[1]])
+    same = {name for name, value in adapted.parameters.items() if (value == ranker.parameters[name]).all()}
+    assert same == {*ranker.parameters} - {*some}
+    free = ranker.adapt(other, slice(16), steps=1, anchor=0)
+    plain = copy.deepcopy(ranker)
+    plain._trainer, plain._step = None, 0
+    plain.partial_fit(other.select(slice(16)), slice(None))
+    assert distance(free, plain) < 1e-6 * np.linalg.norm(plain.model.params)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"steps": 0}, "steps: expected a whole number of at least 1, got 0"),
+        ({"steps": 2.5}, "steps: .*2.5"),
+        ({"anchor": 1.1}, "anchor: expected a number in 0..1, got 1.1"),
+        ({"anchor": float("nan")}, "anchor: .*nan"),
+        ({"anchor": "1"}, "anchor: .*'1'"),
+        ({"only": ["haed*"]}, "only: .*head.*got .'haed"),
+        ({"only": []}, "only: "),
+    ],
+)
+def test_adapt_refuses(graph, ranker, options, words):
+    with pytest.raises(tg.ConfigError, match=words):
+        ranker.adapt(graph, [1, 2, 3], **options)
+
+
+def test_adapt_refuses_what_teaches_nothing(graph, ranker):
+    with pytest.raises(tg.DataError, match="nothing can be learnt"):
+        ranker.adapt(graph, [1])
+    with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a TileGraph"):
+        ranker.adapt(small_tile())
+    with pytest.raises(tg.Error, match="learnt nothing yet"):
+        small_ranker().adapt(graph, [1, 2])
 
 
 # Files

@@ -3,19 +3,18 @@
 import math
 
 import numpy as np
-
-from operators.drop_edge import WORD, _mix64, uniform
+from reference import rng as counter
 
 GRADIENTS = ("x",)
 
 
 def _normals(key, row, n):
     """Of a row: pairs of Box and Muller. Logarithms are of float32 numbers, which shows near 0."""
-    key = _mix64(key + 0x9E3779B97F4A7C15 * (row + 1) & WORD)
+    key = counter.key_of(key, row)
     found = []
     for i in range(0, n, 2):
-        radius = math.sqrt(-2 * math.log(np.float32(1 - uniform(key, i))))
-        angle = 2 * math.pi * uniform(key, i + 1)
+        radius = math.sqrt(-2 * math.log(np.float32(1 - counter.uniform(key, i))))
+        angle = 2 * math.pi * counter.uniform(key, i + 1)
         found += [radius * math.cos(angle), radius * math.sin(angle)]
     return found[:n]
 

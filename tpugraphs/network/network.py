@@ -99,6 +99,10 @@ class Network:
             self._trainer = _core.Trainer(self.model)
         return self._trainer
 
+    def rest(self) -> None:
+        """Forget the state of the optimizer, and how many steps it took."""
+        self._trainer, self.trained_steps = None, 0
+
     @property
     def num_parameters(self) -> int:
         """P, number of weights."""

@@ -158,6 +158,11 @@ class Ensemble(ScorerBase):
         weights = "" if len(set(self.weights)) == 1 else f", weights {self.weights}"
         return f"<Ensemble: {len(self)} x {recipes}, normalize={self.normalize!r}{weights}>"
 
+    def adapt(self, graph: Any, configs: ArrayLike | None = None, **options: Any) -> Ensemble:
+        """Return the ensemble of the rankers adapted to a few measurements: see :meth:`Ranker.adapt`."""
+        rankers = [ranker.adapt(graph, configs, **options) for ranker in self.rankers]
+        return Ensemble(rankers, self.weights, self.normalize)
+
     def predict(
         self,
         graph: Any,

@@ -13,6 +13,7 @@ from tpugraphs.errors import DataError
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import check_measured
 from tpugraphs.recipes import Recipe
+from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.optimizer import Optimizer
@@ -185,6 +186,12 @@ class NetworkEstimator:
         optimizer.update(number, float(net.fields.learning_rate), [])
         net.trained_steps, net.fitted = number, True
         return loss
+
+    def adapt(self, graph: Any, steps: int, anchor: float, only: Sequence[str] | None) -> None:
+        """Train further on all configs of a graph; see :meth:`tpugraphs.Ranker.adapt`."""
+        self.network.rest()
+        rows = np.arange(graph.num_configs)
+        adapt(self.network, lambda: self.partial_fit(graph, rows), steps, anchor, only)
 
     def scores(
         self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
 from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
-from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
+from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
@@ -372,6 +373,47 @@ class Ranker(ScorerBase):
         """
         with self._alone():
             return self._networked().partial_fit(graph, configs)
+
+    def adapt(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        *,
+        steps: int = 60,
+        anchor: float = 0.1,
+        only: Sequence[str] | None = None,
+    ) -> Ranker:
+        """Return a ranker that has also learnt from a few measurements of one graph; this one stays as it is.
+
+        For a new device or program of which some dozen configs were measured. Every step is one of
+        `partial_fit` on all of them; after it the weights go a part of the way back to what they are here,
+        so that a few measurements shift what was learnt from many and do not replace it. The optimizer
+        begins from rest: a ranker that was loaded gives the same bits as the one that was saved.
+
+        Parameters
+        ----------
+        graph : graph
+        configs : slice, (n,) int or (C,) bool, optional
+            Those measured, as for ``graph.select``; all that ran by default.
+        steps : int
+        anchor : float
+            Part of the way back after each step: 0 for none, 1 for all of it.
+        only : sequence of str, optional
+            Patterns of names of `parameters`; the other weights stay as they are. Of ``graph-config``,
+            ``("head.*", "past.*")`` are those next to the scores.
+
+        Raises
+        ------
+        ConfigError
+            A value out of range, or a pattern that matches no parameter.
+        DataError
+            As of `partial_fit`.
+        """
+        self.require_fit("adapt")
+        check_kind(graph, self.kind)
+        made = copy.deepcopy(self)
+        made._networked().adapt(graph.select(graph.ran if configs is None else configs), steps, anchor, only)
+        return made
 
     # Ranking
 
