@@ -91,6 +91,11 @@ def small_any(seed=0, configs=48, **changes):
 SMALL_GRAPHS = {"layout": small_graph, "tile": small_tile, "graph": small_any}  # one of every kind, by seed
 
 
+def networks(kind=None):
+    """Names of the recipes that train a network."""
+    return [name for name in tg.list_recipes(kind) if get_recipe(name).estimator == "network"]
+
+
 def having(recipe, **fields):
     """Those of the fields that the recipe has: models differ in what can be made small."""
     known = get_recipe(recipe).options.__dataclass_fields__

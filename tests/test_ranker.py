@@ -7,7 +7,7 @@ import pytest
 from broken.rankers import BROKEN, rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankers import FIELDS, having, small_graph, small_ranker, small_tile
+from rankers import FIELDS, having, networks, small_graph, small_ranker, small_tile
 
 import tpugraphs as tg
 from tpugraphs.training import split_configs
@@ -90,7 +90,7 @@ def test_predict_learns_and_has_the_promised_types(graph, ranker):
     assert ranker.predict(graph, []).shape == (0,)
 
 
-@pytest.mark.parametrize("recipe", tg.list_recipes("layout"))
+@pytest.mark.parametrize("recipe", networks("layout"))
 def test_a_short_fit_ranks_unseen_configs_of_alexnet(recipe):
     """Measured runtimes. Five minutes of the first place's default reach 0.77 to 0.79; about 0.80 is possible."""
     g = tg.sample("alexnet")
@@ -318,7 +318,7 @@ def test_adapt_keeps_to_the_anchor(graph, ranker):
     assert same == {*ranker.parameters} - {*some}
     free = ranker.adapt(other, slice(16), steps=1, anchor=0)
     plain = copy.deepcopy(ranker)
-    plain._trainer, plain._step = None, 0
+    plain.network.rest()
     plain.partial_fit(other.select(slice(16)), slice(None))
     assert distance(free, plain) < 1e-6 * np.linalg.norm(plain.model.params)
 

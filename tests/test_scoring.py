@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from rankers import having, small_graph, small_ranker
+from rankers import having, networks, small_graph, small_ranker
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -124,7 +124,7 @@ MEMORY = """
 import resource, sys
 import numpy as np
 sys.path[:0] = {path!r}
-from rankers import having, small_graph, small_ranker
+from rankers import networks, having, small_graph, small_ranker
 import tpugraphs as tg
 
 g = small_graph(nodes=60, config_nodes=60, config_runtime=np.arange(1, 97))
@@ -138,7 +138,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize("recipe", tg.list_recipes("layout"))
+@pytest.mark.parametrize("recipe", networks("layout"))
 def test_memory_does_not_grow_with_the_number_of_configs(recipe):
     code = MEMORY.format(path=[os.path.dirname(__file__)], recipe=recipe, configs=20_000)
     grown = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
@@ -241,7 +241,7 @@ def alexnet():
     return tg.sample("alexnet").select(slice(0, 1500))
 
 
-@pytest.fixture(scope="module", params=tg.list_recipes("layout"))
+@pytest.fixture(scope="module", params=networks("layout"))
 def trained(request, alexnet):
     """Trained so briefly that scores are close together, which is the hard case."""
     r = tg.Ranker(request.param, **having(request.param, width=64), steps=40, learning_rate=5e-3)

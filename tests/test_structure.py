@@ -1,5 +1,6 @@
 """The house keeps its rooms: one-way includes, sizes, names, headers that stand alone, one version."""
 
+import ast
 import os
 import re
 import shutil
@@ -239,3 +240,72 @@ def test_licence_is_apache_2():
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+# The wings of the package, lowest first: a wing may import itself and those on floors below.
+WINGS = {
+    "errors": 0,
+    "system": 1,
+    "names": 0,
+    "metrics": 1,
+    "kernels": 2,
+    "data": 3,
+    "download": 4,
+    "preprocess": 4,
+    "evaluation": 4,
+    "recipes": 5,
+    "submission": 5,
+    "network": 6,
+    "training": 7,
+    "ranker": 8,
+    "cli": 9,
+}
+FREE = {"_core", "__version__"}  # of the core, and the package's own number
+
+
+def wing(path):
+    return path.relative_to(ROOT / "tpugraphs").with_suffix("").parts[0]
+
+
+def own_imports(path):
+    """(names of the modules of the package that a file imports, line, whether inside a function)."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tpugraphs":
+            names = [node.module.partition(".")[2]] if "." in node.module else [a.name for a in node.names]
+        elif isinstance(node, ast.Import):
+            names = [a.name.partition(".")[2] for a in node.names if a.name.startswith("tpugraphs.")]
+        else:
+            continue
+        yield [name for name in names if name], node.lineno, id(node) in inside
+
+
+def test_wings_import_one_way():
+    here = {wing(path) for path in PACKAGE} - {"__init__", "__main__", "samples"}
+    assert here == set(WINGS), "a wing without a floor, or a floor without a wing"
+    wrong = []
+    for path in PACKAGE:
+        mine = wing(path)
+        for names, line, _ in own_imports(path) if mine in WINGS else ():
+            for other in {name.split(".")[0] for name in names} - FREE - {mine}:
+                if WINGS[other] >= WINGS[mine]:
+                    wrong.append(f"{name(path)}:{line} imports {other}")
+    assert not wrong
+
+
+def test_imports_inside_functions_are_for_speed_alone():
+    """Only the commands, which start fast, import the package's modules late: elsewhere it would hide a circle."""
+    late = [
+        f"{name(path)}:{line}: {', '.join(names)}"
+        for path in PACKAGE
+        if wing(path) != "cli"
+        for names, line, inside in own_imports(path)
+        if inside and names
+    ]
+    assert not late, "\n".join(late)

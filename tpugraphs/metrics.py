@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core
+from tpugraphs import _core, names
 from tpugraphs.errors import ConfigError, ShapeError
 
 __all__ = [
@@ -28,13 +28,7 @@ __all__ = [
     "top_mean_score",
 ]
 
-COLLECTIONS = (
-    "tile:xla",
-    "layout:xla:default",
-    "layout:xla:random",
-    "layout:nlp:default",
-    "layout:nlp:random",
-)
+COLLECTIONS = tuple(names.COLLECTIONS)
 """The five collections of TpuGraphs, whose scores make the competition score."""
 
 _NATIVE = frozenset("fdlqi")

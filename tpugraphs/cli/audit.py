@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
     """Turn a word of the command line into what `audit` takes."""
-    from tpugraphs.data import collections as data
+    from tpugraphs import data
 
     if spec.startswith("sample:"):
         return data.sample(spec.removeprefix("sample:"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import SPLITS
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -24,7 +25,6 @@ DATA_HELP = (
     "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
-SPLITS = ("train", "valid", "test")
 
 
 def default_root() -> str:
@@ -169,7 +169,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
 
 def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
     """Name, collection if it is known, and reader of every graph that `spec` names."""
-    from tpugraphs.data import collections as data
+    from tpugraphs import data
 
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
@@ -186,7 +186,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
         ]
     path = Path(spec).expanduser()
     if path.is_dir():
-        files = data.graph_files(path)
+        files = data.collections.graph_files(path)
         if not files:
             raise DataError(
                 "no .npz files in this directory, and no packs; give the one that holds them, or COLLECTION "

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """AlexNet as three graphs that share no configuration."""
-    from tpugraphs.data import collections as data
+    from tpugraphs import data
     from tpugraphs.data.splits import split_configs
 
     graph = data.sample("alexnet")

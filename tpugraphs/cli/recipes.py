@@ -37,6 +37,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+_KINDS = {"graph": "graphs of any schema", "any": "graphs of every kind"}
+
+
 def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     options = told["options"]
 
@@ -44,11 +47,13 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         return _by_preset(options[name]["default"], show)
 
     yield f"{told['recipe']}: {told['summary']}"
-    yield f"Ranks {told['kind']} graphs." + (f" Source: {told['source']}." if told["source"] else "")
-    yield f"\nLosses:     {_by_preset(told['losses'], _terms)}"
-    yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"
-    yield f"Schedule:   {default('schedule')}"
-    yield f"Groups:     {_by_preset(told['groups'], _terms)}"
+    ranks = _KINDS.get(told["kind"], f"{told['kind']} graphs")
+    yield f"Ranks {ranks}." + (f" Source: {told['source']}." if told["source"] else "")
+    if "optimizer" in options:
+        yield f"\nLosses:     {_by_preset(told['losses'], _terms)}"
+        yield f"Optimizer:  {default('optimizer')}, learning rate {default('learning_rate')}"
+        yield f"Schedule:   {default('schedule')}"
+        yield f"Groups:     {_by_preset(told['groups'], _terms)}"
     yield "\nFields, for --set FIELD=VALUE: default; values. Meaning."
     for name, option in options.items():
         yield f"  {name} = {default(name, repr)}; {option['expected']}"

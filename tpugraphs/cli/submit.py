@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs.cli import common
+from tpugraphs.names import SPLITS
 
 if TYPE_CHECKING:
     from tpugraphs.data.collections import Split
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of such files, named after their collections: layout-xla-random.safetensors",
     )
-    group.add_argument("--split", choices=common.SPLITS, help="default: test; with --score: valid")
+    group.add_argument("--split", choices=SPLITS, help="default: test; with --score: valid")
     group.add_argument(
         "--keep",
         action="append",

@@ -200,7 +200,7 @@ def _count(graphs: int) -> str:
 
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     """Graphs to train on; graphs, or a share of the configurations, to validate on, or None."""
-    from tpugraphs.data import collections as data
+    from tpugraphs import data
     from tpugraphs.errors import ConfigError
 
     valid: list[str] = args.valid or []

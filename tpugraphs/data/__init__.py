@@ -2,8 +2,6 @@
 
 from tpugraphs.data.auditing import audit
 from tpugraphs.data.collections import (
-    COLLECTIONS,
-    SPLITS,
     Collection,
     Split,
     list_samples,
@@ -14,8 +12,11 @@ from tpugraphs.data.collections import (
 )
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import Column, Digit, Schema
+from tpugraphs.data.splits import split_configs
+from tpugraphs.names import COLLECTIONS, SPLITS, collection_of
 
 __all__ = [
     "COLLECTIONS",
@@ -25,14 +26,18 @@ __all__ = [
     "Digit",
     "Graph",
     "LayoutGraph",
+    "PackReport",
     "Schema",
     "Split",
     "TileGraph",
     "audit",
+    "collection_of",
     "from_frame",
     "list_samples",
     "load",
     "open_collection",
+    "pack_tree",
     "sample",
     "sample_info",
+    "split_configs",
 ]

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import collection_of, exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import collection_of
 from tpugraphs.system import tables
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress

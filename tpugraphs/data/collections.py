@@ -15,12 +15,13 @@ from typing import Any, SupportsIndex, overload
 import numpy.typing as npt
 
 from tpugraphs import _core
-from tpugraphs.data import corrupt, packs
+from tpugraphs.data import corrupt, formats
 from tpugraphs.data.arrays import with_file
 from tpugraphs.data.digits import DIGITS, Digits, SchemaDigits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import COLLECTIONS, collection_of
 from tpugraphs.system.files import absolute
 
 __all__ = [
@@ -33,16 +34,6 @@ __all__ = [
     "sample",
     "sample_info",
 ]
-
-# Name of a collection -> its folder below npz/. The one place that knows.
-COLLECTIONS = {
-    "tile:xla": "tile/xla",
-    "layout:xla:random": "layout/xla/random",
-    "layout:xla:default": "layout/xla/default",
-    "layout:nlp:random": "layout/nlp/random",
-    "layout:nlp:default": "layout/nlp/default",
-}
-SPLITS = ("train", "valid", "test")
 
 DEFAULT_MAX_BYTES = 8 << 30
 
@@ -99,8 +90,10 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
             file=file, field="file", expected="an .npz file", found="a protobuf",
         )  # fmt: skip
     limit = _limit(max_bytes)
-    if file.endswith(".tgpack"):
-        return packs.open_pack(file, limit)
+    read = formats.of(file, formats.READERS)
+    if read is not None:
+        found: Graph = read(file, limit)
+        return found
     try:
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         if MEMBER in members:
@@ -384,16 +377,6 @@ def _how_to_get(name: str) -> str:
         f"`tpugraphs download {name} --root DIR --run` downloads it, without --run it shows the commands, "
         "with --source kaggle those for Kaggle's copy"
     )
-
-
-def collection_of(file: str) -> str | None:
-    """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
-    parts = Path(file).parts[:-1]
-    for name, folder in COLLECTIONS.items():
-        tail = tuple(folder.split("/"))
-        if parts and parts[-1] in SPLITS and parts[-1 - len(tail) : -1] == tail:
-            return name
-    return None
 
 
 def open_collection(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tpugraphs import kernels
 from tpugraphs._core import SCHEMA
-from tpugraphs.data import arrays, description
+from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits, as_digits
 from tpugraphs.data.npz import write_member
@@ -27,7 +27,7 @@ from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute, atomic_write
 
 if TYPE_CHECKING:
-    from tpugraphs.data.packs import Pack
+    from tpugraphs.data.packfile import Pack
 
 __all__ = ["Graph"]
 
@@ -524,10 +524,9 @@ class Graph:
         """
         if self.valid is not None:
             _some_ran(self.valid)  # a file without any could not be opened
-        if absolute(path).endswith(".tgpack"):
-            from tpugraphs.data import packs
-
-            packs.write(path, self)
+        write = formats.of(absolute(path), formats.WRITERS)
+        if write is not None:
+            write(absolute(path), self)
             return
         with (
             atomic_write(path) as file,

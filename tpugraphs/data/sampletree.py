@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tpugraphs.data.collections import COLLECTIONS, sample
+from tpugraphs.data.collections import sample
 from tpugraphs.data.published import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import DataError
+from tpugraphs.names import COLLECTIONS
 from tpugraphs.system.files import absolute
 
 __all__ = ["write"]

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.data.collections import COLLECTIONS, SPLITS
 from tpugraphs.download.transfer import Remote, Retries, check_url, fetch, finished, here, probe
 from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import COLLECTIONS, SPLITS
 from tpugraphs.system import progress as bars
 from tpugraphs.system.files import absolute, atomic_write, locked
 

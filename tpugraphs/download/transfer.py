@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import atomic_write
 
@@ -158,8 +159,6 @@ def _why(error: object) -> str:
 
 
 def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET") -> Any:
-    from tpugraphs import __version__
-
     common = {"Accept-Encoding": "identity", "User-Agent": f"tpugraphs/{__version__}"}
     request = urllib.request.Request(url, headers={**common, **headers}, method=method)
     return _network(lambda: urllib.request.urlopen(request, timeout=timeout))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.names import LAYOUTS
 
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
@@ -24,7 +25,6 @@ LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
 TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
 _FILE = Path(__file__).parent / "official_indices.npz"
-_COLLECTIONS = ("layout:xla:random", "layout:xla:default", "layout:nlp:random", "layout:nlp:default")
 
 
 @cache
@@ -56,10 +56,10 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
     ConfigError
         No layout collection. All configs of ``tile:xla`` are judged, so it has no list.
     """
-    if collection not in _COLLECTIONS:
+    if collection not in LAYOUTS:
         why = "all configs of tile graphs are judged, " if str(collection).startswith("tile") else ""
         raise ConfigError(
-            f"no list of configs for {collection!r}: {why}lists are there for {', '.join(_COLLECTIONS)}"
+            f"no list of configs for {collection!r}: {why}lists are there for {', '.join(LAYOUTS)}"
         )
     return dict(_lists(collection))
 
@@ -78,9 +78,9 @@ def rows_of(graph: Any) -> NDArray[np.int64] | None:
     if graph.kind == "tile":
         return np.arange(count)
     name, collection = str(graph.name), graph.collection
-    if collection not in _COLLECTIONS:
+    if collection not in LAYOUTS:
         raise DataError(
-            f"collection: expected one of {', '.join(_COLLECTIONS)}, found {collection}, so it is not known "
+            f"collection: expected one of {', '.join(LAYOUTS)}, found {collection}, so it is not known "
             "which configs the published evaluation judges; open the graph with tg.open_collection, or use "
             "g.replace(collection=...)",
             file=graph.path or name,
@@ -122,7 +122,7 @@ class Coverage:
     def of(cls, judged: Iterable[tuple[str, str]], not_listed: Iterable[str]) -> Coverage:
         """Compare with the published lists, given (collection, graph) of what was judged."""
         there = set(judged)
-        seen = sorted({collection for collection, _ in there if collection in _COLLECTIONS})
+        seen = sorted({collection for collection, _ in there if collection in LAYOUTS})
         missing = [f"{c}:{name}" for c in seen for name in _lists(c) if (c, name) not in there]
         return cls(tuple(dict.fromkeys(not_listed)), tuple(missing))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
+from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import atomic_write
 
 if TYPE_CHECKING:
@@ -158,8 +159,6 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
         (row for row in report.rows if graph in (None, row.graph)), key=lambda row: row.configs, default=None
     )
     if first is None:
-        from tpugraphs.errors import ConfigError
-
         names = ", ".join(dict.fromkeys(row.graph for row in report.rows))
         raise ConfigError(f"no graph {graph!r} in this report; it has {names}")
     rows = [row for row in report.rows if (row.graph, row.collection) == (first.graph, first.collection)]

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError, DataError, ShapeError
 from tpugraphs.evaluation import official as published
+from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
@@ -446,8 +447,6 @@ class Report:
             with atomic_write(target) as file:
                 file.write(writers[target.suffix]().encode())
         elif target.suffix in PICTURE_SUFFIXES:
-            from tpugraphs.evaluation import plot
-
             plot.save(self.plot(), target)
         else:
             raise ConfigError(
@@ -471,8 +470,6 @@ class Report:
         -------
         matplotlib.figure.Figure
         """
-        from tpugraphs.evaluation import plot
-
         figure: Figure = plot.report(self, history=history)
         return figure
 

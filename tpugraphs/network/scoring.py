@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +15,6 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.preprocess.pipeline import Prepared
-
-if TYPE_CHECKING:
-    from tpugraphs.ranker.ranker import Ranker
 
 __all__ = [
     "SCORING",
@@ -144,7 +141,7 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
 
 
 def compare_precisions(
-    ranker: Ranker, graph: Any, configs: ArrayLike | None = None, k: int = 100
+    ranker: Any, graph: Any, configs: ArrayLike | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 

@@ -40,6 +40,7 @@ class Scorer(Protocol):
     def fit(self, train: Any, valid: Any = None) -> Any: ...
     def predict(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]: ...
     def rank(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
+    def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any: ...
     def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
     def score(self, graphs: Any) -> float: ...
     def share_prepared(self, other: Any) -> bool: ...
@@ -105,6 +106,16 @@ class ScorerBase(ABC):
     def share_prepared(self, other: Any) -> bool:
         """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
         return False
+
+    def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any:
+        """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
+
+        Raises
+        ------
+        Error
+            Scorers of this class cannot.
+        """
+        raise Error(f"{type(self).__name__} cannot adapt: fit a new one on all measurements")
 
     def rank(
         self,

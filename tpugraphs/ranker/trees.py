@@ -340,7 +340,7 @@ class TreeEstimator:
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Metadata and tensors that `read` takes."""
         entries = [
-            {"size": list(tree.size), "width": tree.width, "trees": tree.booster.model_to_string()}
+            {"size": list(tree.size), "width": tree.width, "trees": _text(tree.booster)}
             for tree in self.trees
         ]
         tensors = {f"{i}.columns": tree.columns for i, tree in enumerate(self.trees)}
@@ -369,6 +369,12 @@ class TreeEstimator:
         if not self.trees or not 1 <= rounds <= 10**6:
             raise tensorfile.fail(path, "rounds", "trees", f"{rounds} rounds", "the file is damaged")
         self._rounds = rounds
+
+
+def _text(booster: Any) -> str:
+    """Return the trees without the options of their training: the number of threads is among them."""
+    text: str = booster.model_to_string()
+    return text.partition("\nparameters:")[0] + "\n"
 
 
 def _booster(path: str, place: str, text: str, columns: int) -> Any:

@@ -34,7 +34,8 @@ class EighthFields(TableFields):
     )
     num_leaves: int = option(63, 2, 100_000, doc="leaves of a tree, at most")
     min_data_in_leaf: int = option(20, 1, 10**6, doc="configs in a leaf, at least")
-    feature_fraction: float = option(0.5, 0.01, 1.0, doc="share of the columns that a tree may use")
+    configs: int = option(100_000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
+    feature_fraction: float = option(1.0, 0.01, 1.0, doc="share of the columns that a tree may use")
     bagging_fraction: float = option(1.0, 0.01, 1.0, doc="share of the configs that a tree is learnt from")
 
 
@@ -64,7 +65,7 @@ RECIPES = (
         name="eighth-lightgbm",
         summary="Boosted trees over one row of numbers per config; needs the extra [lightgbm].",
         options=EighthFields,
-        presets={"cpu": {}, "full": {"steps": 1000, "configs": 100_000}},
+        presets={"cpu": {}, "full": {"steps": 1000}},
         estimator="trees",
         features=features,
         source="Kaggle, 'Fast or Slow?', 8th place",

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.progress import Progress
@@ -396,8 +397,6 @@ def _length(graphs: Any) -> int:
 
 def _value(graph: Any, ranking: NDArray[np.int64]) -> float:
     """Score of one graph."""
-    from tpugraphs.evaluation.evaluator import measured_runtimes
-
     runtimes = measured_runtimes(graph)
     if _is_tile(graph.submission_id):
         return 2.0 - float(runtimes[ranking[:TILE_PLACES]].min() / runtimes.min())
@@ -435,8 +434,6 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     OSError
         The file cannot be read.
     """
-    from tpugraphs.evaluation.evaluator import measured_runtimes
-
     rows: dict[str, _Row] = {}
     for row in _rows(path):
         rows[_checked_row(path, row, None, row.id in rows)[0]] = row

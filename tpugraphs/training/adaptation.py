@@ -19,7 +19,7 @@ __all__ = ["adapt"]
 def adapt(
     network: Network, step: Callable[[], Any], steps: int, anchor: float, only: Sequence[str] | None
 ) -> None:
-    """Train a network further, as :meth:`tpugraphs.Ranker.adapt` describes; `step` takes one optimizer step."""
+    """Train a network further, as :meth:`tpugraphs.Ranker.adapt` describes; `step` takes one step."""
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
         raise ConfigError(f"steps: expected a whole number of at least 1, got {steps!r}")
     if isinstance(anchor, bool) or not isinstance(anchor, (int, float, np.number)) or not 0 <= anchor <= 1:

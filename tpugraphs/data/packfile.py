@@ -1,0 +1,221 @@
+"""Packs: graphs in files that are mapped into memory; a config costs the reading of its own bytes only.
+
+A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
+layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
+``csrc/data/pack.h`` describes it. Packs of layout and tile graphs are of version 1 of the format; those of
+graphs with a schema of their own hold that too, and are of version 2.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core
+from tpugraphs.data import formats
+from tpugraphs.data.arrays import fail, place, with_file
+from tpugraphs.data.digits import CodedDigits, Digits, SchemaDigits
+from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
+from tpugraphs.data.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
+from tpugraphs.errors import DataError
+from tpugraphs.names import collection_of
+from tpugraphs.system.files import absolute, atomic_write
+
+__all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
+
+SUFFIX = ".tgpack"
+Origin = tuple[int, int, int]
+
+
+def is_pack(path: str | os.PathLike[str]) -> bool:
+    """Tell a pack by its name."""
+    return os.fsdecode(path).endswith(SUFFIX)
+
+
+class Pack:
+    """An open pack. Opening reads and checks the header; arrays are checked when the first of them is used.
+
+    Attributes
+    ----------
+    path : str
+    kind : str
+        ``"layout"``, ``"tile"`` or ``"graph"``.
+    arrays : dict of str to ndarray
+        What is in it, read-only, in the mapped file, unchecked.
+    schema : Schema
+    origin : (int, int, int)
+        Size, time of change (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
+
+    Raises
+    ------
+    DataError
+        No pack, of another version, or a damaged header.
+    OSError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
+            self.schema = self._read_schema()
+        except DataError as error:
+            raise with_file(error, path) from None
+        except OSError as error:
+            raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
+        self._fields: dict[str, Any] | None = None
+
+    def _read_schema(self) -> Schema:
+        if self.kind != "graph":
+            return TILE if self.kind == "tile" else LAYOUT
+        return read_schema(self.arrays["schema"])
+
+    def digits(self) -> Digits:
+        """Configs by node, in the file."""
+        arrays = self.arrays
+        if self.kind == "graph":
+            values = tuple(digit.values for digit in self.schema.digits)
+            array: NDArray[np.int8] = arrays.get(
+                "node_config_feat", np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
+            )
+            if array.shape[2] != len(values):
+                expected, found = f"{len(values)} digits per node, as in the schema", f"{array.shape[2]}"
+                raise fail("node_config_feat", expected, found, "make the pack again")
+            shape = (array.shape[0], array.shape[1], array.shape[2])
+            return SchemaDigits(shape, values, array, self.path, handle=self.handle, checked=False)
+        return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+
+    def fields(self) -> dict[str, Any]:
+        """Arrays of the graph but the configs, their checksums and contents checked once."""
+        if self._fields is None:
+            given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
+            try:
+                _core.pack_check(self.handle, False)
+                if self.kind == "graph":
+                    given["schema"] = self.schema
+                    if "node_config_feat" in given:
+                        given["node_config_feat"] = self.digits()
+                    if "valid" in given:
+                        given["valid"] = _as_bools(given["valid"])
+                    graph: Any = Graph(**given)
+                    given = graph.fields()
+                elif self.kind == "tile":
+                    graph = TileGraph(**given)
+                else:
+                    graph = LayoutGraph(**{**given, "node_config_feat": self.digits()})
+            except DataError as error:
+                raise with_file(error, self.path) from None
+            texts = ("node_config_feat", "name", "collection", "path")
+            self._fields = {name: graph.__dict__[name] for name in given if name not in texts}
+        return self._fields
+
+    def check(self) -> None:
+        """Check every byte; DataError naming the file."""
+        try:
+            _core.pack_check(self.handle, True)
+        except DataError as error:
+            raise with_file(error, self.path) from None
+        self.fields()
+
+    def release(self) -> None:
+        """Give back the memory of pages that were read; they are read again when needed."""
+        _core.pack_release(self.handle)
+
+
+def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Bytes 0 and 1 as bools; DataError for others."""
+    bad = array > 1
+    if bad.any():
+        raise fail("valid", "0 or 1", place(array, bad), "make the pack again")
+    return array.view(np.bool_)
+
+
+def open_pack(path: str, limit: int) -> Graph:
+    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; looks whether the .npz beside changed.
+
+    Raises
+    ------
+    DataError
+        No pack, a damaged header, arrays larger than `limit` bytes, or made from another version of the .npz.
+    """
+    pack = Pack(path)
+    size = sum(array.nbytes for array in pack.arrays.values())
+    if size > limit:
+        raise DataError(
+            f"file: expected arrays of at most max_bytes together, found {size} bytes, max_bytes is {limit}; "
+            "raise max_bytes if the file is right",
+            file=path, field="file", found=f"{size} bytes", expected=f"<= {limit} bytes",
+        )  # fmt: skip
+    source = path.removesuffix(SUFFIX) + ".npz"
+    if pack.origin[0] and not made_from(pack.origin, source):
+        raise DataError(
+            f"file: expected the pack of {os.path.basename(source)} beside it, found one of another version "
+            "of that file; run tpugraphs pack again, or delete one of the two",
+            file=path, field="file", expected=f"made from {source}", found="made from another version",
+        )  # fmt: skip
+    kinds = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
+    graph: Any = object.__new__(kinds[pack.kind])
+    graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
+    try:
+        if pack.kind != "tile":
+            graph._set(_digits=pack.digits())
+    except DataError as error:
+        raise with_file(error, path) from None
+    found: Graph = graph
+    return found
+
+
+def made_from(origin: Origin, source: str) -> bool:
+    """Whether a pack is of this .npz, or there is none.
+
+    Equal size and time mean yes, as they do to make; files that were copied or unpacked again are told by the
+    CRC of their zip directory, where the CRC of every array stands.
+    """
+    try:
+        found = os.stat(source)
+    except OSError:
+        return True
+    if (found.st_size, found.st_mtime_ns) == origin[:2]:
+        return True
+    try:
+        return found.st_size == origin[0] and _core.npz_origin(source)[0][2] == origin[2]
+    except (DataError, OSError):
+        return False
+
+
+def write(path: str | os.PathLike[str], graph: Graph) -> None:
+    """Write a graph as a pack; whole or not at all.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    DataError
+        Configs still in a file turn out to be damaged.
+    """
+    write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
+
+
+def write_pack(path: str, graph: Any, origin: Origin, done: NDArray[np.int64]) -> None:
+    """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
+    digits = graph._digits.source() if graph.kind == "layout" else None
+    arrays = {
+        name: np.ascontiguousarray(value)
+        for name, value in graph._saved()
+        if name != "node_config_feat" or graph.kind == "graph"
+    }
+    if graph.kind == "graph":
+        arrays["schema"] = arrays.pop(MEMBER)
+        if "valid" in arrays:
+            arrays["valid"] = arrays["valid"].view(np.uint8)
+    else:
+        arrays["node_splits"] = np.ascontiguousarray(graph.node_splits.reshape(-1))
+    with atomic_write(path) as file:
+        _core.pack_write(file.fileno(), graph.kind, arrays, digits, origin, done)
+
+
+formats.READERS[SUFFIX], formats.WRITERS[SUFFIX] = open_pack, write

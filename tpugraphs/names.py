@@ -1,0 +1,28 @@
+"""Names of the published data set: its collections, their folders, their splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["COLLECTIONS", "LAYOUTS", "SPLITS", "collection_of"]
+
+# Name of a collection -> its folder below npz/.
+COLLECTIONS = {
+    "tile:xla": "tile/xla",
+    "layout:xla:random": "layout/xla/random",
+    "layout:xla:default": "layout/xla/default",
+    "layout:nlp:random": "layout/nlp/random",
+    "layout:nlp:default": "layout/nlp/default",
+}
+LAYOUTS = tuple(name for name in COLLECTIONS if name.startswith("layout"))
+SPLITS = ("train", "valid", "test")
+
+
+def collection_of(file: str) -> str | None:
+    """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
+    parts = Path(file).parts[:-1]
+    for name, folder in COLLECTIONS.items():
+        tail = tuple(folder.split("/"))
+        if parts and parts[-1] in SPLITS and parts[-1 - len(tail) : -1] == tail:
+            return name
+    return None
