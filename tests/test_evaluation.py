@@ -105,7 +105,9 @@ def test_tile_uses_normalised_runtimes_and_own_metrics() -> None:
 @pytest.mark.parametrize("runtime", [np.zeros(20, int), np.full(20, -1)])
 def test_placeholders_are_refused(runtime: np.ndarray) -> None:
     graph = layout(20, runtime=runtime)
-    with pytest.raises(tg.DataError, match=r"g: config_runtime: holds placeholders.*submit") as caught:
+    with pytest.raises(
+        tg.DataError, match=r"g: config_runtime: expected measured runtimes, found placeholders.*submit"
+    ) as caught:
         evaluate(lambda g: np.arange(20), graph)
     assert caught.value.field == "config_runtime"
 

@@ -20,6 +20,7 @@ __all__ = [
     "COLLECTIONS",
     "competition_score",
     "kendall_tau",
+    "mean_ranks",
     "ndcg",
     "opa",
     "spearman",
@@ -223,6 +224,13 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
     s, y = (np.asarray(values) for values in _pair(scores, runtimes))
     chosen = y[np.argsort(s, kind="stable")[:k]]
     return 2.0 - float(chosen.mean() / np.sort(y)[:k].mean())
+
+
+def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Places (n,) of values from 0 (smallest) to n - 1; equal ones share the mean of theirs."""
+    _, group, size = np.unique(values, return_inverse=True, return_counts=True)
+    places: NDArray[np.float64] = (np.cumsum(size) - (size + 1) / 2)[group]
+    return places
 
 
 VALIDATION = {"tau": kendall_tau, "top5": tile_score, "mean50": top_mean_score}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs.data.measured import require_measured
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.bootstrap import bootstrap_tau
@@ -55,39 +56,9 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
         rows = np.arange(runtimes.size)[slice(None) if configs is None else np.asarray(configs)]
     except IndexError as error:
         raise DataError(f"configs: {error}", file=name, field="configs") from None
-    valid = getattr(graph, "valid", None)
-    if valid is not None and not np.asarray(valid).any():
-        raise DataError(
-            f"valid: all {runtimes.size} configs failed, so there is no ranking to judge: leave it out",
-            file=name, field="valid", found="none that ran", expected="configs that ran",
-        )  # fmt: skip
-    if valid is not None and not np.asarray(valid)[rows].all():
-        failed = rows[~np.asarray(valid)[rows]]
-        raise DataError(
-            f"valid: config {int(failed[0])} failed ({failed.size} such in all), so no ranking of it can be "
-            "judged: drop it, with g.select(g.ran)",
-            file=name, field="valid", found=f"config {int(failed[0])}", expected="configs that ran",
-        )  # fmt: skip
-    if not (runtimes > 0).any():
-        raise DataError(
-            f"config_runtime: holds placeholders (from {int(runtimes.min())} to {int(runtimes.max())}), "
-            "not measurements, so a ranking cannot be judged; use a train or valid file, "
-            "or `submit` for a test file",
-            file=name,
-            field="config_runtime",
-            found=f"{int(runtimes.min())}..{int(runtimes.max())}",
-            expected="positive nanoseconds",
-        )
-    bad = rows[runtimes[rows] <= 0]
-    if bad.size:
-        raise DataError(
-            f"config_runtime: config {int(bad[0])} has {int(runtimes[bad[0]])} ns ({bad.size} such in all), "
-            "which is no measurement: drop it, with g.select(g.config_runtime > 0)",
-            file=name,
-            field="config_runtime",
-            found=str(int(runtimes[bad[0]])),
-            expected="positive nanoseconds",
-        )
+    require_measured(
+        graph, rows, "no ranking can be judged", "use a train or valid file, or `submit` for a test file"
+    )
     normalizers = getattr(graph, "config_runtime_normalizers", None)
     if normalizers is not None:
         divisors = np.asarray(normalizers)

@@ -214,10 +214,7 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _percentile(values: NDArray[Any]) -> NDArray[np.float64]:
     """Mean rank of each value, as a percentage of the way from the smallest to the largest."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    percent: NDArray[np.float64] = 100 * middle[inverse] / max(values.size - 1, 1)
-    return percent
+    return 100 * metrics.mean_ranks(values) / max(values.size - 1, 1)
 
 
 def _bare(ax: Axes, title: str, x: str, y: str) -> None:

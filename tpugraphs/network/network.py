@@ -17,7 +17,7 @@ from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
-__all__ = ["Network"]
+__all__ = ["Network", "schema_of"]
 
 _TTA = 5  # key of the random stream of test-time augmentation; those of a fit are in training/
 _STATE = ("moment1", "moment2")  # arrays of a trainer
@@ -220,7 +220,7 @@ class Network:
         """
         self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
         if "schema" in metadata:
-            self.pipeline.schema = _schema(path, metadata["schema"])
+            self.pipeline.schema = schema_of(path, metadata)
         self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)
         weights = _weights(path, steps, self.columns, tensors)
         for name, view in self.parameters.items():
@@ -245,10 +245,10 @@ class Network:
             getattr(self.trainer, key)[:] = array
 
 
-def _schema(path: str, described: Any) -> Schema:
+def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
     """Return the schema that stands in the metadata of a file, or raise CheckpointError."""
     try:
-        return Schema.from_dict(described)
+        return Schema.from_dict(metadata["schema"])
     except (ConfigError, DataError, TypeError, ValueError, KeyError) as error:
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         raise tensorfile.fail(path, "schema", "a schema", str(error), todo) from None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
+from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.preprocess import pruning
@@ -146,29 +147,13 @@ def check_kind(graph: Any, kind: str) -> None:
 def check_measured(graph: Any, kind: str) -> None:
     """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
     check_kind(graph, kind)
-    name, field = str(graph.name), "config_runtime"
-    if len(graph.config_runtime) and not len(_ran(graph).config_runtime):
-        raise DataError(
-            f"valid: all {graph.num_configs} configs failed, so nothing can be learnt: leave it out",
-            file=name, field="valid", found="none that ran", expected="at least two",
-        )  # fmt: skip
-    if not graph.has_runtimes:
-        raise DataError(
-            f"{field}: expected measured runtimes, found none or placeholders: "
-            "train on a measured graph (test files of the collections have no runtimes)",
-            file=name, field=field, found="placeholders", expected="nanoseconds > 0",
-        )  # fmt: skip
-    bad = np.flatnonzero(_times(graph) <= 0)
-    if bad.size:
-        unit = getattr(graph.schema, "unit", None) or ""
-        found = f"{graph.config_runtime[bad[0]]} {unit}".strip()
-        raise DataError(
-            f"{field}: config {int(bad[0])} has {found} ({bad.size} such "
-            "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
-            file=name, field=field, found=str(graph.config_runtime[bad[0]]),
-            expected="nanoseconds > 0" if unit == "ns" else "times > 0",
-        )  # fmt: skip
-    check_order(name, _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None))
+    require_measured(
+        graph, np.asarray(graph.ran), "nothing can be learnt",
+        "train on a measured graph (test files of the collections have no runtimes)",
+    )  # fmt: skip
+    check_order(
+        str(graph.name), _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None)
+    )
 
 
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.metrics import mean_ranks
+
 __all__ = ["TARGETS", "targets"]
 
 TARGETS = ("runtime", "log-runtime", "percentile", "normal-score")
@@ -28,11 +30,9 @@ def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
         return values
     if target == "log-runtime":
         return np.log(values)
-    ordered = np.sort(times)
-    faster, others = np.searchsorted(ordered, times), max(1, len(ordered) - 1)
-    equal = np.searchsorted(ordered, times, side="right") - faster - 1
+    ranks = mean_ranks(times)
     if target == "percentile":
-        return np.asarray((faster + 0.5 * equal) / others, np.float64)
-    places, inverse = np.unique((faster + 0.5 * equal + 0.5) / len(ordered), return_inverse=True)
+        return ranks / max(1, len(ranks) - 1)
+    places, inverse = np.unique((ranks + 0.5) / len(ranks), return_inverse=True)
     normal = NormalDist()
     return np.array([normal.inv_cdf(float(place)) for place in places])[inverse]

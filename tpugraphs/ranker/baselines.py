@@ -11,6 +11,8 @@ from tpugraphs import __version__
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.metrics import mean_ranks
+from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.system import tensorfile
@@ -143,8 +145,7 @@ class LinearBaseline(ScorerBase):
         self._choose_columns(graph, rows)
         width = self._width
         gram, moment = np.zeros((width, width)), np.zeros(width)
-        _, inverse, counts = np.unique(runtimes, return_inverse=True, return_counts=True)
-        ranks = (np.cumsum(counts) - (counts + 1) / 2)[inverse] / max(rows.size - 1, 1)
+        ranks = mean_ranks(runtimes) / max(rows.size - 1, 1)
         self.intercept = float(ranks.mean())
         for start in range(0, rows.size, _CHUNK):
             x = self._features(graph, rows[start : start + _CHUNK])
@@ -197,6 +198,7 @@ class LinearBaseline(ScorerBase):
             "graphs": self._kind,
             "alpha": self.alpha,
             "intercept": self.intercept,
+            "schema": self.schema.to_dict(),
         }
         return metadata, tensors
 
@@ -208,6 +210,7 @@ class LinearBaseline(ScorerBase):
         made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
         made._kind = tensorfile.entry(path, metadata, "graphs", str)
         made.intercept = float(tensorfile.entry(path, metadata, "intercept", (int, float)))
+        made.schema = schema_of(path, metadata)
         width = tensors["weight"].shape if "weight" in tensors else (0,)
         for name, dtype in _ARRAYS.items():
             setattr(made, name, tensorfile.take(path, tensors, name, width, dtype))

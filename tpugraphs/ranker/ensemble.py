@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
+from tpugraphs.metrics import mean_ranks
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, given_options, scoring
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, scoring
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
@@ -32,10 +33,7 @@ def _minmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _rank(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Places from 0 (fastest) to 1, equal scores at the mean of theirs."""
-    _, group, size = np.unique(scores, return_inverse=True, return_counts=True)
-    first = np.cumsum(size) - size
-    places: NDArray[np.float64] = (first + (size - 1) / 2)[group] / max(1, scores.size - 1)
-    return places
+    return mean_ranks(scores) / max(1, scores.size - 1)
 
 
 _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
@@ -177,13 +175,14 @@ class Ensemble(ScorerBase):
         ranker.
         """
         normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
-        options = given_options(tta, precision, verbose)
         scores: NDArray[np.float64] | None = None
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight == 0:
                 continue
-            own = np.asarray(ranker.predict(graph, configs, **options), np.float64)
-            part = normalized(own) * (weight / total)
+            own = np.asarray(
+                ranker.predict(graph, configs, tta=tta, precision=precision, verbose=verbose), np.float64
+            )
+            part = normalized(np.asarray(own, np.float64)) * (weight / total)
             scores = part if scores is None else scores + part
         assert scores is not None
         return scores.astype(np.float32)

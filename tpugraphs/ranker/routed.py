@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, given_options
+from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
 
 __all__ = ["Routed"]
@@ -106,7 +106,7 @@ class Routed(ScorerBase):
         verbose: bool | None = None,
     ) -> NDArray[Any]:
         """Scores (n,) of configs of a graph: smaller = predicted faster. As of its ranker."""
-        return self.route(graph).predict(graph, configs, **given_options(tta, precision, verbose))
+        return self.route(graph).predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
 
     def score(self, graphs: Any) -> float:
         """Mean of the rankers' scores, each weighted by the number of its graphs."""

@@ -17,7 +17,7 @@ from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
 from tpugraphs.system.files import file_name
 
-__all__ = ["Scorer", "ScorerBase", "given_options"]
+__all__ = ["Scorer", "ScorerBase", "scoring"]
 
 
 @runtime_checkable
@@ -38,7 +38,15 @@ class Scorer(Protocol):
     @property
     def node_padding(self) -> int | None: ...
     def fit(self, train: Any, valid: Any = None) -> Any: ...
-    def predict(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]: ...
+    def predict(
+        self,
+        graph: Any,
+        configs: ArrayLike | None = None,
+        *,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[Any]: ...
     def rank(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
     def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any: ...
     def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
@@ -48,16 +56,12 @@ class Scorer(Protocol):
     def save(self, path: str | os.PathLike[str]) -> None: ...
 
 
-def given_options(tta: int, precision: str | None, verbose: bool | None) -> dict[str, Any]:
-    """Options of `predict` that differ from their defaults: a scorer of your own need not know the others."""
-    options = {"tta": tta, "precision": precision, "verbose": verbose}
-    return {name: value for name, value in options.items() if value is not None and (name != "tta" or value)}
-
-
 class ScorerBase(ABC):
     """Base of scorers: everything that follows from `predict`.
 
-    A subclass says its `kind`, scores in `predict`, and may write itself in `to_file`.
+    A subclass says its `kind` and scores in `predict`, which may take `tta`, `precision` and `verbose` as
+    ``**options`` and ignore them. To be saved it has `to_file` and `from_file`, and is registered with
+    :func:`tpugraphs.ranker.filekinds.register`.
     """
 
     #: Kind under which files of this class are written; see :func:`tpugraphs.ranker.filekinds.register`.
@@ -129,7 +133,7 @@ class ScorerBase(ABC):
 
         Parameters as of `predict`.
         """
-        scores = self.predict(graph, configs, **given_options(tta, precision, verbose))
+        scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
     def evaluate(
@@ -224,9 +228,8 @@ def scoring(
     scorer: Scorer, tta: int = 0, precision: str | None = None, verbose: bool | None = None
 ) -> Callable[..., NDArray[Any]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it."""
-    options = given_options(tta, precision, verbose)
 
     def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[Any]:
-        return scorer.predict(graph, rows, **options)
+        return scorer.predict(graph, rows, tta=tta, precision=precision, verbose=verbose)
 
     return score
