@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
@@ -241,7 +242,7 @@ def _found(kind: str, text: str) -> Finding:
     return Finding(kind, text, _KINDS[kind][0])
 
 
-def _audit_graph(graph: Any) -> GraphAudit:
+def _audit_graph(graph: Graph) -> GraphAudit:
     """Look at one graph; DataError where its configs are damaged."""
     first, inverse = graph.distinct_configs()
     copies = np.bincount(inverse, minlength=1)
@@ -287,7 +288,7 @@ def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
     return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
 
 
-def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
+def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to `findings`."""
     runtime, ran = graph.config_runtime, graph.ran
     unit = f" {graph.schema.unit}" if graph.schema.unit else ""
@@ -314,7 +315,7 @@ def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding
     shift, level = _shift(rows, groups, logs)
     modes = _modes(groups, logs - level)  # a shift is no second mode
     if modes is not None:
-        apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit, 0) / UNITS["us"]
+        apart = modes * float(np.median(runtime[good])) * UNITS.get(unit or "", 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
         findings.append(_found("modes", f"two modes {about} apart"))
     if shift is not None:

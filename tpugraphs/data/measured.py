@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import DataError
 
 __all__ = ["require_measured"]
 
 
-def require_measured(graph: Any, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
+def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
     """Raise DataError unless all these configs of a graph ran and have runtimes above 0.
 
     Parameters

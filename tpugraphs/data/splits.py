@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import kernels
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.kernels.streams import Stream
 
 __all__ = ["split_configs"]
 
-_SPLIT = 4  # key of the random stream; others are in training/ and network/
 
-
-def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
+def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
     """Split the configs of a graph at random; equal configs stay together.
 
     Parameters
@@ -52,7 +51,7 @@ def split_configs(graph: Any, fractions: Sequence[float], seed: int = 0) -> list
             f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
             file=str(graph.name), found=f"{distinct} distinct configs",
         )  # fmt: skip
-    order = kernels.sample_without_replacement(distinct, distinct, (seed, _SPLIT))
+    order = kernels.sample_without_replacement(distinct, distinct, (seed, Stream.SPLIT))
     place = np.empty(distinct, np.int64)
     place[order] = np.arange(distinct)
     part = np.searchsorted(np.asarray(ends), place[inverse], side="right")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[Any]:
+def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray[Any]:
     """Runtimes of a graph that a score may be judged by.
 
     Parameters
@@ -180,7 +181,7 @@ def evaluate(
     return Report(rows, draws=draws, level=level, seed=seed, coverage=coverage)
 
 
-def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: bool) -> ArrayLike:
+def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:
     """Scores of these configs; those that come several times are asked for once, if told so."""
     if configs is None:
         return score(graph)

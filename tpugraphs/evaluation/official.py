@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.names import LAYOUTS
 
@@ -64,7 +64,7 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
     return dict(_lists(collection))
 
 
-def rows_of(graph: Any) -> NDArray[np.int64] | None:
+def rows_of(graph: Graph) -> NDArray[np.int64] | None:
     """Configs (n,) of a graph that the published evaluation judges; None where the graph is not in it.
 
     Raises

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, kernels
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, Last, as_configs, check_precision, chunk_size, score
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
@@ -19,7 +21,6 @@ from tpugraphs.system.progress import Progress
 
 __all__ = ["Network", "schema_of"]
 
-_TTA = 5  # key of the random stream of test-time augmentation; those of a fit are in training/
 _STATE = ("moment1", "moment2")  # arrays of a trainer
 
 
@@ -144,7 +145,7 @@ class Network:
 
     # Scoring
 
-    def prepare(self, graph: Any, configs: bool = True) -> Prepared:
+    def prepare(self, graph: Graph, configs: bool = True) -> Prepared:
         """Prepare a graph; the one prepared last is kept. Without `configs` theirs are not read."""
         known = self._last.get(graph)
         if known is None or (configs and known.graph is None):
@@ -164,7 +165,7 @@ class Network:
         return same
 
     def scores(
-        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores (n,) of configs of a graph; parameters and errors as of :meth:`tpugraphs.Ranker.predict`."""
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
@@ -183,7 +184,9 @@ class Network:
                 return self.score_rows(prepared, rows, precision, progress)
             total = np.zeros(rows.size)
             for k in range(int(tta)):
-                order = kernels.sample_without_replacement(rows.size, rows.size, (self.seed, _TTA, k))
+                order = kernels.sample_without_replacement(
+                    rows.size, rows.size, (self.seed, Stream.AUGMENT, k)
+                )
                 total[order] += self.score_rows(prepared, rows[order], precision, progress)
         return (total / tta).astype(np.float32)
 

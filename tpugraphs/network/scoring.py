@@ -13,6 +13,7 @@ from tpugraphs import _core, metrics
 from tpugraphs.data import arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.preprocess.pipeline import Prepared
 
@@ -97,7 +98,7 @@ def score(
     return scores
 
 
-def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
+def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
     """Configs given as such, None if they are given as rows.
 
     Layout: digits (n, K, 18), in one byte each; int8 arrays are not copied, of others no copy is made but
@@ -141,7 +142,7 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
 
 
 def compare_precisions(
-    ranker: Any, graph: Any, configs: ArrayLike | None = None, k: int = 100
+    ranker: Any, graph: Graph, configs: ArrayLike | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 
@@ -195,12 +196,12 @@ class Last:
         self._kept: tuple[weakref.ref[Any], Prepared] | None = None
         self.measured = False
 
-    def get(self, graph: Any) -> Prepared | None:
+    def get(self, graph: Graph) -> Prepared | None:
         """Return what was kept of this graph, None if it was another."""
         kept = self._kept
         return kept[1] if kept is not None and kept[0]() is graph else None
 
-    def keep(self, graph: Any, prepared: Prepared) -> Prepared:
+    def keep(self, graph: Graph, prepared: Prepared) -> Prepared:
         """Keep it instead of another."""
         self.clear()
         me = weakref.ref(self)

@@ -10,16 +10,15 @@ a ranker's preprocessing refuses graphs of the other kind.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tpugraphs import _core
+from tpugraphs.data.graph import Graph
 
 __all__ = ["COLUMNS", "padding_of"]
 
 COLUMNS = (*range(31, 37), *range(95, 99), *range(101, 105))
 
 
-def padding_of(graph: Any) -> int:
+def padding_of(graph: Graph) -> int:
     """Return -1 or 0: with which number the lists of a graph are padded.
 
     No list is as long as its columns in every node of a graph, so -1 anywhere says how it was made.

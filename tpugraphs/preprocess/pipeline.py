@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
@@ -119,7 +120,7 @@ class Prepared:
         )
 
 
-def check_kind(graph: Any, kind: str) -> None:
+def check_kind(graph: Graph, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
     name = str(getattr(graph, "name", "graph"))
     if kind == "graph" and hasattr(graph, "schema"):
@@ -144,7 +145,7 @@ def check_kind(graph: Any, kind: str) -> None:
         )  # fmt: skip
 
 
-def check_measured(graph: Any, kind: str) -> None:
+def check_measured(graph: Graph, kind: str) -> None:
     """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
     check_kind(graph, kind)
     require_measured(
@@ -176,12 +177,12 @@ class _Kept:
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
 
-    def get(self, graph: Any) -> Any:
+    def get(self, graph: Graph) -> Any:
         edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
         known = self._known.get(id(edges))
         return known[2] if known and known[0]() is edges and known[1]() is nodes else None
 
-    def keep(self, graph: Any, kept: Any) -> None:
+    def keep(self, graph: Graph, kept: Any) -> None:
         edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
         if nodes is not None:
             key, known = id(edges), self._known
@@ -330,7 +331,7 @@ class Pipeline:
         self._core = core
         return self
 
-    def _widen(self, graph: Any) -> None:
+    def _widen(self, graph: Graph) -> None:
         """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
         assert self.schema is not None
         if not self.schema.inferred or self.schema is graph.schema:
@@ -344,14 +345,14 @@ class Pipeline:
         with contextlib.suppress(DataError):
             self.schema = self.schema.join(graph.schema)
 
-    def _check(self, graph: Any) -> None:
+    def _check(self, graph: Graph) -> None:
         check_kind(graph, self.kind)
         if self.schema is not None:
             self.schema.check(graph)
 
     def apply(
         self,
-        graph: Any,
+        graph: Graph,
         training: bool = False,
         configs: bool = True,
         weights: NDArray[np.float32] | None = None,
@@ -401,7 +402,7 @@ class Pipeline:
         return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
 
     def _merge(
-        self, graph: Any, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
+        self, graph: Graph, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
         """Merge equal configs: rows that stay; of a file, their digits; their runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
@@ -484,13 +485,13 @@ class Pipeline:
             self.load(state["tensors"])
 
 
-def _ran(graph: Any) -> Any:
+def _ran(graph: Graph) -> Any:
     """Leave out configs that failed."""
     valid = getattr(graph, "valid", None)
     return graph if valid is None or valid.all() else graph.select(graph.ran)
 
 
-def _weighted(graph: Any, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
+def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
     """Leave out configs of weight 0; the weights of the others, None if all are 1."""
     rows = np.flatnonzero(weights)
     if len(rows) < 2:
@@ -504,14 +505,14 @@ def _weighted(graph: Any, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np
     return graph, None if (weights == 1).all() else weights
 
 
-def _times(graph: Any) -> NDArray[Any]:
+def _times(graph: Graph) -> NDArray[Any]:
     """Runtimes (C,), NaN of configs that failed."""
     valid = getattr(graph, "valid", None)
     times: NDArray[Any] = graph.config_runtime
     return times if valid is None or valid.all() else np.where(valid, times, np.nan)
 
 
-def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
+def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Arrays of a graph as the core takes them."""
     return (
         graph.node_feat,
@@ -523,10 +524,10 @@ def _stored(graph: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
     )
 
 
-def _digits(graph: Any) -> Digits | None:
+def _digits(graph: Graph) -> Digits | None:
     """Configs of a graph that are digits per node."""
     return None if getattr(graph, "config_feat", None) is not None else graph._digits
 
 
-def _name(graph: Any) -> str:
+def _name(graph: Graph) -> str:
     return str(graph.path or graph.name)

@@ -145,7 +145,7 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     return kept.replace(config_runtime=runtimes, config_runtime_normalizers=norms)
 
 
-def distinct(graph: Any, keep: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
+def distinct(graph: Graph, keep: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
     """Find rows (n,) of the configs that `dedup` keeps, their runtimes (n,) and normalizers (n,), if any."""
     norm = graph.config_runtime_normalizers if isinstance(graph, TileGraph) else None
     first, inverse = graph.distinct_configs()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
@@ -24,7 +25,7 @@ _MAX_COLUMNS = 3000
 _ARRAYS = {"column": np.int64, "mean": np.float64, "scale": np.float64, "weight": np.float64}
 
 
-def random_scores(graph: Any, configs: ArrayLike | None = None, *, seed: int = 0) -> NDArray[np.float64]:
+def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int = 0) -> NDArray[np.float64]:
     """Scores of a random order: a permutation of 0..n-1.
 
     Parameters
@@ -68,7 +69,7 @@ class RandomBaseline(ScorerBase):
 
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
@@ -127,7 +128,7 @@ class LinearBaseline(ScorerBase):
         return hasattr(self, "weight")
 
     def fit(  # type: ignore[override]
-        self, graph: Any, configs: ArrayLike | None = None, *, valid: Any = None
+        self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
     ) -> LinearBaseline:
         """Fit on rows `configs` (all that ran, if not given) of the graph. `valid` is not used.
 
@@ -157,7 +158,7 @@ class LinearBaseline(ScorerBase):
 
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
@@ -219,7 +220,7 @@ class LinearBaseline(ScorerBase):
         made._width = made.column.size
         return made
 
-    def _choose_columns(self, graph: Any, rows: NDArray[np.int64]) -> None:
+    def _choose_columns(self, graph: Graph, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
         if _has_features(graph):
             x = np.asarray(graph.config_feat)[rows].astype(np.float64)
@@ -245,7 +246,7 @@ class LinearBaseline(ScorerBase):
             self.scale = np.ones(self.column.size)
         self._width = self.column.size
 
-    def _features(self, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _features(self, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Centred feature columns (rows, width)."""
         if self.digit is None:
             raw = np.asarray(graph.config_feat)[rows][:, self.column].astype(np.float64)
@@ -258,18 +259,18 @@ class LinearBaseline(ScorerBase):
         return centred
 
 
-def _has_features(graph: Any) -> bool:
+def _has_features(graph: Graph) -> bool:
     return getattr(graph, "config_feat", None) is not None
 
 
-def _rows(graph: Any, configs: ArrayLike | None) -> NDArray[np.int64]:
+def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
     rows: NDArray[np.int64] = graph.row_numbers(configs)
     return rows
 
 
-def _digits(graph: Any, rows: NDArray[np.int64]) -> NDArray[np.int8]:
+def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
     """Digits (rows, K * D) of these configurations."""
     digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
     return digits

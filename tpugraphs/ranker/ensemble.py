@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.ranker import filekinds
@@ -156,14 +157,14 @@ class Ensemble(ScorerBase):
         weights = "" if len(set(self.weights)) == 1 else f", weights {self.weights}"
         return f"<Ensemble: {len(self)} x {recipes}, normalize={self.normalize!r}{weights}>"
 
-    def adapt(self, graph: Any, configs: ArrayLike | None = None, **options: Any) -> Ensemble:
+    def adapt(self, graph: Graph, configs: ArrayLike | None = None, **options: Any) -> Ensemble:
         """Return the ensemble of the rankers adapted to a few measurements: see :meth:`Ranker.adapt`."""
         rankers = [ranker.adapt(graph, configs, **options) for ranker in self.rankers]
         return Ensemble(rankers, self.weights, self.normalize)
 
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,

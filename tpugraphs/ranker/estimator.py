@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import DataError
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import check_measured
@@ -66,7 +67,7 @@ class Estimator(Protocol):
         ...
 
     def scores(
-        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[Any]:
         """Scores as of :meth:`tpugraphs.Ranker.predict`."""
         ...
@@ -160,7 +161,7 @@ class NetworkEstimator:
         self.history = fit.history
         return fit
 
-    def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
+    def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
         """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`."""
         net = self.network
         if net.last.get(graph) is None or not net.last.measured:
@@ -187,14 +188,14 @@ class NetworkEstimator:
         net.trained_steps, net.fitted = number, True
         return loss
 
-    def adapt(self, graph: Any, steps: int, anchor: float, only: Sequence[str] | None) -> None:
+    def adapt(self, graph: Graph, steps: int, anchor: float, only: Sequence[str] | None) -> None:
         """Train further on all configs of a graph; see :meth:`tpugraphs.Ranker.adapt`."""
         self.network.rest()
         rows = np.arange(graph.num_configs)
         adapt(self.network, lambda: self.partial_fit(graph, rows), steps, anchor, only)
 
     def scores(
-        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores as of :meth:`tpugraphs.Ranker.predict`."""
         return self.network.scores(graph, configs, tta, precision, verbose)

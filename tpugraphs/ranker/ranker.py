@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__, _core
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
@@ -355,7 +356,7 @@ class Ranker(ScorerBase):
             )
         return epochs, steps
 
-    def partial_fit(self, graph: Any, configs: ArrayLike) -> float:
+    def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
         The first call on a ranker that is not fitted fits the preprocessing on this graph.
@@ -376,7 +377,7 @@ class Ranker(ScorerBase):
 
     def adapt(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         *,
         steps: int = 60,
@@ -419,7 +420,7 @@ class Ranker(ScorerBase):
 
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import __version__
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
@@ -47,7 +48,7 @@ class Routed(ScorerBase):
                 )
         self.routes = dict(routes)
 
-    def route(self, graph: Any) -> Scorer:
+    def route(self, graph: Graph) -> Scorer:
         """Return the ranker of a graph.
 
         Raises
@@ -99,7 +100,7 @@ class Routed(ScorerBase):
 
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,

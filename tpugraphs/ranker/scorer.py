@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
@@ -40,15 +41,15 @@ class Scorer(Protocol):
     def fit(self, train: Any, valid: Any = None) -> Any: ...
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         *,
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]: ...
-    def rank(self, graph: Any, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
-    def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any: ...
+    def rank(self, graph: Graph, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
+    def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any: ...
     def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
     def score(self, graphs: Any) -> float: ...
     def share_prepared(self, other: Any) -> bool: ...
@@ -75,7 +76,7 @@ class ScorerBase(ABC):
     @abstractmethod
     def predict(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
@@ -111,7 +112,7 @@ class ScorerBase(ABC):
         """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
         return False
 
-    def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any:
+    def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
 
         Raises
@@ -123,7 +124,7 @@ class ScorerBase(ABC):
 
     def rank(
         self,
-        graph: Any,
+        graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
         precision: str | None = None,
@@ -229,7 +230,7 @@ def scoring(
 ) -> Callable[..., NDArray[Any]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it."""
 
-    def score(graph: Any, rows: ArrayLike | None = None) -> NDArray[Any]:
+    def score(graph: Graph, rows: ArrayLike | None = None) -> NDArray[Any]:
         return scorer.predict(graph, rows, tta=tta, precision=precision, verbose=verbose)
 
     return score

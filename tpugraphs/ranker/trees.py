@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, kernels, metrics
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.pipeline import check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
@@ -28,7 +30,6 @@ from tpugraphs.training.trainset import as_graphs, as_weights, graph_weights, ho
 __all__ = ["TreeEstimator", "Trees"]
 
 _VALID = 1 << 32  # numbers of validation graphs begin here
-_ROWS = 7  # key of the random stream of the configs that are learnt from; others are in training/
 _CHUNK = 1 << 14  # rows of a table that is scored at a time
 
 
@@ -204,7 +205,7 @@ class TreeEstimator:
         _each(callbacks, "on_fit_end", fit)
         return history
 
-    def _kind_of(self, graph: Any) -> str:
+    def _kind_of(self, graph: Graph) -> str:
         """Kind of the graphs of a fit that begins with this one."""
         return str(getattr(graph, "kind", "layout")) if self.recipe.kind == "any" else self.recipe.kind
 
@@ -231,11 +232,11 @@ class TreeEstimator:
             table.weights.append(np.ones(rows.size, np.float32) if weights is None else weights[rows])
         return tables
 
-    def _some(self, graph: Any, most: int, number: int) -> NDArray[np.int64]:
+    def _some(self, graph: Graph, most: int, number: int) -> NDArray[np.int64]:
         """Rows of configs that ran, ascending: all, or a sample of `most`."""
         ran = getattr(graph, "ran", None)
         rows = np.asarray(graph.row_numbers(None) if ran is None else ran)
-        key = (self.seed, _ROWS, number)
+        key = (self.seed, Stream.TREES, number)
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
 
     def _target(self, runtimes: NDArray[Any]) -> NDArray[np.float64]:
@@ -291,7 +292,7 @@ class TreeEstimator:
     # Scoring
 
     def scores(
-        self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores as of :meth:`tpugraphs.Ranker.predict`; `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)
@@ -302,7 +303,7 @@ class TreeEstimator:
             return self._scores(graph, rows, progress)
 
     def _scores(
-        self, graph: Any, rows: NDArray[np.int64], progress: Progress | None = None
+        self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
     ) -> NDArray[np.float32]:
         tree = self._nearest(_size(graph))
         scores = np.empty(rows.size, np.float32)
@@ -390,7 +391,7 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
     return booster
 
 
-def _size(graph: Any) -> tuple[int, int]:
+def _size(graph: Graph) -> tuple[int, int]:
     """Nodes and configurable nodes where configs are digits; all graphs with features have one model."""
     return (0, 0) if graph.config_feat is not None else (int(graph.num_nodes), int(graph.num_config_nodes))
 

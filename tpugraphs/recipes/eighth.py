@@ -15,11 +15,11 @@ failing; a validation set, where there is one, may end with fewer trees.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.graph import Graph
 from tpugraphs.recipes.base import Recipe, TableFields, option
 
 __all__ = ["RECIPES", "EighthFields"]
@@ -39,7 +39,7 @@ class EighthFields(TableFields):
     bagging_fraction: float = option(1.0, 0.01, 1.0, doc="share of the configs that a tree is learnt from")
 
 
-def features(fields: EighthFields, graph: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Numbers of configs (n, F): their digits alone, or statistics of the nodes and their features.
 
     Parameters

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.collections import DEFAULT_MAX_BYTES, Split, open_collection
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.metrics import COLLECTIONS
 
@@ -153,7 +154,7 @@ def rank_all(
                 yield _rank(row_id, split[i], rankers[name], options)
 
 
-def _rank(row_id: str, graph: Any, ranker: Any, options: Mapping[str, Any]) -> Ranked:
+def _rank(row_id: str, graph: Graph, ranker: Any, options: Mapping[str, Any]) -> Ranked:
     count = int(graph.num_configs)
     if count == 0:
         return Ranked(row_id, None, 0, "has no configurations: no row")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
+from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau
@@ -395,7 +396,7 @@ def _length(graphs: Any) -> int:
     return len(graphs) if hasattr(graphs, "__len__") else 1
 
 
-def _value(graph: Any, ranking: NDArray[np.int64]) -> float:
+def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     """Score of one graph."""
     runtimes = measured_runtimes(graph)
     if _is_tile(graph.submission_id):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tpugraphs import kernels, metrics
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.kernels import schedules
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
@@ -34,7 +35,6 @@ from tpugraphs.training.trainset import Material
 __all__ = ["CHECKPOINT", "Fit", "held"]
 
 CHECKPOINT = "checkpoint.safetensors"
-_ORDER, _ROWS, _CLOSE = 1, 2, 6  # keys of random streams of a fit; others are in trainset.py and network/
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -110,8 +110,8 @@ class Fit:
 
     def _visits(self) -> Visits:
         if self.fields.graph_sampling == "sqrt-configs":
-            return WeightedVisits(np.sqrt(self.material.counts), (self.seed, _ORDER))
-        return EvenVisits(len(self.material.graphs), (self.seed, _ORDER))
+            return WeightedVisits(np.sqrt(self.material.counts), (self.seed, Stream.ORDER))
+        return EvenVisits(len(self.material.graphs), (self.seed, Stream.ORDER))
 
     def _identity(self) -> dict[str, Any]:
         """Say what a checkpoint must agree with to be gone on from."""
@@ -206,10 +206,12 @@ class Fit:
             prepared = self.store.get(index)
             if prepared is not None:
                 break
-        rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, _CLOSE, self.visit)
+        rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
             return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
-        return prepared, kernels.sample_epoch(prepared.num_configs, rows, (self.seed, _ROWS, index), before)
+        return prepared, kernels.sample_epoch(
+            prepared.num_configs, rows, (self.seed, Stream.ROWS, index), before
+        )
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], str]:
         """Graphs and rows of the next pass, and the graphs' names."""

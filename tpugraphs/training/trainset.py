@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from tpugraphs import kernels
 from tpugraphs.data.digits import Digits
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
-VALID = 3  # key of a random stream; others are in fit.py
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 
 
@@ -55,7 +56,7 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
     return sequence
 
 
-def unfit(what: str, graph: Any, kind: str) -> DataError | None:
+def unfit(what: str, graph: Graph, kind: str) -> DataError | None:
     """Why a graph is none of that kind to rank, None if it is one; what is no graph at all raises."""
     try:
         check_kind(graph, kind)
@@ -86,7 +87,7 @@ def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
     return list(given)
 
 
-def graph_weights(graph: Any, given: Any) -> NDArray[np.float32] | None:
+def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
     """Weights (C,) of the configs of one graph; DataError unless they are numbers >= 0, one per config."""
     if given is None:
         return None
@@ -119,7 +120,7 @@ _HASHED: dict[str, tuple[str, ...]] = {
 }
 
 
-def fingerprint(graph: Any, kind: str, digits: bool) -> str:
+def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
     """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
 
     Of a graph that is left out for its kind only the name.
@@ -332,7 +333,7 @@ class Material:
         self.pipeline.fit(usable())
         return _digest(hashes)
 
-    def _weigh(self, i: int, graph: Any, hashes: list[str]) -> None:
+    def _weigh(self, i: int, graph: Graph, hashes: list[str]) -> None:
         """Look at the weights of graph `i`, which count with its fingerprint."""
         weights = graph_weights(graph, self.weights[i]) if self.weights else None
         if weights is None or (weights == 1).all():
@@ -359,7 +360,7 @@ class Material:
             if getattr(graph, "valid", None) is not None:
                 graph = graph.select(graph.ran)
             n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
-            rows = kernels.sample_without_replacement(graph.num_configs, n, (VALID, i), order="sorted")
+            rows = kernels.sample_without_replacement(graph.num_configs, n, (Stream.VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)
             result.append((self.pipeline.apply(small), np.arange(n)))
         return result
