@@ -315,7 +315,7 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Findi
     shift, level = _shift(rows, groups, logs)
     modes = _modes(groups, logs - level)  # a shift is no second mode
     if modes is not None:
-        apart = modes * float(np.median(runtime[good])) * UNITS.get(unit or "", 0) / UNITS["us"]
+        apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit or "", 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
         findings.append(_found("modes", f"two modes {about} apart"))
     if shift is not None:
