@@ -25,13 +25,14 @@ ROOMS = {
     "features": 0,
     "kernels": 1,
     "graph": 2,
-    "data": 3,
-    "ops": 4,
-    "rank": 4,
-    "optim": 4,
-    "model": 5,
-    "prepare": 6,
-    "py": 7,
+    "configs": 3,
+    "io": 4,
+    "ops": 5,
+    "rank": 5,
+    "optim": 5,
+    "model": 6,
+    "prepare": 7,
+    "py": 8,
 }
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)
 HEADERS = [p for p in FILES if p.suffix == ".h"]
@@ -192,8 +193,8 @@ def test_no_path_of_a_machine():
 PUBLISHED = {140, 134, 117649}
 WIDTHS = {18, 24, 120}
 UNRELATED = {
-    "csrc/data/crc.c", "csrc/data/csv.c", "csrc/data/digits.c", "csrc/data/inflate.c", "csrc/data/npy.c",
-    "csrc/data/pack.c", "csrc/data/zip.c", "csrc/kernels/digits.inc", "csrc/kernels/gemm_bf16.inc",
+    "csrc/io/crc.c", "csrc/io/csv.c", "csrc/configs/digits.c", "csrc/io/inflate.c", "csrc/io/npy.c",
+    "csrc/io/pack.c", "csrc/io/zip.c", "csrc/kernels/digits.inc", "csrc/kernels/gemm_bf16.inc",
     "csrc/kernels/listwise.inc", "csrc/kernels/vmath.h",
     "csrc/ops/linear_attention.c", "csrc/py/py_graph_type.c", "csrc/py/py_products.c",
     "tpugraphs/evaluation/plot.py",
@@ -249,7 +250,8 @@ WINGS = {
     "names": 0,
     "metrics": 1,
     "kernels": 2,
-    "data": 3,
+    "configs": 3,
+    "io": 4,
     "download": 4,
     "preprocess": 4,
     "evaluation": 4,

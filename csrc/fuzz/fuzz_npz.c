@@ -2,8 +2,8 @@
    the shape of one, as config digits. Build and run it with csrc/fuzz/run.sh. */
 #include <stdlib.h>
 
-#include "data/crc.h"
-#include "data/npz.h"
+#include "io/crc.h"
+#include "io/npz.h"
 
 #define MAX_ARRAY (16 << 20)
 

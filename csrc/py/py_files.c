@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
-#include "data/file.h"
-#include "data/safetensors.h"
+#include "io/csv.h"
+#include "io/source.h"
+#include "io/safetensors.h"
 
 /* ---- safetensors ---- */
 

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "data/configs.h"
-#include "data/distinct.h"
-#include "data/sample.h"
-#include "data/scaler.h"
+#include "configs/configs.h"
+#include "configs/distinct.h"
+#include "configs/sample.h"
+#include "features/scaler.h"
 #include "graph/prune.h"
 #include "py/py_pack.h"
 

@@ -2,7 +2,7 @@
 #ifndef TG_PY_NPZ_H
 #define TG_PY_NPZ_H
 
-#include "data/npz.h"
+#include "io/npz.h"
 #include "py/pycore.h"
 
 /* With what identifies the file, to notice later that it was replaced. */

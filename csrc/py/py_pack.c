@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "data/packwriter.h"
+#include "io/packwriter.h"
 #include "py/py_npz.h"
 
 #define CAPSULE "tpugraphs.pack"

@@ -2,7 +2,7 @@
 #ifndef TG_PY_PACK_H
 #define TG_PY_PACK_H
 
-#include "data/codes.h"
+#include "configs/codes.h"
 #include "py/pycore.h"
 
 /* data, size, C and K of `codes` from an array (C,K,3) of uint8, uint16 or uint32; K < 0 takes any. Sets ShapeError and

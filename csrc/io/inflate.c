@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "data/inflate.h"
+#include "io/inflate.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "data/huffman.h"
+#include "io/huffman.h"
 
 #define HISTORY  32768
 #define CHUNK    (224 << 10) /* with the history 256 KiB: stays in the second-level cache */

@@ -1,4 +1,4 @@
-#include "data/distinct.h"
+#include "configs/distinct.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-#include "data/zip.h"
+#include "io/zip.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/crc.h"
+#include "io/crc.h"
 
 #define END_SIZE      22
 #define END64_SIZE    56

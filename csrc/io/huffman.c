@@ -1,4 +1,4 @@
-#include "data/huffman.h"
+#include "io/huffman.h"
 
 #define MAX_LENGTH 15
 

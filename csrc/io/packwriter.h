@@ -3,8 +3,8 @@
 #ifndef TG_PACKWRITER_H
 #define TG_PACKWRITER_H
 
-#include "data/digits.h"
-#include "data/pack.h"
+#include "configs/digits.h"
+#include "io/pack.h"
 
 typedef struct tg_packwriter {
     int fd;

@@ -1,4 +1,4 @@
-#include "data/sample.h"
+#include "configs/sample.h"
 
 #include <stdlib.h>
 

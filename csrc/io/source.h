@@ -1,8 +1,8 @@
 /* A regular file, opened to be read through a tg_source. */
-#ifndef TG_FILE_H
-#define TG_FILE_H
+#ifndef TG_SOURCE_H
+#define TG_SOURCE_H
 
-#include "data/inflate.h"
+#include "io/inflate.h"
 
 /* Open `path` into `*source`, whose fd is -1 after an error; TG_E_IO with errno, or TG_E_DATA when it is no regular
    file ("file: expected `expected`, found a directory"). */

@@ -1,10 +1,10 @@
-#include "data/codes.h"
+#include "configs/codes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "data/zip.h"
+#include "io/zip.h"
 #include "kernels/kernels.h"
 
 #define AGAIN "the pack is damaged: make it again with tpugraphs pack"

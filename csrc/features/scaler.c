@@ -1,4 +1,4 @@
-#include "data/scaler.h"
+#include "features/scaler.h"
 
 #include <float.h>
 #include <math.h>

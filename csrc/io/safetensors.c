@@ -1,10 +1,10 @@
-#include "data/safetensors.h"
+#include "io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/json.h"
-#include "data/zip.h"
+#include "io/json.h"
+#include "io/zip.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors files are little-endian and read as they are"

@@ -4,7 +4,7 @@
 #ifndef TG_ZIP_H
 #define TG_ZIP_H
 
-#include "data/inflate.h"
+#include "io/inflate.h"
 
 typedef struct tg_member {
     char field[96]; /* name without ".npy", printable ASCII ('?' for anything else), for look-up and errors */

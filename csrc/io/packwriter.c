@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "data/packwriter.h"
+#include "io/packwriter.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "data/crc.h"
+#include "io/crc.h"
 
 #define BUFFER (256 << 10)
 

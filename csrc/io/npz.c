@@ -1,9 +1,9 @@
-#include "data/npz.h"
+#include "io/npz.h"
 
 #include <string.h>
 
-#include "data/crc.h"
-#include "data/distinct.h"
+#include "io/crc.h"
+#include "configs/distinct.h"
 
 #define DAMAGED     "the file is damaged: download or copy it again"
 #define HEADER_ROOM (64 << 10)

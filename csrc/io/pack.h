@@ -17,7 +17,7 @@
 #define TG_PACK_H
 
 #include "base/cancel.h"
-#include "data/codes.h"
+#include "configs/codes.h"
 
 #define TG_PACK_HEADER 1024
 

@@ -1,4 +1,4 @@
-#include "data/crc.h"
+#include "io/crc.h"
 
 #include <pthread.h>
 #include <string.h>

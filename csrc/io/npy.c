@@ -1,8 +1,8 @@
-#include "data/npy.h"
+#include "io/npy.h"
 
 #include <string.h>
 
-#include "data/zip.h"
+#include "io/zip.h"
 
 #define SAVE_AGAIN "save the array again with numpy.savez"
 #define NUMERIC    "bool, int8..64, uint8..64 or float16..64"

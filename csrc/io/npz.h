@@ -3,8 +3,8 @@
 #ifndef TG_NPZ_H
 #define TG_NPZ_H
 
-#include "data/digits.h"
-#include "data/zip.h"
+#include "configs/digits.h"
+#include "io/zip.h"
 
 typedef struct tg_npz {
     tg_archive archive;

@@ -1,10 +1,10 @@
-#include "data/pack.h"
+#include "io/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/crc.h"
-#include "data/zip.h"
+#include "io/crc.h"
+#include "io/zip.h"
 
 #define AGAIN    "the pack is damaged: make it again with tpugraphs pack"
 #define UPDATE   "make it again with this version's tpugraphs pack"

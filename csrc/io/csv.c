@@ -1,10 +1,10 @@
-#include "data/csv.h"
+#include "io/csv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/utf8.h"
+#include "io/utf8.h"
 
 #define HEADER "ID,TopConfigs"
 #define CHUNK  (64 << 10)

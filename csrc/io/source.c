@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "data/file.h"
+#include "io/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/zip.h"
+#include "io/zip.h"
 
 static tg_status system_error(tg_error *err, const char *what) {
     int saved = errno;

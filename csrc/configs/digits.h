@@ -2,7 +2,7 @@
 #ifndef TG_DIGITS_H
 #define TG_DIGITS_H
 
-#include "data/npy.h"
+#include "io/npy.h"
 #include "features/schema.h"
 
 /* to(n) = from(n) of the dtype in `npy`, each integral and in -1..5. Returns the index of the first that is

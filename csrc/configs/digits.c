@@ -1,9 +1,9 @@
-#include "data/digits.h"
+#include "configs/digits.h"
 
 #include <string.h>
 
 #include "base/parallel.h"
-#include "data/zip.h"
+#include "io/zip.h"
 #include "kernels/kernels.h"
 
 /* The common cases, in blocks that threads share: float32 and int8. Both return non-zero if all values are

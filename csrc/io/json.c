@@ -1,8 +1,8 @@
-#include "data/json.h"
+#include "io/json.h"
 
 #include <string.h>
 
-#include "data/utf8.h"
+#include "io/utf8.h"
 
 /* What may come next. */
 enum { VALUE, VALUE_OR_CLOSE, KEY_OR_CLOSE, KEY, COMMA_OR_CLOSE, NOTHING };

@@ -1,4 +1,4 @@
-#include "data/configs.h"
+#include "configs/configs.h"
 
 #include <stdlib.h>
 #include <string.h>
