@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "io/zip.h"
 #include "kernels/kernels.h"
 
 #define AGAIN "the pack is damaged: make it again with tpugraphs pack"

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "io/zip.h"
 #include "kernels/kernels.h"
 
 /* The common cases, in blocks that threads share: float32 and int8. Both return non-zero if all values are
@@ -45,9 +44,9 @@ static double half_value(uint16_t h) {
 }
 
 /* One element as a double. Integers beyond 2^53 are rounded: they are no digits either way. */
-static double value_at(const tg_npy *npy, const uint8_t *from) {
+static double value_at(tg_number type, const uint8_t *from) {
     uint8_t b[8] = {0};
-    for (int i = 0; i < npy->itemsize; i++) b[i] = from[npy->swapped ? npy->itemsize - 1 - i : i];
+    for (int i = 0; i < type.itemsize; i++) b[i] = from[type.swapped ? type.itemsize - 1 - i : i];
     uint16_t half;
     uint32_t word;
     uint64_t wide;
@@ -55,24 +54,24 @@ static double value_at(const tg_npy *npy, const uint8_t *from) {
     double d;
     memcpy(&half, b, 2), memcpy(&word, b, 4), memcpy(&wide, b, 8);
     memcpy(&f, b, 4), memcpy(&d, b, 8);
-    if (npy->kind == 'f') return npy->itemsize == 2 ? half_value(half) : npy->itemsize == 4 ? (double)f : d;
-    if (npy->kind == 'i')
-        return npy->itemsize == 1   ? (double)(int8_t)b[0]
-               : npy->itemsize == 2 ? (double)(int16_t)half
-               : npy->itemsize == 4 ? (double)(int32_t)word
+    if (type.kind == 'f') return type.itemsize == 2 ? half_value(half) : type.itemsize == 4 ? (double)f : d;
+    if (type.kind == 'i')
+        return type.itemsize == 1   ? (double)(int8_t)b[0]
+               : type.itemsize == 2 ? (double)(int16_t)half
+               : type.itemsize == 4 ? (double)(int32_t)word
                                     : (double)(int64_t)wide;
-    return npy->itemsize == 1   ? (double)b[0]
-           : npy->itemsize == 2 ? (double)half
-           : npy->itemsize == 4 ? (double)word
+    return type.itemsize == 1   ? (double)b[0]
+           : type.itemsize == 2 ? (double)half
+           : type.itemsize == 4 ? (double)word
                                 : (double)wide;
 }
 
-int64_t tg_digits_from(const tg_npy *npy, const uint8_t *from, int64_t n, int8_t *to, double *bad) {
-    if (npy->kind == 'f' && npy->itemsize == 4 && !npy->swapped && all_digits(from_f32, 4, from, n, to))
+int64_t tg_digits_from(tg_number type, const uint8_t *from, int64_t n, int8_t *to, double *bad) {
+    if (type.kind == 'f' && type.itemsize == 4 && !type.swapped && all_digits(from_f32, 4, from, n, to))
         return -1;
-    if (npy->kind == 'i' && npy->itemsize == 1 && all_digits(from_i8, 1, from, n, to)) return -1;
+    if (type.kind == 'i' && type.itemsize == 1 && all_digits(from_i8, 1, from, n, to)) return -1;
     for (int64_t i = 0; i < n; i++) {
-        double x = value_at(npy, from + i * npy->itemsize);
+        double x = value_at(type, from + i * type.itemsize);
         int fits = x >= TG_DIGIT_MIN && x <= TG_DIGIT_MAX;
         int digit = fits ? (int)x : 0;
         if (!fits || (double)digit != x) {

@@ -4,7 +4,7 @@
 #ifndef TG_CSV_H
 #define TG_CSV_H
 
-#include "io/inflate.h"
+#include "io/source.h"
 
 #define TG_CSV_LINE        (8 << 20) /* bytes; the longest row in the data, of 100,000 indices, has 0.7 MB */
 #define TG_CSV_TILE_PLACES 5

@@ -1,10 +1,7 @@
-#define _GNU_SOURCE
 #include "io/inflate.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "io/huffman.h"
 
@@ -40,28 +37,6 @@ struct tg_inflate {
 tg_inflate *tg_inflate_new(void) { return malloc(sizeof(tg_inflate)); }
 
 void tg_inflate_free(tg_inflate *s) { free(s); }
-
-tg_status tg_source_read(const tg_source *source, int64_t offset, void *to, size_t n, tg_error *err) {
-    if (offset < 0 || offset > source->size || (uint64_t)(source->size - offset) < n)
-        return tg_fail(err, TG_E_DATA,
-                       "the file ends too early: it is damaged or was cut off; download or copy it again");
-    if (source->bytes != NULL) {
-        memcpy(to, source->bytes + offset, n);
-        return TG_OK;
-    }
-    for (size_t got = 0; got < n;) {
-        ssize_t some = pread(source->fd, (char *)to + got, n - got, (off_t)(offset + (int64_t)got));
-        if (some < 0 && errno == EINTR) continue;
-        if (some < 0) {
-            tg_fail(err, TG_E_IO, "cannot read");
-            if (err != NULL) err->sys_errno = errno;
-            return TG_E_IO;
-        }
-        if (some == 0) return tg_fail(err, TG_E_DATA, "the file became shorter while it was read");
-        got += (size_t)some;
-    }
-    return TG_OK;
-}
 
 static tg_status corrupt(tg_inflate *s, const char *what) {
     tg_fail_field(s->err, s->field, "valid deflate data", "%s", what);

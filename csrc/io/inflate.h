@@ -8,17 +8,7 @@
 #include <stdint.h>
 
 #include "base/cancel.h"
-#include "base/status.h"
-
-/* A file to read from: an open descriptor, or bytes(size) in memory when `bytes` is not NULL. */
-typedef struct tg_source {
-    int fd;
-    const uint8_t *bytes;
-    int64_t size;
-} tg_source;
-
-/* to(n) = the n bytes at `offset`. A TG_E_DATA when the file ends before. */
-tg_status tg_source_read(const tg_source *source, int64_t offset, void *to, size_t n, tg_error *err);
+#include "io/source.h"
 
 /* Takes the next data(n). `*stop` = 1 ends the work early without an error. */
 typedef tg_status (*tg_sink)(void *context, const uint8_t *data, size_t n, int *stop, tg_error *err);

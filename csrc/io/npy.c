@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "io/zip.h"
-
 #define SAVE_AGAIN "save the array again with numpy.savez"
 #define NUMERIC    "bool, int8..64, uint8..64 or float16..64"
 
@@ -81,19 +79,20 @@ static tg_status parse_dtype(const char *name, const char *field, tg_npy *npy, t
                             "an object array (dtype %s)", name);
     const char *p = name;
     char order = *p == '<' || *p == '>' || *p == '|' || *p == '=' ? *p++ : '=';
-    npy->kind = *p;
-    npy->itemsize = *p != 0 && p[1] >= '1' && p[1] <= '8' && p[2] == 0 ? p[1] - '0' : 0;
-    int power = npy->itemsize == 1 || npy->itemsize == 2 || npy->itemsize == 4 || npy->itemsize == 8;
-    int good = npy->kind == 'b'                       ? npy->itemsize == 1
-               : npy->kind == 'f'                     ? power && npy->itemsize > 1
-               : npy->kind == 'i' || npy->kind == 'u' ? power
-                                                      : 0;
-    if (!good || (order == '|' && npy->itemsize > 1))
+    tg_number *type = &npy->type;
+    type->kind = *p;
+    type->itemsize = *p != 0 && p[1] >= '1' && p[1] <= '8' && p[2] == 0 ? p[1] - '0' : 0;
+    int power = type->itemsize == 1 || type->itemsize == 2 || type->itemsize == 4 || type->itemsize == 8;
+    int good = type->kind == 'b'                        ? type->itemsize == 1
+               : type->kind == 'f'                      ? power && type->itemsize > 1
+               : type->kind == 'i' || type->kind == 'u' ? power
+                                                        : 0;
+    if (!good || (order == '|' && type->itemsize > 1))
         return tg_bad_field(err, field, "dtype " NUMERIC, SAVE_AGAIN, "dtype '%s'", name);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    npy->swapped = order == '>' && npy->itemsize > 1;
+    type->swapped = order == '>' && type->itemsize > 1;
 #else
-    npy->swapped = order == '<' && npy->itemsize > 1;
+    type->swapped = order == '<' && type->itemsize > 1;
 #endif
     return TG_OK;
 }
@@ -150,11 +149,11 @@ tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char 
     for (int i = 0; i < npy->ndim; i++)
         if (__builtin_mul_overflow(npy->count, npy->shape[i], &npy->count))
             return tg_bad_field(err, field, "a shape that can exist", SAVE_AGAIN, "more than 2^63 elements");
-    if (__builtin_mul_overflow(npy->count, npy->itemsize, &total) ||
+    if (__builtin_mul_overflow(npy->count, npy->type.itemsize, &total) ||
         __builtin_add_overflow(total, npy->header, &total) || total != size)
         return tg_bad_field(err, field, "as many bytes as its header says", SAVE_AGAIN,
                             "shape (%lld, %lld, %lld) of %d-byte items in a member of %lld bytes",
                             (long long)npy->shape[0], (long long)npy->shape[1], (long long)npy->shape[2],
-                            npy->itemsize, (long long)size);
+                            npy->type.itemsize, (long long)size);
     return TG_OK;
 }

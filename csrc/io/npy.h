@@ -5,14 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "configs/digits.h"
 
 #define TG_NPY_PREFIX 12 /* bytes that tell the length of the header, at most */
 
 typedef struct tg_npy {
-    char kind;        /* 'b' bool, 'i' signed, 'u' unsigned, 'f' float */
-    int itemsize;     /* bytes: b 1; i, u 1 2 4 8; f 2 4 8 */
-    int swapped;      /* stored in the other byte order than this machine's */
+    tg_number type;
     int fortran;      /* first index fastest */
     int ndim;         /* 0..3 */
     int64_t shape[3]; /* unused lengths are 1 */

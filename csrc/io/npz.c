@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "io/crc.h"
 #include "configs/distinct.h"
+#include "io/crc.h"
 
 #define DAMAGED     "the file is damaged: download or copy it again"
 #define HEADER_ROOM (64 << 10)
@@ -20,6 +20,32 @@ void tg_npz_close(tg_npz *npz) {
     tg_zip_close(&npz->archive);
     tg_inflate_free(npz->inflate);
     npz->inflate = NULL;
+}
+
+tg_status tg_npz_file_open(tg_npz_file *file, const char *path, tg_cancel cancel, tg_error *err) {
+    *file = (tg_npz_file){.cancel = cancel};
+    tg_status status = tg_source_open(path, "a regular .npz file", &file->source, &file->stamp, err);
+    return status == TG_OK ? tg_npz_open(&file->npz, file->source, &file->cancel, err) : status;
+}
+
+void tg_npz_file_close(tg_npz_file *file) {
+    tg_npz_close(&file->npz);
+    tg_source_close(&file->source);
+}
+
+tg_status tg_npz_file_find_digits(tg_npz_file *file, const char *path, tg_cancel cancel,
+                                  const tg_stamp *stamp, const long long *shape, const tg_member **member,
+                                  tg_npy *npy, tg_error *err) {
+    *member = NULL;
+    tg_status status = tg_npz_file_open(file, path, cancel, err);
+    int same = status != TG_OK || memcmp(stamp, &file->stamp, sizeof *stamp) == 0;
+    if (status == TG_OK) *member = tg_zip_find(&file->npz.archive, "node_config_feat");
+    if (*member != NULL) status = tg_npz_header(&file->npz, *member, npy, err);
+    for (int i = 0; i < 3 && same && status == TG_OK; i++)
+        same = *member != NULL && npy->ndim == 3 && npy->shape[i] == shape[i];
+    if (same) return status;
+    return tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
+                        "a file changed since");
 }
 
 /* Push all bytes of `member` into `sink`. */
@@ -89,10 +115,10 @@ static tg_status put_digits(target *t, const uint8_t *data, int64_t n, tg_error 
         double bad = 0;
         int64_t some = t->sink == NULL || n < TG_DIGIT_PIECE ? n : TG_DIGIT_PIECE;
         int8_t *to = t->sink == NULL ? t->digits + t->done : t->digits;
-        int64_t at = tg_digits_from(t->npy, data, some, to, &bad);
+        int64_t at = tg_digits_from(t->npy->type, data, some, to, &bad);
         if (at >= 0) return tg_bad_digit(err, t->member->field, t->done + at, t->npy->shape[1], bad);
         t->done += some, n -= some;
-        data += some * t->npy->itemsize;
+        data += some * t->npy->type.itemsize;
         tg_status status = t->sink == NULL ? TG_OK : t->sink(t->context, to, some, &t->stopped, err);
         if (status != TG_OK) return status;
     }
@@ -110,7 +136,7 @@ static tg_status take_data(void *context, const uint8_t *data, size_t n, int *st
         t->done += (int64_t)n;
         return TG_OK;
     }
-    size_t item = (size_t)t->npy->itemsize;
+    size_t item = (size_t)t->npy->type.itemsize;
     while (t->carried > 0 && n > 0) {
         t->carry[t->carried++] = *data++, n--;
         if ((size_t)t->carried < item) continue;

@@ -3,7 +3,7 @@
 #ifndef TG_NPZ_H
 #define TG_NPZ_H
 
-#include "configs/digits.h"
+#include "io/npy.h"
 #include "io/zip.h"
 
 typedef struct tg_npz {
@@ -11,6 +11,23 @@ typedef struct tg_npz {
     tg_inflate *inflate;
     tg_cancel *cancel;
 } tg_npz;
+
+/* An .npz in the file system. */
+typedef struct tg_npz_file {
+    tg_npz npz;
+    tg_source source;
+    tg_stamp stamp;
+    tg_cancel cancel;
+} tg_npz_file;
+
+/* Open `path`. Close also after an error. */
+tg_status tg_npz_file_open(tg_npz_file *file, const char *path, tg_cancel cancel, tg_error *err);
+void tg_npz_file_close(tg_npz_file *file);
+
+/* The same, and find the configs of shape (3) in a file that still has this stamp. */
+tg_status tg_npz_file_find_digits(tg_npz_file *file, const char *path, tg_cancel cancel,
+                                  const tg_stamp *stamp, const long long *shape, const tg_member **member,
+                                  tg_npy *npy, tg_error *err);
 
 /* Open the directory of `source`. Close also after an error. */
 tg_status tg_npz_open(tg_npz *npz, tg_source source, tg_cancel *cancel, tg_error *err);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/crc.h"
-#include "io/zip.h"
 
 #define AGAIN    "the pack is damaged: make it again with tpugraphs pack"
 #define UPDATE   "make it again with this version's tpugraphs pack"
@@ -297,4 +296,17 @@ tg_status tg_pack_check(const tg_pack *pack, const uint8_t *bytes, tg_cancel *ca
         if (tg_cancelled(cancel)) return tg_fail(err, TG_E_CANCELLED, "cancelled");
     }
     return pack->kind == TG_PACK_LAYOUT ? check_codes(pack, bytes, cancel, err) : TG_OK;
+}
+
+tg_status tg_pack_open(tg_pack *pack, tg_source *source, const char *path, tg_error *err) {
+    uint8_t head[TG_PACK_HEADER];
+    tg_status status = tg_source_open(path, "a pack file", source, NULL, err);
+    if (status != TG_OK) return status;
+    const size_t n = source->size < TG_PACK_HEADER ? (size_t)source->size : TG_PACK_HEADER;
+    status = tg_source_read(source, 0, head, n, err);
+    if (status == TG_OK) status = tg_pack_parse(pack, head, n, source->size, err);
+    if (status == TG_OK) status = tg_source_map(source, err);
+    if (status == TG_OK) status = tg_pack_check_part(pack, source->bytes, TG_ANY_SCHEMA, err);
+    if (status != TG_OK) tg_source_close(source);
+    return status;
 }

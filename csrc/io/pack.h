@@ -18,6 +18,7 @@
 
 #include "base/cancel.h"
 #include "configs/codes.h"
+#include "io/source.h"
 
 #define TG_PACK_HEADER 1024
 
@@ -86,6 +87,10 @@ char tg_part_type(tg_part part);
 /* Parse head(n), the first TG_PACK_HEADER bytes of a file of `size` bytes, or all of a shorter one. When this
    returns TG_OK every array lies inside the file and the shapes agree with each other. */
 tg_status tg_pack_parse(tg_pack *pack, const uint8_t *head, size_t n, int64_t size, tg_error *err);
+
+/* Open, check and map the pack at `path`: the header, and the checksum of the schema, which says how to read the rest.
+   Close `source` with tg_source_close, not after an error. */
+tg_status tg_pack_open(tg_pack *pack, tg_source *source, const char *path, tg_error *err);
 
 /* head(TG_PACK_HEADER) of a pack whose fields are set; places and size of the file are worked out from the item
    sizes and shapes, which must be valid. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/json.h"
-#include "io/zip.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors files are little-endian and read as they are"

@@ -5,7 +5,7 @@
 #ifndef TG_SAFETENSORS_H
 #define TG_SAFETENSORS_H
 
-#include "io/inflate.h"
+#include "io/source.h"
 
 #define TG_TENSOR_DIMS        8
 #define TG_SAFETENSORS_HEADER (100 << 20) /* bytes, the limit of the format's own library */

@@ -1,7 +1,5 @@
 #include "io/zip.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,21 +19,6 @@
 static uint32_t u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 static uint32_t u32(const uint8_t *p) { return u16(p) | u16(p + 2) << 16; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
-
-tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
-                       const char *found_fmt, ...) {
-    char found[sizeof err->found];
-    va_list args;
-    va_start(args, found_fmt);
-    vsnprintf(found, sizeof found, found_fmt, args);
-    va_end(args);
-    tg_fail_field(err, field, expected, "%s", found);
-    if (err != NULL) {
-        size_t used = strlen(err->message);
-        snprintf(err->message + used, sizeof err->message - used, "; %s", remedy);
-    }
-    return TG_E_DATA;
-}
 
 static tg_status bad_zip(tg_error *err, const char *found) {
     return tg_bad_field(err, "zip", "a zip file as numpy.savez writes it", AGAIN, "%s", found);

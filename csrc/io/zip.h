@@ -30,8 +30,4 @@ void tg_zip_close(tg_archive *archive);
 /* The array member with this field name, or NULL. */
 const tg_member *tg_zip_find(const tg_archive *archive, const char *field);
 
-/* TG_E_DATA about `field`, with what to do appended to the message. */
-tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
-                       const char *found_fmt, ...) TG_PRINTF(5, 6);
-
 #endif

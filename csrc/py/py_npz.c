@@ -1,60 +1,7 @@
-#define _GNU_SOURCE
+/* Arrays out of .npz files. */
 #include "py/pycore.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "py/py_npz.h"
-
-tg_status tg_system_error(tg_error *err, const char *what) {
-    int saved = errno;
-    tg_fail(err, TG_E_IO, "%s", what);
-    err->sys_errno = saved;
-    return TG_E_IO;
-}
-
-/* O_NONBLOCK: opening a named pipe must not wait for a writer. */
-tg_status tg_open_regular(int *fd, long long *stamp, const char *path, const char *what, tg_error *err) {
-    struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0) return tg_system_error(err, "cannot open");
-    if (fstat(*fd, &st) != 0) return tg_system_error(err, "cannot stat");
-    if (!S_ISREG(st.st_mode))
-        return tg_bad_field(err, "file", what, "give the path of one file",
-                            S_ISDIR(st.st_mode) ? "a directory" : "something else");
-    stamp[0] = (long long)st.st_dev, stamp[1] = (long long)st.st_ino, stamp[2] = (long long)st.st_size;
-    stamp[3] = (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    return TG_OK;
-}
-
-tg_status tg_open_npz(tg_opened *o, const char *path, tg_error *err) {
-    o->npz = (tg_npz){0};
-    tg_status status = tg_open_regular(&o->fd, o->stamp, path, "a regular .npz file", err);
-    if (status != TG_OK) return status;
-    return tg_npz_open(&o->npz, (tg_source){o->fd, NULL, (int64_t)o->stamp[2]}, &o->cancel, err);
-}
-
-void tg_close_npz(tg_opened *o) {
-    tg_npz_close(&o->npz);
-    if (o->fd >= 0) close(o->fd);
-}
-
-tg_status tg_find_digits(tg_opened *o, const char *path, const long long *stamp, const long long *shape,
-                         const tg_member **member, tg_npy *npy, tg_error *err) {
-    *member = NULL;
-    tg_status status = tg_open_npz(o, path, err);
-    int same = status != TG_OK || memcmp(stamp, o->stamp, sizeof o->stamp) == 0;
-    if (status == TG_OK) *member = tg_zip_find(&o->npz.archive, "node_config_feat");
-    if (*member != NULL) status = tg_npz_header(&o->npz, *member, npy, err);
-    for (int i = 0; i < 3 && same && status == TG_OK; i++)
-        same = *member != NULL && npy->ndim == 3 && npy->shape[i] == shape[i];
-    if (same) return status;
-    return tg_bad_field(err, "node_config_feat", "the file that was loaded", "load it again",
-                        "a file changed since");
-}
+#include "io/npz.h"
 
 /* Add `bytes` to `*total`; an error when that passes `limit`. */
 static tg_status account(const tg_member *m, int64_t bytes, int64_t *total, int64_t limit, tg_error *err) {
@@ -77,12 +24,12 @@ static PyObject *describe_member(const tg_npy *npy, PyObject *bytes) {
     PyObject *shape = shape_tuple(npy);
     if (shape == NULL) return NULL;
     char native = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>', other = native == '<' ? '>' : '<';
-    char dtype[4] = {npy->swapped ? other : native, npy->kind, (char)('0' + npy->itemsize), 0};
+    char dtype[4] = {npy->type.swapped ? other : native, npy->type.kind, (char)('0' + npy->type.itemsize), 0};
     return Py_BuildValue("(OsNi)", bytes, dtype, shape, npy->fortran);
 }
 
 /* Read one array (or only its header) of an open file. */
-static PyObject *read_member(tg_opened *o, const char *name, int only_header, int64_t *total, int64_t limit,
+static PyObject *read_member(tg_npz_file *o, const char *name, int only_header, int64_t *total, int64_t limit,
                              tg_error *err) {
     const tg_member *member = tg_zip_find(&o->npz.archive, name);
     if (member == NULL) Py_RETURN_NONE;
@@ -92,11 +39,11 @@ static PyObject *read_member(tg_opened *o, const char *name, int only_header, in
     status = tg_npz_header(&o->npz, member, &npy, err);
     /* Digits are kept in one byte each whatever they are in the file. */
     if (status == TG_OK)
-        status = account(member, npy.count * (only_header ? 1 : npy.itemsize), total, limit, err);
+        status = account(member, npy.count * (only_header ? 1 : npy.type.itemsize), total, limit, err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) return NULL;
     if (only_header) return describe_member(&npy, Py_None);
-    npy_intp size = (npy_intp)(npy.count * npy.itemsize);
+    npy_intp size = (npy_intp)(npy.count * npy.type.itemsize);
     PyArrayObject *bytes = tg_new_array(NPY_UINT8, 1, &size);
     if (bytes == NULL) return NULL;
     uint8_t *to = TG_U8(bytes);
@@ -109,7 +56,7 @@ static PyObject *read_member(tg_opened *o, const char *name, int only_header, in
 }
 
 /* Fill `result` with what is asked for. 0 with an exception or `err` set. */
-static int read_members(tg_opened *o, PyObject *names, int only_header, int64_t *total, int64_t limit,
+static int read_members(tg_npz_file *o, PyObject *names, int only_header, int64_t *total, int64_t limit,
                         PyObject *result, tg_error *err) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
         PyObject *key = PyTuple_GetItem(names, i);
@@ -131,27 +78,28 @@ static PyObject *npz_load(PyObject *self, PyObject *args) {
                           &headers, &limit))
         return NULL;
     tg_error err = {0};
-    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    tg_npz_file o;
     const char *file = PyBytes_AsString(path);
     tg_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = tg_open_npz(&o, file, &err);
+    status = tg_npz_file_open(&o, file, tg_python_cancel(), &err);
     Py_END_ALLOW_THREADS
     int64_t total = 0;
     PyObject *arrays = NULL, *result = NULL;
     if (status == TG_OK && (arrays = PyDict_New()) != NULL &&
         read_members(&o, names, 0, &total, limit, arrays, &err) &&
         read_members(&o, headers, 1, &total, limit, arrays, &err))
-        result = Py_BuildValue("(O(LLLL))", arrays, o.stamp[0], o.stamp[1], o.stamp[2], o.stamp[3]);
+        result =
+            Py_BuildValue("(O(LLLL))", arrays, o.stamp.device, o.stamp.inode, o.stamp.size, o.stamp.changed);
     Py_XDECREF(arrays);
-    tg_close_npz(&o);
+    tg_npz_file_close(&o);
     Py_DECREF(path);
     if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
     return result;
 }
 
 /* All digits of a file. */
-static PyObject *read_digits(tg_opened *o, const tg_member *member, const tg_npy *npy, const npy_intp *dims,
+static PyObject *read_digits(tg_npz_file *o, const tg_member *member, const tg_npy *npy, const npy_intp *dims,
                              tg_error *err) {
     PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
     if (digits == NULL) return NULL;
@@ -176,8 +124,8 @@ static int shorten(PyArrayObject *array, npy_intp rows) {
 
 /* Those of the different configs of a file, (digits, first, inverse). The rest of `digits` has never been touched
    when it is given back, so it has cost no memory. */
-static PyObject *read_distinct(tg_opened *o, const tg_member *member, const tg_npy *npy, const npy_intp *dims,
-                               tg_error *err) {
+static PyObject *read_distinct(tg_npz_file *o, const tg_member *member, const tg_npy *npy,
+                               const npy_intp *dims, tg_error *err) {
     PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims), *first = tg_new_array(NPY_INT64, 1, dims),
                   *inverse = tg_new_array(NPY_INT64, 1, dims);
     PyObject *result = NULL;
@@ -200,12 +148,13 @@ static PyObject *read_distinct(tg_opened *o, const tg_member *member, const tg_n
 
 /* (path, stamp, shape) -> what `read` makes of the digits of that file */
 static PyObject *from_digits(PyObject *args,
-                             PyObject *(*read)(tg_opened *o, const tg_member *member, const tg_npy *npy,
+                             PyObject *(*read)(tg_npz_file *o, const tg_member *member, const tg_npy *npy,
                                                const npy_intp *dims, tg_error *err)) {
     PyObject *path, *result = NULL;
-    long long stamp[4], shape[3];
-    if (!PyArg_ParseTuple(args, "O&(LLLL)(LLL)", PyUnicode_FSConverter, &path, &stamp[0], &stamp[1],
-                          &stamp[2], &stamp[3], &shape[0], &shape[1], &shape[2]))
+    long long shape[3];
+    tg_stamp stamp;
+    if (!PyArg_ParseTuple(args, "O&(LLLL)(LLL)", PyUnicode_FSConverter, &path, &stamp.device, &stamp.inode,
+                          &stamp.size, &stamp.changed, &shape[0], &shape[1], &shape[2]))
         return NULL;
     const npy_intp dims[3] = {(npy_intp)shape[0], (npy_intp)shape[1], (npy_intp)shape[2]};
     tg_error err = {0};
@@ -213,12 +162,12 @@ static PyObject *from_digits(PyObject *args,
     tg_npy npy;
     const tg_member *member;
     const char *file = PyBytes_AsString(path);
-    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    tg_npz_file o;
     Py_BEGIN_ALLOW_THREADS
-    status = tg_find_digits(&o, file, stamp, shape, &member, &npy, &err);
+    status = tg_npz_file_find_digits(&o, file, tg_python_cancel(), &stamp, shape, &member, &npy, &err);
     Py_END_ALLOW_THREADS
     if (status == TG_OK) result = read(&o, member, &npy, dims, &err);
-    tg_close_npz(&o);
+    tg_npz_file_close(&o);
     Py_DECREF(path);
     if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
     return result;
@@ -234,61 +183,7 @@ static PyObject *npz_distinct(PyObject *self, PyObject *args) {
     return from_digits(args, read_distinct);
 }
 
-/* tg_npy of an array in memory; 0 when its dtype is not one of the allowed. */
-static int array_npy(PyArrayObject *array, tg_npy *npy) {
-    static const struct {
-        int type;
-        char kind, itemsize;
-    } known[] = {{NPY_BOOL, 'b', 1},
-                 {NPY_BYTE, 'i', 1},
-                 {NPY_UBYTE, 'u', 1},
-                 {NPY_SHORT, 'i', 2},
-                 {NPY_USHORT, 'u', 2},
-                 {NPY_INT, 'i', 4},
-                 {NPY_UINT, 'u', 4},
-                 {NPY_LONG, 'i', sizeof(long)},
-                 {NPY_ULONG, 'u', sizeof(long)},
-                 {NPY_LONGLONG, 'i', 8},
-                 {NPY_ULONGLONG, 'u', 8},
-                 {NPY_HALF, 'f', 2},
-                 {NPY_FLOAT, 'f', 4},
-                 {NPY_DOUBLE, 'f', 8}};
-    *npy = (tg_npy){.ndim = 3};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (PyArray_TYPE(array) == known[i].type)
-            npy->kind = known[i].kind, npy->itemsize = known[i].itemsize;
-    return npy->kind != 0;
-}
-
-static PyObject *pack_digits(PyObject *self, PyObject *arg) {
-    (void)self;
-    tg_npy npy;
-    if (!PyArray_Check(arg) || PyArray_NDIM((PyArrayObject *)arg) != 3 ||
-        !PyArray_ISCARRAY_RO((PyArrayObject *)arg) || PyArray_DIM((PyArrayObject *)arg, 2) != TG_DIGITS ||
-        !array_npy((PyArrayObject *)arg, &npy)) {
-        tg_error err;
-        tg_fail(&err, TG_E_SHAPE,
-                "node_config_feat: expected a C-contiguous array of numbers of shape (C, K, 18)");
-        return tg_raise(&err, NULL);
-    }
-    PyArrayObject *from = (PyArrayObject *)arg;
-    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, PyArray_DIMS(from));
-    if (digits == NULL) return NULL;
-    int64_t count = PyArray_SIZE(from), nodes = PyArray_DIM(from, 1), at;
-    const uint8_t *bytes = TG_U8(from);
-    int8_t *to = TG_I8(digits);
-    double bad = 0;
-    Py_BEGIN_ALLOW_THREADS
-    at = tg_digits_from(&npy, bytes, count, to, &bad);
-    Py_END_ALLOW_THREADS
-    if (at < 0) return (PyObject *)digits;
-    Py_DECREF(digits);
-    tg_error err;
-    tg_bad_digit(&err, "node_config_feat", at, nodes, bad);
-    return tg_raise(&err, NULL);
-}
-
-PyMethodDef tg_data_methods[] = {
+PyMethodDef tg_npz_methods[] = {
     {"npz_load", npz_load, METH_VARARGS,
      PyDoc_STR(
          "npz_load(path, names, headers, max_bytes) -> ({name: (bytes, dtype, shape, fortran)}, stamp).")},
@@ -298,7 +193,5 @@ PyMethodDef tg_data_methods[] = {
      PyDoc_STR(
          "npz_distinct(path, stamp, shape) -> digits (U, K, 18) int8 of the different configs, first (U,), "
          "inverse (C,).")},
-    {"pack_digits", pack_digits, METH_O,
-     PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
     {NULL, NULL, 0, NULL},
 };

@@ -1,6 +1,6 @@
 /* Configs as numbers of table entries, as Python gives them. */
-#ifndef TG_PY_PACK_H
-#define TG_PY_PACK_H
+#ifndef TG_PY_CONFIGS_H
+#define TG_PY_CONFIGS_H
 
 #include "configs/codes.h"
 #include "py/pycore.h"
