@@ -55,8 +55,16 @@ static int add_schema(PyObject *module) {
     return failed ? -1 : 0;
 }
 
+/* The table of NumPy's functions is one per process, and once it is there nobody asks NumPy again: so that an interpreter
+   that NumPy refuses is refused here too, NumPy is imported by name. */
+static int import_numpy(void) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    Py_XDECREF(numpy);
+    return numpy == NULL ? -1 : PyArray_ImportNumPyAPI();
+}
+
 static int module_exec(PyObject *module) {
-    if (PyArray_ImportNumPyAPI() < 0) return -1;
+    if (import_numpy() < 0) return -1;
     tg_parallel_init();
     PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,  tg_config_methods, tg_feature_methods,
                             tg_graph_methods,   tg_rank_methods, tg_optim_methods,  tg_model_methods,
