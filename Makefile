@@ -1,6 +1,6 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c')
 SANITIZED = build/sanitized
 LIBRARY = build/libtpugraphs.a
 include csrc/flags.mk
