@@ -111,6 +111,16 @@ def test_python_and_numpy_stay_in_py():
     assert not [name(p) for p in bad]
 
 
+def test_python_objects_are_in_the_state_of_the_module():
+    variable = re.compile(r"^(?:[ \t]*static\s+)?Py\w*Object\s*\*\w+\s*[=,;]", re.M)
+    assert not [name(p) for p in FILES if variable.search(bare(p))]
+
+
+def test_files_are_opened_in_one_place():
+    opening = [p for p in FILES if re.search(r"(?<![\w.>])(?:open|openat|mmap)\s*\(", bare(p))]
+    assert [name(p) for p in opening] == ["csrc/io/source.c"]
+
+
 def test_files_and_functions_are_short():
     long = [f"{name(p)}: {n} lines" for p in FILES if (n := p.read_text().count("\n")) > 600]
     seen = 0
