@@ -1,12 +1,27 @@
 # One command for each thing a contributor does; .ci/run is all of them on a clean machine.
 PYTHON ?= python
-C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc')
+C_FILES = $(shell git ls-files 'csrc/*.c' 'csrc/*.h' 'csrc/*.inc' 'tests/clib/*.c')
 SANITIZED = build/sanitized
+LIBRARY = build/libtpugraphs.a
+include csrc/flags.mk
+ifeq ($(filter x86_64 amd64,$(shell uname -m)),)
+ELSEWHERE = $(filter-out csrc/kernels/isa_baseline.c,$(wildcard csrc/kernels/isa_*.c))
+endif
+OBJECTS = $(patsubst %.c,build/lib/%.o,$(filter-out csrc/py/% csrc/fuzz/% $(ELSEWHERE),$(wildcard csrc/*/*.c)))
 
 build:
 	TPUGRAPHS_WERROR=1 $(PYTHON) setup.py -q build_ext --inplace
 test: build
 	$(PYTHON) -m pytest
+# csrc without py/; programs link it with -fopenmp -lm. The compiler is not shown where Python's headers are.
+lib: $(LIBRARY)
+$(LIBRARY): $(OBJECTS)
+	@rm -f $@
+	@$(AR) rcs $@ $^
+build/lib/%.o: %.c csrc/flags.mk
+	@mkdir -p $(@D)
+	$(CC) $(CORE_FLAGS) -fPIC $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -c -o $@ $<
+-include $(OBJECTS:.o=.d)
 format:
 	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)
 lint:
@@ -32,4 +47,4 @@ fuzz:
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build test format lint types tables parity bench bench-quick sanitize fuzz clean
+.PHONY: build lib test format lint types tables parity bench bench-quick sanitize fuzz clean

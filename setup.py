@@ -1,8 +1,8 @@
 """Build of the one extension module, tpugraphs._core.
 
-Sources are globbed from csrc/. Files named csrc/kernels/isa_*.c hold the same kernels compiled for one
-instruction set each; ISA_FLAGS says with which flags. An object is compiled again only if its command, its
-source or a header it includes has changed (the compiler lists them in a .d file next to it). Switches:
+Sources are globbed from csrc/; the flags are in csrc/flags.mk, which the Makefile reads too. An object is
+compiled again only if its command, its source or a header it includes has changed (the compiler lists them
+in a .d file next to it). Switches:
 
     TPUGRAPHS_SANITIZE=1   AddressSanitizer + UndefinedBehaviorSanitizer
     TPUGRAPHS_WERROR=1     warnings are errors (CI)
@@ -21,19 +21,19 @@ import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-WARN = "-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla".split()
-BASE = (
-    "-std=gnu11 -O3 -g0 -fopenmp -fvisibility=hidden -ffp-contract=fast -fno-math-errno "
-    "-fno-trapping-math -fno-semantic-interposition -Icsrc"
-).split()
-AVX2 = "-mavx2 -mfma -mbmi2".split()
-AVX512 = "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512".split()
+
+def read_flags(path):
+    """{name: [flag, ...]} of the lines NAME = flags."""
+    with open(path) as file:
+        lines = [line.partition(" = ") for line in file if " = " in line and not line.startswith("#")]
+    return {name: flags.split() for name, _, flags in lines}
+
+
+FLAGS = read_flags("csrc/flags.mk")
 SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vnni"]
-X86_ISA_FLAGS = {"isa_avx2": AVX2, "isa_avx512": AVX512, "isa_avx512_bf16": AVX512_BF16}
-ISA_FLAGS = {"isa_baseline": [], **X86_ISA_FLAGS}
+ISA_FLAGS = {name.removeprefix("FLAGS_"): flags for name, flags in FLAGS.items() if name.startswith("FLAGS_")}
 
 
 def enabled(name):
@@ -41,7 +41,7 @@ def enabled(name):
 
 
 def compile_flags():
-    flags = list(BASE) + WARN
+    flags = FLAGS["CORE_FLAGS"] + FLAGS["WARNINGS"]
     if enabled("TPUGRAPHS_WERROR"):
         flags.append("-Werror")
     if enabled("TPUGRAPHS_DEBUG"):
@@ -103,7 +103,7 @@ class BuildExt(build_ext):
 def sources():
     found = sorted(p for p in glob("csrc/**/*.c", recursive=True) if "/fuzz" not in p.replace(os.sep, "/"))
     if not X86:
-        found = [p for p in found if os.path.splitext(os.path.basename(p))[0] not in X86_ISA_FLAGS]
+        found = [p for p in found if os.path.splitext(os.path.basename(p))[0] not in ISA_FLAGS]
     return found
 
 

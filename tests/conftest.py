@@ -6,6 +6,8 @@ through the core another test makes too.
 
 import importlib.util
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,38 @@ def _restore_core():
     yield
     _core.set_num_threads(threads)
     _core.set_isa(level)
+
+
+class CLibrary:
+    """The core as a static library, and programs of tests/clib that are linked with it."""
+
+    def __init__(self, folder):
+        self.root = Path(__file__).parents[1]
+        self.library = self.root / "build" / "libtpugraphs.a"
+        self.folder = folder
+        self._run("make", "-s", f"-j{os.cpu_count()}", "lib", "CC=gcc")
+
+    def __call__(self, name):
+        """The path of the program made of tests/clib/NAME.c."""
+        source, made = self.root / "tests" / "clib" / f"{name}.c", self.folder / name
+        warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{self.root / 'csrc'}"]
+        self._run("gcc", *warnings, source, self.library, "-fopenmp", "-lm", "-o", made)
+        return made
+
+    def _run(self, *command):
+        """Without what the sanitizers preload: the compiler is not what is tested."""
+        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        done = subprocess.run(command, cwd=self.root, env=plain, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def clib(tmp_path_factory):
+    """The core without Python, made by `make lib`."""
+    missing = [tool for tool in ("gcc", "make") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)}")
+    return CLibrary(tmp_path_factory.mktemp("clib"))
 
 
 def pytest_collection_modifyitems(config, items):

@@ -27,6 +27,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
         ("prepare", 1000),
         ("tensors_and_rows", 1000),
         ("losses_and_metrics", 1000),
+        ("imports", 5000),
     ],
 )
 def test_nothing_is_left_behind(work, limit):

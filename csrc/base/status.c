@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,4 +29,26 @@ tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, 
     snprintf(err->message, sizeof err->message, "%s: expected %s, found %s", err->field, err->expected,
              err->found);
     return TG_E_DATA;
+}
+
+tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
+                       const char *found_fmt, ...) {
+    char found[sizeof err->found];
+    va_list args;
+    va_start(args, found_fmt);
+    vsnprintf(found, sizeof found, found_fmt, args);
+    va_end(args);
+    tg_fail_field(err, field, expected, "%s", found);
+    if (err != NULL) {
+        size_t used = strlen(err->message);
+        snprintf(err->message + used, sizeof err->message - used, "; %s", remedy);
+    }
+    return TG_E_DATA;
+}
+
+tg_status tg_fail_errno(tg_error *err, const char *what) {
+    const int saved = errno;
+    tg_fail(err, TG_E_IO, "%s", what);
+    if (err != NULL) err->sys_errno = saved;
+    return TG_E_IO;
 }

@@ -37,4 +37,11 @@ tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) TG_PRINTF
 tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, const char *found_fmt, ...)
     TG_PRINTF(4, 5);
 
+/* The same, with what to do about it appended to the message. */
+tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
+                       const char *found_fmt, ...) TG_PRINTF(5, 6);
+
+/* TG_E_IO with the errno of the call that has just failed. */
+tg_status tg_fail_errno(tg_error *err, const char *what);
+
 #endif

@@ -7,9 +7,8 @@ plain="-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,addre
 flags="$plain -fsanitize=undefined -fno-sanitize-recover=undefined"
 mkdir -p "$objects"
 # What reads files, and what that needs; compiled once for all targets.
-for source in csrc/data/codes.c csrc/data/crc.c csrc/data/csv.c csrc/data/digits.c csrc/data/distinct.c \
-    csrc/data/huffman.c csrc/data/inflate.c csrc/data/json.c csrc/data/npy.c csrc/data/npz.c csrc/data/pack.c \
-    csrc/data/safetensors.c csrc/data/zip.c csrc/base/status.c csrc/base/cancel.c csrc/kernels/select.c; do
+for source in csrc/io/*.c csrc/configs/codes.c csrc/configs/digits.c csrc/configs/distinct.c csrc/base/status.c \
+    csrc/base/cancel.c csrc/kernels/select.c; do
     clang $flags -c -o "$objects/$(basename "$source" .c).o" "$source"
 done
 # The kernels take a minute with the third sanitizer, under which the test suite runs them.

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
+#include "io/csv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
    nothing (there is no zlib here); AddressSanitizer and the assertions on sizes are the test. */
 #include <stdlib.h>
 
-#include "data/inflate.h"
+#include "io/inflate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,8 +2,8 @@
    the shape of one, as config digits. Build and run it with csrc/fuzz/run.sh. */
 #include <stdlib.h>
 
-#include "data/crc.h"
-#include "data/npz.h"
+#include "io/crc.h"
+#include "io/npz.h"
 
 #define MAX_ARRAY (16 << 20)
 
@@ -13,7 +13,7 @@ static void read_member(tg_npz *npz, const tg_member *member) {
     tg_error err;
     tg_npy npy;
     if (tg_npz_header(npz, member, &npy, &err) != TG_OK) return;
-    int64_t bytes = npy.count * npy.itemsize;
+    int64_t bytes = npy.count * npy.type.itemsize;
     if (bytes > MAX_ARRAY) return; /* as max_bytes does */
     uint8_t *raw = malloc((size_t)bytes + 1);
     if (raw != NULL) tg_npz_read(npz, member, &npy, raw, &err);

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/crc.h"
-#include "data/pack.h"
+#include "io/crc.h"
+#include "io/pack.h"
 
 #define MAX_ROW (1 << 20)
 

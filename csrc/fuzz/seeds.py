@@ -89,7 +89,7 @@ for name, header, size in (
 
 
 def pack(kind: int, arrays: dict[int, np.ndarray]) -> bytes:
-    """Make a pack as csrc/data/pack.h describes it; the keys are numbers of entries."""
+    """Make a pack as csrc/io/pack.h describes it; the keys are numbers of entries."""
     head, body = bytearray(1024), b""
     version, count, paged = (2, 11, 9) if kind == 2 else (1, 10, 8)
     for part, array in sorted(arrays.items()):

@@ -3,7 +3,7 @@
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
-#include "data/codes.h"
+#include "configs/codes.h"
 #include "graph/csr.h"
 #include "ops/op.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "data/scaler.h"
+#include "features/scaler.h"
 
 /* The first three attributes are the columns of the tables. */
 enum { UNKNOWN = TG_TABLES, LEVELS };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "data/configs.h"
+#include "features/layout.h"
 #include "prepare/padding.h"
 
 static tg_status published(const tg_stored *graph, unsigned tables, tg_error *err) {

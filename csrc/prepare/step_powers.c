@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/scaler.h"
+#include "features/scaler.h"
 
 enum { CONFIG }; /* the attribute */
 enum { COUNT, LOW, HIGH, MORE, MEAN, M2 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/parallel.h"
-#include "data/scaler.h"
+#include "features/scaler.h"
 
 enum { COUNT, MEAN, M2 };
 enum { COLUMNS, CONSTANT, SCALE = CONSTANT };

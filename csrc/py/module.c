@@ -55,12 +55,21 @@ static int add_schema(PyObject *module) {
     return failed ? -1 : 0;
 }
 
+/* The table of NumPy's functions is one per process, and once it is there nobody asks NumPy again: so that an interpreter
+   that NumPy refuses is refused here too, NumPy is imported by name. */
+static int import_numpy(void) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    Py_XDECREF(numpy);
+    return numpy == NULL ? -1 : PyArray_ImportNumPyAPI();
+}
+
 static int module_exec(PyObject *module) {
-    if (PyArray_ImportNumPyAPI() < 0) return -1;
+    if (import_numpy() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods,  tg_data_methods,  tg_graph_methods,   tg_rank_methods,
-                            tg_optim_methods, tg_model_methods, tg_product_methods, tg_file_methods,
-                            tg_pack_methods,  tg_check_methods, tg_prepare_methods};
+    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,  tg_config_methods, tg_feature_methods,
+                            tg_graph_methods,   tg_rank_methods, tg_optim_methods,  tg_model_methods,
+                            tg_product_methods, tg_file_methods, tg_pack_methods,   tg_check_methods,
+                            tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0)
@@ -68,10 +77,34 @@ static int module_exec(PyObject *module) {
     return tg_add_file_types(module);
 }
 
+static int traverse(PyObject *module, visitproc visit, void *arg) {
+    tg_state *state = PyModule_GetState(module);
+    Py_VISIT(state->graph);
+    Py_VISIT(state->model);
+    Py_VISIT(state->workspace);
+    return 0;
+}
+
+static int clear(PyObject *module) {
+    tg_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->graph);
+    Py_CLEAR(state->model);
+    Py_CLEAR(state->workspace);
+    return 0;
+}
+
+static void release(void *module) { clear(module); }
+
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tpugraphs._core",
-                                        .m_doc = "The C core of tpugraphs.", .m_size = 0, .m_slots = slots};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        .m_name = "tpugraphs._core",
+                                        .m_doc = "The C core of tpugraphs.",
+                                        .m_size = sizeof(tg_state),
+                                        .m_slots = slots,
+                                        .m_traverse = traverse,
+                                        .m_clear = clear,
+                                        .m_free = release};
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

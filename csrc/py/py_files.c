@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
-#include "data/file.h"
-#include "data/safetensors.h"
+#include "io/csv.h"
+#include "io/safetensors.h"
 
 /* ---- safetensors ---- */
 
@@ -90,7 +89,7 @@ static PyObject *safetensors_load(PyObject *self, PyObject *args) {
     tg_safetensors file = {0};
     tg_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = tg_file_open(name, "a .safetensors file", &source, &err);
+    status = tg_source_open(name, "a .safetensors file", &source, NULL, &err);
     if (status == TG_OK) status = tg_safetensors_open(&file, source, &err);
     Py_END_ALLOW_THREADS
     if (status == TG_OK && (notes = notes_of(&file)) != NULL &&
@@ -99,7 +98,7 @@ static PyObject *safetensors_load(PyObject *self, PyObject *args) {
     Py_XDECREF(notes);
     Py_XDECREF(arrays);
     tg_safetensors_close(&file);
-    tg_file_close(&source);
+    tg_source_close(&source);
     if (result == NULL && !PyErr_Occurred()) tg_raise(&err, name);
     Py_DECREF(path);
     return result;
@@ -131,7 +130,7 @@ static int rows_init(py_rows *self) {
             return -1;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = tg_file_open(path, "a submission file (CSV)", &self->source, &err);
+    status = tg_source_open(path, "a submission file (CSV)", &self->source, NULL, &err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) {
         tg_raise(&err, path);
@@ -164,7 +163,7 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 static void rows_dealloc(py_rows *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     tg_csv_close(&self->csv);
-    tg_file_close(&self->source);
+    tg_source_close(&self->source);
     Py_XDECREF(self->path);
     Py_XDECREF(self->names);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);

@@ -1,12 +1,9 @@
 #include "py/py_graph_type.h"
 
-#include "py/py_pack.h"
+#include "py/py_configs.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static PyTypeObject *graph_type = NULL;
-PyTypeObject *tg_graph_type(void) { return graph_type; }
 
 /* `pair` is (codes (C,K,3), table (T,6)). */
 static int take_codes(tg_graph *g, PyObject *pair) {
@@ -126,14 +123,14 @@ int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_fe
     return take_configs(&self->graph, digits, config_feat);
 }
 
-tg_py_graph *tg_py_graph_new(int digit_rows) {
+tg_py_graph *tg_py_graph_new(PyTypeObject *type, int digit_rows) {
     if (digit_rows != 0 && (digit_rows < 4 || digit_rows > TG_MOST_DIGIT_VALUES + 2)) {
         PyErr_Format(PyExc_ValueError, "digit_rows: expected 4..%d, got %d", TG_MOST_DIGIT_VALUES + 2,
                      digit_rows);
         return NULL;
     }
-    allocfunc alloc = (allocfunc)PyType_GetSlot(graph_type, Py_tp_alloc);
-    tg_py_graph *self = (tg_py_graph *)alloc(graph_type, 0);
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    tg_py_graph *self = (tg_py_graph *)alloc(type, 0);
     if (self == NULL) return NULL;
     self->graph.D = digit_rows == 0 ? TG_DIGITS : 0;
     self->graph.digit_rows = digit_rows == 0 ? TG_DIGIT_STATES : digit_rows;
@@ -150,8 +147,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     for (int i = 5; i < TG_GRAPH_ARGS; i++)
         if (a[i] == NULL) a[i] = Py_None;
-    tg_py_graph *self = tg_py_graph_new(digit_rows);
-    (void)type; /* it has no subtypes */
+    tg_py_graph *self = tg_py_graph_new(type, digit_rows);
     if (self == NULL) return NULL;
     PyArrayObject *edges, *nodes;
     if (take_arrays(self, a, &edges, &nodes) < 0) {
@@ -192,7 +188,7 @@ static void graph_dealloc(PyObject *object) {
 static PyObject *with_configs(PyObject *object, PyObject *args) {
     PyObject *digits, *config_feat = Py_None;
     if (!PyArg_ParseTuple(args, "O|O:with_configs", &digits, &config_feat)) return NULL;
-    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(0);
+    tg_py_graph *self = (tg_py_graph *)object, *other = tg_py_graph_new(Py_TYPE(object), 0);
     if (other == NULL) return NULL;
     tg_graph *g = &other->graph;
     *g = self->graph;
@@ -268,9 +264,11 @@ static PyType_Spec graph_spec = {.name = "tpugraphs._core.Graph",
                                  .flags = Py_TPFLAGS_DEFAULT,
                                  .slots = graph_slots};
 
-int tg_add_graph_type(PyObject *module) { return tg_add_type(module, &graph_spec, "Graph", &graph_type); }
+int tg_add_graph_type(PyObject *module) {
+    return tg_add_type(module, &graph_spec, "Graph", &((tg_state *)PyModule_GetState(module))->graph);
+}
 
-int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
+int tg_py_batch_init(tg_py_batch *batch, const tg_state *state, PyObject *slates) {
     memset(batch, 0, sizeof *batch);
     if ((batch->items = PySequence_Tuple(slates)) == NULL) return -1;
     const Py_ssize_t n = PyTuple_Size(batch->items);
@@ -287,7 +285,7 @@ int tg_py_batch_init(tg_py_batch *batch, PyObject *slates) {
         PyObject *pair = PyTuple_GetItem(batch->items, i);
         npy_intp dims[1] = {-1};
         if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2 ||
-            !PyObject_TypeCheck(PyTuple_GetItem(pair, 0), graph_type)) {
+            !PyObject_TypeCheck(PyTuple_GetItem(pair, 0), state->graph)) {
             PyErr_SetString(PyExc_TypeError, "slates: every entry must be a tuple (Graph, rows)");
             goto fail;
         }

@@ -14,12 +14,11 @@ typedef struct tg_py_graph {
     PyObject *base;           /* the Graph that owns all but the configs, or NULL */
 } tg_py_graph;
 
-PyTypeObject *tg_graph_type(void); /* borrowed; NULL before tg_add_graph_type */
 int tg_add_graph_type(PyObject *module);
 
-/* A new Graph, empty, to be filled by C, whose digits look up so many rows; 0: the published digits. NULL with an
+/* A new Graph of this type, empty, to be filled by C, whose digits look up so many rows; 0: the published digits. NULL with an
    exception. */
-tg_py_graph *tg_py_graph_new(int digit_rows);
+tg_py_graph *tg_py_graph_new(PyTypeObject *type, int digit_rows);
 /* The configs of a graph that has none, either of which may be None; 0, or -1 with an exception. */
 int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat);
 
@@ -30,7 +29,8 @@ typedef struct tg_py_batch {
     int n;
     int64_t total; /* configs in all */
 } tg_py_batch;
-int tg_py_batch_init(tg_py_batch *batch, PyObject *slates); /* 0, or -1 with an exception */
+int tg_py_batch_init(tg_py_batch *batch, const tg_state *state,
+                     PyObject *slates); /* 0, or -1 with an exception */
 void tg_py_batch_free(tg_py_batch *batch);
 
 #endif

@@ -8,9 +8,6 @@
 #include "features/schema.h"
 #include "py/py_steps.h"
 
-static PyTypeObject *model_type = NULL, *workspace_type = NULL;
-PyTypeObject *tg_py_model_type(void) { return model_type; }
-
 /* ---- workspaces ---- */
 
 static void workspace_dealloc(PyObject *object) {
@@ -26,22 +23,23 @@ static PyObject *get_workspace_memory(PyObject *object, void *unused) {
     return PyLong_FromSize_t(tg_workspace_bytes(&((tg_py_workspace *)object)->workspace));
 }
 
-static PyObject *new_workspace(void) {
-    allocfunc alloc = (allocfunc)PyType_GetSlot(workspace_type, Py_tp_alloc);
-    return alloc(workspace_type, 0);
+static PyObject *new_workspace(const tg_state *state) {
+    allocfunc alloc = (allocfunc)PyType_GetSlot(state->workspace, Py_tp_alloc);
+    return alloc(state->workspace, 0);
 }
 
-int tg_py_is_workspace(PyObject *object) {
-    if (PyObject_TypeCheck(object, workspace_type)) return 1;
+int tg_py_is_workspace(const tg_state *state, PyObject *object) {
+    if (PyObject_TypeCheck(object, state->workspace)) return 1;
     PyErr_SetString(PyExc_TypeError, "workspace: expected a Workspace");
     return 0;
 }
 
 tg_py_workspace *tg_py_take_workspace(tg_py_model *model, PyObject *given) {
     tg_py_workspace *ws;
+    const tg_state *state = tg_state_of((PyObject *)model);
     const Py_ssize_t spare = PyList_Size(model->spare);
     if (given != NULL && given != Py_None) {
-        if (!tg_py_is_workspace(given)) return NULL;
+        if (!tg_py_is_workspace(state, given)) return NULL;
         ws = (tg_py_workspace *)given;
         Py_INCREF(given);
         if (ws->busy == getpid()) {
@@ -54,7 +52,7 @@ tg_py_workspace *tg_py_take_workspace(tg_py_model *model, PyObject *given) {
         Py_INCREF((PyObject *)ws);
         if (PyList_SetSlice(model->spare, spare - 1, spare, NULL) < 0) Py_CLEAR(ws);
     } else {
-        ws = (tg_py_workspace *)new_workspace();
+        ws = (tg_py_workspace *)new_workspace(state);
     }
     if (ws != NULL) ws->busy = getpid();
     return ws;
@@ -194,7 +192,7 @@ static PyObject *model_scores(PyObject *object, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|sOO", names, &slates, &precision, &inputs, &given))
         return NULL;
     tg_py_pass p;
-    if (tg_py_pass_init(&p, self->model, slates, precision, 0) == 0 &&
+    if (tg_py_pass_init(&p, tg_state_of(object), self->model, slates, precision, 0) == 0 &&
         tg_py_pass_feed(&p, self->model, inputs) == 0 && tg_py_pass_scores(&p, self->model) == 0) {
         tg_py_workspace *ws = tg_py_take_workspace(self, given);
         if (ws != NULL) {
@@ -215,7 +213,7 @@ static PyObject *model_run(PyObject *object, PyObject *args, PyObject *kwargs) {
                                      &given))
         return NULL;
     tg_py_pass p;
-    if (tg_py_pass_init(&p, self->model, slates, precision, 0) == 0 &&
+    if (tg_py_pass_init(&p, tg_state_of(object), self->model, slates, precision, 0) == 0 &&
         tg_py_pass_feed(&p, self->model, inputs) == 0 && tg_py_pass_fetch(&p, self->model, outputs) == 0) {
         tg_py_workspace *ws = tg_py_take_workspace(self, given);
         if (ws != NULL) {
@@ -236,7 +234,7 @@ static PyObject *model_input_gradients(PyObject *object, PyObject *args, PyObjec
                                      &precision, &given))
         return NULL;
     tg_py_pass p;
-    if (tg_py_pass_init(&p, self->model, slates, precision, 1) == 0 &&
+    if (tg_py_pass_init(&p, tg_state_of(object), self->model, slates, precision, 1) == 0 &&
         tg_py_pass_feed(&p, self->model, inputs) == 0 && tg_py_pass_scores(&p, self->model) == 0 &&
         tg_py_pass_start(&p, dscores) == 0 && tg_py_pass_gradients(&p, self->model, of) == 0) {
         tg_py_workspace *ws = tg_py_take_workspace(self, given);
@@ -260,7 +258,7 @@ static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs)
     int training = 1;
     tg_py_batch batch;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", names, &slates, &training)) return NULL;
-    if (tg_py_batch_init(&batch, slates) < 0) return NULL;
+    if (tg_py_batch_init(&batch, tg_state_of(object), slates) < 0) return NULL;
     tg_error err;
     int64_t bytes = tg_model_bytes(((tg_py_model *)object)->model, batch.n, batch.entries, training, &err);
     tg_py_batch_free(&batch);
@@ -269,7 +267,7 @@ static PyObject *model_bytes(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *model_share_memory(PyObject *object, PyObject *args) {
     PyObject *other;
-    if (!PyArg_ParseTuple(args, "O!", model_type, &other)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!", Py_TYPE(object), &other)) return NULL;
     PyObject *spare = ((tg_py_model *)other)->spare, *mine = ((tg_py_model *)object)->spare;
     Py_INCREF(spare);
     ((tg_py_model *)object)->spare = spare;
@@ -422,8 +420,9 @@ static PyType_Spec workspace_spec = {.name = "tpugraphs._core.Workspace",
                                      .slots = workspace_slots};
 
 int tg_add_model_types(PyObject *module) {
+    tg_state *state = PyModule_GetState(module);
     if (tg_add_graph_type(module) < 0) return -1;
-    if (tg_add_type(module, &model_spec, "Model", &model_type) < 0) return -1;
-    if (tg_add_type(module, &workspace_spec, "Workspace", &workspace_type) < 0) return -1;
+    if (tg_add_type(module, &model_spec, "Model", &state->model) < 0) return -1;
+    if (tg_add_type(module, &workspace_spec, "Workspace", &state->workspace) < 0) return -1;
     return tg_add_trainer_type(module);
 }

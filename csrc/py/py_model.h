@@ -22,7 +22,7 @@ typedef struct tg_py_model {
     PyObject *spare;       /* list of workspaces that nobody uses */
 } tg_py_model;
 
-int tg_py_is_workspace(PyObject *object); /* if not, an exception is set */
+int tg_py_is_workspace(const tg_state *state, PyObject *object); /* if not, an exception is set */
 /* A workspace of the caller's (may be NULL or None) or a spare one; a new reference, marked busy. */
 tg_py_workspace *tg_py_take_workspace(tg_py_model *model, PyObject *given);
 void tg_py_return_workspace(tg_py_model *model, tg_py_workspace *workspace, PyObject *given);
@@ -39,7 +39,6 @@ int tg_py_run(tg_py_model *model, tg_py_workspace *workspace, tg_py_pass *pass, 
 int tg_py_begin_update(tg_py_model *model);
 void tg_py_end_update(tg_py_model *model);
 
-PyTypeObject *tg_py_model_type(void);
 int tg_add_trainer_type(PyObject *module);
 
 #endif

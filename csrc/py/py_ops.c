@@ -145,12 +145,10 @@ static int take_cells(call *c, const tg_graph *g, int configs) {
 
 /* The slate of a graph and `configs` of its configs or, for ops that do not ask how nodes are connected nor what
    they are, of a number of nodes. */
-static int take_slate(call *c, PyObject *object, int configs) {
+static int take_slate(call *c, const tg_state *state, PyObject *object, int configs) {
     const unsigned needy = TG_NEEDS_EDGES | TG_NEEDS_DIGITS | TG_NEEDS_OPCODE | TG_NEEDS_LAYOUT |
                            TG_NEEDS_UNIQUE | TG_NEEDS_CONFIG_NODES;
-    const int whole = PyObject_IsInstance(object, (PyObject *)tg_graph_type());
-    if (whole < 0) return -1;
-    if (whole) {
+    if (PyObject_TypeCheck(object, state->graph)) {
         const tg_graph *graph = &((tg_py_graph *)object)->graph;
         const tg_entry entry = {graph, NULL, configs};
         c->slate = tg_make_slate(&entry);
@@ -192,7 +190,7 @@ static int plan_call(call *c, PyObject *attrs, PyObject *inputs) {
 
 /* (op, attrs, inputs, params, graph, configs, key, training, rest[0], rest[1]) -> a call ready but for its
    memory */
-static int call_init(call *c, PyObject *args, PyObject **rest) {
+static int call_init(call *c, const tg_state *state, PyObject *args, PyObject **rest) {
     const char *name, *precision = "f32";
     PyObject *attrs, *inputs, *params, *object;
     int configs, training;
@@ -209,7 +207,8 @@ static int call_init(call *c, PyObject *args, PyObject **rest) {
         PyErr_Format(PyExc_ValueError, "no op '%s' with %zd inputs and %d configs", name, n_in, configs);
         return -1;
     }
-    if (take_slate(c, object, configs) < 0 || plan_call(c, attrs, inputs) < 0 || take_params(c, params) < 0)
+    if (take_slate(c, state, object, configs) < 0 || plan_call(c, attrs, inputs) < 0 ||
+        take_params(c, params) < 0)
         return -1;
     c->e.op = c->op;
     c->e.whole_nodes = c->plan.whole_nodes;
@@ -295,8 +294,7 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
     call c;
     PyObject *rest[2] = {NULL, NULL};
     PyArrayObject *y = NULL;
-    (void)self;
-    if (call_init(&c, args, rest) == 0 && call_reserve(&c, 0) == 0 &&
+    if (call_init(&c, PyModule_GetState(self), args, rest) == 0 && call_reserve(&c, 0) == 0 &&
         (y = result_like(&c, c.e.out, rest[1], "out")) != NULL) {
         c.e.y = TG_F32(y);
         if (run(&c, 0) < 0) Py_CLEAR(y);
@@ -380,8 +378,7 @@ static PyObject *gradient_arrays(call *c, PyObject *outs) {
 static PyObject *op_backward(PyObject *self, PyObject *args) {
     call c;
     PyObject *rest[2] = {NULL, NULL}, *result = NULL;
-    (void)self;
-    if (call_init(&c, args, rest) == 0 && rest[0] == NULL)
+    if (call_init(&c, PyModule_GetState(self), args, rest) == 0 && rest[0] == NULL)
         PyErr_SetString(PyExc_TypeError, "op_backward: dy is missing");
     if (!PyErr_Occurred() && call_reserve(&c, 1) == 0) {
         npy_intp dims[3];

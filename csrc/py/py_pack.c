@@ -1,14 +1,11 @@
-#define _GNU_SOURCE
-#include "py/py_pack.h"
+/* Pack files: opened, checked, written. */
+#include "py/pycore.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "data/packwriter.h"
-#include "py/py_npz.h"
+#include "io/npz.h"
+#include "io/packwriter.h"
 
 #define CAPSULE "tpugraphs.pack"
 
@@ -16,34 +13,13 @@
 
 typedef struct mapped {
     tg_pack pack;
-    uint8_t *bytes;
+    tg_source source;
 } mapped;
 
 static void unmap(PyObject *capsule) {
     mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
-    munmap(m->bytes, (size_t)m->pack.size);
+    tg_source_close(&m->source);
     free(m);
-}
-
-/* Open, check the header, map; without the GIL. */
-static tg_status map_file(mapped *m, const char *path, tg_error *err) {
-    uint8_t head[TG_PACK_HEADER];
-    long long stamp[4] = {0};
-    int fd = -1;
-    tg_status status = tg_open_regular(&fd, stamp, path, "a pack file", err);
-    const size_t n = stamp[2] < TG_PACK_HEADER ? (size_t)stamp[2] : TG_PACK_HEADER;
-    if (status == TG_OK) status = tg_source_read(&(tg_source){fd, NULL, (int64_t)stamp[2]}, 0, head, n, err);
-    if (status == TG_OK) status = tg_pack_parse(&m->pack, head, n, (int64_t)stamp[2], err);
-    if (status == TG_OK) {
-        m->bytes = mmap(NULL, (size_t)m->pack.size, PROT_READ, MAP_SHARED, fd, 0);
-        if (m->bytes == MAP_FAILED) status = tg_system_error(err, "cannot map into memory");
-    }
-    if (fd >= 0) close(fd);
-    if (status == TG_OK) { /* the schema says how to read the rest, so it is looked at first */
-        status = tg_pack_check_part(&m->pack, m->bytes, TG_ANY_SCHEMA, err);
-        if (status != TG_OK) munmap(m->bytes, (size_t)m->pack.size);
-    }
-    return status;
 }
 
 /* A read-only view of one array of the pack that `capsule` keeps. */
@@ -54,7 +30,8 @@ static PyArrayObject *part_view(const mapped *m, tg_part part, PyObject *capsule
     if (type == 'f') typenum = a->itemsize == 8 ? NPY_FLOAT64 : NPY_FLOAT32;
     if (type == 'u') typenum = a->itemsize == 1 ? NPY_UINT8 : a->itemsize == 2 ? NPY_UINT16 : NPY_UINT32;
     const npy_intp dims[3] = {(npy_intp)a->shape[0], (npy_intp)a->shape[1], (npy_intp)a->shape[2]};
-    return tg_view(typenum, tg_part_ndim(part), dims, m->bytes + a->offset, capsule, 0);
+    return tg_view(typenum, tg_part_ndim(part), dims, (void *)(uintptr_t)(m->source.bytes + a->offset),
+                   capsule, 0);
 }
 
 static PyObject *part_views(const mapped *m, PyObject *capsule) {
@@ -85,7 +62,7 @@ static PyObject *pack_open(PyObject *self, PyObject *arg) {
     tg_status status;
     const char *file = PyBytes_AsString(path);
     Py_BEGIN_ALLOW_THREADS
-    status = map_file(m, file, &err);
+    status = tg_pack_open(&m->pack, &m->source, file, &err);
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
     if (status != TG_OK) {
@@ -94,7 +71,7 @@ static PyObject *pack_open(PyObject *self, PyObject *arg) {
     }
     PyObject *capsule = PyCapsule_New(m, CAPSULE, unmap);
     if (capsule == NULL) {
-        munmap(m->bytes, (size_t)m->pack.size);
+        tg_source_close(&m->source);
         free(m);
         return NULL;
     }
@@ -119,76 +96,22 @@ static PyObject *pack_check(PyObject *self, PyObject *args) {
     tg_status status = TG_OK;
     tg_cancel cancel = tg_python_cancel();
     Py_BEGIN_ALLOW_THREADS
-    if (everything) status = tg_pack_check(&m->pack, m->bytes, &cancel, &err);
+    if (everything) status = tg_pack_check(&m->pack, m->source.bytes, &cancel, &err);
     else
         for (int i = 0; i < TG_PARTS && status == TG_OK; i++)
             if (i != TG_CODES && i != TG_ANY_DIGITS)
-                status = tg_pack_check_part(&m->pack, m->bytes, (tg_part)i, &err);
+                status = tg_pack_check_part(&m->pack, m->source.bytes, (tg_part)i, &err);
     Py_END_ALLOW_THREADS
     if (status != TG_OK) return tg_raise(&err, NULL);
     Py_RETURN_NONE;
 }
 
-/* Give the memory of the mapped pages back: they are read again when needed, mostly from the system's cache. */
 static PyObject *pack_release(PyObject *self, PyObject *capsule) {
     (void)self;
     const mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
     if (m == NULL) return NULL;
-    madvise(m->bytes, (size_t)m->pack.size, MADV_DONTNEED);
+    tg_source_release(&m->source);
     Py_RETURN_NONE;
-}
-
-int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
-    int typenum = NPY_UINT8;
-    if (PyArray_Check(object)) {
-        const int type = PyArray_TYPE((PyArrayObject *)object);
-        if (type == NPY_UINT16 || type == NPY_UINT32) typenum = type;
-    }
-    npy_intp dims[3] = {-1, K, TG_TENSORS};
-    PyArrayObject *array = tg_array(object, "codes", typenum, 3, dims, "(C, K, 3)");
-    if (array == NULL) return -1;
-    *codes = (tg_codes){.data = PyArray_DATA(array),
-                        .size = typenum == NPY_UINT8    ? 1
-                                : typenum == NPY_UINT16 ? 2
-                                                        : 4,
-                        .C = dims[0],
-                        .K = dims[1]};
-    return 0;
-}
-
-/* codes, table, rows -> digits of these rows */
-static PyObject *decode_rows(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *objects[3];
-    if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
-    tg_codes codes;
-    npy_intp t[2] = {-1, TG_LAYOUT_DIGITS}, n[1] = {-1};
-    if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
-    PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
-    PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
-    if (rows == NULL) return NULL;
-    const npy_intp dims[3] = {n[0], (npy_intp)codes.K, TG_DIGITS};
-    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
-    if (digits == NULL) return NULL;
-    int8_t *wide = malloc((size_t)t[0] * 8 + 8), *to = TG_I8(digits);
-    const int64_t *row = TG_I64(rows);
-    tg_error err = {0};
-    tg_status status = wide == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory") : TG_OK;
-    Py_BEGIN_ALLOW_THREADS
-    if (status == TG_OK) status = tg_codes_widen(wide, TG_I8(table), t[0], &err);
-    codes.table = wide, codes.entries = t[0];
-    for (npy_intp i = 0; i < n[0] && status == TG_OK; i++) {
-        const int64_t r = row[i];
-        if (r < 0 || r >= codes.C)
-            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld configs",
-                                   (long long)r, (long long)codes.C);
-        else status = tg_codes_row(&codes, r, to + i * codes.K * TG_DIGITS, &err);
-    }
-    Py_END_ALLOW_THREADS
-    free(wide);
-    if (status == TG_OK) return (PyObject *)digits;
-    Py_DECREF(digits);
-    return tg_raise(&err, NULL);
 }
 
 /* ---- what a pack is made from ---- */
@@ -198,13 +121,13 @@ static PyObject *npz_origin(PyObject *self, PyObject *arg) {
     (void)self;
     PyObject *path;
     if (!PyUnicode_FSConverter(arg, &path)) return NULL;
-    tg_opened o = {.cancel = tg_python_cancel(), .fd = -1};
+    tg_npz_file o;
     tg_error err = {0};
     tg_status status;
     int64_t bytes = TG_PACK_HEADER + 4096;
     const char *file = PyBytes_AsString(path);
     Py_BEGIN_ALLOW_THREADS
-    status = tg_open_npz(&o, file, &err);
+    status = tg_npz_file_open(&o, file, tg_python_cancel(), &err);
     for (int i = 0; i < o.npz.archive.count && status == TG_OK; i++) {
         const tg_member *member = &o.npz.archive.members[i];
         tg_npy npy;
@@ -216,10 +139,10 @@ static PyObject *npz_origin(PyObject *self, PyObject *arg) {
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
     if (status == TG_OK)
-        result = Py_BuildValue("((LLk)L)", o.stamp[2], o.stamp[3], (unsigned long)o.npz.archive.directory,
-                               (long long)bytes);
+        result = Py_BuildValue("((LLk)L)", o.stamp.size, o.stamp.changed,
+                               (unsigned long)o.npz.archive.directory, (long long)bytes);
     else tg_raise(&err, NULL);
-    tg_close_npz(&o);
+    tg_npz_file_close(&o);
     Py_DECREF(path);
     return result;
 }
@@ -235,7 +158,8 @@ typedef struct order {
     int64_t shape[TG_PARTS][3];
     const int8_t *digits; /* (C,K,18), or NULL: out of `file` */
     const char *file;
-    long long stamp[4], digit_shape[3];
+    tg_stamp stamp;
+    long long digit_shape[3];
     int64_t *done; /* digits so far, and whether to stop */
 } order;
 
@@ -261,12 +185,13 @@ static tg_status push_array(void *from, tg_digit_sink sink, void *context, tg_er
 
 static tg_status push_file(void *from, tg_digit_sink sink, void *context, tg_error *err) {
     const order *o = from;
-    tg_opened opened = {.cancel = {asked_to_stop, o->done, 0}, .fd = -1};
+    tg_npz_file opened;
     const tg_member *member;
     tg_npy npy;
-    tg_status status = tg_find_digits(&opened, o->file, o->stamp, o->digit_shape, &member, &npy, err);
+    tg_status status = tg_npz_file_find_digits(&opened, o->file, (tg_cancel){asked_to_stop, o->done, 0},
+                                               &o->stamp, o->digit_shape, &member, &npy, err);
     if (status == TG_OK) status = tg_npz_push_digits(&opened.npz, member, &npy, sink, context, err);
-    tg_close_npz(&opened);
+    tg_npz_file_close(&opened);
     return status;
 }
 
@@ -320,8 +245,8 @@ static int take_arrays(order *o, PyObject *arrays) {
 static int take_digits(order *o, PyObject *digits, PyObject **path) {
     if (o->kind != TG_PACK_LAYOUT) return 1;
     if (PyTuple_Check(digits)) {
-        if (!PyArg_ParseTuple(digits, "O&(LLLL)(LLL)", PyUnicode_FSConverter, path, &o->stamp[0],
-                              &o->stamp[1], &o->stamp[2], &o->stamp[3], &o->digit_shape[0],
+        if (!PyArg_ParseTuple(digits, "O&(LLLL)(LLL)", PyUnicode_FSConverter, path, &o->stamp.device,
+                              &o->stamp.inode, &o->stamp.size, &o->stamp.changed, &o->digit_shape[0],
                               &o->digit_shape[1], &o->digit_shape[2]))
             return 0;
         o->file = PyBytes_AsString(*path);
@@ -394,7 +319,5 @@ PyMethodDef tg_pack_methods[] = {
          "pack_write(fd, kind, arrays, digits, origin, done): done (2,) int64, digits so far and stop.")},
     {"npz_origin", npz_origin, METH_O,
      PyDoc_STR("npz_origin(path) -> (size, changed, directory), bytes of a pack of it.")},
-    {"decode_rows", decode_rows, METH_VARARGS,
-     PyDoc_STR("decode_rows(codes (C, K, 3), table (T, 6), rows (n,)) -> digits (n, K, 18).")},
     {NULL, NULL, 0, NULL},
 };

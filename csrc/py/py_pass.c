@@ -76,11 +76,11 @@ static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
     return 0;
 }
 
-int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision,
-                    int training) {
+int tg_py_pass_init(tg_py_pass *p, const tg_state *state, const tg_model *model, PyObject *slates,
+                    const char *precision, int training) {
     memset(p, 0, sizeof *p);
     const int found = parse_precision(precision, training);
-    if (found < 0 || tg_py_batch_init(&p->batch, slates) < 0) return -1;
+    if (found < 0 || tg_py_batch_init(&p->batch, state, slates) < 0) return -1;
     p->pass = (tg_pass){.n_entries = p->batch.n,
                         .entries = p->batch.entries,
                         .parts = 1,

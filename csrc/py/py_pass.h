@@ -28,8 +28,8 @@ typedef struct tg_py_pass {
 } tg_py_pass;
 
 /* The batch, checked against the model: 0, or -1 with an exception. tg_py_pass_free in any case. */
-int tg_py_pass_init(tg_py_pass *p, const tg_model *model, PyObject *slates, const char *precision,
-                    int training);
+int tg_py_pass_init(tg_py_pass *p, const tg_state *state, const tg_model *model, PyObject *slates,
+                    const char *precision, int training);
 void tg_py_pass_free(tg_py_pass *p);
 
 /* {"name": [array per slate], ...}: the inputs that are fed per call, all of them. NULL or None: none. */

@@ -157,7 +157,7 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
     if (configs && digits != Py_None && stored.config_feat != NULL)
         return PyErr_Format(PyExc_ValueError, "configs: expected digits or config_feat, got both");
-    tg_py_graph *graph = tg_py_graph_new(digit_rows);
+    tg_py_graph *graph = tg_py_graph_new(tg_state_of(object)->graph, digit_rows);
     if (graph == NULL || enter(self, 0) < 0) {
         Py_XDECREF((PyObject *)graph);
         return NULL;

@@ -17,9 +17,10 @@ typedef struct py_trainer {
 static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"model", "workspace", NULL};
     PyObject *model, *workspace = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", names, tg_py_model_type(), &model, &workspace))
+    const tg_state *state = PyType_GetModuleState(type);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", names, state->model, &model, &workspace))
         return NULL;
-    if (workspace != NULL && workspace != Py_None && !tg_py_is_workspace(workspace)) return NULL;
+    if (workspace != NULL && workspace != Py_None && !tg_py_is_workspace(state, workspace)) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     py_trainer *self = (py_trainer *)alloc(type, 0);
     if (self == NULL) return NULL;
@@ -62,9 +63,9 @@ typedef struct train_args {
 static int prepare(py_trainer *self, const train_args *a, tg_py_pass *p) {
     const tg_model *m = self->model->model;
     const uint64_t key = tg_key(tg_key(a->seed, 0xd409), (uint64_t)a->step);
-    if (tg_py_pass_init(p, m, a->slates, a->precision, 1) < 0 || tg_py_pass_feed(p, m, a->inputs) < 0 ||
-        tg_py_pass_scores(p, m) < 0 || tg_py_pass_losses(p, a->losses, a->targets, a->lists, key) < 0 ||
-        tg_py_pass_part(p, a->part) < 0)
+    if (tg_py_pass_init(p, tg_state_of((PyObject *)self), m, a->slates, a->precision, 1) < 0 ||
+        tg_py_pass_feed(p, m, a->inputs) < 0 || tg_py_pass_scores(p, m) < 0 ||
+        tg_py_pass_losses(p, a->losses, a->targets, a->lists, key) < 0 || tg_py_pass_part(p, a->part) < 0)
         return -1;
     if (a->of != NULL && a->of != Py_None && tg_py_pass_gradients(p, m, a->of) < 0) return -1;
     p->pass.grads = self->vectors[0];

@@ -171,10 +171,13 @@ int tg_plain_number(PyObject *object, double *number) {
 }
 
 int tg_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type) {
-    PyObject *made = type != NULL && *type != NULL ? Py_NewRef((PyObject *)*type) : PyType_FromSpec(spec);
+    PyObject *made = PyType_FromModuleAndSpec(module, spec, NULL);
     if (made == NULL) return -1;
-    if (type != NULL && *type == NULL) *type = (PyTypeObject *)Py_NewRef(made);
+    if (type != NULL) *type = (PyTypeObject *)Py_NewRef(made);
     const int status = PyModule_AddObjectRef(module, name, made);
     Py_DECREF(made);
     return status;
 }
+
+/* It is there: the types are final, and each keeps its module alive. */
+tg_state *tg_state_of(PyObject *object) { return PyType_GetModuleState(Py_TYPE(object)); }

@@ -17,6 +17,14 @@
 #include "base/status.h"
 #include "kernels/kernels.h"
 
+/* What one import of the core owns: the state of its module. */
+typedef struct tg_state {
+    PyTypeObject *graph, *model, *workspace;
+} tg_state;
+
+/* The state of the module that the type of `object`, one of the core's own, belongs to. */
+tg_state *tg_state_of(PyObject *object);
+
 /* Raise the tpugraphs exception for `err`; `file` (may be NULL) names the file it is about. Returns NULL.
    For TG_E_CANCELLED the pending Python exception (KeyboardInterrupt) is kept. */
 PyObject *tg_raise(const tg_error *err, const char *file);
@@ -54,7 +62,7 @@ void tg_append(PyObject **list, PyObject *item);
 /* Whether `object` is a plain number: nothing that runs Python code. One beyond double becomes infinite. */
 int tg_plain_number(PyObject *object, double *number);
 
-/* Make a type of the module; *type (may be NULL) keeps it, and is made only once. 0, or -1 with an exception. */
+/* Add a type to the module; *type (may be NULL), a member of its state, keeps it. 0, or -1 with an exception. */
 int tg_add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **type);
 
 /* The kernels of the precision called so, or NULL with an exception set. */
@@ -64,9 +72,9 @@ const tg_kernels *tg_kernels_named(const char *precision);
 tg_cancel tg_python_cancel(void);
 
 /* Each room's table of functions and its types; module.c adds them all. */
-extern PyMethodDef tg_base_methods[], tg_data_methods[], tg_graph_methods[], tg_rank_methods[],
-    tg_optim_methods[], tg_model_methods[], tg_product_methods[], tg_file_methods[], tg_pack_methods[],
-    tg_check_methods[];
+extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_config_methods[], tg_feature_methods[],
+    tg_graph_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[], tg_product_methods[],
+    tg_file_methods[], tg_pack_methods[], tg_check_methods[];
 int tg_add_model_types(PyObject *module);
 int tg_add_file_types(PyObject *module);
 

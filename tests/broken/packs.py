@@ -17,7 +17,7 @@ import tpugraphs as tg
 from tpugraphs.data.schema import read_schema
 
 HEADER = 1024
-# As in csrc/data/pack.h.
+# As in csrc/io/pack.h.
 PARTS = (
     "node_feat",
     "node_opcode",

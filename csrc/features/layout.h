@@ -1,0 +1,13 @@
+/* The layout digits of node features. Errors name node and column. */
+#ifndef TG_LAYOUT_H
+#define TG_LAYOUT_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* digits (N,6) from columns 134-139 of node_feat (N,140): positions at or past the rank (number of non-zero
+   shape dimensions, columns 21-26) become -1. */
+tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err);
+
+#endif

@@ -1,0 +1,323 @@
+/* Config digits: checked, made equal ones one, encoded, decoded, sampled. */
+#include "py/py_configs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "configs/base7.h"
+#include "configs/digits.h"
+#include "configs/distinct.h"
+#include "configs/merge.h"
+#include "configs/sample.h"
+
+/* Raise for a failed status and drop the arrays made so far (any may be NULL). */
+static PyObject *fail(const tg_error *err, PyArrayObject *a, PyArrayObject *b) {
+    Py_XDECREF((PyObject *)a);
+    Py_XDECREF((PyObject *)b);
+    return err == NULL ? NULL : tg_raise(err, NULL);
+}
+
+/* A new array holding the first `n` entries of `a`; steals the reference to `a`. */
+static PyArrayObject *head_of(PyArrayObject *a, npy_intp n) {
+    if (a == NULL || PyArray_DIM(a, 0) == n) return a;
+    PyArrayObject *head = tg_new_array(NPY_INT64, 1, &n);
+    if (head != NULL) memcpy(PyArray_DATA(head), PyArray_DATA(a), (size_t)n * sizeof(int64_t));
+    Py_DECREF(a);
+    return head;
+}
+
+/* How the numbers of an array are stored; 0 when its dtype is not one of the allowed. */
+static int number_of(PyArrayObject *array, tg_number *number) {
+    static const struct {
+        int type;
+        char kind, itemsize;
+    } known[] = {{NPY_BOOL, 'b', 1},
+                 {NPY_BYTE, 'i', 1},
+                 {NPY_UBYTE, 'u', 1},
+                 {NPY_SHORT, 'i', 2},
+                 {NPY_USHORT, 'u', 2},
+                 {NPY_INT, 'i', 4},
+                 {NPY_UINT, 'u', 4},
+                 {NPY_LONG, 'i', sizeof(long)},
+                 {NPY_ULONG, 'u', sizeof(long)},
+                 {NPY_LONGLONG, 'i', 8},
+                 {NPY_ULONGLONG, 'u', 8},
+                 {NPY_HALF, 'f', 2},
+                 {NPY_FLOAT, 'f', 4},
+                 {NPY_DOUBLE, 'f', 8}};
+    *number = (tg_number){0};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (PyArray_TYPE(array) == known[i].type)
+            number->kind = known[i].kind, number->itemsize = known[i].itemsize;
+    return number->kind != 0;
+}
+
+static PyObject *pack_digits(PyObject *self, PyObject *arg) {
+    (void)self;
+    tg_number type;
+    if (!PyArray_Check(arg) || PyArray_NDIM((PyArrayObject *)arg) != 3 ||
+        !PyArray_ISCARRAY_RO((PyArrayObject *)arg) || PyArray_DIM((PyArrayObject *)arg, 2) != TG_DIGITS ||
+        !number_of((PyArrayObject *)arg, &type)) {
+        tg_error err;
+        tg_fail(&err, TG_E_SHAPE,
+                "node_config_feat: expected a C-contiguous array of numbers of shape (C, K, 18)");
+        return tg_raise(&err, NULL);
+    }
+    PyArrayObject *from = (PyArrayObject *)arg;
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, PyArray_DIMS(from));
+    if (digits == NULL) return NULL;
+    int64_t count = PyArray_SIZE(from), nodes = PyArray_DIM(from, 1), at;
+    const uint8_t *bytes = TG_U8(from);
+    int8_t *to = TG_I8(digits);
+    double bad = 0;
+    Py_BEGIN_ALLOW_THREADS
+    at = tg_digits_from(type, bytes, count, to, &bad);
+    Py_END_ALLOW_THREADS
+    if (at < 0) return (PyObject *)digits;
+    Py_DECREF(digits);
+    tg_error err;
+    tg_bad_digit(&err, "node_config_feat", at, nodes, bad);
+    return tg_raise(&err, NULL);
+}
+
+/* The equal rows among C rows of `width` bytes -> (first, inverse). */
+static PyObject *dedup_bytes(const void *rows, npy_intp C, int64_t width) {
+    PyArrayObject *first = tg_new_array(NPY_INT64, 1, &C), *inverse = tg_new_array(NPY_INT64, 1, &C);
+    if (first == NULL || inverse == NULL) return fail(NULL, first, inverse);
+    int64_t distinct = 0;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_rows_dedup(TG_I64(first), TG_I64(inverse), &distinct, rows, C, width, &err);
+    Py_END_ALLOW_THREADS;
+    if (status != TG_OK) return fail(&err, first, inverse);
+    first = head_of(first, (npy_intp)distinct);
+    if (first == NULL) return fail(NULL, NULL, inverse);
+    return Py_BuildValue("NN", first, inverse);
+}
+
+static PyObject *dedup_configs(PyObject *self, PyObject *arg) {
+    (void)self;
+    npy_intp dims[3] = {-1, -1, -1};
+    PyArrayObject *digits = tg_array(arg, "digits", NPY_INT8, 3, dims, "(C, K, D)");
+    return digits == NULL ? NULL : dedup_bytes(PyArray_DATA(digits), dims[0], (int64_t)dims[1] * dims[2]);
+}
+
+static PyObject *dedup_codes(PyObject *self, PyObject *arg) {
+    (void)self;
+    tg_codes codes;
+    if (tg_codes_array(arg, -1, &codes) < 0) return NULL;
+    return dedup_bytes(codes.data, (npy_intp)codes.C, codes.K * TG_TENSORS * codes.size);
+}
+
+static PyObject *dedup_rows(PyObject *self, PyObject *arg) {
+    (void)self;
+    npy_intp dims[2] = {-1, -1};
+    PyArrayObject *rows = tg_array(arg, "rows", NPY_FLOAT32, 2, dims, "(C, F)");
+    return rows == NULL ? NULL
+                        : dedup_bytes(PyArray_DATA(rows), dims[0], (int64_t)dims[1] * (int64_t)sizeof(float));
+}
+
+/* merge_configs(first, inverse, runtime, normalizers or None, keep) -> rows, runtimes, normalizers or None */
+static PyObject *merge_configs(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[4];
+    const char *word;
+    if (!PyArg_ParseTuple(args, "OOOOs:merge_configs", &objects[0], &objects[1], &objects[2], &objects[3],
+                          &word))
+        return NULL;
+    static const char *const words[] = {"first", "min", "mean"};
+    int keep = 0;
+    while (keep < 3 && strcmp(word, words[keep]) != 0) keep++;
+    if (keep == 3) {
+        tg_error unknown;
+        tg_fail(&unknown, TG_E_CONFIG, "keep: expected 'first', 'min' or 'mean', got '%.64s'", word);
+        return tg_raise(&unknown, NULL);
+    }
+    npy_intp U[1] = {-1}, C[1] = {-1};
+    PyArrayObject *first = tg_array(objects[0], "first", NPY_INT64, 1, U, "(U,)");
+    PyArrayObject *inverse = first == NULL ? NULL : tg_array(objects[1], "inverse", NPY_INT64, 1, C, "(C,)");
+    PyArrayObject *runtime =
+        inverse == NULL ? NULL : tg_array(objects[2], "runtime", NPY_INT64, 1, C, "(C,)");
+    if (runtime == NULL) return NULL;
+    PyArrayObject *norm = NULL;
+    if (objects[3] != Py_None &&
+        (norm = tg_array(objects[3], "normalizers", NPY_INT64, 1, C, "(C,)")) == NULL)
+        return NULL;
+    PyArrayObject *out[3] = {NULL, NULL, NULL};
+    first = tg_private_copy(first);
+    inverse = tg_private_copy(inverse);
+    if (first == NULL || inverse == NULL) goto failed;
+    for (int i = 0; i < (norm == NULL ? 2 : 3); i++)
+        if ((out[i] = tg_new_array(NPY_INT64, 1, U)) == NULL) goto failed;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_rows_merge(TG_I64(out[0]), TG_I64(out[1]), norm == NULL ? NULL : TG_I64(out[2]),
+                           (tg_keep)keep, TG_I64(first), U[0], TG_I64(inverse), C[0], TG_I64(runtime),
+                           norm == NULL ? NULL : TG_I64(norm), &err);
+    Py_END_ALLOW_THREADS;
+    if (status != TG_OK) {
+        tg_raise(&err, NULL);
+        goto failed;
+    }
+    Py_DECREF(first);
+    Py_DECREF(inverse);
+    if (norm == NULL) return Py_BuildValue("NNO", out[0], out[1], Py_None);
+    return Py_BuildValue("NNN", out[0], out[1], out[2]);
+failed:
+    Py_XDECREF((PyObject *)first);
+    Py_XDECREF((PyObject *)inverse);
+    for (int i = 0; i < 3; i++) Py_XDECREF((PyObject *)out[i]);
+    return NULL;
+}
+
+/* encode_base7(digits, out=None) -> codes */
+static PyObject *encode_base7(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given, *out = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:encode_base7", &given, &out)) return NULL;
+    npy_intp dims[3] = {-1, -1, TG_DIGITS};
+    PyArrayObject *digits = tg_array(given, "digits", NPY_INT8, 3, dims, "(C, K, 18)");
+    if (digits == NULL) return NULL;
+    dims[2] = 3;
+    PyArrayObject *codes = tg_out_array(out, "out", NPY_INT32, 3, dims, 1, &digits);
+    if (codes == NULL) return NULL;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_base7_encode(TG_I32(codes), TG_I8(digits), dims[0], dims[1], &err);
+    Py_END_ALLOW_THREADS;
+    return status == TG_OK ? (PyObject *)codes : fail(&err, codes, NULL);
+}
+
+/* decode_base7(codes, out=None) -> digits */
+static PyObject *decode_base7(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given, *out = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:decode_base7", &given, &out)) return NULL;
+    npy_intp dims[3] = {-1, -1, TG_TENSORS};
+    PyArrayObject *codes = tg_array(given, "codes", NPY_INT32, 3, dims, "(C, K, 3)");
+    if (codes == NULL) return NULL;
+    dims[2] = TG_DIGITS;
+    PyArrayObject *digits = tg_out_array(out, "out", NPY_INT8, 3, dims, 1, &codes);
+    if (digits == NULL) return NULL;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tg_base7_decode(TG_I8(digits), TG_I32(codes), dims[0], dims[1], &err);
+    Py_END_ALLOW_THREADS;
+    return status == TG_OK ? (PyObject *)digits : fail(&err, digits, NULL);
+}
+
+int tg_codes_array(PyObject *object, npy_intp K, tg_codes *codes) {
+    int typenum = NPY_UINT8;
+    if (PyArray_Check(object)) {
+        const int type = PyArray_TYPE((PyArrayObject *)object);
+        if (type == NPY_UINT16 || type == NPY_UINT32) typenum = type;
+    }
+    npy_intp dims[3] = {-1, K, TG_TENSORS};
+    PyArrayObject *array = tg_array(object, "codes", typenum, 3, dims, "(C, K, 3)");
+    if (array == NULL) return -1;
+    *codes = (tg_codes){.data = PyArray_DATA(array),
+                        .size = typenum == NPY_UINT8    ? 1
+                                : typenum == NPY_UINT16 ? 2
+                                                        : 4,
+                        .C = dims[0],
+                        .K = dims[1]};
+    return 0;
+}
+
+/* codes, table, rows -> digits of these rows */
+static PyObject *decode_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(args, "OOO:decode_rows", &objects[0], &objects[1], &objects[2])) return NULL;
+    tg_codes codes;
+    npy_intp t[2] = {-1, TG_LAYOUT_DIGITS}, n[1] = {-1};
+    if (tg_codes_array(objects[0], -1, &codes) < 0) return NULL;
+    PyArrayObject *table = tg_array(objects[1], "table", NPY_INT8, 2, t, "(T, 6)");
+    PyArrayObject *rows = table == NULL ? NULL : tg_array(objects[2], "rows", NPY_INT64, 1, n, "(n,)");
+    if (rows == NULL) return NULL;
+    const npy_intp dims[3] = {n[0], (npy_intp)codes.K, TG_DIGITS};
+    PyArrayObject *digits = tg_new_array(NPY_INT8, 3, dims);
+    if (digits == NULL) return NULL;
+    int8_t *wide = malloc((size_t)t[0] * 8 + 8), *to = TG_I8(digits);
+    const int64_t *row = TG_I64(rows);
+    tg_error err = {0};
+    tg_status status = wide == NULL ? tg_fail(&err, TG_E_MEMORY, "no memory") : TG_OK;
+    Py_BEGIN_ALLOW_THREADS
+    if (status == TG_OK) status = tg_codes_widen(wide, TG_I8(table), t[0], &err);
+    codes.table = wide, codes.entries = t[0];
+    for (npy_intp i = 0; i < n[0] && status == TG_OK; i++) {
+        const int64_t r = row[i];
+        if (r < 0 || r >= codes.C)
+            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld configs",
+                                   (long long)r, (long long)codes.C);
+        else status = tg_codes_row(&codes, r, to + i * codes.K * TG_DIGITS, &err);
+    }
+    Py_END_ALLOW_THREADS
+    free(wide);
+    if (status == TG_OK) return (PyObject *)digits;
+    Py_DECREF(digits);
+    return tg_raise(&err, NULL);
+}
+
+/* The key of a tuple of integers, each taken modulo 2^64. */
+static int key_of(PyObject *labels, uint64_t *key) {
+    *key = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(labels); i++) {
+        unsigned long long label = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(labels, i));
+        if (label == (unsigned long long)-1 && PyErr_Occurred()) return 0;
+        *key = tg_key(*key, label);
+    }
+    return 1;
+}
+
+/* Both samplers: n, k, key, and `how`: whether sorted, or the step. */
+static PyObject *draw(PyObject *args, const char *format, int epochs) {
+    long long n, k, how;
+    PyObject *labels;
+    uint64_t key;
+    if (!PyArg_ParseTuple(args, format, &n, &k, &PyTuple_Type, &labels, &how) || !key_of(labels, &key))
+        return NULL;
+    npy_intp length = k < 0 || k > n ? 0 : (npy_intp)k; /* what is out of range is refused below */
+    PyArrayObject *rows = tg_new_array(NPY_INT64, 1, &length);
+    if (rows == NULL) return NULL;
+    tg_error err;
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = epochs ? tg_sample_epoch(TG_I64(rows), n, k, key, how, &err)
+                    : tg_sample(TG_I64(rows), n, k, key, how != 0, &err);
+    Py_END_ALLOW_THREADS;
+    return status == TG_OK ? (PyObject *)rows : fail(&err, rows, NULL);
+}
+
+static PyObject *sample(PyObject *self, PyObject *args) {
+    (void)self;
+    return draw(args, "LLO!L:sample", 0);
+}
+
+static PyObject *sample_epoch(PyObject *self, PyObject *args) {
+    (void)self;
+    return draw(args, "LLO!L:sample_epoch", 1);
+}
+
+PyMethodDef tg_config_methods[] = {
+    {"pack_digits", pack_digits, METH_O,
+     PyDoc_STR("pack_digits(array (C, K, 18)) -> the same as int8, checked.")},
+    {"dedup_configs", dedup_configs, METH_O, PyDoc_STR("dedup_configs(digits) -> first, inverse")},
+    {"dedup_codes", dedup_codes, METH_O, PyDoc_STR("dedup_codes(codes (C, K, 3)) -> first, inverse")},
+    {"dedup_rows", dedup_rows, METH_O,
+     PyDoc_STR("dedup_rows(rows) -> first, inverse; rows compared as bytes")},
+    {"merge_configs", merge_configs, METH_VARARGS,
+     PyDoc_STR("merge_configs(first, inverse, runtime, normalizers, keep) -> rows, runtimes, normalizers")},
+    {"encode_base7", encode_base7, METH_VARARGS, PyDoc_STR("encode_base7(digits, out=None) -> codes")},
+    {"decode_base7", decode_base7, METH_VARARGS, PyDoc_STR("decode_base7(codes, out=None) -> digits")},
+    {"sample", sample, METH_VARARGS, PyDoc_STR("sample(n, k, key, sorted) -> rows")},
+    {"sample_epoch", sample_epoch, METH_VARARGS, PyDoc_STR("sample_epoch(n, k, key, step) -> rows")},
+    {"decode_rows", decode_rows, METH_VARARGS,
+     PyDoc_STR("decode_rows(codes (C, K, 3), table (T, 6), rows (n,)) -> digits (n, K, 18).")},
+    {NULL, NULL, 0, NULL},
+};
