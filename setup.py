@@ -31,8 +31,13 @@ AVX512 = "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vecto
 SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-AVX512_BF16 = [*AVX512, "-mavx512bf16", "-mavx512vnni"]
-X86_ISA_FLAGS = {"isa_avx2": AVX2, "isa_avx512": AVX512, "isa_avx512_bf16": AVX512_BF16}
+AVX512_VNNI = [*AVX512, "-mavx512vnni"]
+X86_ISA_FLAGS = {
+    "isa_avx2": AVX2,
+    "isa_avx512": AVX512,
+    "isa_avx512_vnni": AVX512_VNNI,
+    "isa_avx512_bf16": [*AVX512_VNNI, "-mavx512bf16"],
+}
 ISA_FLAGS = {"isa_baseline": [], **X86_ISA_FLAGS}
 
 
