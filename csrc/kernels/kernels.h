@@ -289,9 +289,9 @@ typedef struct tg_cpu {
 
 /* Names of the levels that such a processor can run, fastest first, NULL-terminated. A rule, not a timing, so that
    one processor always gives the same bits: AVX-512's bf16 product comes first on AMD (Zen 4 and later start as
-   many a cycle as of float32's, with twice the numbers) and behind avx512_vnni everywhere else. Intel's processors
-   that have it, Cooper Lake and from Sapphire Rapids on, start half as many, so rounding to bf16 and multiplying as
-   float32 is faster there: the same rounding, other orders of the sums. Of other makes nothing is known. */
+   many a cycle as of float32's, with twice the numbers) and behind avx512_vnni everywhere else. Sapphire Rapids starts
+   half as many, so rounding to bf16 and multiplying as float32 is faster there: the same rounding, other orders of the
+   sums. Intel's others, and other makes, are taken to be like it; they have not been measured. */
 enum { TG_MOST_LEVELS = 8 };
 void tg_isa_levels_of(const tg_cpu *cpu, const char *level_names[TG_MOST_LEVELS + 1]);
 /* The same of this processor. */
