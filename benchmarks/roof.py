@@ -83,6 +83,10 @@ def layout_flops(
 def milliseconds(
     peaks: dict[str, dict[str, float]], flops: float, precision: str, threads: int
 ) -> float | None:
-    """Time at the peak of that precision, None if it was not measured."""
-    rate = peaks.get(precision, {}).get(str(threads))
+    """Time at the peak of that precision, None if it was not measured.
+
+    Numbers rounded to bf16 may be multiplied as float32 too, so bf16 has the better of the two peaks.
+    """
+    ways = ("bf16", "f32") if precision == "bf16" else (precision,)
+    rate = max(peaks.get(way, {}).get(str(threads), 0.0) for way in ways)
     return None if not rate else 1e3 * flops / rate

@@ -4,4 +4,5 @@ WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # csrc/kernels/isa_*.c hold the same kernels compiled for one instruction set each; all but the baseline are x86-64's.
 FLAGS_isa_avx2 = -mavx2 -mfma -mbmi2
 FLAGS_isa_avx512 = -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512
+FLAGS_isa_avx512_vnni = -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512 -mavx512vnni
 FLAGS_isa_avx512_bf16 = -mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512 -mavx512bf16 -mavx512vnni

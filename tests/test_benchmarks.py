@@ -124,8 +124,14 @@ def test_linked_nodes_are_senders_or_receivers_whichever_are_fewer():
 def test_roof_is_known_only_for_what_was_measured():
     peaks = {"f32": {"2": 2e9}}
     assert milliseconds(peaks, 1e9, "f32", 2) == 500
-    assert milliseconds(peaks, 1e9, "bf16", 2) is None
+    assert milliseconds(peaks, 1e9, "int8", 2) is None
     assert milliseconds(peaks, 1e9, "f32", 1) is None
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(None, 500), (1e9, 500), (4e9, 250)])
+def test_roof_of_bf16_is_the_better_of_its_instruction_and_float32(rate, expected):
+    peaks = {"f32": {"2": 2e9}} | ({} if rate is None else {"bf16": {"2": rate}})
+    assert milliseconds(peaks, 1e9, "bf16", 2) == expected
 
 
 # ---- records and times ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tpugraphs import cli, submission
+from tpugraphs import _core, cli, submission
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
@@ -176,6 +176,18 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TPUGRAPHS_ISA", "foo")
     code, out, _ = run(capsys, "doctor")
     assert code == 0 and "hint: TPUGRAPHS_ISA='foo' is none of " in out and "all is well" not in out
+
+
+@pytest.mark.parametrize("level", _core.isa_levels())
+def test_doctor_tells_how_bf16_is_multiplied(capsys: pytest.CaptureFixture[str], level: str) -> None:
+    best = _core.isa_levels()[0]
+    _core.set_isa(level)
+    code, out, _ = run(capsys, "doctor", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["instruction_set"] == level
+    assert ("own instruction" in told["bf16_products"]) == (level == "avx512_bf16")
+    slower = f"{level} is in use, but {best} is faster on this processor"
+    assert (slower in told["hints"]) == (level != best)
 
 
 def test_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

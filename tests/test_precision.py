@@ -1,5 +1,11 @@
 """Matrix products of every precision against NumPy, over instruction sets and sizes."""
 
+import os
+import platform
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -288,3 +294,76 @@ def test_core_products_refuse_what_does_not_fit():
     with pytest.raises(tg.ShapeError, match="b:"):
         _core.product_tn(x, w, "f32", None)
     assert _core.product(x[:0], w, "int8").shape == (0, 3)
+
+
+# ---- which instruction set a processor gets -----------------------------------------------------------------
+
+AVX2 = "avx2 fma bmi2"
+AVX512 = f"{AVX2} avx512f avx512vl avx512bw avx512dq"
+PROCESSORS = {  # vendor, features, levels, fastest first
+    "without AVX": ("GenuineIntel", "", ["baseline"]),
+    "Sandy Bridge": ("GenuineIntel", "avx fma4", ["baseline"]),
+    "Haswell": ("GenuineIntel", AVX2, ["avx2", "baseline"]),
+    "Zen 3": ("AuthenticAMD", AVX2, ["avx2", "baseline"]),
+    "Knights Landing": ("GenuineIntel", f"{AVX2} avx512f", ["avx2", "baseline"]),
+    "Skylake": ("GenuineIntel", AVX512, ["avx512", "avx2", "baseline"]),
+    "Ice Lake": ("GenuineIntel", f"{AVX512} avx512vnni", ["avx512_vnni", "avx512", "avx2", "baseline"]),
+    "Sapphire Rapids": (
+        "GenuineIntel", f"{AVX512} avx512vnni avx512bf16",
+        ["avx512_vnni", "avx512_bf16", "avx512", "avx2", "baseline"],
+    ),
+    "Zen 4": (
+        "AuthenticAMD", f"{AVX512} avx512vnni avx512bf16",
+        ["avx512_bf16", "avx512_vnni", "avx512", "avx2", "baseline"],
+    ),
+    "unknown": (
+        "", f"{AVX512} avx512vnni avx512bf16", ["avx512_vnni", "avx512_bf16", "avx512", "avx2", "baseline"],
+    ),
+}  # fmt: skip
+X86 = pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="elsewhere there is one instruction set"
+)
+
+
+@X86
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_levels_of_processors(name):
+    vendor, features, levels = PROCESSORS[name]
+    assert _core.isa_levels_of(vendor, features) == levels
+
+
+@X86
+@pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="asks /proc/cpuinfo")
+def test_levels_of_this_processor():
+    with open("/proc/cpuinfo") as file:
+        told = dict(re.split(r"\s*:\s*", line, maxsplit=1) for line in file if ":" in line)
+    features = told["flags"].replace("avx512_", "avx512").strip()
+    assert _core.isa_levels_of(told["vendor_id"].strip(), features) == LEVELS
+
+
+def test_the_environment_chooses_the_level():
+    for level in LEVELS:
+        code = "from tpugraphs import _core; print(_core.get_isa())"
+        env = os.environ | {"TPUGRAPHS_ISA": level, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == level
+
+
+@pytest.mark.skipif("avx512_bf16" not in LEVELS, reason="one way to multiply bf16 only")
+@pytest.mark.parametrize("size", SIZES)
+def test_bf16_by_its_instruction_and_as_float32_differ_in_summation_only(size):
+    a, w = operands(*size)
+    products = []
+    for level in ("avx512_bf16", "avx512_vnni", "avx512"):
+        _core.set_isa(level)
+        products.append(_core.product(a, w, "bf16"))
+    by_instruction, as_float, plain = products
+    assert np.array_equal(as_float, plain)  # the same operations
+    assert error(by_instruction, as_float.astype(np.float64)) <= ACCURACY
+    rounded = bf16(a).astype(np.float64) @ bf16(w).T.astype(np.float64)
+    assert error(by_instruction, rounded) <= ACCURACY
+    if size == (128, 128, 16):  # not float32 under another name, and not one kernel under two
+        assert error(as_float, a.astype(np.float64) @ w.T) > 1e-4
+        assert not np.array_equal(by_instruction, as_float)

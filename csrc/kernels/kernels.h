@@ -277,7 +277,24 @@ const tg_kernels *tg_kernel_table_for(tg_precision precision);
 const tg_kernels *tg_kernel_table(void);
 /* The tg_precision called "f32", "bf16" or "int8", or -1. */
 int tg_find_precision(const char *name);
-/* Names of the levels this machine can run, fastest first, NULL-terminated. */
+/* Features that tell one processor's levels from another's, as the compiler names them. */
+#define TG_CPU_LIST(F)                                                                                       \
+    F(avx2) F(fma) F(bmi2) F(avx512f) F(avx512vl) F(avx512bw) F(avx512dq) F(avx512vnni) F(avx512bf16)
+typedef struct tg_cpu {
+    int amd;
+#define TG_MEMBER(feature) int feature;
+    TG_CPU_LIST(TG_MEMBER)
+#undef TG_MEMBER
+} tg_cpu;
+
+/* Names of the levels that such a processor can run, fastest first, NULL-terminated. A rule, not a timing, so that
+   one processor always gives the same bits: AVX-512's bf16 product comes first on AMD (Zen 4 and later start as
+   many a cycle as of float32's, with twice the numbers) and behind avx512_vnni everywhere else. Sapphire Rapids starts
+   half as many, so rounding to bf16 and multiplying as float32 is faster there: the same rounding, other orders of the
+   sums. Intel's others, and other makes, are taken to be like it; they have not been measured. */
+enum { TG_MOST_LEVELS = 8 };
+void tg_isa_levels_of(const tg_cpu *cpu, const char *level_names[TG_MOST_LEVELS + 1]);
+/* The same of this processor. */
 const char *const *tg_isa_levels(void);
 /* 1 if `name` is one of them and now in use. */
 int tg_set_isa(const char *name);

@@ -17,33 +17,56 @@
 extern const tg_kernels tg_isa_baseline[TG_PRECISIONS];
 #if TG_X86
 extern const tg_kernels tg_isa_avx2[TG_PRECISIONS], tg_isa_avx512[TG_PRECISIONS],
-    tg_isa_avx512_bf16[TG_PRECISIONS];
+    tg_isa_avx512_vnni[TG_PRECISIONS], tg_isa_avx512_bf16[TG_PRECISIONS];
 #endif
 
-enum { MOST_LEVELS = 8 };
-static const tg_kernels *tables[MOST_LEVELS]; /* the first of each level's tables, TG_F32 */
-static const char *names[MOST_LEVELS + 1];
+static const tg_kernels *tables[TG_MOST_LEVELS]; /* the first of each level's tables, TG_F32 */
+static const char *names[TG_MOST_LEVELS + 1];
 static const tg_kernels *_Atomic chosen = NULL;
+
+/* The tables of the levels that `cpu` can run, fastest first; returns their number. */
+static int levels_of(const tg_cpu *cpu, const tg_kernels *levels[TG_MOST_LEVELS]) {
+    int n = 0;
+#if TG_X86
+    const int avx2 = cpu->avx2 && cpu->fma && cpu->bmi2, vnni = cpu->avx512vnni,
+              avx512 = cpu->avx512f && cpu->avx512vl && cpu->avx512bw && cpu->avx512dq && avx2,
+              bf16 = vnni && cpu->avx512bf16; /* every CPU with the bf16 product also has the int8 one */
+    if (avx512 && bf16 && cpu->amd) levels[n++] = tg_isa_avx512_bf16;
+    if (avx512 && vnni) levels[n++] = tg_isa_avx512_vnni;
+    if (avx512 && bf16 && !cpu->amd) levels[n++] = tg_isa_avx512_bf16;
+    if (avx512) levels[n++] = tg_isa_avx512;
+    if (avx2) levels[n++] = tg_isa_avx2;
+#else
+    (void)cpu;
+#endif
+    levels[n++] = tg_isa_baseline;
+    return n;
+}
+
+void tg_isa_levels_of(const tg_cpu *cpu, const char *level_names[TG_MOST_LEVELS + 1]) {
+    const tg_kernels *levels[TG_MOST_LEVELS];
+    const int n = levels_of(cpu, levels);
+    for (int i = 0; i < n; i++) level_names[i] = levels[i]->name;
+    level_names[n] = NULL;
+}
+
+static tg_cpu this_cpu(void) {
+    tg_cpu cpu = {0};
+#if TG_X86
+    __builtin_cpu_init();
+    cpu.amd = __builtin_cpu_is("amd") != 0;
+#define TG_ASK(feature) cpu.feature = __builtin_cpu_supports(#feature) != 0;
+    TG_CPU_LIST(TG_ASK)
+#undef TG_ASK
+#endif
+    return cpu;
+}
 
 /* Idempotent: racing first callers write the same values. */
 static void find_levels(void) {
-    int n = 0;
-#if TG_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("fma")) {
-        /* every CPU with the bf16 product also has the int8 one: one level for both */
-        if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
-            tables[n++] = tg_isa_avx512_bf16;
-        tables[n++] = tg_isa_avx512;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        tables[n++] = tg_isa_avx2;
-#endif
-    tables[n++] = tg_isa_baseline;
-    for (int i = 0; i < n; i++) names[i] = tables[i]->name;
-    names[n] = NULL;
+    const tg_cpu cpu = this_cpu();
+    levels_of(&cpu, tables);
+    tg_isa_levels_of(&cpu, names);
 }
 
 int tg_set_isa(const char *name) {

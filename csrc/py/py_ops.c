@@ -406,6 +406,30 @@ static PyObject *isa_levels(PyObject *self, PyObject *unused) {
     return name_list(tg_isa_levels());
 }
 
+/* Whether `word` is among words with spaces between them. */
+static int has_word(const char *words, const char *word) {
+    const size_t size = strlen(word);
+    while (*words != 0) {
+        const size_t length = strcspn(words, " ");
+        if (length == size && memcmp(words, word, size) == 0) return 1;
+        words += length + (words[length] == ' ');
+    }
+    return 0;
+}
+
+static PyObject *isa_levels_of(PyObject *self, PyObject *args) {
+    const char *vendor, *features, *names[TG_MOST_LEVELS + 1];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ss", &vendor, &features)) return NULL;
+    const tg_cpu cpu = {.amd = strcmp(vendor, "AuthenticAMD") == 0,
+#define TG_HAS(feature) .feature = has_word(features, #feature),
+                        TG_CPU_LIST(TG_HAS)
+#undef TG_HAS
+    };
+    tg_isa_levels_of(&cpu, names);
+    return name_list(names);
+}
+
 static PyObject *get_isa(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return PyUnicode_FromString(tg_kernel_table()->name);
@@ -436,6 +460,10 @@ PyMethodDef tg_model_methods[] = {
          "List of (name, shape) of every parameter that a model of these steps has, without making one.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
+    {"isa_levels_of", isa_levels_of, METH_VARARGS,
+     PyDoc_STR(
+         "(vendor, features) -> those of another processor: its vendor as in /proc/cpuinfo, its features "
+         "as gcc names them, spaces between.")},
     {"get_isa", get_isa, METH_NOARGS, PyDoc_STR("The instruction set in use.")},
     {"set_isa", set_isa, METH_O, PyDoc_STR("Use one of isa_levels().")},
     {NULL, NULL, 0, NULL},

@@ -88,14 +88,22 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
         return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
     took = time.perf_counter() - start
     facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
-    facts["instruction_set"] = _core.get_isa()
-    facts["instruction_sets_available"] = ", ".join(_core.isa_levels())
+    level, levels = _core.get_isa(), _core.isa_levels()
+    facts["instruction_set"] = level
+    facts["instruction_sets_available"] = ", ".join(levels)
+    facts["bf16_products"] = (
+        "by the processor's own instruction"
+        if level == "avx512_bf16"
+        else "rounded, then multiplied as float32: no faster than f32"
+    )
+    if level != levels[0]:
+        hints.append(f"{level} is in use, but {levels[0]} is faster on this processor")
     wanted = os.environ.get("TPUGRAPHS_ISA")
-    if wanted is not None and wanted not in _core.isa_levels():
+    if wanted is not None and wanted not in levels:
         hints.append(
             f"TPUGRAPHS_ISA={wanted!r} is none of {facts['instruction_sets_available']} and is ignored"
         )
-    if facts["instruction_set"] == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
+    if level == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
     threads = _core.get_num_threads()
     source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
