@@ -516,7 +516,7 @@ class Ranker(ScorerBase):
             What lists in the node features were padded with in training; the first place's with -1
             (:mod:`tpugraphs.padding`).
         rename : mapping of str to str, optional
-            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "config_mlp."}``.
+            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "dense_cfg."}``.
 
         Raises
         ------
