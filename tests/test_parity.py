@@ -214,20 +214,31 @@ def test_optimizers_and_clipping(kind, clip):
         assert relative(moment, optimizer.state[parameter][name].numpy()) <= 1e-6
 
 
+def layout_of(feat, value):
+    """Layout digits as a model trained with that padding read them: with 0 as they stand in the file."""
+    raw, digits = feat[:, 134:].astype(np.int8), tg.kernels.layout_digits(feat)
+    assert (raw != digits).any()
+    return digits if value else raw
+
+
+PADDINGS = pytest.mark.parametrize("value", [-1, 0], ids=["padded -1", "padded 0"])
+
+
 @BOTH
-def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
+@PADDINGS
+def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, value, tmp_path):
     """The published model's state dict, by file and from memory, on a graph padded as in its training."""
     from rankers import small_graph
     from safetensors.torch import save_file
 
-    from tpugraphs import kernels, preprocess
+    from tpugraphs import preprocess
     from tpugraphs.preprocess import padding
 
     torch.manual_seed(1)
     theirs = Published(cross).eval()
     graph = small_graph(4, configs=48, nodes=30, config_nodes=9)
     feat = graph.node_feat.copy()
-    feat[:, padding.COLUMNS] = -1
+    feat[:, padding.COLUMNS] = value
     feat[::3, 31:33] = [0, 1]
     graph = graph.replace(node_feat=feat)
     save_file(theirs.state_dict(), tmp_path / "w.safetensors")
@@ -244,33 +255,30 @@ def test_a_state_dict_becomes_a_ranker_with_equal_scores(cross, tmp_path):
             {
                 "node_feat": scaled.astype(np.float32),
                 "node_opcode": pruned.node_opcode,
-                "layout_digits": kernels.layout_digits(pruned.node_feat),
+                "layout_digits": layout_of(pruned.node_feat, value),
                 "edge_index": pruned.edge_index,
                 "config_nodes": pruned.node_config_ids,
                 "digits": graph.config_digits,
             }
         ).numpy()
     for source in (tmp_path / "w.safetensors", state):
-        ranker = tg.Ranker.from_torch(source, scaler=constants)
+        ranker = tg.Ranker.from_torch(source, scaler=constants, node_padding=value)
         assert ranker.recipe == ("first-layout-cross" if cross else "first-layout")
         assert ranker.num_parameters == (215_013 if cross else 460_577)
         assert np.abs(ranker.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()
-    fitted = tg.Ranker.from_torch(state, graphs=graph)
+    fitted = tg.Ranker.from_torch(state, graphs=graph, node_padding=value)
     assert np.abs(fitted.predict(graph) - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(tmp_path):
+@PADDINGS
+def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(value, tmp_path):
+    """On a published graph, padded with 0; with -1 only its layout is padded."""
     from safetensors.torch import save_file
-
-    from tpugraphs import kernels
-    from tpugraphs.preprocess import padding
 
     torch.manual_seed(2)
     theirs = PublishedTile().eval()
     graph = tg.sample("tile_01")
-    feat = graph.node_feat.copy()
-    feat[:, padding.COLUMNS] = -1
-    graph = graph.replace(node_feat=feat)
+    feat = graph.node_feat
 
     def scaled(x):
         x = x.astype(np.float64)
@@ -284,14 +292,15 @@ def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(tmp_path)
             {
                 "node_feat": nodes,
                 "node_opcode": graph.node_opcode,
-                "layout_digits": kernels.layout_digits(feat),
+                "layout_digits": layout_of(feat, value),
                 "edge_index": graph.edge_index,
                 "config_feat": configs,
             }
         ).numpy()
     save_file(theirs.state_dict(), tmp_path / "w.safetensors")
-    given = tg.Ranker.from_torch(tmp_path / "w.safetensors", scaler=constants, config_scaler=config_constants)
-    fitted = tg.Ranker.from_torch(tmp_path / "w.safetensors", graphs=graph)
+    source, how = tmp_path / "w.safetensors", {} if value == 0 else {"node_padding": value}
+    given = tg.Ranker.from_torch(source, scaler=constants, config_scaler=config_constants, **how)
+    fitted = tg.Ranker.from_torch(source, graphs=graph, **how)
     for ranker in (given, fitted):
         assert ranker.recipe == "first-tile" and ranker.num_parameters == 540_645
         scores = ranker.predict(graph)

@@ -14,9 +14,9 @@ tg_status tg_base7_encode(int32_t *codes, const int8_t *digits, int64_t C, int64
 /* digits (C,K,18) from codes (C,K,3), each in 0..7^6-1. */
 tg_status tg_base7_decode(int8_t *digits, const int32_t *codes, int64_t C, int64_t K, tg_error *err);
 
-/* digits (N,6) from columns 134-139 of node_feat (N,140): positions at or past the rank (number of non-zero
-   shape dimensions, columns 21-26) become -1. */
-tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, tg_error *err);
+/* digits (N,6) from columns 134-139 of node_feat (N,140). With padding -1, positions at or past the rank (number of
+   non-zero shape dimensions, columns 21-26) become -1; with padding 0 every column stays as it is. */
+tg_status tg_layout_digits(int8_t *digits, const float *node_feat, int64_t N, int padding, tg_error *err);
 
 /* Which copy of a config stays: the first, the one with the least runtime (relative to its normalizer, if
    there are any), or the first with the mean of the runtimes (and of the normalizers). */

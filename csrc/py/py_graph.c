@@ -212,7 +212,7 @@ static PyObject *layout_digits(PyObject *self, PyObject *arg) {
     tg_error err;
     tg_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tg_layout_digits(TG_I8(digits), TG_F32(feat), dims[0], &err);
+    status = tg_layout_digits(TG_I8(digits), TG_F32(feat), dims[0], -1, &err);
     Py_END_ALLOW_THREADS;
     return status == TG_OK ? (PyObject *)digits : fail(&err, digits, NULL);
 }
