@@ -170,8 +170,8 @@ def torch_tile_names(blocks: int = 2) -> dict[str, str]:
     """Parameter names of `first_tile` -> those of the PyTorch model."""
     names = {ours: theirs for ours, theirs in torch_names(blocks).items() if not ours.startswith("head")}
     for part in ("weight", "bias"):
-        names |= {f"config{i + 1}.{part}": f"config_mlp.{at}.{part}" for i, at in enumerate((0, 3))}
-        names |= {f"head{i + 1}.{part}": f"head.{at}.{part}" for i, at in enumerate((0, 3, 6))}
+        names |= {f"config{i + 1}.{part}": f"dense_cfg.{at}.{part}" for i, at in enumerate((0, 3))}
+        names |= {f"head{i + 1}.{part}": f"dense.{at}.{part}" for i, at in enumerate((0, 3, 6))}
     return names
 
 

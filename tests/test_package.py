@@ -62,16 +62,37 @@ def test_a_wrong_dtype_names_both():
         tg.kernels.linear(np.zeros((2, 4), np.float32), np.zeros((3, 4)), np.zeros(3, np.float32))
 
 
+@pytest.mark.parametrize("use", ["tg.sample('tile_00')", "tg.set_num_threads(1)"])
+def test_an_instruction_set_that_is_not_there_is_refused(use):
+    """A misspelt name must not train with other bits than were asked for."""
+    env = os.environ | {"TPUGRAPHS_ISA": "avx51"}
+    command = [sys.executable, "-c", f"import tpugraphs as tg; {use}"]
+    told = subprocess.run(command, env=env, capture_output=True, text=True).stderr
+    expected = f"expected one of {', '.join(_core.isa_levels())} on this machine, found 'avx51'"
+    assert f"ConfigError: TPUGRAPHS_ISA: {expected}" in told
+    command = [sys.executable, "-m", "tpugraphs", "recipes", "first-layout"]
+    for name, code in (("avx51", 2), ("baseline", 0), ("", 0)):
+        env = os.environ | {"TPUGRAPHS_ISA": name}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == code and (code == 0) == (done.stderr == "")
+        assert done.stderr.count("\n") <= 1
+
+
 def test_an_unbuilt_clone_says_what_to_do(tmp_path):
     shutil.copytree(
         PACKAGE, tmp_path / "tpugraphs", ignore=shutil.ignore_patterns("*.so", "*.npz", "__pycache__")
     )
     (tmp_path / "setup.py").touch()
     env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    # an editable install finds the core of its own clone, for any tpugraphs that lacks one
+    alone = (
+        "import sys; sys.meta_path[:] = [finder for finder in sys.meta_path "
+        "if '__editable__' not in str(getattr(finder, '__module__', ''))]"
+    )
     for use in ("tg.sample('tile_00')", "tg.set_num_threads(1)", "from tpugraphs import data"):
-        command = [sys.executable, "-c", f"import tpugraphs as tg; {use}"]
+        command = [sys.executable, "-c", f"{alone}; import tpugraphs as tg; {use}"]
         told = subprocess.run(command, env=env, capture_output=True, text=True).stderr
         assert f"\nImportError: the C core is not built in {tmp_path}" in told and "make build" in told
-    command = [sys.executable, "-m", "tpugraphs", "doctor"]
+    command = [sys.executable, "-c", f"{alone}; from tpugraphs.cli import main; sys.exit(main(['doctor']))"]
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "make build" in done.stdout

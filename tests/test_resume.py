@@ -13,6 +13,7 @@ from broken.rankers import rewrite
 from rankers import Break, Lazy, small_graph, small_ranker, state
 
 import tpugraphs as tg
+from tpugraphs import _core
 from tpugraphs.training import CHECKPOINT, Callback, EarlyStopping
 
 STEPS, EVERY = 600, 3
@@ -158,6 +159,40 @@ def resumable(folder):
     return folder / CHECKPOINT
 
 
+def test_a_fit_that_changes_its_instruction_set_is_warned_of(tmp_path):
+    def fit(at=None):
+        ranker = small_ranker(steps=12)
+        ranker.fit(
+            small_graph(), checkpoint_dir=tmp_path, checkpoint_every=1, callbacks=[Break(at)], verbose=False
+        )
+        return ranker
+
+    here, *others = _core.isa_levels()
+    with pytest.raises(OSError, match="broken"):
+        fit(3)
+    assert json.loads(_metadata(tmp_path / CHECKPOINT))["instruction_sets"] == [here]
+    with pytest.raises(OSError, match="broken"):  # the same one: no warning
+        fit(5)
+    if not others:
+        pytest.skip("this machine has one instruction set")
+    _core.set_isa("baseline")
+    hint = rf"taken with the instruction set {here}, here baseline is in use.*TPUGRAPHS_ISA={here}"
+    with pytest.raises(OSError, match="broken"), pytest.warns(UserWarning, match=hint) as warned:
+        fit(7)
+    assert warned[0].filename == __file__
+    with pytest.warns(
+        UserWarning, match=f"taken with the instruction set {here} and baseline, here baseline"
+    ):
+        fit()
+    assert json.loads(_metadata(tmp_path / CHECKPOINT))["instruction_sets"] == [here, "baseline"]
+    _core.set_isa(here)
+    with pytest.warns(UserWarning, match=f"{here} and baseline, here {here}"):
+        fit()
+    # files from before the field existed
+    rewrite(tmp_path / CHECKPOINT, tmp_path / CHECKPOINT, lambda m, t: m.pop("instruction_sets"))
+    fit()
+
+
 DAMAGE = {
     "step": (lambda m, t: m.update(step=99), "step"),
     "step is text": (lambda m, t: m.update(step="6"), "step"),
@@ -172,6 +207,7 @@ DAMAGE = {
     "evaluations": (lambda m, t: t.update(valid_metric=np.zeros(9)), "valid_metric"),
     "scaler": (lambda m, t: t.update({"scaler.mean": t["scaler.mean"] + 1}), "scaler.mean"),
     "identity": (lambda m, t: m.pop("identity"), "identity"),
+    "instruction sets": (lambda m, t: m.update(instruction_sets=[3]), "instruction_sets"),
     "version": (lambda m, t: m.update(version=0), "version"),
 }
 

@@ -301,6 +301,24 @@ def test_divergence_is_reported():
         r.fit(small_graph(), verbose=False, callbacks=[Poison()])
 
 
+def test_divergence_to_finite_losses_is_warned_of():
+    def fit(factor, steps=40):
+        class Shake(Callback):
+            def on_step(self, fit):
+                if fit.step == steps // 2:
+                    fit.model.params[:] *= factor
+
+        return small_ranker(steps=steps).fit(small_graph(), verbose=False, callbacks=[Shake()])
+
+    assert np.isfinite(fit(1).loss).all()
+    with pytest.warns(UserWarning, match=r"diverged: the loss was 0\.\d+ in .*learning_rate below") as warned:
+        history = fit(1000)
+    assert np.isfinite(history.loss).all() and warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="diverged"):  # as few steps as there are
+        fit(1000, steps=4)
+    fit(1000, steps=1)
+
+
 @pytest.mark.parametrize(
     ("loss", "target"),
     [({"loss": "log_mse"}, "percentile"), ({"loss": "lambda_rank", "gain": "inverse"}, "normal-score")],

@@ -205,18 +205,21 @@ def test_sizes_are_fields():
 def test_the_tile_model(tmp_path):
     given, rng = published("first-tile"), np.random.default_rng(0)
     graph = tg.sample("tile_00")
-    feat = graph.node_feat.copy()
-    feat[:, padding.COLUMNS] = -1
-    graph = graph.replace(node_feat=feat)
     configs = rng.normal(size=24), rng.uniform(1, 2, 24)
     ranker = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, **SIZES)
     assert ranker.recipe == "first-tile" and np.isfinite(ranker.predict(graph)).all()
     for name, view in ranker.parameters.items():
-        np.testing.assert_array_equal(view.ravel(), given[weights.published_name("first-tile", name)].ravel())
+        there = given[weights.published_name("first-tile", name)]
+        if name == "head1.weight":  # [config, maximum, mean] there
+            there = np.hstack([there[:, 32:], there[:, 16:32], there[:, :16]])
+        np.testing.assert_array_equal(view.ravel(), there.ravel())
     ranker.save(tmp_path / "r.safetensors")
     assert (tg.Ranker.load(tmp_path / "r.safetensors").predict(graph) == ranker.predict(graph)).all()
     assert tg.Ranker.from_torch(given, graphs=[graph], **SIZES).fitted
-    other = {name.replace("config_mlp.", "cfg."): array for name, array in given.items()}
+    other = {
+        name.replace("dense_cfg.", "cfg.").replace("dense.", "head."): array for name, array in given.items()
+    }
+    other["head.0.weight"] = np.hstack(np.hsplit(other["head.0.weight"], 3)[::-1])
     renamed = tg.Ranker.from_torch(
         other, scaler=constants(), config_scaler=configs, rename={"cfg.": "config_mlp."}, **SIZES
     )
@@ -224,5 +227,24 @@ def test_the_tile_model(tmp_path):
     for wrong in ({"scaler": constants()}, {"config_scaler": configs}):
         with pytest.raises(tg.ConfigError, match="scaler=.* and config_scaler="):
             tg.Ranker.from_torch(given, **wrong, **SIZES)
-    with pytest.raises(tg.DataError, match="padded with 0"):
-        ranker.predict(tg.sample("tile_00"))
+    feat = graph.node_feat.copy()
+    feat[:, padding.COLUMNS] = -1
+    with pytest.raises(tg.DataError, match="padded with 0 .* padded with -1"):
+        ranker.predict(graph.replace(node_feat=feat))
+    either = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, node_padding=-1, **SIZES)
+    assert either.node_padding is None and (either.predict(graph) != ranker.predict(graph)).any()
+    assert np.isfinite(either.predict(graph.replace(node_feat=feat))).all()
+
+
+def test_old_files_that_ask_for_0_keep_their_layout(tmp_path):
+    """They were written when layout columns were padded with -1 always."""
+    given, graph = published(), small_graph()
+    new = tg.Ranker.from_torch(given, scaler=constants(), node_padding=0, **SIZES)
+    old = tg.Ranker.from_torch(given, scaler=constants(), node_padding=0, **SIZES)
+    del next(step for step in old.pipeline.steps if step["step"] == "layout-digits")["padding"]
+    old.save(tmp_path / "r.safetensors")
+    old = tg.Ranker.load(tmp_path / "r.safetensors")
+    assert (old.predict(graph) != new.predict(graph)).any()
+    feat = graph.node_feat.copy()
+    feat[:, 134:] = tg.kernels.layout_digits(feat)
+    assert (old.predict(graph) == new.predict(graph.replace(node_feat=feat))).all()

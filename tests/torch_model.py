@@ -91,8 +91,8 @@ class PublishedTile(nn.Module):
         self.linear2 = Dense(width, width // 2, True)
         self.convs = nn.ModuleList(Block(width, width // 2, True, dropout) for _ in range(blocks))
         between = (nn.Dropout(dropout), nn.GELU())
-        self.config_mlp = nn.Sequential(nn.Linear(configs, width), *between, nn.Linear(width, width))
-        self.head = nn.Sequential(
+        self.dense_cfg = nn.Sequential(nn.Linear(configs, width), *between, nn.Linear(width, width))
+        self.dense = nn.Sequential(
             nn.Linear(3 * width, width), *between, nn.Linear(width, width), *between, nn.Linear(width, 1)
         )
 
@@ -105,9 +105,9 @@ class PublishedTile(nn.Module):
         x = self.linear2(self.linear(x))
         for block in self.convs:
             x = block(x, graph["edges"])
-        row = torch.cat([x[0].mean(0), x[0].amax(0)])
-        configs = self.config_mlp(graph["config_feat"])
-        return self.head(torch.cat([row.expand(len(configs), -1), configs], -1)).flatten()
+        row = torch.cat([x[0].amax(0), x[0].mean(0)])
+        configs = self.dense_cfg(graph["config_feat"])
+        return self.dense(torch.cat([configs, row.expand(len(configs), -1)], -1)).flatten()
 
 
 def tensors(graph):

@@ -37,6 +37,8 @@ _NATIVE = frozenset("fdlqi")
 
 def _numbers(values: ArrayLike, name: str) -> NDArray[Any]:
     """`values` as an array of a dtype the core takes."""
+    if np.ma.is_masked(values):
+        raise ShapeError(f"{name}: expected values without a mask, got masked ones: leave them out")
     array = np.asarray(values)
     if array.dtype.char not in _NATIVE or not array.dtype.isnative:
         if array.dtype.kind not in "fbiu" or array.dtype.itemsize > 8:

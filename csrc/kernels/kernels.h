@@ -298,5 +298,7 @@ void tg_isa_levels_of(const tg_cpu *cpu, const char *level_names[TG_MOST_LEVELS 
 const char *const *tg_isa_levels(void);
 /* 1 if `name` is one of them and now in use. */
 int tg_set_isa(const char *name);
+/* Use the level that TPUGRAPHS_ISA names, by default the fastest; 0 if this machine has none of that name. */
+int tg_isa_from_environment(void);
 
 #endif

@@ -96,14 +96,15 @@ const tg_kernels *tg_kernel_table_for(tg_precision precision) {
     return tg_kernel_table() + precision;
 }
 
+int tg_isa_from_environment(void) {
+    const char *wanted = getenv("TPUGRAPHS_ISA");
+    if (wanted != NULL && *wanted != '\0') return tg_set_isa(wanted);
+    find_levels();
+    chosen = tables[0];
+    return 1;
+}
+
 const tg_kernels *tg_kernel_table(void) {
-    if (chosen == NULL) {
-        const char *wanted =
-            getenv("TPUGRAPHS_ISA"); /* an unknown or unsupported name falls back to the best */
-        if (wanted == NULL || !tg_set_isa(wanted)) {
-            find_levels();
-            chosen = tables[0];
-        }
-    }
+    if (chosen == NULL && !tg_isa_from_environment()) chosen = tables[0];
     return chosen;
 }

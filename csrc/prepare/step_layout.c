@@ -34,18 +34,19 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
 }
 
 static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
-    (void)use;
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     TG_ASSERT(d->table[TG_TABLE_NODE].ld == TG_NODE_FEATURES); /* the table is as stored, and was inspected */
     free(d->layout);
     if ((d->layout = malloc((size_t)d->N * TG_LAYOUT_DIGITS + 1)) == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the layouts of %lld nodes", (long long)d->N);
-    return tg_layout_digits(d->layout, d->table[TG_TABLE_NODE].x, d->N, err);
+    return tg_layout_digits(d->layout, d->table[TG_TABLE_NODE].x, d->N, (int)use->attr[0], err);
 }
 
 const tg_step tg_step_layout_digits = {
     .name = "layout-digits",
-    .doc = "The layout of each node's output (columns 134-139) as digits, padded with -1 past its rank.",
+    .doc = "The layout of each node's output (columns 134-139) as digits.",
+    .attrs = {{"padding", TG_STEP_INT, 0, -1, -1, 0, NULL,
+               "-1: digits past the rank of a node become -1; 0: the columns stay as they are"}},
     .plan = plan_digits,
     .outline = outline_digits,
     .inspect = inspect,

@@ -1,8 +1,13 @@
 #define TG_IMPORT_ARRAY
 #include "py/pycore.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/parallel.h"
 #include "features/schema.h"
+#include "kernels/kernels.h"
 #include "py/py_prepare.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
@@ -63,8 +68,25 @@ static int import_numpy(void) {
     return numpy == NULL ? -1 : PyArray_ImportNumPyAPI();
 }
 
+/* A name that TPUGRAPHS_ISA has by mistake must not choose other bits than were asked for. */
+static int choose_isa(void) {
+    if (tg_isa_from_environment()) return 0;
+    char known[128] = "";
+    const char *const *names = tg_isa_levels();
+    for (int i = 0; names[i] != NULL; i++) {
+        const size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
+    tg_error err;
+    tg_fail(&err, TG_E_CONFIG,
+            "TPUGRAPHS_ISA: expected one of %s on this machine, found '%.40s'; correct or unset it", known,
+            getenv("TPUGRAPHS_ISA"));
+    tg_raise(&err, NULL);
+    return -1;
+}
+
 static int module_exec(PyObject *module) {
-    if (import_numpy() < 0) return -1;
+    if (import_numpy() < 0 || choose_isa() < 0) return -1;
     tg_parallel_init();
     PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,  tg_config_methods, tg_feature_methods,
                             tg_graph_methods,   tg_rank_methods, tg_optim_methods,  tg_model_methods,

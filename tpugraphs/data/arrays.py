@@ -37,8 +37,18 @@ def with_graph(error: DataError, name: str) -> DataError:
     return DataError(f"graph {name!r}: {text}", field=error.field, found=error.found, expected=error.expected)
 
 
+def check_mask(field: str, value: Any, where: str = "") -> None:
+    """Raise DataError if values are masked, in an array or a list of arrays: NumPy forgets that silently."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    count = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if count:
+        todo = "leave them out, or fill them with numpy.ma.filled"
+        raise fail(field, "values without a mask", f"{count} masked", todo, where)
+
+
 def numbers(field: str, value: Any) -> AnyArray:
     """As an array of numbers of at most eight bytes, whatever their type."""
+    check_mask(field, value)
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tpugraphs import _core
-from tpugraphs.data.arrays import AnyArray, fail
+from tpugraphs.data.arrays import AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError, DataError
 
 __all__ = ["KINDS", "Column", "Digit"]
@@ -140,6 +140,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
     refuse = partial(fail, name, where=f"{where}: column")
+    check_mask(name, given, f"{where}: column")
     array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
     if array.ndim != 1:
         raise refuse("one value per row", f"an array of shape {array.shape}")

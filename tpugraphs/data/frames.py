@@ -395,6 +395,7 @@ def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
                 raise _refuse(name, "one such column", f"{count}", "rename or drop one")
             raise _refuse(name, "such a column", "none", _hint(name, table, have))
         column = table[name]
+        arrays.check_mask(name, column, "table: column")
         result[name] = column if isinstance(column, (list, tuple)) else np.asarray(column)
         shape = getattr(result[name], "shape", (0,))
         if len(shape) != 1:

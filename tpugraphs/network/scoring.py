@@ -109,6 +109,7 @@ def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.floa
     DataError
         Not as many configurable nodes as the graph has, what is no digit, or not finite numbers.
     """
+    arrays.check_mask("configs", configs)
     if isinstance(configs, (list, tuple)):
         configs = np.asarray(configs)
     features = getattr(graph, "config_feat", None) is not None

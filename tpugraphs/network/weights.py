@@ -40,16 +40,23 @@ _FIRST = (
     (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
     (r"head\.(weight|bias)", r"classifier.\1"),
 )
-# The first place's tile model: the same graph branch, a network over each config, and the head over both.
-_TILE = (
-    *_FIRST[:-1],
-    (r"config1\.(weight|bias)", r"config_mlp.0.\1"),
-    (r"config2\.(weight|bias)", r"config_mlp.3.\1"),
-    (r"head1\.(weight|bias)", r"head.0.\1"),
-    (r"head2\.(weight|bias)", r"head.3.\1"),
-    (r"head3\.(weight|bias)", r"head.6.\1"),
-)
-_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST, "first-tile": _TILE}
+
+
+def _tile(config: str, head: str) -> tuple[tuple[str, str], ...]:
+    """Names of the tile model: the same graph branch, a network over each config, and a head over both."""
+    return (
+        *_FIRST[:-1],
+        (r"config1\.(weight|bias)", rf"{config}.0.\1"),
+        (r"config2\.(weight|bias)", rf"{config}.3.\1"),
+        (r"head1\.(weight|bias)", rf"{head}.0.\1"),
+        (r"head2\.(weight|bias)", rf"{head}.3.\1"),
+        (r"head3\.(weight|bias)", rf"{head}.6.\1"),
+    )
+
+
+_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST, "first-tile": _tile("dense_cfg", "dense")}
+# Other names of the tile model, with which the columns of the head are in the order of ours.
+_OWN_TILE = _tile("config_mlp", "head")
 
 
 def published_name(recipe: str, name: str) -> str:
@@ -60,16 +67,20 @@ def published_name(recipe: str, name: str) -> str:
     RecipeError
         The names of that recipe's model are not known.
     """
-    for pattern, there in _TABLES.get(recipe, ()):
-        if match := re.fullmatch(pattern, name):
-            return match.expand(there)
+    if there := _name_in(_TABLES.get(recipe, ()), name):
+        return there
     known = ", ".join(sorted(_TABLES))
     raise RecipeError(f"recipe {recipe}: no published weights are known for it; those of {known} can be read")
 
 
+def _name_in(table: Iterable[tuple[str, str]], name: str) -> str:
+    matches = ((re.fullmatch(pattern, name), there) for pattern, there in table)
+    return next((match.expand(there) for match, there in matches if match), "")
+
+
 def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
     """Find the recipe whose model has such parameters."""
-    if any(name.startswith("config_mlp.") for name in weights):
+    if any(name.startswith(("dense_cfg.", "config_mlp.")) for name in weights):
         return "first-tile"
     return "first-layout-cross" if "linear.cross_attn.temperature" in weights else "first-layout"
 
@@ -157,13 +168,17 @@ def take_weights(
 ) -> None:
     """Copy published weights into a network.
 
+    The tile model's head reads [config, maximum, mean] there and [mean, maximum, config] here,
+    each as wide as the model: the blocks of its columns change places. The names tell which order a file has.
+
     Raises
     ------
     CheckpointError
         Names all that are missing, not expected, or of another shape.
     """
     recipe, own = network.recipe.name, network.parameters
-    names = {published_name(recipe, name): name for name in own}
+    own_order = recipe == "first-tile" and any(name.startswith("config_mlp.") for name in weights)
+    names = {_name_in(_OWN_TILE, name) if own_order else published_name(recipe, name): name for name in own}
     # a temperature is a number without dimensions there
     weights = {
         n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
@@ -182,6 +197,9 @@ def take_weights(
         raise _error(path, [f"they do not fit {sizes}", *problems])
     for name, here in names.items():
         own[here][...] = weights[name]
+    if recipe == "first-tile" and not own_order:
+        head = own["head1.weight"]
+        head[...] = np.hstack(np.hsplit(head, 3)[::-1])
 
 
 def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:

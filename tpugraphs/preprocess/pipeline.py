@@ -302,10 +302,20 @@ class Pipeline:
         )
 
     def require_padding(self, value: int) -> None:
-        """Refuse from now on graphs whose features are padded otherwise (-1 or 0)."""
+        """Prepare graphs as for a model that was trained on lists padded with `value` (-1 or 0).
+
+        With 0 the layout columns stay as they are; with -1 they are padded past the rank of a node. Graphs
+        whose other lists are padded otherwise are refused. Published tile graphs have 0 in them, so -1
+        refuses no tile graph.
+        """
         if isinstance(value, bool) or value not in (-1, 0):
             raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
-        self.steps.append({"step": "node-padding", "value": int(value)})
+        if value == 0:
+            self.steps = [
+                step | {"padding": 0} if step["step"] == "layout-digits" else step for step in self.steps
+            ]
+        if value == 0 or self.kind == "layout":
+            self.steps.append({"step": "node-padding", "value": int(value)})
         before, self._core = self._core, _core.Prepare(self.steps)
         if before.fitted:
             self._core.set_state(before.get_state())

@@ -486,7 +486,7 @@ class Ranker(ScorerBase):
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
         config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
         graphs: Any = None,
-        node_padding: int = -1,
+        node_padding: int | None = None,
         rename: Mapping[str, str] | None = None,
         seed: int = 0,
         precision: str = "f32",
@@ -513,11 +513,12 @@ class Ranker(ScorerBase):
             Each (24,): the same of the configs of tile graphs, for ``first-tile``.
         graphs : graph, list of graphs, or split, optional
             To compute them from, instead: the graphs the weights were trained on.
-        node_padding : {-1, 0}
-            What lists in the node features were padded with in training; the first place's with -1
-            (:mod:`tpugraphs.padding`).
+        node_padding : {-1, 0}, optional
+            What lists in the node features were padded with in training. With 0 the layout columns stay as
+            they are, with -1 they are padded with -1. None: as in the first place's training, -1 for layout
+            and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
         rename : mapping of str to str, optional
-            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "config_mlp."}``.
+            Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "dense_cfg."}``.
 
         Raises
         ------
@@ -535,7 +536,8 @@ class Ranker(ScorerBase):
         """
         read, path = outside.read_weights(weights, rename)
         ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
-        ranker.pipeline.require_padding(node_padding)
+        default = 0 if ranker.kind == "tile" else -1
+        ranker.pipeline.require_padding(default if node_padding is None else node_padding)
         scalers = {"scaler": scaler, "config_scaler": config_scaler}
         outside.load(ranker.network, read, path, scalers, graphs, preset)
         ranker.network.fitted = True

@@ -16,10 +16,11 @@ With the published PyTorch names on the right, parameters correspond as follows;
     sage<i>.weight_r               convs.<i>.conv.lin_r.weight
     block<i>.gate1_* ...           convs.<i>.attn.linear1.* ...
     head.weight, .bias             classifier.*
-    config1, config2 (tile)        config_mlp.0, config_mlp.3
-    head1, head2, head3 (tile)     head.0, head.3, head.6
+    config1, config2 (tile)        dense_cfg.0, dense_cfg.3
+    head1, head2, head3 (tile)     dense.0, dense.3, dense.6
 
-The temperature has shape () there. The names of the tile model's own parts are not confirmed.
+The temperature has shape () there. The columns of ``dense.0`` are [config, maximum, mean], those of ``head1``
+[mean, maximum, config].
 :meth:`tpugraphs.Ranker.from_torch` reads such weights.
 
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,

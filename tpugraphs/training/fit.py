@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import kernels, metrics
+from tpugraphs import _core, kernels, metrics
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
@@ -35,6 +35,7 @@ from tpugraphs.training.trainset import Material
 __all__ = ["CHECKPOINT", "Fit", "held"]
 
 CHECKPOINT = "checkpoint.safetensors"
+_SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -101,6 +102,7 @@ class Fit:
         self.history = History(total_steps=self.total, skipped=material.skipped, metric=network.metric)
         self.step = self.visit = 0
         self.finished = False
+        self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
         self.best: NDArray[np.float32] | None = None
         self.path = None
         if checkpoint_dir is not None:
@@ -180,6 +182,7 @@ class Fit:
             if self.path is not None:
                 self._save(self.path)
         self._restore_best()
+        self._warn_of_divergence()
         self._tell("on_fit_end")
 
     @contextmanager
@@ -295,6 +298,23 @@ class Fit:
         if self.best is not None:
             self.model.params[:] = self.best
 
+    def _warn_of_divergence(self) -> None:
+        """Warn if the losses at the end are far above those at the beginning."""
+        loss = self.history.loss
+        some = min(_SOME, len(loss) // 2)
+        if some == 0:
+            return
+        first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
+        if 0 < first < last / _FAR:
+            import warnings
+
+            warnings.warn(
+                f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
+                f"the last; use a learning_rate below {self.fields.learning_rate} or a clip below "
+                f"{self.fields.clip}",
+                stacklevel=6,
+            )
+
     def _warn(self) -> None:
         import warnings
 
@@ -302,7 +322,7 @@ class Fit:
             f"interrupted after step {self.step} of {self.total}: the ranker has the "
             f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
             + ("; call fit again with the same checkpoint_dir to go on" if self.path is not None else ""),
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _bar(self) -> Any:
@@ -335,6 +355,7 @@ class Fit:
         metadata = {
             "identity": self.identity,
             "preprocessing": pipeline.steps,
+            "instruction_sets": self.instruction_sets,
             "step": self.step,
             "sampler": {"visit": self.visit},
             "best_step": history.best_step,
@@ -375,6 +396,12 @@ class Fit:
         valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
         states = entry("callbacks", list)
         skipped = entry("skipped", dict)
+        sets = (
+            entry("instruction_sets", list) if "instruction_sets" in metadata else []
+        )  # younger than the others
+        if not all(isinstance(name, str) for name in sets):
+            found = repr(sets)[:80]
+            raise tensorfile.fail(path, "instruction_sets", "names", found, "the file is damaged")
         best_step = entry("best_step", int, type(None))
         if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
             raise tensorfile.fail(
@@ -410,6 +437,23 @@ class Fit:
         history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
         history.step_seconds, history.evaluation_seconds = map(float, parts)
         history.skipped.update(skipped)
+        self._note_instruction_sets(sets)
+
+    def _note_instruction_sets(self, before: list[str]) -> None:
+        """Warn if steps of the fit were taken with another instruction set: the last bits of sums differ."""
+        here = self.instruction_sets[-1]
+        self.instruction_sets = [*(name for name in before if name != here), here]
+        if before in ([], [here]):
+            return
+        import warnings
+
+        same = len(before) == 1 and before[0] in _core.isa_levels()
+        warnings.warn(
+            f"the steps of this checkpoint were taken with the instruction set {' and '.join(before)}, here "
+            f"{here} is in use: the fit continues, but not with the bits of one that was never stopped"
+            + (f"; TPUGRAPHS_ISA={before[0]} keeps them" if same else ""),
+            stacklevel=7,
+        )
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
         defaults = {f"field {field.name}": field.default for field in dataclasses.fields(self.fields)}

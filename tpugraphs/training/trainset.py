@@ -98,6 +98,8 @@ def graph_weights(graph: Graph, given: Any) -> NDArray[np.float32] | None:
             file=str(graph.name), field="sample_weight", found=found, expected=expected,
         )  # fmt: skip
 
+    if np.ma.is_masked(given):
+        raise refuse("masked values", "one weight per config, and 0 for those to leave out")
     try:
         with np.errstate(over="ignore"):
             weights = np.asarray(given).astype(np.float32, casting="same_kind")
