@@ -125,7 +125,10 @@ def test_against_a_template(sample, tmp_path):
     assert submission.validate(path).ok
     found = {p.id: p for p in submission.validate(path, sample).problems}
     assert set(found) == {layout, tile, A}
-    assert "999 indices, expected at least the 1000 of the template" in found[layout].message and found[layout].line is not None
+    assert (
+        "999 indices, expected at least the 1000 of the template" in found[layout].message
+        and found[layout].line is not None
+    )
     assert found[tile].line is None and "missing" in found[tile].message
     assert "template does not have" in found[A].message
 

@@ -15,6 +15,7 @@ EXAMPLE = (
 
 
 MANY = 10  # so many graphs are enough to set whole ones aside for validation
+RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
     )
     parser.add_argument(
-        "--recipe", default="first-layout", help="see `tpugraphs recipes` (default: %(default)s)"
+        "--recipe",
+        metavar="NAME",
+        help="see `tpugraphs recipes` (default: "
+        + ", ".join(f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph")
+        + f", {RECIPES['graph']} for others)",
     )
     parser.add_argument(
         "--preset", choices=("cpu", "full"), default="cpu", help="sized for a CPU, or as published"
@@ -101,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
 
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
+    if args.recipe is None:
+        args.recipe = RECIPES[graphs[0].kind]
     if args.seeds is not None:
         return _run_seeds(args, graphs)
     ranker = Ranker(
