@@ -344,7 +344,30 @@ def test_probe(server):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "host/folder", "ftp://host/x", "file:///etc/passwd", "http://", "http:/x"]
+    "url",
+    [
+        "",
+        "host/folder",
+        "ftp://host/x",
+        "file:///etc/passwd",
+        "http://",
+        "http:/x",
+        "http://[",
+        "http://x:y",
+        "http://x:0",
+        "http://x:99999",
+        "http://a b/",
+        "http://x/\n",
+        "http://x\r\nHost: y/",
+        "http://user:pw@x/",
+        "http://a..b/",
+        f"http://{'a' * 99}/",
+        "http://x/\u00e9",
+        "http://\u2100.com/",
+        "http://x/?a=1",
+        "http://x/#a",
+        "http://\udcff/",
+    ],
 )
 def test_not_an_address(url):
     with pytest.raises(tg.ConfigError, match="expected an address such as"):

@@ -180,7 +180,6 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[
     from tpugraphs.submission import files as submission
     from tpugraphs.system.progress import Progress
 
-    common.check_tta(args)
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)

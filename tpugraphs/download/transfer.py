@@ -126,10 +126,18 @@ class _AgainError(Exception):
 
 
 def check_url(url: str) -> str:
-    """Return the address without a slash at its end; ConfigError unless it is http or https."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"--url {url}: expected an address such as http://host/folder")
+    """Return the address of a folder without a slash at its end; ConfigError unless it is http or https."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        known = parts.scheme in ("http", "https") and host and parts.port != 0 and parts.username is None
+    except ValueError:  # of brackets, port or host
+        known = False
+    if not known or re.search(r"[^!-~]|[?#]", url):
+        raise ConfigError(
+            f"--url {url!r}: expected an address such as https://host/folder, of ASCII characters without "
+            "spaces, user, ? or #"
+        )
     return url.rstrip("/")
 
 
