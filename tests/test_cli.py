@@ -248,6 +248,17 @@ def test_an_output_that_takes_nothing(redirection: str, code: int, tells: str, a
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+def test_a_broken_file_whose_name_is_not_utf_8(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for end in (".npz", ".safetensors"):
+        path = os.fsencode(tmp_path) + b"/\xff" + end.encode()
+        with open(path, "wb") as file:
+            file.write(b"nothing")
+        command = "inspect" if end == ".npz" else "evaluate"
+        code, _, err = run(capsys, command, os.fsdecode(path), *(["sample:tile_05"] * (end != ".npz")))
+        assert code == 1 and "\\udcff" in ascii(one_line(err))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
 def test_names_that_the_output_cannot_encode(tmp_path: Path) -> None:
     tg.sample("tile_05").save(tmp_path / "caf\u00e9.npz")
     for encoding in ("ascii", "utf-8"):
