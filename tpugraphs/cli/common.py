@@ -248,6 +248,8 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
         name, equals, text = assignment.partition("=")
         if not equals or not name.isidentifier():
             raise ConfigError(f"--set {assignment}: expected field=value, for example --set dropout=0.1")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ConfigError(f"--set {assignment!r}: expected UTF-8 text")
         try:
             fields[name] = ast.literal_eval(text)
             repr(fields[name])  # a number of thousands of digits cannot be shown
