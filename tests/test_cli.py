@@ -70,6 +70,7 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
         (["inspect", "layout:xla:best"], "no collection or sample of that name"),
         (["inspect", "layout:xla:random/middle"], "no split 'middle'"),
         (["inspect", "sample:tile_00", "--threads", "0"], "at least 1"),
+        (["train", "--data", "sample:tile_00", "--set", "loss=\udcff"], "expected UTF-8 text"),
         (
             ["inspect", "sample:tile_00", "--threads", "100000"],
             "--threads: expected at most 4096, got 100000",
@@ -106,7 +107,7 @@ def test_wrong_usage_is_exit_code_2(
     argv: list[str],
     tells: str,
 ) -> None:
-    (tmp_path / "latin.txt").write_bytes("caf\u00e9\n".encode("latin-1"))
+    (tmp_path / "latin.txt").write_bytes("xyz\u00e9\n".encode("latin-1"))
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
@@ -260,17 +261,17 @@ def test_a_broken_file_whose_name_is_not_utf_8(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.skipif(os.name != "posix", reason="names of bytes")
 def test_names_that_the_output_cannot_encode(tmp_path: Path) -> None:
-    tg.sample("tile_05").save(tmp_path / "caf\u00e9.npz")
+    tg.sample("tile_05").save(tmp_path / "xyz\u00e9.npz")
     for encoding in ("ascii", "utf-8"):
         child = {"PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "tpugraphs", "inspect", "caf\u00e9.npz"],
+            [sys.executable, "-P", "-m", "tpugraphs", "inspect", "xyz\u00e9.npz"],
             capture_output=True,
             env=os.environ | child,
             cwd=tmp_path,
             timeout=60,
         )
-        shown = b"caf\\xe9" if encoding == "ascii" else "caf\u00e9".encode()
+        shown = b"xyz\\xe9" if encoding == "ascii" else "xyz\u00e9".encode()
         assert (done.returncode, done.stderr) == (0, b"") and shown in done.stdout
 
 
