@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,21 +65,53 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
         ([], "COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
         (["inspect"], "DATA"),
-        (["train", "--steps", "many", "--data", "x"], "invalid int value: 'many'"),
+        (["train", "--steps", "many", "--data", "x"], "--steps: expected a whole number, got 'many'"),
         (["inspect", "sample:nothing"], "no sample 'nothing'"),
         (["inspect", "layout:xla:best"], "no collection or sample of that name"),
         (["inspect", "layout:xla:random/middle"], "no split 'middle'"),
         (["inspect", "sample:tile_00", "--threads", "0"], "at least 1"),
+        (["train", "--data", "sample:tile_00", "--set", "loss=\udcff"], "expected UTF-8 text"),
+        (
+            ["inspect", "sample:tile_00", "--threads", "100000"],
+            "--threads: expected at most 4096, got 100000",
+        ),
+        (["inspect", "sample:tile_00", "--threads", "9" * 400], "--threads: expected at most 4096"),
+        (["inspect", "sample:tile_00", "--threads", "9" * 9000], "--threads: expected a whole number"),
+        (["pack", "x", "--jobs", "9" * 400], "--jobs: expected at most 4096"),
+        (["demo", "--steps", "9" * 400], "--steps: expected at most"),
+        (["demo", "--seed", "-1"], "--seed: expected at least 0, got -1"),
+        (["evaluate", "r", "x", "--seed", "-1"], "--seed: expected at least 0, got -1"),
+        (["predict", "r", "x", "--tta", "9" * 400], "--tta: expected at most 10000"),
+        (["train", "--data", "x", "--seeds", "9" * 400], "--seeds: expected at most 1000"),
+        *[
+            (
+                ["train", "--data", "sample:unet3d_train", "--set", f"learning_rate={text}"],
+                "learning_rate must be",
+            )
+            for text in ("1" + "0" * 400, "1e400", "0x1" + "0" * 9000, "(" * 300, "{[]: 1}")
+        ],
+        (
+            ["inspect", "sample:tile_00", "--exclude", "@latin.txt"],
+            "expected UTF-8 text, found byte 0xe9 at 3",
+        ),
         (["submit"], "RANKER and DATA, or --merge"),
         (["submit", "r.safetensors"], "give the graphs to rank"),
         (["submit", "r.safetensors", "--validate", "x"], "RANKER and DATA, or --merge"),
         (["train", "--data", "sample:alexnet", "--steps", "1", "--epochs", "1"], "not both"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], tells: str) -> None:
+def test_wrong_usage_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    argv: list[str],
+    tells: str,
+) -> None:
+    (tmp_path / "latin.txt").write_bytes("xyz\u00e9\n".encode("latin-1"))
+    monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, "")
-    assert tells in one_line(err)
+    assert tells in one_line(err) and len(err) < 2500
 
 
 def test_missing_and_broken_files_are_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
@@ -199,20 +232,59 @@ def test_interrupt_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert code == 130 and err == "\ntpugraphs doctor: interrupted\n"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes of a shell")
-def test_a_closed_pipe_is_quiet() -> None:
-    read, write = os.pipe()
-    os.close(read)
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+@pytest.mark.parametrize(
+    "redirection, code, tells",
+    [
+        (">&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+        ("| exec true", 1, ""),
+        (">/dev/full", 1, "error: No space left on device\n"),
+    ],
+)
+@pytest.mark.parametrize("arguments", ["recipes", "recipes --json", "--help"])
+def test_an_output_that_takes_nothing(redirection: str, code: int, tells: str, arguments: str) -> None:
     path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
+    wait = "import sys, time; time.sleep(0.5 * ('|' in sys.argv.pop(1)))"  # until the reader has gone
+    command = [sys.executable, f"{wait}; from tpugraphs import cli; sys.exit(cli.main())", redirection]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "tpugraphs", "doctor"],
-        stdout=write,
-        stderr=subprocess.PIPE,
+        ["bash", "-c", f'"$0" -P -c "$1" "$2" {arguments} {redirection}; exit ${{PIPESTATUS[0]}}', *command],
+        capture_output=True,
+        text=True,
         env=os.environ | {"PYTHONPATH": path},
         timeout=60,
     )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")
+    if arguments.endswith("--help"):  # argparse takes no notice
+        code, tells = 0, ""
+    assert (done.returncode, done.stdout) == (code, "") and tells in done.stderr
+    assert done.stderr.count("\n") == bool(tells), done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+def test_a_broken_file_whose_name_is_not_utf_8(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for end in (".npz", ".safetensors"):
+        path = os.fsencode(tmp_path) + b"/\xff" + end.encode()
+        with open(path, "wb") as file:
+            file.write(b"nothing")
+        command = "inspect" if end == ".npz" else "evaluate"
+        code, _, err = run(capsys, command, os.fsdecode(path), *(["sample:tile_05"] * (end != ".npz")))
+        assert code == 1 and "\\udcff" in ascii(one_line(err))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+def test_names_that_the_output_cannot_encode(tmp_path: Path) -> None:
+    tg.sample("tile_05").save(tmp_path / "xyz\u00e9.npz")
+    for encoding in ("ascii", "utf-8"):
+        child = {"PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "tpugraphs", "inspect", "xyz\u00e9.npz"],
+            capture_output=True,
+            env=os.environ | child,
+            cwd=tmp_path,
+            timeout=60,
+        )
+        shown = b"xyz\\xe9" if encoding == "ascii" else "xyz\u00e9".encode()
+        assert (done.returncode, done.stderr) == (0, b"") and shown in done.stdout
 
 
 def test_set_values() -> None:

@@ -16,6 +16,7 @@ import pytest
 import tpugraphs as tg
 from tpugraphs import cli, evaluation, submission
 from tpugraphs.cli import evaluate as cli_evaluate
+from tpugraphs.cli import train as cli_train
 
 SMALL = ("--set", "width=32", "--set", "configs=16")
 
@@ -67,6 +68,26 @@ def test_train_tells_what_to_do_next(capsys: pytest.CaptureFixture[str], tmp_pat
     assert code == 0 and "best validation tau" in text and f"tpugraphs evaluate {out} DATA" in text
 
 
+@pytest.mark.parametrize("kind", ["layout", "tile", "graph"])
+def test_the_recipe_fits_the_kind_of_the_data(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
+) -> None:
+    for name in ("g", "h"):
+        if kind == "graph":
+            frame = {"width": np.arange(40) % 8, "runtime": np.arange(1, 41) * 1.5}
+            graph = tg.from_frame(frame, config="width", runtime="runtime")[0]
+        else:
+            graph = tg.sample("alexnet").select(slice(40)) if kind == "layout" else tg.sample("tile_05")
+        graph.save(tmp_path / f"{name}.npz")
+    out = tmp_path / "r.safetensors"
+    code, text, err = run(
+        capsys, "train", "--data", tmp_path, "--valid", "0", "--steps", "1", "--out", out, "--json"
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(text)["recipe"] == cli_train.RECIPES[kind] == tg.load_ranker(out).recipe
+    assert tg.recipes.get_recipe(cli_train.RECIPES[kind]).kind == kind
+
+
 def test_train_on_a_directory_sets_whole_graphs_aside(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -80,8 +101,11 @@ def test_train_on_a_directory_sets_whole_graphs_aside(
     assert code == 0 and "6 graphs to train on, 1 graph to validate on" in text
 
 
-def test_train_refuses_tiles_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = run(capsys, "train", "--data", "sample:tile_00", "--out", tmp_path / "r.safetensors")
+def test_a_recipe_for_other_graphs_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = ("--recipe", "first-layout", "--out", tmp_path / "r.safetensors")
+    code, _, err = run(capsys, "train", "--data", "sample:tile_00", *options)
     assert code == 1 and "tile_00" in err and "layout" in err and err.count("\n") == 1
 
 

@@ -259,6 +259,22 @@ def test_validation_against_data_names_every_problem(capsys, root, rankers, tmp_
     assert "already on line" in told["tile:xla:t2"][1] and told["tile:xla:t2"][0] == 20
 
 
+def test_a_template_does_not_hide_the_graphs(capsys, root, tmp_path):
+    """A sample that lists one config too few: what the graphs below --root have is right."""
+    template, path = tmp_path / "t.csv", tmp_path / "s.csv"
+    rows = {row_id: np.arange(count) for row_id, count in counts(root).items()}
+    submission.write(path, rows)
+    name = f"{LAYOUTS[0]}:t0"
+    submission.write(template, rows | {name: np.arange(39)})
+    both = ["submit", "--template", template, "--validate", path]
+    assert run(capsys, *both)[0] == 0
+    assert run(capsys, *both, "--root", root)[0] == 0
+    submission.write(path, rows | {name: np.arange(39)})
+    assert run(capsys, *both)[0] == 0  # nobody knows better
+    code, text, _ = run(capsys, *both, "--root", root)
+    assert code == 1 and f"{name}: 39 indices, expected 40" in text
+
+
 def test_score_command(capsys, root, valid, tmp_path):
     code, text, err = run(capsys, "submit", "--score", valid, "--root", root, "--json")
     told = json.loads(text)

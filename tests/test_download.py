@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -147,6 +148,16 @@ def test_a_size_that_is_not_there(into):
     with pytest.raises(tg.DataError, match="expected a whole tar file"):
         into(tar_of([(info, b"little")]))
     assert not there(into.folder)
+
+
+@pytest.mark.parametrize("name", [f"npz/{PLACE}/x.npz", "LICENSE"])
+@pytest.mark.parametrize("size", ["-1", "-512", "-99999999999", str(1 << 62), "9" * 400])
+def test_sizes_that_no_member_can_have(into, name, size):
+    info = tarfile.TarInfo(name)
+    info.pax_headers = {"size": size}
+    with pytest.raises(tg.DataError, match="expected a whole tar file") as caught:
+        into(tar_of([(f"npz/{PLACE}/a.npz", b"a" * 5), (info, b"little")]))
+    assert caught.value.file.endswith("a.tar") and caught.value.field == "archive"
 
 
 def test_archives_cut_short(into):
@@ -298,7 +309,7 @@ def test_names_of_the_archives():
         "npz_tile_xla_train.tar", "npz_tile_xla_valid.tar", "npz_tile_xla_test.tar", "npz_layout_xla_random_train.tar",
     ]  # fmt: skip
     (one,) = download.archives(["layout:nlp:default/test"])
-    assert one.url == "http://download.tensorflow.org/data/tpu_graphs/v0/npz_layout_nlp_default_test.tar"
+    assert one.url == "https://download.tensorflow.org/data/tpu_graphs/v0/npz_layout_nlp_default_test.tar"
     assert one.place == "layout/nlp/default/test"
 
 
@@ -306,7 +317,7 @@ def test_commands(capsys, tmp_path):
     code, out, _ = run(
         capsys, "download", "layout:xla:random", "tile:xla/test", "--root", tmp_path / "my data"
     )
-    base = "http://download.tensorflow.org/data/tpu_graphs/v0"
+    base = "https://download.tensorflow.org/data/tpu_graphs/v0"
     lines = out.splitlines()
     assert code == 0 and lines[0] == f"mkdir -p '{tmp_path}/my data' && cd '{tmp_path}/my data'"
     assert f"curl -fL --retry 8 -C - -O {base}/npz_layout_xla_random_valid.tar" in lines
@@ -354,6 +365,43 @@ def test_damaged_records_count_as_none(publish, tmp_path, name):
     assert download._done(tmp_path, archive) is None
 
 
+@pytest.mark.parametrize("entry", ["NaN", "1e999", "-1e999", "null", "[]", '"x"', "9" * 5000])
+def test_records_of_impossible_sizes_count_as_none(publish, tmp_path, entry):
+    archive = download.archives(["tile:xla/valid"], publish.base)[0]
+    download.run(["tile:xla/valid"], tmp_path, publish.base, verbose=False)
+    record = tmp_path / ".download" / f"{archive.name}.done"
+    record.write_text(f'{{"url": "x", "files": [["one.npz", {entry}]]}}')
+    assert download.run(["tile:xla/valid"], tmp_path, publish.base, verbose=False)[0]["state"] == "downloaded"
+
+
+def test_another_archive_than_at_the_first_download_is_told(publish, tmp_path, capsys):
+    name, what = "/v0/npz_tile_xla_test.tar", "tile:xla/test"
+    first = publish.files[name]
+    digest = hashlib.sha256(first).hexdigest()
+    download.run(what, tmp_path, publish.base)
+    assert f"{len(first):,} bytes, sha256 {digest}: recorded" in capsys.readouterr().err
+    record = tmp_path / ".download" / "npz_tile_xla_test.tar.done"
+    assert json.loads(record.read_text())["sha256"] == digest
+    graph = tmp_path / "npz" / "tile" / "xla" / "test" / "one.npz"
+    graph.unlink()
+    download.run(what, tmp_path, publish.base)
+    assert f"sha256 {digest}: the same archive" in capsys.readouterr().err
+    graph.unlink()
+    publish.files[name] = tar_of([("npz/tile/xla/test/one.npz", b"another")])
+    for _ in range(2):
+        with pytest.raises(
+            tg.DataError, match="sha256: expected the archive of the first download"
+        ) as caught:
+            download.run(what, tmp_path, publish.base, verbose=False)
+        assert caught.value.file.endswith(name) and digest in caught.value.expected and not graph.exists()
+    publish.files[name] = first
+    assert download.run(what, tmp_path, publish.base, verbose=False)[0]["state"] == "downloaded"
+    graph.unlink()
+    publish.files[name] = tar_of([("npz/tile/xla/test/one.npz", b"another")])
+    record.unlink()
+    assert download.run(what, tmp_path, publish.base, verbose=False)[0]["state"] == "downloaded"
+
+
 def test_archives_can_be_kept(publish, tmp_path):
     (result,) = download.run("tile:xla/test", tmp_path, publish.base, keep=True, verbose=False)
     assert result["files"] == 1 and result["folder"] == str(tmp_path / "npz" / "tile" / "xla" / "test")
@@ -385,11 +433,16 @@ def test_keeping_the_archives_takes_twice_the_space(publish, tmp_path, monkeypat
         download.run((), tmp_path, publish.base, keep=True, verbose=False)
 
 
-def test_a_bad_archive_is_not_kept(publish, tmp_path):
+@pytest.mark.parametrize("bad", ["link", "size"])
+def test_a_bad_archive_is_not_kept(publish, tmp_path, bad):
     name = "/v0/npz_tile_xla_test.tar"
     good = publish.files[name]
-    publish.files[name] = tar_of([(special(tarfile.SYMTYPE, "npz/tile/xla/test/x.npz", "/etc/passwd"), b"")])
-    with pytest.raises(tg.DataError, match="a symbolic link"):
+    info = special(tarfile.SYMTYPE, "npz/tile/xla/test/x.npz", "/etc/passwd")
+    if bad == "size":
+        info = special(tarfile.REGTYPE, "npz/tile/xla/test/x.npz")
+        info.pax_headers = {"size": "-1"}
+    publish.files[name] = tar_of([(info, b"")])
+    with pytest.raises(tg.DataError, match="a symbolic link" if bad == "link" else "of -1 bytes"):
         download.run("tile:xla/test", tmp_path, publish.base, verbose=False)
     assert not list((tmp_path / "npz" / "tile" / "xla" / "test").iterdir())
     publish.files[name] = good

@@ -125,7 +125,10 @@ def test_against_a_template(sample, tmp_path):
     assert submission.validate(path).ok
     found = {p.id: p for p in submission.validate(path, sample).problems}
     assert set(found) == {layout, tile, A}
-    assert "999 indices, expected 1000" in found[layout].message and found[layout].line is not None
+    assert (
+        "999 indices, expected at least the 1000 of the template" in found[layout].message
+        and found[layout].line is not None
+    )
     assert found[tile].line is None and "missing" in found[tile].message
     assert "template does not have" in found[A].message
 
@@ -139,6 +142,23 @@ def test_against_counts(tmp_path):
     assert submission.validate(small, {T: 3}).ok
     assert "3 indices, expected 5" in submission.validate(small, {T: 8}).problems[0].message
     assert "expected 2" in submission.validate(small, {T: 2}).problems[0].message
+
+
+def test_known_counts_win_over_a_template(tmp_path):
+    """Kaggle's sample lists 1,000 indices of graphs that have 1,001."""
+    template, path = tmp_path / "template.csv", tmp_path / "s.csv"
+    submission.write(template, {A: np.arange(1000), T: np.arange(5)})
+    submission.write(path, {A: np.arange(1001)[::-1], T: [6, 5, 4, 3, 2]})
+    assert submission.validate(path, template).ok
+    assert submission.validate(path, template, {A: 1001}).ok
+    found = submission.validate(path, template, {A: 1000, T: 6}).problems
+    assert [p.message for p in found] == [
+        "1001 indices, expected 1000", "index 6 is out of range 0..5 (graph of 6 configs)",
+    ]  # fmt: skip
+    submission.write(path, {A: np.arange(1000), T: np.arange(5)})
+    found = submission.validate(path, template, {A: 1001}).problems
+    assert [p.message for p in found] == ["1000 indices, expected 1001"]
+    assert "expected 1001" in submission.validate(path, {A: 1000, T: 9}, {A: 1001}).problems[0].message
 
 
 def test_broken_template_is_an_error(tmp_path):

@@ -142,6 +142,58 @@ def test_all_of_it_is_there_but_not_moved_yet(server, target):
     assert get(server, target)[0] == FILE and len(server.gets()) == 1
 
 
+ODD = {
+    "digest": ['"sha3_256:00"', '"none:"', '"md5:00"', f'"sha256:{"0" * 63}"', "5"],
+    "validator": ['"a\\nb"', '"\u20ac"', '"\\udcff"', "5", "[]", '""', f'"{"a" * 100_000}"'],
+    "length": ["1e999", "-1e999", "NaN", "-5", "true", "9" * 400, '"5"', "1.0"],
+}
+
+
+@pytest.mark.parametrize("name, value", [(name, value) for name in ODD for value in ODD[name]])
+def test_a_state_with_impossible_values_is_begun_anew(server, target, name, value):
+    with pytest.raises(KeyboardInterrupt):
+        get(server, target, progress=_stop_at(1))
+    file = target.with_name("f.tar.json")
+    state = {key: json.dumps(entry) for key, entry in json.loads(file.read_bytes()).items()} | {name: value}
+    file.write_text("{" + ", ".join(f'"{key}": {entry}' for key, entry in state.items()) + "}", "utf-8")
+    assert get(server, target)[0] == FILE
+    assert server.gets()[-1] == (None, None)
+
+
+@pytest.mark.parametrize("odd", ['"\xe9"', '"a\r\n b"', '"' + "a" * 2000 + '"'])
+def test_a_validator_that_cannot_be_sent_back_is_none(server, target, odd):
+    server.headers = {"ETag": odd}
+    server.script = [{"cut": 100_000}]
+    assert get(server, target)[0] == FILE
+    assert server.gets() == [(None, None)] * 2
+
+
+@pytest.mark.parametrize("found", [f"bytes {'1' * 5000}-2/3", f"bytes 1-2/{'3' * 5000}"])
+def test_a_part_of_impossible_numbers_is_begun_anew(server, target, found):
+    server.script = [{"cut": 100_000}, {"careless": True, "headers": {"Content-Range": found}}]
+    assert get(server, target)[0] == FILE
+
+
+@pytest.mark.parametrize("place", ["http://[", "http://x:y/", "file:///etc/passwd", "//\u2100.com/"])
+def test_a_redirection_to_no_address(server, target, place):
+    server.script = [{"location": place.encode().decode("latin-1")}] * 3
+    with pytest.raises(tg.DataError) as caught:
+        get(server, target)
+    assert caught.value.file == f"{server.url}/f.tar"
+
+
+def test_https_does_not_become_http(target, monkeypatch):
+    class Answer:
+        url = "http://host/f.tar"
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(transfer.urllib.request.OpenerDirector, "open", lambda *_, **__: Answer())
+    with pytest.raises(tg.DataError, match="found a redirection to http://host/f.tar, which is not https"):
+        fetch("https://host/f.tar", target, FAST)
+
+
 @pytest.mark.parametrize("name", [*BROKEN, "none", "other types", "other digest"])
 def test_a_damaged_state_is_begun_anew(server, target, name):
     with pytest.raises(KeyboardInterrupt):
@@ -344,7 +396,30 @@ def test_probe(server):
 
 
 @pytest.mark.parametrize(
-    "url", ["", "host/folder", "ftp://host/x", "file:///etc/passwd", "http://", "http:/x"]
+    "url",
+    [
+        "",
+        "host/folder",
+        "ftp://host/x",
+        "file:///etc/passwd",
+        "http://",
+        "http:/x",
+        "http://[",
+        "http://x:y",
+        "http://x:0",
+        "http://x:99999",
+        "http://a b/",
+        "http://x/\n",
+        "http://x\r\nHost: y/",
+        "http://user:pw@x/",
+        "http://a..b/",
+        f"http://{'a' * 99}/",
+        "http://x/\u00e9",
+        "http://\u2100.com/",
+        "http://x/?a=1",
+        "http://x/#a",
+        "http://\udcff/",
+    ],
 )
 def test_not_an_address(url):
     with pytest.raises(tg.ConfigError, match="expected an address such as"):

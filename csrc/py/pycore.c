@@ -12,15 +12,17 @@ PyObject *tg_raise(const tg_error *err, const char *file) {
     /* texts are cut to fit their fields, maybe inside a character */
     const char *texts[4] = {err->message, err->field, err->found, err->expected};
     PyObject *words[4], *exception = NULL;
-    int fine = 1;
+    PyObject *name = file == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(file);
+    int fine = name != NULL;
     for (int i = 0; i < 4; i++) {
         words[i] = PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
         fine &= words[i] != NULL;
     }
     if (fine)
-        exception = PyObject_CallMethod(module, "from_core", "iiOOOOz", (int)err->code, err->sys_errno,
-                                        words[0], words[1], words[2], words[3], file);
+        exception = PyObject_CallMethod(module, "from_core", "iiOOOOO", (int)err->code, err->sys_errno,
+                                        words[0], words[1], words[2], words[3], name);
     for (int i = 0; i < 4; i++) Py_XDECREF(words[i]);
+    Py_XDECREF(name);
     Py_DECREF(module);
     if (exception == NULL) return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import sys
@@ -34,11 +35,12 @@ class _Parser(argparse.ArgumentParser):
     """Parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}; `{self.prog} --help` shows how\n")
+        self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     from tpugraphs import __version__
+    from tpugraphs.cli import common
 
     parser = _Parser(
         prog="tpugraphs",
@@ -58,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
-        command.add_argument("--threads", type=int, metavar="N", help="use N threads (default: all allowed)")
+        command.add_argument(
+            "--threads", type=common.whole(1, 4096), metavar="N", help="use N threads (default: all allowed)"
+        )
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         command.set_defaults(run=module.run)
     return parser
@@ -77,6 +81,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0 ok, 1 failed on the data, 2 wrong usage, 130 interrupted.
     """
+    for name in ("stdout", "stderr"):  # one that was closed is None: what would go there is dropped
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name may hold what its encoding lacks
+    code = 0
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
+        _drop_output()
+    except OSError as error:  # the disk is full, for example
+        _drop_output()
+        if code == 0:
+            print(f"tpugraphs: error: {_message(error)}", file=sys.stderr)
+    return code or 1
+
+
+def _drop_output() -> None:
+    """Let what is left of our output go nowhere, so that the end of the process does not try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command; errors of its output alone come out."""
     parser = _parser()
     try:
         args = parser.parse_args(argv)
@@ -88,18 +119,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             from tpugraphs import _core
 
-            if args.threads < 1:
-                raise ConfigError(f"--threads: expected at least 1, got {args.threads}")
             _core.set_num_threads(args.threads)
         code: int = args.run(args)
-        sys.stdout.flush()
         return code
     except KeyboardInterrupt as stop:
         print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        raise
     except (Error, OSError, MemoryError) as error:
         if args.debug:
             raise
@@ -116,6 +143,8 @@ def _report(args: argparse.Namespace, error: BaseException, code: int) -> int:
     return code
 
 
+_LONGEST = 2000  # characters of a message
+
 _REMEDIES: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",
     IsADirectoryError: "give a file, not a directory",
@@ -131,5 +160,12 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         what = error.strerror or type(error).__name__
         remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
-        return f"{os.fsdecode(error.filename)}: {what}" + (f"; {remedy}" if remedy else "")
-    return " ".join(str(error).split()) or type(error).__name__
+        return _line(f"{os.fsdecode(error.filename)}: {what}" + (f"; {remedy}" if remedy else ""))
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return _line(text) or type(error).__name__
+
+
+def _line(text: str) -> str:
+    """Make one line of a message, without the middle if it is very long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 300]} ... {text[-300:]}"

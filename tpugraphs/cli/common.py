@@ -32,6 +32,22 @@ def default_root() -> str:
     return os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs")
 
 
+def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """Make the `type` of an option that takes a whole number of `least` to `most`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+        if not least <= value <= most:
+            bound = f"least {least}" if value < least else f"most {most}"
+            raise argparse.ArgumentTypeError(f"expected at {bound}, got {text}")
+        return value
+
+    return parse
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add --root, where collections are looked for."""
     parser.add_argument(
@@ -80,7 +96,7 @@ def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> N
     group.add_argument("--weights", metavar="W,W,...", help="of the mean, one each (default: equal)")
     parser.add_argument(
         "--tta",
-        type=int,
+        type=whole(0, 10_000),
         default=0,
         metavar="K",
         help="mean over K random orders of the configurations, for recipes with attention across them",
@@ -97,7 +113,6 @@ def open_rankers(args: argparse.Namespace) -> Any:
     """
     from tpugraphs.ranker.ensemble import open_rankers
 
-    check_tta(args)
     paths = [args.ranker]
     while args.data and args.data[0].endswith(".safetensors"):
         paths.append(args.data.pop(0))
@@ -110,12 +125,6 @@ def open_rankers(args: argparse.Namespace) -> Any:
         except ValueError:
             raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
     return open_rankers(paths, weights, args.normalize)
-
-
-def check_tta(args: argparse.Namespace) -> None:
-    """Refuse a number of orders that is none, before the work."""
-    if not 0 <= args.tta <= 10_000:
-        raise ConfigError(f"--tta: expected 0 to 10000, got {args.tta}")
 
 
 class Graphs(Sequence["Graph"]):
@@ -215,7 +224,13 @@ def patterns(exclude: Sequence[str]) -> list[str]:
         if not pattern.startswith("@"):
             found.append(pattern)
             continue
-        lines = Path(pattern[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+        try:
+            lines = Path(pattern[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"--exclude {pattern}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at "
+                f"{error.start}; save the file as UTF-8"
+            ) from None
         found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     return found
 
@@ -233,9 +248,12 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
         name, equals, text = assignment.partition("=")
         if not equals or not name.isidentifier():
             raise ConfigError(f"--set {assignment}: expected field=value, for example --set dropout=0.1")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ConfigError(f"--set {assignment!r}: expected UTF-8 text")
         try:
             fields[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+            repr(fields[name])  # a number of thousands of digits cannot be shown
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             fields[name] = {"true": True, "false": False}.get(text.lower(), text)
     return fields
 
@@ -307,12 +325,6 @@ def output_directory(path: str) -> Path:
     folder = Path(path).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def check_count(option: str, value: int | None) -> None:
-    """Refuse a number of steps or epochs below 1, before the work."""
-    if value is not None and value < 1:
-        raise ConfigError(f"{option}: expected at least 1, got {value}")
 
 
 def check_writable(path: str | None) -> None:

@@ -33,16 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", default="demo_out", metavar="DIR", help="where to write (default: %(default)s)"
     )
     parser.add_argument("--quick", action="store_true", help="a few steps only: shows the way, learns little")
-    parser.add_argument("--steps", type=int, metavar="N", help=f"optimizer steps (default: {STEPS})")
     parser.add_argument(
-        "--seed", type=int, default=0, help="of split, weights and sampling (default: %(default)s)"
+        "--steps", type=common.whole(1), metavar="N", help=f"optimizer steps (default: {STEPS})"
+    )
+    parser.add_argument(
+        "--seed",
+        type=common.whole(0, 2**63 - 1),
+        default=0,
+        help="of split, weights and sampling (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Split, train, judge, draw, submit."""
     start = time.perf_counter()
-    common.check_count("--steps", args.steps)
     folder = common.output_directory(args.out)
     steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
     train, valid, unseen = _data(args)

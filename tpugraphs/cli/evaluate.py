@@ -41,9 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
         "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="with --leave-out: steps of each training")
+    parser.add_argument(
+        "--steps", type=common.whole(1), metavar="N", help="with --leave-out: steps of each training"
+    )
     parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble beside it")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=common.whole(0, 2**63 - 1), default=0, help="of the bootstrap (default: %(default)s)"
+    )
     common.add_precision(parser)
     common.add_data_options(parser)
 
@@ -81,7 +85,6 @@ def _leave_out(args: argparse.Namespace) -> Report:
 
     if args.official or args.members or args.tta or args.precision:
         raise ConfigError("--leave-out takes no --official, --members, --tta or --precision")
-    common.check_count("--steps", args.steps)
     name = args.ranker
     ranker = Ranker(name) if name in list_recipes() else Ranker.load(name)
     beside = {"random": partial(baselines.random_scores, seed=args.seed)} if args.random else {}

@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--template",
         metavar="FILE",
-        help="IDs that must be there: Kaggle's sample_submission.csv; --validate takes the graphs "
-        "below --root instead, if that is given",
+        help="IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
+        "--root, if that is given); with --root, graphs have the number of configs that is found there",
     )
     parser.add_argument("--score", metavar="FILE", help="score this file on graphs with known runtimes")
     common.add_precision(parser)
@@ -98,10 +98,11 @@ def run(args: argparse.Namespace) -> int:
     if args.score is not None:
         return _score(args)
     if args.validate is not None:
-        return _check(args, args.validate, args.template or (_counts(args) if root_given else None))
+        counts = _counts(args) if root_given else None
+        return _check(args, args.validate, args.template or counts, counts)
     out = args.out or "submission.csv"
     common.check_writable(out)
-    counts: dict[str, int] | None = None
+    counts = None
     if args.merge is not None:
         rankings: dict[str, Any] = submission.merge(args.merge, out=out, overwrite=args.overwrite)
     elif several:
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         rankings, counts = _rank(args)
         submission.write(out, rankings, counts)
     common.say(args, f"wrote {out}: {len(rankings)} graphs")
-    return _check(args, out, args.template or counts)
+    return _check(args, out, args.template, counts)
 
 
 def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
@@ -179,7 +180,6 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[
     from tpugraphs.submission import files as submission
     from tpugraphs.system.progress import Progress
 
-    common.check_tta(args)
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
@@ -218,7 +218,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[
             "" if name in rankers else " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
         )
         common.say(args, f"{name}: {rows} row{'s' * (rows != 1)}{source}" if rows else f"{name}{source}")
-    return rankings, {row_id: counts.get(row_id, len(ranking)) for row_id, ranking in rankings.items()}
+    return rankings, counts
 
 
 def _warn(text: str) -> None:
@@ -268,10 +268,11 @@ def _score(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace, path: str, template: Any) -> int:
+def _check(args: argparse.Namespace, path: str, template: Any, counts: dict[str, int] | None) -> int:
+    """Check a file against the IDs of a template and the numbers of configs that are known."""
     from tpugraphs.submission import files as submission
 
-    result = submission.validate(path, template)
+    result = submission.validate(path, template, counts)
     problems = [{"line": p.line, "id": p.id, "message": p.message} for p in result.problems]
     common.emit(args, {"file": path, "rows": result.rows, "valid": result.ok, "problems": problems})
     common.say(args, str(result))

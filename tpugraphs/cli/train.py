@@ -15,6 +15,7 @@ EXAMPLE = (
 
 
 MANY = 10  # so many graphs are enough to set whole ones aside for validation
+RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,19 +35,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
     )
     parser.add_argument(
-        "--recipe", default="first-layout", help="see `tpugraphs recipes` (default: %(default)s)"
+        "--recipe",
+        metavar="NAME",
+        help="see `tpugraphs recipes` (default: "
+        + ", ".join(f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph")
+        + f", {RECIPES['graph']} for others)",
     )
     parser.add_argument(
         "--preset", choices=("cpu", "full"), default="cpu", help="sized for a CPU, or as published"
     )
     parser.add_argument("--out", default="ranker.safetensors", metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps (default: the recipe's)")
-    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the graphs, instead of --steps")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--steps", type=common.whole(1), metavar="N", help="optimizer steps (default: the recipe's)"
+    )
+    parser.add_argument(
+        "--epochs", type=common.whole(1), metavar="N", help="passes over the graphs, instead of --steps"
+    )
+    parser.add_argument("--seed", type=common.whole(0, 2**63 - 1), default=0, help="default: %(default)s")
     several = parser.add_argument_group("several seeds")
     several.add_argument(
         "--seeds",
-        type=int,
+        type=common.whole(1, 1000),
         metavar="N",
         help="train N rankers side by side, from --seed on; FILE is an ensemble",
     )
@@ -64,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     several.add_argument(
         "--workers",
-        type=int,
+        type=common.whole(1, 4096),
         metavar="N",
         help="steps at a time (default: as many as seeds or threads); fewer take less memory",
     )
@@ -91,16 +100,14 @@ def run(args: argparse.Namespace) -> int:
 
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
-    common.check_count("--steps", args.steps)
-    common.check_count("--epochs", args.epochs)
-    common.check_count("--seeds", args.seeds)
-    common.check_count("--workers", args.workers)
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
     from tpugraphs.ranker.ranker import Ranker
 
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
+    if args.recipe is None:
+        args.recipe = RECIPES[graphs[0].kind]
     if args.seeds is not None:
         return _run_seeds(args, graphs)
     ranker = Ranker(

@@ -6,6 +6,7 @@ The archives are those of the tpu_graphs repository, one per collection and spli
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -27,7 +28,7 @@ from tpugraphs.system.files import absolute, atomic_write, locked
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 
-OFFICIAL = "http://download.tensorflow.org/data/tpu_graphs/v0"
+OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"
 KAGGLE = "predict-ai-model-runtime"
 _STORE = ".download"
 _LINES = 5.0  # seconds between lines of progress where there is no bar
@@ -202,11 +203,23 @@ def _result(base: Path, archive: Archive, files: list[tuple[str, int]], state: s
     }
 
 
+def _recorded(base: Path, archive: Archive) -> Path:
+    return base / _STORE / f"{archive.name}.done"
+
+
+def _record(base: Path, archive: Archive) -> dict[str, Any]:
+    """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
+    with suppress(OSError, ValueError, RecursionError):
+        record = json.loads(_recorded(base, archive).read_text(encoding="utf-8"))
+        if isinstance(record, dict):
+            return record
+    return {}
+
+
 def _done(base: Path, archive: Archive) -> list[tuple[str, int]] | None:
     """Files (name, size) of an archive that was unpacked, if all are still there as they were."""
-    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        record = json.loads((base / _STORE / f"{archive.name}.done").read_text(encoding="utf-8"))
-        files = [(str(name), int(size)) for name, size in record["files"]]
+    with suppress(OSError, ValueError, TypeError, KeyError, OverflowError):
+        files = [(str(name), int(size)) for name, size in _record(base, archive)["files"]]
         folder = base / "npz" / archive.place
         if files and all((folder / name).stat().st_size == size for name, size in files):
             return files
@@ -240,6 +253,8 @@ def _get(base: Path, archive: Archive, keep: bool, retries: Retries, show: _Show
         show.begin(archive.name, "download")
         fetch(archive.url, target, retries, show.at, show.notice)
     size = target.stat().st_size
+    show.begin(archive.name, "check")
+    seen = _seen(base, archive, target, show)
     show.begin(archive.name, "unpack")
     try:
         files = unpack(target, base / "npz", archive.place, lambda done: show.at(done, size))
@@ -248,14 +263,34 @@ def _get(base: Path, archive: Archive, keep: bool, retries: Retries, show: _Show
         raise
     if hasattr(os, "sync"):
         os.sync()  # one for all files: they are compared if this was cut short
-    with atomic_write(base / _STORE / f"{archive.name}.done") as file:
-        file.write(json.dumps({"url": archive.url, "files": files}).encode())
+    with atomic_write(_recorded(base, archive)) as file:
+        file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
     if not keep:
         target.unlink()
         target.with_name(target.name + ".json").unlink(missing_ok=True)
     seconds = time.monotonic() - start
     show.notice(f"{_bytes(size)} in {seconds:.0f} s: {len(files):,} graphs in {base / 'npz' / archive.place}")
     return files
+
+
+def _seen(base: Path, archive: Archive, target: Path, show: _Show) -> dict[str, Any]:
+    """Size and SHA-256 of an archive, as at its first use or DataError: its authors publish no digests."""
+    with open(target, "rb") as file:
+        seen = {"bytes": target.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    first = _record(base, archive)
+    if first.get("url") != archive.url or "sha256" not in first:
+        show.notice(f"{seen['bytes']:,} bytes, sha256 {seen['sha256']}: recorded, to compare later downloads")
+    elif any(first.get(name) != value for name, value in seen.items()):
+        target.unlink()
+        expected, found = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
+        raise DataError(
+            f"sha256: expected the archive of the first download ({expected}), found another ({found}); "
+            f"download it again; if it was published anew, delete {_recorded(base, archive)} before",
+            file=archive.url, field="sha256", expected=expected, found=found,
+        )  # fmt: skip
+    else:
+        show.notice(f"sha256 {seen['sha256']}: the same archive as at the first download")
+    return seen
 
 
 def _bytes(count: float) -> str:

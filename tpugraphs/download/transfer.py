@@ -36,6 +36,10 @@ __all__ = ["Remote", "Retries", "check_url", "fetch", "finished", "probe"]
 PIECE = 1 << 20  # bytes read at a time
 MOST_PAUSE = 60.0  # seconds between attempts
 AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one later
+# What may be sent back in a header, checksums that can be compared, and lengths that a file can have.
+_VALIDATOR = re.compile(r"[ -~]{1,1000}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 Done = TypeVar("Done")
 
 
@@ -85,9 +89,10 @@ class Remote:
     @classmethod
     def of(cls, url: str, headers: Message, length: int | None, whole: bool) -> Remote:
         """From the headers of an answer; `whole` if its body is the whole file."""
-        etag = (headers.get("ETag") or "").strip()
-        strong = etag if len(etag) > 2 and etag.startswith('"') else None
-        return cls(url, length, strong or headers.get("Last-Modified"), _digest(headers, whole))
+        etag, date = ((headers.get(name) or "").strip() for name in ("ETag", "Last-Modified"))
+        strong = len(etag) > 2 and etag.startswith('"') and _VALIDATOR.fullmatch(etag)
+        known = etag if strong else date if _VALIDATOR.fullmatch(date) else None
+        return cls(url, length, known, _digest(headers, whole))
 
 
 def _digest(headers: Message, whole: bool) -> str | None:
@@ -126,10 +131,18 @@ class _AgainError(Exception):
 
 
 def check_url(url: str) -> str:
-    """Return the address without a slash at its end; ConfigError unless it is http or https."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"--url {url}: expected an address such as http://host/folder")
+    """Return the address of a folder without a slash at its end; ConfigError unless it is http or https."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        known = parts.scheme in ("http", "https") and host and parts.port != 0 and parts.username is None
+    except ValueError:  # of brackets, port or host
+        known = False
+    if not known or re.search(r"[^!-~]|[?#]", url):
+        raise ConfigError(
+            f"--url {url!r}: expected an address such as https://host/folder, of ASCII characters without "
+            "spaces, user, ? or #"
+        )
     return url.rstrip("/")
 
 
@@ -158,10 +171,36 @@ def _why(error: object) -> str:
     return text or type(error).__name__
 
 
+class _Redirections(urllib.request.HTTPRedirectHandler):
+    """Closes an answer that leads to no address, which urllib leaves open."""
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
 def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET") -> Any:
     common = {"Accept-Encoding": "identity", "User-Agent": f"tpugraphs/{__version__}"}
     request = urllib.request.Request(url, headers={**common, **headers}, method=method)
-    return _network(lambda: urllib.request.urlopen(request, timeout=timeout))
+    try:
+        opener = urllib.request.build_opener(_Redirections)
+        answer = _network(lambda: opener.open(request, timeout=timeout))
+    except ValueError as error:  # of the address that a redirection leads to
+        raise _elsewhere(url, f"a redirection to no address ({error})") from None
+    if url.startswith("https:") and not answer.url.startswith("https:"):
+        answer.close()
+        raise _elsewhere(url, f"a redirection to {answer.url}, which is not https")
+    return answer
+
+
+def _elsewhere(url: str, found: str) -> DataError:
+    return DataError(f"expected a file to download, found {found}; download through another network",
+                     file=url, field="url", expected="a file", found=found)  # fmt: skip
 
 
 def _refused(url: str, error: Exception) -> DataError:
@@ -230,7 +269,7 @@ def probe(url: str, retries: Retries, notice: Callable[[str], None] = _quiet) ->
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text.strip()) else None
+    return int(text) if text is not None and _LENGTH.fullmatch(text.strip()) else None
 
 
 def _state(target: Path) -> Path:
@@ -252,8 +291,10 @@ def _read_state(target: Path, url: str) -> Remote | None:
     """Read what is known about the part that is there; None if it cannot be continued."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         state = Remote(**json.loads(_state(target).read_text(encoding="utf-8")))
-        texts = isinstance(state.validator, str) and isinstance(state.digest, str | None)
-        if state.url == url and state.validator and texts and isinstance(state.length, int | None):
+        lengths = state.length is None or (type(state.length) is int and _LENGTH.fullmatch(str(state.length)))
+        digests = state.digest is None or _DIGEST.fullmatch(state.digest)
+        same = isinstance(state.validator, str) and _VALIDATOR.fullmatch(state.validator)
+        if state.url == url and same and lengths and digests:
             return state
     return None
 
@@ -390,10 +431,12 @@ def _continued(url: str, answer: Any, offset: int, known: Remote | None) -> Remo
     """Return what is known, if the answer is the rest of the same file from `offset`; else None."""
     if answer.status != 206 or known is None:
         return None
-    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.headers.get("Content-Range", ""))
+    found = re.fullmatch(
+        r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", answer.headers.get("Content-Range", "")
+    )
     if found is None or int(found[1]) != offset:
         return None
-    total = _number(found[3])
+    total = _number(found[2])
     now = Remote.of(url, answer.headers, total, False)
     if None not in (total, known.length) and total != known.length:
         return None

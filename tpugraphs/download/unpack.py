@@ -86,13 +86,17 @@ def unpack(
 
 def _members(archive: Path, tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Regular files of an archive; everything that is neither file nor folder is refused."""
+    total = archive.stat().st_size
     while (member := tar.next()) is not None:
-        if member.isdir():
-            _parts(archive, member)
-        elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+        plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+        if not plain and not member.isdir():
             raise _refuse(archive, member, "a plain file or folder")
-        else:
+        if not 0 <= member.size <= total - member.offset_data:
+            raise tarfile.ReadError(f"member {member.name!r} of {member.size} bytes in a file of {total}")
+        if plain:
             yield member
+        else:
+            _parts(archive, member)
 
 
 def _refuse(archive: Path, member: tarfile.TarInfo, expected: str) -> DataError:

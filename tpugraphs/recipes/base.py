@@ -319,6 +319,14 @@ def _check_options(options: Any) -> None:
             )
 
 
+def _finite(value: Any) -> bool:
+    """Whether a number is a finite one as a float: 10**400 is none."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     for kind in kinds:
@@ -335,7 +343,7 @@ def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) ->
             fits = (
                 number
                 and not isinstance(value, bool)
-                and math.isfinite(value)
+                and _finite(value)
                 and (low is None or value >= low)
                 and (high is None or value <= high)
             )
@@ -359,7 +367,7 @@ def _expected(field: dataclasses.Field[Any], kinds: tuple[type, ...]) -> str:
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
     fine = isinstance(term.get("loss"), str) and all(
         isinstance(value, str)
-        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value))
+        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and _finite(value))
         for value in term.values()
     )
     if not fine:

@@ -157,14 +157,26 @@ def _rows(path: _PathLike) -> Iterator[_Row]:
         raise type(error)(error.errno, os.strerror(error.errno or 0), full) from None
 
 
-def _template_counts(template: _PathLike | Mapping[str, int]) -> dict[str, int | None]:
-    """Return the number of configs per ID; a template file does not tell that of a tile graph."""
+def _listed(template: _PathLike | Mapping[str, int]) -> dict[str, int]:
+    """Return how many configs of each graph a template lists: the graph has no fewer."""
     if isinstance(template, Mapping):
         return {row_id: int(count) for row_id, count in template.items()}
-    return {row_id: None if _is_tile(row_id) else len(ranking) for row_id, ranking in read(template).items()}
+    return {row_id: len(ranking) for row_id, ranking in read(template).items()}
 
 
-def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = None) -> Validation:
+def _row_problem(row: _Row, count: int | None, listed: int) -> str | None:
+    """Say what is wrong with a row of a graph of `count` configs, or (None) of at least `listed`."""
+    problem = row.problem_for(count)
+    if problem is None and count is None and row.length < listed and not _is_tile(str(row.id)):
+        problem = f"{row.length} indices, expected at least the {listed} of the template"
+    return problem
+
+
+def validate(
+    path: _PathLike,
+    template: _PathLike | Mapping[str, int] | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> Validation:
     """Check a submission file and name every problem with its line.
 
     Header, separators, IDs, integers, duplicates and missing rows; a layout row must be a permutation of all
@@ -174,9 +186,12 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     ----------
     path : path
     template : path or mapping of str to int, optional
-        Which IDs there must be: Kaggle's sample_submission.csv, or ID -> number of configs of the graph. A
-        mapping is the stricter: it also bounds tile indices, and it is right where a sample lists fewer
-        indices than the graph has configs.
+        Which IDs there must be: Kaggle's sample_submission.csv, or ID -> number of configs of the graph. That
+        file lists 1,000 configs of every layout graph, though some have 1,001: a row may be longer than its
+        row, not shorter.
+    counts : mapping of str to int, optional
+        ID -> number of configs of the graph, where that is known. A row must fit it exactly, whatever the
+        template lists, and tile indices are bounded by it.
 
     Returns
     -------
@@ -191,7 +206,8 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
         The template is itself broken.
     """
     absolute(path)  # refuses what is no path
-    expected = None if template is None else _template_counts(template)
+    expected = None if template is None else _listed(template)
+    known = {**(template if isinstance(template, Mapping) else {}), **(counts or {})}
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
     rows = 0
@@ -204,7 +220,7 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
             elif expected is not None and row.id not in expected:
                 problem = "the template does not have this ID"
             else:
-                problem = row.problem_for(expected[row.id] if expected else None)
+                problem = _row_problem(row, known.get(row.id), expected[row.id] if expected else 0)
             seen.setdefault(row.id, row.line)
         if problem:
             result.problems.append(Problem(row.line, row.id, problem))
