@@ -1,0 +1,121 @@
+"""One changed bit in a ranker, an ensemble or a checkpoint is found: no file loads silently with other scores."""
+
+import json
+import random
+import time
+import warnings
+
+import numpy as np
+import pytest
+from rankers import Break, small_graph, small_ranker, state
+
+import tpugraphs as tg
+from tpugraphs.system import tensorfile
+from tpugraphs.training import CHECKPOINT
+
+OPTIONS = {"valid": 0.2, "callbacks": [Break()], "verbose": False}
+
+
+@pytest.fixture(scope="module")
+def rankers():
+    fitted = [small_ranker(seed=seed, steps=2) for seed in range(2)]
+    for ranker in fitted:
+        ranker.fit(small_graph(), verbose=False)
+    return fitted
+
+
+def ranker_file(folder, rankers):
+    rankers[0].save(folder / "x")
+    return folder / "x", lambda path: tg.Ranker.load(path).predict(small_graph()).tobytes()
+
+
+def ensemble_file(folder, rankers):
+    tg.Ensemble(rankers).save(folder / "x")
+    return folder / "x", lambda path: tg.load_ranker(path).predict(small_graph()).tobytes()
+
+
+def checkpoint_file(folder, rankers):
+    options = {**OPTIONS, "checkpoint_dir": folder, "checkpoint_every": 2}
+    with pytest.raises(OSError, match="broken"):
+        small_ranker(steps=6).fit(small_graph(), **{**options, "callbacks": [Break(4)]})
+
+    def resume(path):
+        ranker = small_ranker(steps=6)
+        ranker.fit(small_graph(), **options)
+        return state(ranker)
+
+    return folder / CHECKPOINT, resume
+
+
+def places(content):
+    """Ranges of bytes of a file by what they are: the header's length and words, the metadata, every tensor."""
+    size = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:size])
+    text = json.dumps(header.pop("__metadata__")["tpugraphs"]).encode()
+    metadata, digests = content.index(text), content.index(b'\\"_digests\\"')
+    end = metadata + len(text)
+    tensors = {name: [size + at for at in entry["data_offsets"]] for name, entry in header.items()}
+    found = {"length": (0, 8), "before": (8, metadata), "metadata": (metadata, digests)}
+    return {**found, "digests": (digests, end), "header": (end, size), **tensors}
+
+
+@pytest.mark.parametrize("make, count", [(ranker_file, 200), (ensemble_file, 100), (checkpoint_file, 60)])
+def test_no_flipped_bit_gives_other_scores_silently(make, count, rankers, tmp_path):
+    path, use = make(tmp_path, rankers)
+    good = path.read_bytes()
+    whole, rng, refused = use(path), random.Random(make.__name__), 0
+    ranges = [(name, place) for name, place in places(good).items() if place[0] < place[1]]
+    for i in range(count):
+        name, (first, last) = ranges[i % len(ranges)]
+        bad = bytearray(good)
+        bad[rng.randrange(first, last)] ^= 1 << rng.randrange(8)
+        path.write_bytes(bad)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            try:
+                found = use(path)
+            except tg.CheckpointError as error:
+                assert error.file == str(path) and error.field
+                refused += 1
+            else:
+                assert found == whole, name
+    assert refused > 0.8 * count
+
+
+def test_a_damaged_tensor_is_named(rankers, tmp_path):
+    path, _ = ranker_file(tmp_path, rankers)
+    content = bytearray(path.read_bytes())
+    content[places(content)["head.weight"][0]] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(tg.CheckpointError, match=r"head\.weight: expected contents that have the digest"):
+        tg.load_ranker(path)
+
+
+def test_files_without_digests_open_with_a_warning(rankers, tmp_path):
+    path, use = ranker_file(tmp_path, rankers)
+    whole, content = use(path), path.read_bytes()
+    path.write_bytes(content.replace(b'\\"_digests\\"', b'\\"_digestz\\"'))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        scores = [use(path) for _ in range(3)]
+    assert scores == [whole] * 3
+    assert [(w.category, str(path) in str(w.message)) for w in found] == [(UserWarning, True)]
+
+
+def test_saving_twice_gives_the_same_bytes(rankers, tmp_path):
+    contents = []
+    for _ in range(8):
+        rankers[0].save(tmp_path / "x")
+        contents.append((tmp_path / "x").read_bytes())
+    assert len(set(contents)) == 1
+
+
+def test_digests_cost_little_time(tmp_path):
+    tensors = {str(i): np.random.default_rng(i).random(2**14) for i in range(8)}  # 1 MB
+    tensorfile.write(tmp_path / "x", "ranker", {"a": 1}, tensors)
+    took = []
+    for _ in range(20):
+        began = time.process_time()
+        tensorfile.read(tmp_path / "x", "ranker")
+        took.append(time.process_time() - began)
+    assert min(took) < 0.02
