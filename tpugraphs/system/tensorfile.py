@@ -1,9 +1,9 @@
 """Files of tensors and plain values, such as rankers and checkpoints. A crash leaves the old file.
 
 They are safetensors files with JSON under the metadata key ``tpugraphs``. Nothing in a file is executed, and
-nothing allocated by a number in it that has not been compared with the size of the file. The JSON has a digest of
-every tensor and of itself, so that one flipped bit is found; they stand in it, and not under a key of their own,
-because the library writes several keys in random order, and saving twice gives the same bytes.
+nothing allocated by a number in it that has not been compared with the size of the file. The JSON has a
+digest of every tensor and of itself, so that one flipped bit is found. They stand in it, and not under a key of
+their own, because the library writes several keys in random order: saving twice gives the same bytes.
 """
 
 from __future__ import annotations

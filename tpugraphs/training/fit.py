@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import kernels, metrics
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError
 from tpugraphs.kernels import schedules
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
@@ -253,7 +253,9 @@ class Fit:
                     f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
                     f"({error}); choose another target, or an offset of the loss"
                 ) from error
-            raise Error(  # digits and weights were checked, so it is the scores that are not finite
+            if not isinstance(error, NotFiniteError):
+                raise
+            raise Error(
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
                 f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
             ) from error
