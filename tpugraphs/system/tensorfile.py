@@ -2,8 +2,8 @@
 
 They are safetensors files with JSON under the metadata key ``tpugraphs``. Nothing in a file is executed, and
 nothing allocated by a number in it that has not been compared with the size of the file. The JSON has a
-digest of every tensor and of itself, so that one flipped bit is found. They stand in it, and not under a key of
-their own, because the library writes several keys in random order: saving twice gives the same bytes.
+digest of every tensor and of itself, so that one flipped bit is found. They stand in it, and not under a key
+of their own, because the library writes several keys in random order: saving twice gives the same bytes.
 """
 
 from __future__ import annotations
