@@ -7,9 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
+from broken.rankers import rewrite
 from rankers import Break, small_graph, small_ranker, state
 
 import tpugraphs as tg
+from tpugraphs import baselines
 from tpugraphs.system import tensorfile
 from tpugraphs.training import CHECKPOINT
 
@@ -100,6 +102,60 @@ def test_files_without_digests_open_with_a_warning(rankers, tmp_path):
         scores = [use(path) for _ in range(3)]
     assert scores == [whole] * 3
     assert [(w.category, str(path) in str(w.message)) for w in found] == [(UserWarning, True)]
+
+
+def leaves(value, path=()):
+    """Places of all numbers in nested dicts and lists."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield from leaves(child, (*path, key))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path
+
+
+def linear_file(folder, rankers):
+    baselines.LinearBaseline().fit(small_graph()).save(folder / "x")
+    return folder / "x", lambda path: tg.load_ranker(path).predict(small_graph()).tobytes()
+
+
+def random_file(folder, rankers):
+    baselines.RandomBaseline().save(folder / "x")
+    return folder / "x", lambda path: tg.load_ranker(path).predict(small_graph()).tobytes()
+
+
+@pytest.mark.parametrize("make", [ranker_file, ensemble_file, checkpoint_file, linear_file, random_file])
+def test_absurd_numbers_anywhere_in_the_metadata(make, rankers, tmp_path):
+    """With digests that are right: a number of 400 digits, or a counter that would be counted up to for ever."""
+    path, use = make(tmp_path, rankers)
+    good = path.read_bytes()
+    (tmp_path / "good").write_bytes(good)
+    metadata, _ = tensorfile.read(path, make.__name__.removesuffix("_file").replace("random", "random-baseline")
+                                  .replace("linear", "linear-baseline"))  # fmt: skip
+    for place in leaves(metadata):
+        if place[0] in ("members", "schema"):
+            continue
+        for number in (10**400, -(10**400), 2**40):
+
+            def change(metadata, tensors, place=place, number=number):
+                for key in place[:-1]:
+                    metadata = metadata[key]
+                metadata[place[-1]] = number
+
+            rewrite(tmp_path / "good", path, change)
+            try:
+                use(path)
+            except tg.CheckpointError as error:
+                assert error.file == str(path) and error.field, place
+            path.write_bytes(good)
+
+
+def test_a_counter_of_visits_is_what_the_steps_allow(rankers, tmp_path):
+    path, use = checkpoint_file(tmp_path, rankers)
+    rewrite(path, path, lambda metadata, tensors: metadata["sampler"].update(visit=2**40))
+    with pytest.raises(tg.CheckpointError, match=r"sampler\.visit: expected 2 to 2 after 2 steps"):
+        use(path)
 
 
 def test_saving_twice_gives_the_same_bytes(rankers, tmp_path):

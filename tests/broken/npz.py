@@ -382,6 +382,8 @@ def wrong_headers() -> Iterator[tuple[str, str, Content]]:
         "overflow_digits": npy("'|u1'", "(99999999999999999999999999,)", bytes(9)),
         "wraps_to_9": npy("'|u1'", "(18446744073709551625,)", bytes(9)),
         "product_with_zero": npy("'|u1'", "(0, 9223372036854775807, 9)", bytes(9)),
+        "endless_beside_zero": npy("'<f4'", "(0, 4611686018427387904)", b""),
+        "endless_before_zero": npy("'<i8'", "(2305843009213693952, 0, 1)", b""),
         "four_dimensions": npy("'|u1'", "(9, 1, 1, 1)", bytes(9)),
         "many_dimensions": npy("'|u1'", "(" + "1, " * 200 + ")", bytes(9)),
         "structured": npy("[('a', '|u1')]", "(9,)", bytes(9)),

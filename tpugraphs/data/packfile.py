@@ -2,8 +2,8 @@
 
 A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
 layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
-Their checksum is compared once, when the first of them is used. ``csrc/data/pack.h`` describes the file. Packs
-of layout and tile graphs are of version 1 of the format; those of graphs with a schema of their own hold that
+Their checksum is compared once, when the first of them is used. ``csrc/data/pack.h`` describes the file.
+Packs of layout and tile graphs are of version 1; those of graphs with a schema of their own hold that
 too, and are of version 2.
 """
 

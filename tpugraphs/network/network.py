@@ -220,7 +220,7 @@ class Network:
         """
         self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
         if "schema" in metadata:
-            self.pipeline.schema = _schema(path, metadata["schema"])
+            self.pipeline.schema = schema_of(path, metadata["schema"])
         self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)
         weights = _weights(path, steps, self.columns, tensors)
         for name, view in self.parameters.items():
@@ -245,7 +245,7 @@ class Network:
             getattr(self.trainer, key)[:] = array
 
 
-def _schema(path: str, described: Any) -> Schema:
+def schema_of(path: str, described: Any) -> Schema:
     """Return the schema that stands in the metadata of a file, or raise CheckpointError."""
     try:
         return Schema.from_dict(described)

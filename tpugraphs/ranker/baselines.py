@@ -11,6 +11,7 @@ from tpugraphs import __version__
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.system import tensorfile
@@ -85,6 +86,8 @@ class RandomBaseline(ScorerBase):
     ) -> RandomBaseline:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         seed = tensorfile.entry(path, metadata, "seed", int)
+        if seed < 0:
+            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80], "the file is damaged")
         return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
 
 
@@ -197,6 +200,7 @@ class LinearBaseline(ScorerBase):
             "graphs": self._kind,
             "alpha": self.alpha,
             "intercept": self.intercept,
+            "schema": self.schema.to_dict(),
         }
         return metadata, tensors
 
@@ -207,6 +211,7 @@ class LinearBaseline(ScorerBase):
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
         made._kind = tensorfile.entry(path, metadata, "graphs", str)
+        made.schema = schema_of(path, metadata.get("schema"))
         made.intercept = float(tensorfile.entry(path, metadata, "intercept", (int, float)))
         width = tensors["weight"].shape if "weight" in tensors else (0,)
         for name, dtype in _ARRAYS.items():

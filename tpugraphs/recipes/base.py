@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import math
 import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -319,6 +319,11 @@ def _check_options(options: Any) -> None:
             )
 
 
+def _is_finite(value: Any) -> bool:
+    """As math.isfinite, which raises OverflowError for whole numbers beyond floats."""
+    return bool(abs(value) <= sys.float_info.max)
+
+
 def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     for kind in kinds:
@@ -335,7 +340,7 @@ def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) ->
             fits = (
                 number
                 and not isinstance(value, bool)
-                and math.isfinite(value)
+                and _is_finite(value)
                 and (low is None or value >= low)
                 and (high is None or value <= high)
             )
@@ -359,7 +364,7 @@ def _expected(field: dataclasses.Field[Any], kinds: tuple[type, ...]) -> str:
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
     fine = isinstance(term.get("loss"), str) and all(
         isinstance(value, str)
-        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value))
+        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and _is_finite(value))
         for value in term.values()
     )
     if not fine:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -214,10 +215,11 @@ def take(
 def entry(
     path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]
 ) -> Any:
-    """Entry `name` of the metadata with that type, or a CheckpointError."""
+    """Entry `name` of the metadata with that type, or a CheckpointError. What may be a float is finite."""
     value = metadata.get(name)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    endless = float in kinds and isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int) or endless:
         expected = " or ".join(k.__name__ for k in kinds)
         found = "none" if name not in metadata else repr(value)[:80]
         raise fail(path, name, expected, found, _DAMAGED)

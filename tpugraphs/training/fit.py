@@ -376,9 +376,19 @@ class Fit:
         states = entry("callbacks", list)
         skipped = entry("skipped", dict)
         best_step = entry("best_step", int, type(None))
-        if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
+        if not 0 <= step <= self.total or len(states) != len(self.callbacks):
             raise tensorfile.fail(
-                path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
+                path, "step", f"a step of {self.total}", repr(step)[:80], "the file is damaged"
+            )
+        least = step * self.fields.slates * self.fields.accumulate
+        most = least if not skipped else 100 * (least + 1) * self.visits.period
+        if not least <= visit <= most:  # every visit too many costs time
+            raise tensorfile.fail(
+                path,
+                "sampler.visit",
+                f"{least} to {most} after {step} steps",
+                repr(visit)[:80],
+                "the file is damaged",
             )
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
         best = take("best_params", parameters, np.float32) if best_step is not None else None
@@ -389,26 +399,34 @@ class Fit:
         )
         seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
         parts = entry("seconds_of", list)
-        if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
+        if len(parts) != 2:
             raise tensorfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
+        spent = {f"seconds_of[{i}]": part for i, part in enumerate(parts)}
+        parts = [float(tensorfile.entry(path, spent, name, (float, int))) for name in spent]
         pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
         for name, mine in self.network.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
                 raise tensorfile.fail(
                     path, name, "the constants of these graphs", "others", "the file is damaged"
                 )
+        try:
+            for callback, state in zip(self.callbacks, states, strict=True):
+                callback.restore(state)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            todo = "the file is damaged"
+            raise tensorfile.fail(
+                path, "callbacks", "states of these callbacks", repr(error), todo
+            ) from error
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array
         self.best, self.step, self.visit = best, step, visit
         self.network.trained_steps, self.network.fitted = step, step > 0
-        for callback, state in zip(self.callbacks, states, strict=True):
-            callback.restore(state)
         history = self.history
         history.loss, history.learning_rate = loss.tolist(), rates.tolist()
         history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
         history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
-        history.step_seconds, history.evaluation_seconds = map(float, parts)
+        history.step_seconds, history.evaluation_seconds = parts
         history.skipped.update(skipped)
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
