@@ -1,5 +1,6 @@
 """One changed bit in a ranker, an ensemble or a checkpoint is found: no file loads silently with other scores."""
 
+import errno
 import json
 import random
 import time
@@ -7,11 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
+from broken import npz
 from broken.rankers import rewrite
 from rankers import Break, small_graph, small_ranker, state
 
 import tpugraphs as tg
-from tpugraphs import baselines
+from tpugraphs import _core, baselines
 from tpugraphs.system import tensorfile
 from tpugraphs.training import CHECKPOINT
 
@@ -156,6 +158,26 @@ def test_a_counter_of_visits_is_what_the_steps_allow(rankers, tmp_path):
     rewrite(path, path, lambda metadata, tensors: metadata["sampler"].update(visit=2**40))
     with pytest.raises(tg.CheckpointError, match=r"sampler\.visit: expected 2 to 2 after 2 steps"):
         use(path)
+
+
+@pytest.mark.parametrize("make", [npz.layout, npz.any_schema])
+def test_a_lazy_file_that_cannot_be_read_is_named(make, tmp_path, monkeypatch):
+    path = tmp_path / "g.npz"
+    path.write_bytes(npz.npz(make()))
+    graph = tg.load(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as error:
+        np.asarray(graph.node_config_feat)
+    assert error.value.filename == str(path)
+
+    def broken(*arguments):
+        raise OSError(errno.EIO, "cannot read")
+
+    for name in ("npz_digits", "npz_load"):
+        monkeypatch.setattr(_core, name, broken)
+    with pytest.raises(OSError) as error:
+        np.asarray(graph.node_config_feat)
+    assert error.value.errno == errno.EIO and error.value.filename == str(path)
 
 
 def test_saving_twice_gives_the_same_bytes(rankers, tmp_path):

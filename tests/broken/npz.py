@@ -89,6 +89,16 @@ def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
     return file.getvalue()
 
 
+def zip64(arrays: dict[str, np.ndarray]) -> bytes:
+    """As tools write archives beyond 4 GiB: sizes in zip64 extra fields, and a zip64 end record that is needed."""
+    limit, zipfile.ZIP64_LIMIT = zipfile.ZIP64_LIMIT, 0
+    try:
+        data = npz(arrays)
+    finally:
+        zipfile.ZIP64_LIMIT = limit
+    return patched(data, end(data) + 8, b"\xff" * 12)  # counts, size and place of the directory
+
+
 def npy(descr: object, shape: object, data: bytes, fortran: object = False, version: int = 1) -> bytes:
     text = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
     return raw_npy(text, data, version)
@@ -465,6 +475,16 @@ def wrong_zips() -> Iterator[tuple[str, str, Content]]:
     yield "end_offset", "zip", flipped(good, where + 16)
     yield "end_disk", "zip", patched(good, where + 4, b"\1\0")
     yield "end_zip64_missing", "zip", patched(good, where + 16, b"\xff" * 4)
+    large = zip64(layout())
+    record, locator = large.rindex(b"PK\6\6"), large.rindex(b"PK\6\7")
+    yield "end64_signature", "zip", flipped(large, record)
+    yield "end64_length", "zip", flipped(large, record + 4)
+    yield "end64_disk", "zip", flipped(large, record + 16)
+    yield "end64_count", "zip", flipped(large, record + 32)
+    yield "end64_size", "zip", flipped(large, record + 40)
+    yield "end64_offset", "zip", flipped(large, record + 48)
+    yield "end64_locator", "zip", flipped(large, locator)
+    yield "end64_place", "zip", flipped(large, locator + 8)
     yield "end_many_members", "zip", patched(good, where + 8, b"\xfe\xff\xfe\xff")
     yield "directory_entry", "zip", patched(good, central(good, "edge_index"), b"XXXX")
     yield "directory_name_length", "zip", patched(good, central(good, "edge_index") + 28, b"\xff\xff")

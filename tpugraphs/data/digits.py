@@ -64,10 +64,8 @@ class Digits:
 
     def _from_file(self, read: Callable[[str, tuple[int, int, int, int], tuple[int, int, int]], T]) -> T:
         assert self._path is not None and self._stamp is not None
-        try:
+        with arrays.naming(self._path):
             return read(self._path, self._stamp, self.shape)
-        except DataError as error:
-            raise arrays.with_file(error, self._path) from None
 
     @property
     def in_file(self) -> bool:
@@ -276,7 +274,7 @@ class SchemaDigits(Digits):
     def _read(self) -> npt.NDArray[np.int8]:
         assert self._path is not None and self._stamp is not None
         name = "node_config_feat"
-        try:
+        with arrays.naming(self._path):
             members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
             if stamp != self._stamp or name not in members:
                 raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
@@ -285,8 +283,6 @@ class SchemaDigits(Digits):
                 raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
             stored = data.view(dtype).reshape(shape, order="F" if fortran else "C")
             return as_digits(name, stored, self.values)
-        except DataError as error:
-            raise arrays.with_file(error, self._path) from None
 
     @property
     def in_file(self) -> bool:
