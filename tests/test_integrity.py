@@ -180,6 +180,15 @@ def test_a_lazy_file_that_cannot_be_read_is_named(make, tmp_path, monkeypatch):
     assert error.value.errno == errno.EIO and error.value.filename == str(path)
 
 
+def test_layouts_in_the_node_features_are_validated(tmp_path):
+    graph = small_graph()
+    features = graph.node_feat.copy()
+    features[3, 135] = 0.5
+    graph.replace(node_feat=features).save(tmp_path / "g.npz")
+    with pytest.raises(tg.DataError, match=r"g\.npz: node_feat: .* found 0\.5 at node 3, column 135"):
+        tg.load(tmp_path / "g.npz").validate()
+
+
 def test_saving_twice_gives_the_same_bytes(rankers, tmp_path):
     contents = []
     for _ in range(8):

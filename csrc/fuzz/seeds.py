@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from broken import npz  # noqa: E402
+from broken import npz
 
 out = Path(sys.argv[1])
 whole, streams, tables, tensors = (

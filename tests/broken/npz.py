@@ -20,7 +20,7 @@ Content = bytes | Callable[[Path], None]
 def layout() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     return {
-        "node_feat": rng.normal(size=(9, 140)).astype(np.float32),
+        "node_feat": rng.normal(size=(9, 140)).astype(np.float32) * (np.arange(140) < 134),
         "node_opcode": rng.integers(0, 121, 9).astype(np.uint8),
         "edge_index": rng.integers(0, 9, (12, 2)),
         "node_config_ids": np.array([1, 4, 7]),
