@@ -59,6 +59,20 @@ def test_broken_file(tmp_path, name):
     assert peak < 8e6
 
 
+@pytest.mark.parametrize("make", [npz.layout, npz.tile, npz.any_schema])
+def test_a_zip64_end_record_is_read(make, tmp_path):
+    content = npz.zip64(make())
+    assert b"PK\6\6" in content and b"PK\6\7" in content
+    (tmp_path / "large.npz").write_bytes(content)
+    (tmp_path / "plain.npz").write_bytes(npz.npz(make()))
+    large, plain = (tg.load(tmp_path / f"{name}.npz").validate() for name in ("large", "plain"))
+    for field in make():
+        if hasattr(plain, field) and field != "schema":
+            np.testing.assert_array_equal(
+                np.asarray(getattr(large, field)), np.asarray(getattr(plain, field))
+            )
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_damage_never_gets_through_wrong(tmp_path, seed):
     """Random bytes overwritten: an Error, or exactly the arrays that were saved (damage to a date, say)."""

@@ -25,7 +25,7 @@ SAMPLES = Path(tg.__file__).parent / "samples"
 def layout_arrays(nodes=7, configs=5, config_nodes=3, seed=0):
     rng = np.random.default_rng(seed)
     return {
-        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32),
+        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32) * (np.arange(140) < 134),
         "node_opcode": rng.integers(0, 121, nodes).astype(np.uint8),
         "edge_index": rng.integers(0, nodes, (9, 2)),
         "node_config_ids": np.sort(rng.permutation(nodes)[:config_nodes]),
@@ -38,7 +38,7 @@ def layout_arrays(nodes=7, configs=5, config_nodes=3, seed=0):
 def tile_arrays(nodes=4, configs=6, seed=0):
     rng = np.random.default_rng(seed)
     return {
-        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32),
+        "node_feat": rng.normal(size=(nodes, 140)).astype(np.float32) * (np.arange(140) < 134),
         "node_opcode": rng.integers(0, 121, nodes).astype(np.uint8),
         "edge_index": rng.integers(0, nodes, (3, 2)),
         "config_feat": rng.normal(size=(configs, 24)).astype(np.float32),

@@ -46,7 +46,7 @@ def small(configs=30, nodes=9, config_nodes=3, values=6, seed=0, **other):
 def tile(configs=6):
     rng = np.random.default_rng(2)
     return tg.TileGraph(
-        node_feat=rng.normal(size=(5, 140)),
+        node_feat=rng.normal(size=(5, 140)) * (np.arange(140) < 134),
         node_opcode=rng.integers(0, 121, 5),
         edge_index=np.zeros((0, 2), int),
         config_feat=rng.normal(size=(configs, 24)),
@@ -127,9 +127,13 @@ def test_a_pack_of_any_schema_is_lazy_and_checked(tmp_path):
     graph = any_schema(60)
     graph.save(tmp_path / "g.tgpack")
     content = bytearray((tmp_path / "g.tgpack").read_bytes())
-    offset = broken_packs.entries(content)["node_config_feat"][1]
+    names = broken_packs.parts_of(content)
+    at, offset, size = next(
+        (at, p[2], p[3]) for i, at, p in entries(content) if names[i] == "node_config_feat"
+    )
     content[offset + 45 * 10 + 7] = 77  # config 45, node 1, column 2: no digit of any schema
-    (tmp_path / "bad.tgpack").write_bytes(content)
+    struct.pack_into("<I", content, at + 4, zlib.crc32(content[offset : offset + size]))
+    (tmp_path / "bad.tgpack").write_bytes(broken_packs.with_crc(bytes(content)))
     read = tg.load(tmp_path / "bad.tgpack")
     np.testing.assert_array_equal(read.digits_of([3, 44]), graph.digits_of([3, 44]))
     with pytest.raises(tg.DataError, match="config 45, node 1, column 2") as caught:
@@ -621,6 +625,33 @@ def test_every_flipped_byte_of_the_rest_is_noticed(content, tmp_path):
         damaged = bytearray(content)
         damaged[at] ^= 1 << at % 8
         refused(damaged, tmp_path / "g.tgpack")
+
+
+@pytest.mark.parametrize("make", [small, any_schema])
+def test_configs_damaged_in_a_pack_are_told_at_first_use(make, tmp_path):
+    """Not as a training that diverged, and whatever row is asked for; opening does not read them."""
+    path = tmp_path / "g.tgpack"
+    make(200).save(path)
+    content = bytearray(path.read_bytes())
+    place = next(p for i, _, p in entries(content) if broken_packs.parts_of(content)[i] == "node_config_feat")
+    content[place[2] + place[3] - 1] ^= 4
+    path.write_bytes(content)
+    recipe = "first-layout" if make is small else next(iter(tg.list_recipes("graph")))
+    uses = {
+        "fit": lambda graph: tg.Ranker(recipe, steps=3).fit(graph, verbose=False),
+        "rows": lambda graph: graph.node_config_feat[:1],
+        "all": lambda graph: np.asarray(graph.node_config_feat),
+        "copy": pickle.dumps,
+        "select": lambda graph: graph.select([0]).node_config_feat[:],
+        "dedup": lambda graph: graph._digits.distinct(),
+    }
+    for name, use in uses.items():
+        graph = tg.load(path)
+        assert graph.num_configs == 200
+        for _ in range(2):
+            with pytest.raises(tg.DataError, match="node_config_feat: expected the checksum") as error:
+                use(graph)
+            assert error.value.file == str(path), name
 
 
 def entries(content):

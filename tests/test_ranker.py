@@ -1,6 +1,7 @@
 import copy
 import gc
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -402,9 +403,10 @@ def test_damaged_bytes_never_crash(saved, tmp_path_factory, data):
     path = tmp_path_factory.mktemp("damaged") / "x"
     path.write_bytes(whole)
     try:
-        tg.Ranker.load(path)
+        with warnings.catch_warnings(action="ignore"):  # of digests that are gone
+            tg.Ranker.load(path)
     except tg.CheckpointError as error:
-        assert "x" in str(error)  # one damaged digit of a weight may go unnoticed; nothing else may happen
+        assert "x" in str(error)
 
 
 def test_other_files_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 from models import HINGE, first_layout, graph_arrays, make, rows, slate, zoo
-from rankers import small_graph, small_ranker
+from rankers import small_graph, small_ranker, state
 
+import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.training import Callback
 
 THREADS = 8
 ADAMW = {"kind": "adamw", "lr": 0.0, "weight_decay": 0.0, "clip": 1.0, "step": 1}
@@ -90,6 +93,59 @@ def test_eight_threads_use_one_ranker() -> None:
 
     for i, found in enumerate(at_once(work)):
         assert found == [expected[(i + k) % THREADS] for k in range(5)]
+
+
+@pytest.fixture(scope="module")
+def two() -> list[tg.Ranker]:
+    rankers = [small_ranker("first-layout-cross", seed=seed, steps=3) for seed in range(2)]
+    for ranker in rankers:
+        ranker.fit(small_graph(), verbose=False)
+    return rankers
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "routed", "loaded"])
+def test_eight_threads_use_one_scorer_of_any_kind(kind: str, two: list[tg.Ranker], tmp_path: Path) -> None:
+    two[0].save(tmp_path / "x")
+    made = {"ensemble": tg.Ensemble, "routed": lambda rankers: tg.Routed({"layout": rankers[1]})}
+    graphs = [small_graph(i) for i in range(THREADS)]
+    expected = [made.get(kind, lambda rankers: rankers[0])(two).predict(graph).tobytes() for graph in graphs]
+    scorer = made[kind](two) if kind in made else tg.load_ranker(tmp_path / "x")
+
+    def work(i: int) -> list[bytes]:
+        return [scorer.predict(graphs[(i + k) % THREADS], verbose=False).tobytes() for k in range(5)]
+
+    for i, found in enumerate(at_once(work)):
+        assert found == [expected[(i + k) % THREADS] for k in range(5)]
+
+
+def test_a_second_fit_is_refused_and_the_first_has_its_bits() -> None:
+    graph, other = small_graph(0), small_graph(1)
+    running, refused = threading.Event(), threading.Event()
+
+    class Wait(Callback):
+        def on_step(self, fit: Any) -> None:
+            running.set()
+            assert refused.wait(60)
+
+    ranker, alone = (small_ranker(steps=4) for _ in range(2))
+    options = {"callbacks": [Wait()], "verbose": False}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ranker.fit, graph, 0.2, **options)
+        try:
+            assert running.wait(60)
+            for second in (
+                lambda: ranker.fit(other, verbose=False),
+                lambda: ranker.partial_fit(other, slice(0, 16)),
+            ):
+                with pytest.raises(tg.Error, match="being fitted by another thread"):
+                    second()
+        finally:
+            refused.set()
+        first.result()
+    alone.fit(graph, 0.2, verbose=False)
+    assert ranker.history is not None and alone.history is not None
+    assert state(ranker) == state(alone) and ranker.history.loss == alone.history.loss
+    ranker.fit(other, steps=1, verbose=False)  # the first is over
 
 
 def test_passes_of_every_kind_at_once() -> None:
@@ -187,6 +243,32 @@ def test_a_profile_is_that_of_the_models_own_pass() -> None:
     b.scores([one])
     assert {name for _, name, _ in b.profile} <= {"pre", "nodes", "config", *(s["name"] for s in zoo())}
     assert a.profile == []
+
+
+def test_a_pass_while_a_profile_is_read_does_not_change_it() -> None:
+    """Making a list may run the garbage collector, which may run anything."""
+    model, (_, one, _) = make("cross").model, slate()
+    other = slate(3, nodes=60, configs=9, k=3)[1]
+    model.scores([one])
+    before, runs = model.profile, 0
+    used_up = [(i, i, i) for i in range(5000)], [[] for _ in range(200)]  # no spare ones are left
+
+    def collecting(phase: str, info: dict[str, int]) -> None:
+        nonlocal runs
+        if phase == "start":
+            runs += 1
+            model.scores([other])
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(collecting)
+    try:
+        gc.set_threshold(1)
+        during = model.profile
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(collecting)
+    assert during == before and used_up
+    assert runs or sys.version_info >= (3, 12)  # where it waits until the core has returned
 
 
 # ---- updates ----------------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class DataError(Error, ValueError):
         self.file, self.field, self.found, self.expected = file, field, found, expected
 
 
+class NotFiniteError(DataError):
+    """Scores or gradients that overflowed or are NaN, as when a training diverges."""
+
+
 class ConfigError(Error, ValueError):
     """Options that are unknown or do not go together."""
 
@@ -56,15 +60,18 @@ def not_a_graph(what: str, found: object) -> ConfigError:
 
 # The numbers are tg_status in csrc/base/status.h.
 _DATA, _CONFIG, _RECIPE, _SHAPE, _CHECKPOINT, _IO = range(1, 7)
+_NOT_FINITE = 9
 
 
 def from_core(
     code: int, errno: int, message: str, field: str, found: str, expected: str, file: str | None
 ) -> Exception:
     """Exception for a ``tg_error`` record of the C core (called by the core)."""
-    if code in (_DATA, _CHECKPOINT):
-        kind = DataError if code == _DATA else CheckpointError
-        return kind(message, file=file, field=field or None, found=found or None, expected=expected or None)
+    fields = {_DATA: DataError, _CHECKPOINT: CheckpointError, _NOT_FINITE: NotFiniteError}
+    if code in fields:
+        return fields[code](
+            message, file=file, field=field or None, found=found or None, expected=expected or None
+        )
     if code == _IO:
         return OSError(errno, f"{message}: {os.strerror(errno)}", file)
     simple = {_CONFIG: ConfigError, _RECIPE: RecipeError, _SHAPE: ShapeError}

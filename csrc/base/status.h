@@ -11,7 +11,8 @@ typedef enum tg_status {
     TG_E_CHECKPOINT, /* tpugraphs.CheckpointError */
     TG_E_IO,         /* OSError, with the errno of the failed call */
     TG_E_MEMORY,     /* MemoryError */
-    TG_E_CANCELLED   /* the caller's poll function asked to stop; its exception is already set */
+    TG_E_CANCELLED,  /* the caller's poll function asked to stop; its exception is already set */
+    TG_E_NOT_FINITE  /* tpugraphs.errors.NotFiniteError: scores or gradients that overflowed or are NaN */
 } tg_status;
 
 /* What went wrong, in words for people. `field`, `found` and `expected` may be empty. */

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from broken import npz
+
 out = Path(sys.argv[1])
 whole, streams, tables, tensors = (
     out / f"corpus_{name}" for name in ("npz", "inflate", "csv", "safetensors")
@@ -33,6 +36,8 @@ with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open(f"v{version[0]}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.ones((2, 2)), version=version)
 (whole / "versions.npz").write_bytes(file.getvalue())
+for make in (npz.layout, npz.tile):
+    (whole / f"zip64_{make.__name__}.npz").write_bytes(npz.zip64(make()))
 texts = {
     "zeros": bytes(70000),
     "text": bytes(range(256)) * 40,

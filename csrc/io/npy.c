@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/extent.h"
+
 #define SAVE_AGAIN "save the array again with numpy.savez"
 #define NUMERIC    "bool, int8..64, uint8..64 or float16..64"
 
@@ -145,12 +147,11 @@ tg_status tg_npy_parse(const uint8_t *bytes, size_t n, int64_t size, const char 
     tg_status status = parse_dtype(name, field, npy, err);
     if (status != TG_OK) return status;
     if (npy->ndim > 3) return tg_bad_field(err, field, "at most 3 dimensions", SAVE_AGAIN, "%d", npy->ndim);
-    int64_t total;
-    for (int i = 0; i < npy->ndim; i++)
-        if (__builtin_mul_overflow(npy->count, npy->shape[i], &npy->count))
-            return tg_bad_field(err, field, "a shape that can exist", SAVE_AGAIN, "more than 2^63 elements");
-    if (__builtin_mul_overflow(npy->count, npy->type.itemsize, &total) ||
-        __builtin_add_overflow(total, npy->header, &total) || total != size)
+    int64_t total = tg_extent(npy->shape, npy->ndim, npy->type.itemsize);
+    if (total < 0)
+        return tg_bad_field(err, field, "a shape that can exist", SAVE_AGAIN, "2^63 bytes or more");
+    npy->count = total / npy->type.itemsize;
+    if (__builtin_add_overflow(total, npy->header, &total) || total != size)
         return tg_bad_field(err, field, "as many bytes as its header says", SAVE_AGAIN,
                             "shape (%lld, %lld, %lld) of %d-byte items in a member of %lld bytes",
                             (long long)npy->shape[0], (long long)npy->shape[1], (long long)npy->shape[2],

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/extent.h"
 #include "io/crc.h"
 
 #define AGAIN    "the pack is damaged: make it again with tpugraphs pack"
@@ -86,14 +87,6 @@ static tg_status bad(tg_error *err, int part, const char *expected, int64_t foun
     return tg_bad_field(err, parts[part].name, expected, AGAIN, "%lld", (long long)found);
 }
 
-/* Bytes of an array, or -1 when the product overflows. */
-static int64_t bytes_of(const tg_pack_array *a, int ndim) {
-    int64_t bytes = a->itemsize;
-    for (int i = 0; i < ndim; i++)
-        if (__builtin_mul_overflow(bytes, a->shape[i], &bytes)) return -1;
-    return bytes;
-}
-
 static int is_zero(const uint8_t *p, int n) {
     while (n > 0 && p[n - 1] == 0) n--;
     return n == 0;
@@ -134,7 +127,7 @@ static tg_status parse_entry(tg_pack *pack, const uint8_t *head, int part, int64
     for (int i = 0; i < parts[part].ndim; i++)
         if (parts[part].letter[i] == '=' && a->shape[i] != parts[part].fixed[i])
             return bad(err, part, "the last length of the schema", a->shape[i]);
-    if (a->bytes != bytes_of(a, parts[part].ndim))
+    if (a->bytes != tg_extent(a->shape, parts[part].ndim, a->itemsize))
         return bad(err, part, "as many bytes as the shape says", a->bytes);
     if (a->offset != tg_pack_place((tg_part)part, *end))
         return bad(err, part, "the array behind the one before", a->offset);
@@ -229,7 +222,7 @@ void tg_pack_header(tg_pack *pack, uint8_t *head) {
         tg_pack_array *a = &pack->part[i];
         if (a->itemsize == 0) continue;
         a->offset = tg_pack_place((tg_part)i, end);
-        a->bytes = bytes_of(a, parts[i].ndim);
+        a->bytes = tg_extent(a->shape, parts[i].ndim, a->itemsize);
         end = a->offset + a->bytes;
         uint8_t *p = head + ENTRY_AT + tg_part_entry((tg_part)i) * ENTRY;
         store(p, 4, (uint64_t)a->itemsize), store(p + 4, 4, a->crc);

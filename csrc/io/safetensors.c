@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/extent.h"
 #include "io/json.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -89,21 +90,17 @@ static tg_status take_dtype(reader *r, tg_tensor *t) {
 /* Whether shape and offsets agree; fills in what follows from them. `bounds` are relative to the data. */
 static tg_status check_tensor(reader *r, tg_tensor *t, const int64_t *bounds) {
     int item = DTYPES[t->dtype].size;
-    t->count = 1;
-    for (int i = 0; i < t->ndim; i++)
-        if (__builtin_mul_overflow(t->count, t->shape[i], &t->count))
-            return tg_bad_field(r->err, t->name.bytes, "a shape that can exist", AGAIN,
-                                "more than 2^63 elements");
-    int64_t bytes;
-    if (__builtin_mul_overflow(t->count, item, &bytes) || bounds[1] < bounds[0] ||
-        bytes != bounds[1] - bounds[0])
+    const int wide = t->dtype == TG_DTYPE_BF16 ? 2 * item : item; /* bfloat16 becomes float32 */
+    const int64_t memory = tg_extent(t->shape, t->ndim, wide), bytes = memory / wide * item;
+    if (memory < 0)
+        return tg_bad_field(r->err, t->name.bytes, "a shape that can exist", AGAIN, "2^63 bytes or more");
+    t->count = memory / wide;
+    if (bounds[1] < bounds[0] || bytes != bounds[1] - bounds[0])
         return tg_bad_field(r->err, t->name.bytes, "as many bytes as its shape says", AGAIN,
                             "%lld elements of %d bytes in bytes %lld to %lld", (long long)t->count, item,
                             (long long)bounds[0], (long long)bounds[1]);
     t->offset = bounds[0], t->size = bytes;
-    t->memory = bytes; /* held against max_bytes before it is allocated */
-    if (t->dtype == TG_DTYPE_BF16 && __builtin_mul_overflow(bytes, 2, &t->memory))
-        return bad_header(r->err, "more than 2^62 bytes");
+    t->memory = memory; /* held against max_bytes before it is allocated */
     return TG_OK;
 }
 

@@ -95,7 +95,7 @@ tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const 
     const double length = tg_global_norm(P, g);
     if (norm != NULL) *norm = length;
     if (!isfinite(length))
-        return tg_fail(err, TG_E_DATA,
+        return tg_fail(err, TG_E_NOT_FINITE,
                        "the gradient is not finite: lower the learning rate or look at the data");
     /* torch.nn.utils.clip_grad_norm_: scale by clip / (norm + 1e-6) where that is below 1 */
     const double scale = o->clip > 0 ? o->clip / (length + 1e-6) : 1;

@@ -50,7 +50,7 @@ int tg_optimizer_moments(tg_optimizer_kind kind);
 tg_status tg_optimizer_check(const tg_optimizer *o, int64_t P, tg_error *err);
 
 /* Update w (P) and the rule's moments (P) by the gradient g (P). `norm` (may be NULL): of g, before clipping.
-   The optimizer must have passed the check. A gradient that is not finite is TG_E_DATA and changes nothing. */
+   The optimizer must have passed the check. A gradient that is not finite is TG_E_NOT_FINITE and changes nothing. */
 tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
                               float *const *moments, double *norm, tg_error *err);
 

@@ -351,12 +351,16 @@ static PyObject *profile(const tg_model *m, const tg_workspace *ws) {
     return list;
 }
 
+/* The workspace is taken as for a pass: while the list is made, another thread may begin one. */
 static PyObject *get_profile(PyObject *object, void *unused) {
-    const tg_py_model *self = (tg_py_model *)object;
-    const Py_ssize_t n = PyList_Size(self->spare);
+    tg_py_model *self = (tg_py_model *)object;
     (void)unused;
-    if (n == 0) return PyList_New(0);
-    return profile(self->model, &((tg_py_workspace *)PyList_GetItem(self->spare, n - 1))->workspace);
+    if (PyList_Size(self->spare) == 0) return PyList_New(0);
+    tg_py_workspace *ws = tg_py_take_workspace(self, NULL);
+    if (ws == NULL) return NULL;
+    PyObject *list = profile(self->model, &ws->workspace);
+    tg_py_return_workspace(self, ws, NULL);
+    return list;
 }
 
 static PyGetSetDef model_getset[] = {

@@ -134,6 +134,13 @@ static tg_status check_floats(const char *field, const char *expected, const flo
     return TG_OK;
 }
 
+/* Scores that are not finite come of weights that diverged, not of data: they have a status of their own. */
+static tg_status check_scores(const float *scores, int64_t E, const tg_lists *lists, tg_error *err) {
+    if (check_floats("scores", "finite numbers", scores, -FLT_MAX, E, lists, err) == TG_OK) return TG_OK;
+    if (err != NULL) err->code = TG_E_NOT_FINITE;
+    return TG_E_NOT_FINITE;
+}
+
 static tg_status check_values(const tg_losses *losses, const double *value, int64_t E, const tg_lists *lists,
                               tg_error *err) {
     double above = -INFINITY;
@@ -167,7 +174,7 @@ static tg_status check(const tg_losses *losses, int64_t E, const float *scores, 
         if (lacks != NULL)
             return tg_fail(err, TG_E_CONFIG, "%s reads %s, and there are none", term->loss->name, lacks);
     }
-    tg_status status = check_floats("scores", "finite numbers", scores, -FLT_MAX, E, lists, err);
+    tg_status status = check_scores(scores, E, lists, err);
     if (status == TG_OK)
         status = check_floats("scale", "finite numbers", lists->scale, -FLT_MAX, E, lists, err);
     if (status == TG_OK)

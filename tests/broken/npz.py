@@ -20,7 +20,7 @@ Content = bytes | Callable[[Path], None]
 def layout() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     return {
-        "node_feat": rng.normal(size=(9, 140)).astype(np.float32),
+        "node_feat": rng.normal(size=(9, 140)).astype(np.float32) * (np.arange(140) < 134),
         "node_opcode": rng.integers(0, 121, 9).astype(np.uint8),
         "edge_index": rng.integers(0, 9, (12, 2)),
         "node_config_ids": np.array([1, 4, 7]),
@@ -87,6 +87,16 @@ def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
         for name, content in parts.items():
             archive.writestr(name, content)
     return file.getvalue()
+
+
+def zip64(arrays: dict[str, np.ndarray]) -> bytes:
+    """As tools write archives beyond 4 GiB: sizes in zip64 extra fields, and a zip64 end record that is needed."""
+    limit, zipfile.ZIP64_LIMIT = zipfile.ZIP64_LIMIT, 0
+    try:
+        data = npz(arrays)
+    finally:
+        zipfile.ZIP64_LIMIT = limit
+    return patched(data, end(data) + 8, b"\xff" * 12)  # counts, size and place of the directory
 
 
 def npy(descr: object, shape: object, data: bytes, fortran: object = False, version: int = 1) -> bytes:
@@ -382,6 +392,8 @@ def wrong_headers() -> Iterator[tuple[str, str, Content]]:
         "overflow_digits": npy("'|u1'", "(99999999999999999999999999,)", bytes(9)),
         "wraps_to_9": npy("'|u1'", "(18446744073709551625,)", bytes(9)),
         "product_with_zero": npy("'|u1'", "(0, 9223372036854775807, 9)", bytes(9)),
+        "endless_beside_zero": npy("'<f4'", "(0, 4611686018427387904)", b""),
+        "endless_before_zero": npy("'<i8'", "(2305843009213693952, 0, 1)", b""),
         "four_dimensions": npy("'|u1'", "(9, 1, 1, 1)", bytes(9)),
         "many_dimensions": npy("'|u1'", "(" + "1, " * 200 + ")", bytes(9)),
         "structured": npy("[('a', '|u1')]", "(9,)", bytes(9)),
@@ -463,6 +475,16 @@ def wrong_zips() -> Iterator[tuple[str, str, Content]]:
     yield "end_offset", "zip", flipped(good, where + 16)
     yield "end_disk", "zip", patched(good, where + 4, b"\1\0")
     yield "end_zip64_missing", "zip", patched(good, where + 16, b"\xff" * 4)
+    large = zip64(layout())
+    record, locator = large.rindex(b"PK\6\6"), large.rindex(b"PK\6\7")
+    yield "end64_signature", "zip", flipped(large, record)
+    yield "end64_length", "zip", flipped(large, record + 4)
+    yield "end64_disk", "zip", flipped(large, record + 16)
+    yield "end64_count", "zip", flipped(large, record + 32)
+    yield "end64_size", "zip", flipped(large, record + 40)
+    yield "end64_offset", "zip", flipped(large, record + 48)
+    yield "end64_locator", "zip", flipped(large, locator)
+    yield "end64_place", "zip", flipped(large, locator + 8)
     yield "end_many_members", "zip", patched(good, where + 8, b"\xfe\xff\xfe\xff")
     yield "directory_entry", "zip", patched(good, central(good, "edge_index"), b"XXXX")
     yield "directory_name_length", "zip", patched(good, central(good, "edge_index") + 28, b"\xff\xff")

@@ -7,14 +7,18 @@ import numpy as np
 
 
 def rewrite(path, target, change):
-    """Copy of a ranker file with changed metadata and tensors."""
+    """Copy of a ranker file with changed metadata and tensors, and the digests of those."""
     from safetensors.numpy import load, save
+
+    from tpugraphs.system.tensorfile import with_digests
 
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     metadata = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tpugraphs"])
     tensors = load(data)
+    metadata.pop("_digests")
     change(metadata, tensors)
+    metadata = with_digests(metadata, tensors)
     target.write_bytes(save(tensors, {"tpugraphs": json.dumps(metadata)}))
     return target
 

@@ -80,6 +80,8 @@ BROKEN = {
 }  # fmt: skip
 
 ONLY_OURS = {
+    "endless beside zero": file_of({"a": entry(shape=(0, 2**62), offsets=(0, 0))}, b""),
+    "endless before zero": file_of({"a": entry("BF16", (2**61, 0, 2), (0, 0))}, b""),
     "name twice": file_of('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
     "note twice": file_of('{"__metadata__":{"a":"1","a":"2"}}'),
     "other integers": file_of({"a": entry("U16", (4,))}, EIGHT),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,17 @@ def with_file(error: DataError, file: str) -> DataError:
     if error.file is not None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
+
+
+@contextmanager
+def naming(file: str) -> Iterator[None]:
+    """Name the file in a DataError or OSError raised within."""
+    try:
+        yield
+    except DataError as error:
+        raise with_file(error, file) from None
+    except OSError as error:
+        raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
 
 
 def with_graph(error: DataError, name: str) -> DataError:

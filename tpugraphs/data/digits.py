@@ -39,7 +39,7 @@ def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
 
 
 class Digits:
-    """Digits (C, K, 18) int8, in memory or still in a file."""
+    """Digits (C, K, 18) int8, in memory or still in a file. `handle` is their pack, if any."""
 
     def __init__(
         self,
@@ -47,8 +47,9 @@ class Digits:
         array: npt.NDArray[np.int8] | None = None,
         path: str | None = None,
         stamp: tuple[int, int, int, int] | None = None,
+        handle: Any = None,
     ) -> None:
-        self.shape, self._array, self._path, self._stamp = shape, array, path, stamp
+        self.shape, self._array, self._path, self._stamp, self._handle = shape, array, path, stamp, handle
 
     def get(self) -> npt.NDArray[np.int8]:
         """All of them, inflated from the file on first use and kept; DataError naming the file."""
@@ -63,10 +64,8 @@ class Digits:
 
     def _from_file(self, read: Callable[[str, tuple[int, int, int, int], tuple[int, int, int]], T]) -> T:
         assert self._path is not None and self._stamp is not None
-        try:
+        with arrays.naming(self._path):
             return read(self._path, self._stamp, self.shape)
-        except DataError as error:
-            raise arrays.with_file(error, self._path) from None
 
     @property
     def in_file(self) -> bool:
@@ -118,7 +117,17 @@ class Digits:
     @property
     def mapped(self) -> bool:
         """Whether they stay in a file and take no memory of their own."""
-        return False
+        return self._handle is not None
+
+    def _intact(self) -> None:
+        """Compare the checksum in the pack when they are first used; DataError naming the file."""
+        if self._handle is None:
+            return
+        try:
+            _core.pack_check_configs(self._handle)
+        except DataError as error:
+            assert self._path is not None
+            raise arrays.with_file(error, self._path) from None
 
     @property
     def nbytes(self) -> int:
@@ -126,7 +135,9 @@ class Digits:
         return self.shape[0] * self.shape[1] * DIGITS
 
     def release(self) -> None:
-        """Give back memory that can be read from a file again."""
+        """Give back the memory of pages of the file that were read."""
+        if self._handle is not None:
+            _core.pack_release(self._handle)
 
     @classmethod
     def of(cls, value: Any) -> Digits:
@@ -136,6 +147,10 @@ class Digits:
         packed = packed_digits("node_config_feat", value)
         packed.flags.writeable = False
         return cls((packed.shape[0], packed.shape[1], DIGITS), packed.view())
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._intact()
+        return {**self.__dict__, "_handle": None}  # the arrays are copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -153,8 +168,8 @@ class CodedDigits(Digits):
     def __init__(
         self, codes: AnyArray, table: npt.NDArray[np.int8], path: str | None = None, handle: Any = None
     ) -> None:
-        super().__init__((codes.shape[0], codes.shape[1], DIGITS), path=path)
-        self._codes, self._table, self._handle = codes, table, handle
+        super().__init__((codes.shape[0], codes.shape[1], DIGITS), path=path, handle=handle)
+        self._codes, self._table = codes, table
 
     def _read(self) -> npt.NDArray[np.int8]:
         return self._decode(np.arange(self.shape[0]))
@@ -165,6 +180,7 @@ class CodedDigits(Digits):
         return False
 
     def _decode(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        self._intact()
         try:
             return _core.decode_rows(self._codes, self._table, rows)
         except DataError as error:
@@ -184,6 +200,7 @@ class CodedDigits(Digits):
 
     def select(self, rows: Any) -> Digits:
         """Make a copy of these rows, in memory, as small as they are here."""
+        self._intact()
         codes = self._codes[rows]
         codes = codes if codes.base is None else codes.copy()
         codes.flags.writeable = False
@@ -191,6 +208,7 @@ class CodedDigits(Digits):
 
     def stored(self) -> Any:
         """As `_core.Graph` takes them."""
+        self._intact()
         return self._codes, self._table
 
     def source(self) -> Any:
@@ -199,6 +217,7 @@ class CodedDigits(Digits):
 
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs: entries of the table are all different, so numbers are compared."""
+        self._intact()
         return _core.dedup_codes(self._codes)
 
     def validate(self) -> None:
@@ -207,22 +226,9 @@ class CodedDigits(Digits):
             pass
 
     @property
-    def mapped(self) -> bool:
-        """Whether they stay in a file and take no memory of their own."""
-        return self._handle is not None
-
-    @property
     def nbytes(self) -> int:
         """Bytes that `stored` takes, in memory or in the file."""
         return int(self._codes.nbytes)
-
-    def release(self) -> None:
-        """Give back the memory of pages of the file that were read."""
-        if self._handle is not None:
-            _core.pack_release(self._handle)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None}  # the arrays are copied
 
 
 class SchemaDigits(Digits):
@@ -242,11 +248,12 @@ class SchemaDigits(Digits):
         handle: Any = None,
         checked: bool = True,
     ) -> None:
-        super().__init__(shape, array, path, stamp)
-        self.values, self._handle, self._checked = values, handle, checked and array is not None
+        super().__init__(shape, array, path, stamp, handle)
+        self.values, self._checked = values, checked and array is not None
 
     def get(self) -> npt.NDArray[np.int8]:
         """All of them, read and checked on first use; DataError naming the file."""
+        self._intact()
         array = super().get()
         if not self._checked:
             for i in range(0, len(array), self._step()):
@@ -267,7 +274,7 @@ class SchemaDigits(Digits):
     def _read(self) -> npt.NDArray[np.int8]:
         assert self._path is not None and self._stamp is not None
         name = "node_config_feat"
-        try:
+        with arrays.naming(self._path):
             members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
             if stamp != self._stamp or name not in members:
                 raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
@@ -276,8 +283,6 @@ class SchemaDigits(Digits):
                 raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
             stored = data.view(dtype).reshape(shape, order="F" if fortran else "C")
             return as_digits(name, stored, self.values)
-        except DataError as error:
-            raise arrays.with_file(error, self._path) from None
 
     @property
     def in_file(self) -> bool:
@@ -288,6 +293,7 @@ class SchemaDigits(Digits):
         """Digits (n, K, D) of these rows; of a pack the others are not read."""
         if self._checked or self._array is None:
             return super().take(rows)
+        self._intact()
         chosen = np.ascontiguousarray(self._array[rows])
         self._check(chosen, np.arange(self.shape[0])[rows])
         return chosen
@@ -307,22 +313,9 @@ class SchemaDigits(Digits):
         return self.get()
 
     @property
-    def mapped(self) -> bool:
-        """Whether they stay in a file and take no memory of their own."""
-        return self._handle is not None
-
-    @property
     def nbytes(self) -> int:
         """Bytes that `stored` takes, in memory or in the file."""
         return self.shape[0] * self.shape[1] * self.shape[2]
-
-    def release(self) -> None:
-        """Give back the memory of pages of the file that were read."""
-        if self._handle is not None:
-            _core.pack_release(self._handle)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None}  # the arrays are copied
 
 
 def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:

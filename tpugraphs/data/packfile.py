@@ -2,8 +2,9 @@
 
 A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
 layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
-``csrc/io/pack.h`` describes it. Packs of layout and tile graphs are of version 1 of the format; those of
-graphs with a schema of their own hold that too, and are of version 2.
+Their checksum is compared once, when the first of them is used. ``csrc/io/pack.h`` describes the file.
+Packs of layout and tile graphs are of version 1; those of graphs with a schema of their own hold that
+too, and are of version 2.
 """
 
 from __future__ import annotations

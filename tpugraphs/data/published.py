@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,20 @@ class _Published(Graph):
     def _saved(self) -> Iterable[tuple[str, Any]]:
         """Arrays of a file in the published schema."""
         return ((field, getattr(self, field)) for field in self._SAVED)
+
+    def validate(self) -> Self:
+        """As :meth:`Graph.validate`; the layouts in the node features are digits too."""
+        super().validate()
+        first = SCHEMA["scaled_features"]
+        layout = self.node_feat[:, first:]
+        low, high = SCHEMA["digit_min"], SCHEMA["digit_max"]
+        bad = ~((layout >= low) & (layout <= high) & (np.floor(layout) == layout))
+        if bad.any():
+            node, column = (int(i) for i in np.argwhere(bad)[0])
+            found = f"{layout[node, column].item()!r} at node {node}, column {first + column}"
+            error = arrays.fail("node_feat", f"layout digits, whole numbers in {low}..{high}", found)
+            raise error if self.path is None else arrays.with_file(error, self.path)
+        return self
 
 
 class LayoutGraph(_Published):

@@ -88,6 +88,8 @@ class RandomBaseline(ScorerBase):
     ) -> RandomBaseline:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         seed = tensorfile.entry(path, metadata, "seed", int)
+        if seed < 0:
+            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80], "the file is damaged")
         return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
 from typing import Any
@@ -246,7 +247,8 @@ class Ensemble(ScorerBase):
         try:
             return cls(rankers, weights, normalize)
         except ConfigError as error:
-            raise CheckpointError(f"{error}; the file is damaged", file=path, field="members") from None
+            field = "weights" if str(error).startswith("weights") else "members"
+            raise CheckpointError(f"{error}; the file is damaged", file=path, field=field) from None
 
 
 def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
@@ -256,8 +258,9 @@ def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
     numbers = [isinstance(w, Real) and not isinstance(w, (bool, np.bool_)) for w in given]
     if len(given) != count or not all(numbers):
         raise ConfigError(f"weights: expected {count} numbers, one per ranker, got {weights!r}")
-    values = tuple(float(w) for w in given)
-    if not all(math.isfinite(w) and w >= 0 for w in values) or not 0 < sum(values) < math.inf:
+    fits = all(0 <= w <= sys.float_info.max for w in given)
+    values = tuple(float(w) for w in given) if fits else ()
+    if not 0 < sum(values) < math.inf:
         raise ConfigError(f"weights: expected numbers that are not negative, and not all 0, got {weights!r}")
     return values
 

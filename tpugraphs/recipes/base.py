@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import math
 import numbers
 import types
 import typing
@@ -320,11 +319,8 @@ def _check_options(options: Any) -> None:
 
 
 def _finite(value: Any) -> bool:
-    """Whether a number is a finite one as a float: 10**400 is none."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    """As math.isfinite, which raises OverflowError for whole numbers beyond floats."""
+    return bool(abs(value) <= sys.float_info.max)
 
 
 def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:

@@ -1,13 +1,18 @@
 """Files of tensors and plain values, such as rankers and checkpoints. A crash leaves the old file.
 
 They are safetensors files with JSON under the metadata key ``tpugraphs``. Nothing in a file is executed, and
-nothing allocated by a number in it that has not been compared with the size of the file.
+nothing allocated by a number in it that has not been compared with the size of the file. The JSON has a
+digest of every tensor and of itself, so that one flipped bit is found. They stand in it, and not under a key
+of their own, because the library writes several keys in random order: saving twice gives the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +27,8 @@ __all__ = ["read", "write"]
 
 FORMAT_VERSION = 1
 _KEY = "tpugraphs"
+_DIGESTS = "_digests"  # entry of the JSON
+_DAMAGED = "the file is damaged or was changed: write it again"
 _DTYPES = ("F32", "F64", "I64")
 
 
@@ -42,10 +49,31 @@ def write(
     """
     from safetensors.numpy import save
 
-    text = json.dumps({"kind": kind, "version": FORMAT_VERSION, **metadata}, allow_nan=False)
-    data = save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, {_KEY: text})
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    whole = with_digests({"kind": kind, "version": FORMAT_VERSION, **metadata}, arrays)
+    data = save(arrays, {_KEY: json.dumps(whole, allow_nan=False)})
     with atomic_write(path) as file:
         file.write(data)
+
+
+def with_digests(metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the metadata with the digests that `read` compares; contiguous `tensors` by name."""
+    digests = {
+        "metadata": _digest(json.dumps(metadata).encode()),
+        "tensors": {
+            name: _digest(f"{name} {array.dtype} {array.shape}".encode(), array.tobytes())
+            for name, array in tensors.items()
+        },
+    }
+    return {**metadata, _DIGESTS: digests}
+
+
+def _digest(*parts: bytes) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.hexdigest()
 
 
 def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, todo: str) -> CheckpointError:
@@ -70,10 +98,44 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
         Not such a file, of another kind or version, or damaged.
     OSError
         The file cannot be opened.
+
+    Warns
+    -----
+    UserWarning
+        The file has no digests, as an earlier version wrote it.
     """
     todo = f"give a file that this version of tpugraphs wrote as a {' or '.join(kinds)}"
     notes, tensors = tensors_of(path, todo, _DTYPES)
-    return _json(path, kinds, notes.get(_KEY), todo), tensors
+    metadata = _json(path, kinds, notes.get(_KEY), todo)
+    _compare(path, metadata, tensors)
+    return metadata, tensors
+
+
+def _compare(
+    path: str | os.PathLike[str], metadata: dict[str, Any], tensors: Mapping[str, NDArray[Any]]
+) -> None:
+    """Take the digests out of the metadata; CheckpointError unless all are those of what was read."""
+    if _DIGESTS not in metadata:
+        warnings.warn(
+            f"{os.fspath(path)}: this file has no digests, so damage to it cannot be seen; "
+            "load and save it again, and it has",
+            UserWarning,
+            stacklevel=3,
+        )
+        return
+    found = metadata.pop(_DIGESTS)
+    try:
+        expected = with_digests(metadata, tensors)[_DIGESTS]
+    except RecursionError as error:
+        raise fail(path, "metadata", "JSON", str(error), _DAMAGED) from None
+    if found == expected:
+        return
+    known = found.get("tensors") if isinstance(found, dict) else None
+    mine = expected["tensors"]
+    others = [name for name in mine if not isinstance(known, dict) or known.get(name) != mine[name]]
+    whole = isinstance(known, dict) and found.get("metadata") == expected["metadata"]
+    field = others[0] if whole and others else "metadata"
+    raise fail(path, field, "contents that have the digest in the file", "others", _DAMAGED)
 
 
 def tensors_of(
@@ -134,27 +196,31 @@ def take(
     dtype: Any,
 ) -> NDArray[Any]:
     """Tensor `name` with that shape and dtype and finite values, or a CheckpointError."""
-    todo = "the file is damaged or was changed: write it again"
     if name not in tensors:
-        raise fail(path, name, f"a tensor of shape {shape}", "none", todo)
+        raise fail(path, name, f"a tensor of shape {shape}", "none", _DAMAGED)
     array = tensors[name]
     if array.shape != shape or array.dtype != dtype:
         raise fail(
-            path, name, f"{np.dtype(dtype)} of shape {shape}", f"{array.dtype} of shape {array.shape}", todo
+            path,
+            name,
+            f"{np.dtype(dtype)} of shape {shape}",
+            f"{array.dtype} of shape {array.shape}",
+            _DAMAGED,
         )
     if not np.isfinite(array).all():
-        raise fail(path, name, "finite numbers", "NaN or infinity", todo)
+        raise fail(path, name, "finite numbers", "NaN or infinity", _DAMAGED)
     return array
 
 
 def entry(
     path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]
 ) -> Any:
-    """Entry `name` of the metadata with that type, or a CheckpointError."""
+    """Entry `name` of the metadata with that type, or a CheckpointError. What may be a float is finite."""
     value = metadata.get(name)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    endless = float in kinds and isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int) or endless:
         expected = " or ".join(k.__name__ for k in kinds)
         found = "none" if name not in metadata else repr(value)[:80]
-        raise fail(path, name, expected, found, "the file is damaged or was changed: write it again")
+        raise fail(path, name, expected, found, _DAMAGED)
     return value

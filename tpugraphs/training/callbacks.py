@@ -162,4 +162,5 @@ class EarlyStopping(Callback):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.best, self.waited = state["best"], state["waited"]
+        best = state["best"]
+        self.best, self.waited = best if best is None else float(best), int(state["waited"])

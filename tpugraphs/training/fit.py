@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
-from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, NotFiniteError
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
@@ -258,7 +258,9 @@ class Fit:
                     f"target={self.fields.target!r}: {names} has numbers that a loss does not take "
                     f"({error}); choose another target, or an offset of the loss"
                 ) from error
-            raise Error(  # digits and weights were checked, so it is the scores that are not finite
+            if not isinstance(error, NotFiniteError):
+                raise
+            raise Error(
                 f"training diverged at step {self.step + 1} on {names} ({error}); use a learning_rate below "
                 f"{self.fields.learning_rate} or a clip below {self.fields.clip}"
             ) from error
@@ -403,9 +405,19 @@ class Fit:
             found = repr(sets)[:80]
             raise tensorfile.fail(path, "instruction_sets", "names", found, "the file is damaged")
         best_step = entry("best_step", int, type(None))
-        if not 0 <= step <= self.total or visit < step or len(states) != len(self.callbacks):
+        if not 0 <= step <= self.total or len(states) != len(self.callbacks):
             raise tensorfile.fail(
-                path, "step", f"a step of {self.total}", repr((step, visit)), "the file is damaged"
+                path, "step", f"a step of {self.total}", repr(step)[:80], "the file is damaged"
+            )
+        least = step * self.fields.slates * self.fields.accumulate
+        most = least if not skipped else 100 * (least + 1) * self.visits.period
+        if not least <= visit <= most:  # every visit too many costs time
+            raise tensorfile.fail(
+                path,
+                "sampler.visit",
+                f"{least} to {most} after {step} steps",
+                repr(visit)[:80],
+                "the file is damaged",
             )
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
         best = take("best_params", parameters, np.float32) if best_step is not None else None
@@ -416,26 +428,34 @@ class Fit:
         )
         seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
         parts = entry("seconds_of", list)
-        if len(parts) != 2 or not all(isinstance(part, (float, int)) for part in parts):
+        if len(parts) != 2:
             raise tensorfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
+        spent = {f"seconds_of[{i}]": part for i, part in enumerate(parts)}
+        parts = [float(tensorfile.entry(path, spent, name, (float, int))) for name in spent]
         pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
         for name, mine in self.network.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
                 raise tensorfile.fail(
                     path, name, "the constants of these graphs", "others", "the file is damaged"
                 )
+        try:
+            for callback, state in zip(self.callbacks, states, strict=True):
+                callback.restore(state)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            todo = "the file is damaged"
+            raise tensorfile.fail(
+                path, "callbacks", "states of these callbacks", repr(error), todo
+            ) from error
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array
         self.best, self.step, self.visit = best, step, visit
         self.network.trained_steps, self.network.fitted = step, step > 0
-        for callback, state in zip(self.callbacks, states, strict=True):
-            callback.restore(state)
         history = self.history
         history.loss, history.learning_rate = loss.tolist(), rates.tolist()
         history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
         history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
-        history.step_seconds, history.evaluation_seconds = map(float, parts)
+        history.step_seconds, history.evaluation_seconds = parts
         history.skipped.update(skipped)
         self._note_instruction_sets(sets)
 

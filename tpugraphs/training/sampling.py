@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -18,7 +19,15 @@ _RESOLUTION = 1 << 53
 
 
 class Visits(Protocol):
-    """Order in which graphs are visited."""
+    """Order in which graphs are visited.
+
+    Attributes
+    ----------
+    period : int
+        Visits in which even the rarest graph comes about once.
+    """
+
+    period: int
 
     def at(self, visit: int) -> tuple[int, int]:
         """Graph of a visit, and how often it was visited before."""
@@ -36,7 +45,8 @@ class EvenVisits:
     """
 
     def __init__(self, count: int, key: Key) -> None:
-        self.count, self.key = count, key
+        self.count = self.period = count
+        self.key = key
 
     def at(self, visit: int) -> tuple[int, int]:
         """Graph of a visit, and how often it was visited before."""
@@ -63,6 +73,7 @@ class WeightedVisits:
         ends = np.cumsum(given) / given.sum() * given.size
         ends[np.flatnonzero(given)[-1] :] = given.size  # whatever was rounded
         self._ends = np.concatenate([[0.0], ends])
+        self.period = math.ceil(given.sum() / given[given > 0].min())
         self._epoch, self._before = -1, np.zeros(given.size, np.int64)
         self._order = self._times = self._before[:0]
 
