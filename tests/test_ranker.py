@@ -130,7 +130,7 @@ def test_chunks_are_nearly_equal_and_in_order(graph, ranker):
     assert (r.predict(graph) == expected).all()
 
 
-def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph, monkeypatch):
+def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph):
     for recipe, size in (("first-layout", 2), ("first-layout-cross", 48)):
         r = small_ranker(recipe, steps=2, chunk=48)
         r.fit(graph, verbose=False)
@@ -143,14 +143,15 @@ def test_large_graphs_are_scored_in_smaller_chunks_if_that_changes_nothing(graph
             def __getattr__(self, name):
                 return getattr(self.model, name)
 
+            def chunk_size(self, most, nodes):
+                return self.model.chunk_size(most, 1 << 15)  # nodes
+
             def scores(self, slates, precision):
                 sizes.append(len(slates[0][1]))
                 return self.model.scores(slates, precision=precision)
 
         r.network._model = Spy(r.network._model)
-        with monkeypatch.context() as patch:
-            patch.setattr("tpugraphs.scoring._MOST_ROWS", 2 * r.network.prepare(graph).num_nodes)
-            np.testing.assert_allclose(r.predict(graph), whole, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(r.predict(graph), whole, rtol=1e-5, atol=1e-6)
         assert set(sizes) == {size}
 
 

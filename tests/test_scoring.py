@@ -160,7 +160,7 @@ def test_progress_counts_all_configs(graph, ranker, monkeypatch):
             self.closed = True
 
     monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    monkeypatch.setattr("tpugraphs.scoring._CONFIGS", (1, 10))
+    monkeypatch.setattr("tpugraphs.network.network.chunk_size", lambda model, most, nodes: 10)
     count = graph.num_configs
     ranker.predict(graph, verbose=True)
     ranker.rank(graph, tta=2, verbose=True)

@@ -32,6 +32,7 @@ ROOMS = {
     "optim": 4,
     "model": 5,
     "prepare": 6,
+    "score": 7,
     "py": 8,
 }
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc") and "fuzz" not in p.parts)

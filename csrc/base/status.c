@@ -5,6 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+static void make_printable(char *text) {
+    for (; *text != 0; text++) *text = (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text;
+}
+
+void tg_error_printable(tg_error *err) {
+    make_printable(err->message);
+    make_printable(err->field);
+    make_printable(err->found);
+}
+
 tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) {
     if (err == NULL) return code;
     memset(err, 0, sizeof *err);

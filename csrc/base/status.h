@@ -31,6 +31,9 @@ typedef struct tg_error {
 #define TG_PRINTF(fmt, args)
 #endif
 
+/* Names may come from a file: '?' for every control character, so that an error is one line all the same. */
+void tg_error_printable(tg_error *err);
+
 /* Fill `err` (may be NULL) and return `code`, so that a caller can write `return tg_fail(...)`. */
 tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) TG_PRINTF(3, 4);
 

@@ -92,6 +92,20 @@ for name, header, size in (
 ):
     (tensors / name).write_bytes(tensor_file(header, bytes(size)))
 
+texts = out / "corpus_jsontree"
+texts.mkdir(parents=True, exist_ok=True)
+for name, text in {
+    "ranker": '{"kind":"ranker","version":1,"fields":{"p":0.1,"n":-3,"on":true,"no":null},"steps":[[]]}',
+    "numbers": "[0,-0,1e5,-2.5E-3,9223372036854775807,-9223372036854775808,123456789012345678901,1e308]",
+    "texts": r'{"a\u00e9":"\ud83d\ude00\n","":"\u0000","b":""}',
+    "deep": "[" * 64 + "]" * 64,
+    "deeper": "[" * 65 + "]" * 65,
+    "twice": '{"a":{"b":1,"c":2},"b":1,"a":2}',
+    "huge": "[1e999]",
+    "blanks": " [ 1 ,\t{ } , [ ] ]\r\n",
+}.items():
+    (texts / name).write_text(text, "utf-8", newline="")
+
 
 def pack(kind: int, arrays: dict[int, np.ndarray]) -> bytes:
     """Make a pack as csrc/io/pack.h describes it; the keys are numbers of entries."""

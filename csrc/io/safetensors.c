@@ -256,13 +256,6 @@ static tg_status header_length(const tg_source *source, int64_t *length, tg_erro
     return TG_OK;
 }
 
-/* Names come from the file: an error is one line all the same. */
-static void printable(tg_error *err) {
-    for (char *p = err->message; *p != 0; p++) *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p;
-    for (char *p = err->field; *p != 0; p++) *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p;
-    for (char *p = err->found; *p != 0; p++) *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p;
-}
-
 tg_status tg_safetensors_open(tg_safetensors *file, tg_source source, tg_error *err) {
     *file = (tg_safetensors){.source = source};
     int64_t length = 0;
@@ -278,7 +271,7 @@ tg_status tg_safetensors_open(tg_safetensors *file, tg_source source, tg_error *
         if (status == TG_OK) status = check_all(file, LENGTH + length, source.size - LENGTH - length, err);
     }
     free(text);
-    if (status != TG_OK && err != NULL) printable(err);
+    if (status != TG_OK && err != NULL) tg_error_printable(err);
     return status;
 }
 

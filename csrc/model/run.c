@@ -144,6 +144,21 @@ static tg_status run_backward(const tg_binding *bind, tg_workspace *ws, tg_pass 
     return status == TG_OK ? run_events(bind, ws, bind->plan->n_forward, bind->plan->n_events, err) : status;
 }
 
+const char *tg_model_lacks(const tg_model *m, const tg_graph *g) {
+    const int config = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
+              graph = m->slots[TG_SLOT_GRAPH_FEAT].shape.cols;
+    if (g->F != m->slots[TG_SLOT_NODE_FEAT].shape.cols) return "node features of another number";
+    if (!g->has_configs) return "no configs";
+    if (g->T != config) return config > 0 && g->T == 0 ? "no features of configs" : "configs of another kind";
+    if (g->G != graph) return "graph features of another number";
+    if ((m->flags & TG_NEEDS_LAYOUT) && g->layout == NULL) return "no layout digits";
+    if ((m->flags & TG_NEEDS_OPCODE) && g->opcode == NULL) return "no opcodes";
+    const int digits = m->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE);
+    if (digits && g->T == 0 && (g->D != m->digit_cols || g->digit_rows != m->digit_rows))
+        return "config digits of another kind";
+    return digits && g->T > 0 ? "no config digits" : NULL;
+}
+
 tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, tg_error *err) {
     tg_binding bind;
     ws->last = NULL;

@@ -58,6 +58,8 @@ typedef struct tg_pass {
     tg_precision precision;          /* of matrix products; TG_INT8 for scores only */
     tg_cancel *cancel;
 } tg_pass;
+/* What a graph lacks for the model, or NULL: a pass is for graphs that lack nothing. */
+const char *tg_model_lacks(const tg_model *model, const tg_graph *graph);
 tg_status tg_model_run(const tg_model *model, tg_workspace *workspace, tg_pass *pass, tg_error *err);
 
 /* Bytes of workspace a pass over these entries needs; -1 with err when it cannot be. */

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "features/schema.h"
 #include "py/py_steps.h"
+#include "score/network.h"
 
 /* ---- workspaces ---- */
 
@@ -329,6 +330,15 @@ static PyObject *get_flag(PyObject *object, void *which) {
     return PyBool_FromLong(flags[(intptr_t)which]);
 }
 
+static PyObject *model_chunk_size(PyObject *object, PyObject *args) {
+    long long most, nodes;
+    if (!PyArg_ParseTuple(args, "LL", &most, &nodes)) return NULL;
+    if (most < 1 || nodes < 1)
+        return PyErr_Format(PyExc_ValueError, "most, nodes: expected at least 1, got %lld, %lld", most,
+                            nodes);
+    return PyLong_FromLongLong(tg_network_chunk(((tg_py_model *)object)->model, most, nodes));
+}
+
 static PyObject *get_memory(PyObject *object, void *unused) {
     const tg_py_model *self = (tg_py_model *)object;
     size_t bytes = 0;
@@ -385,6 +395,9 @@ static PyMethodDef model_methods[] = {
          "(scores, {name: list of arrays}): gradients of inputs and \"digits\" from those of the scores.")},
     {"bytes", (PyCFunction)(void (*)(void))model_bytes, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("Bytes of working memory a pass over these slates needs.")},
+    {"chunk_size", model_chunk_size, METH_VARARGS,
+     PyDoc_STR("chunk_size(most, nodes): configs of a pass, what is fastest, at most `most`; `most` itself "
+               "if the model looks across configs, or does all its work on nodes once per pass.")},
     {"share_memory", model_share_memory, METH_VARARGS,
      PyDoc_STR("Take spare working memory from where another model takes it, and return it there.")},
     {"cancel", model_cancel, METH_NOARGS,

@@ -44,26 +44,10 @@ static int parse_precision(const char *name, int training) {
     return precision;
 }
 
-/* What the graph lacks for the model, or NULL. */
-static const char *lacking(const tg_model *m, const tg_graph *g) {
-    const int config = m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
-              graph = m->slots[TG_SLOT_GRAPH_FEAT].shape.cols;
-    if (g->F != m->slots[TG_SLOT_NODE_FEAT].shape.cols) return "node features of another number";
-    if (!g->has_configs) return "no configs";
-    if (g->T != config) return config > 0 && g->T == 0 ? "no features of configs" : "configs of another kind";
-    if (g->G != graph) return "graph features of another number";
-    if ((m->flags & TG_NEEDS_LAYOUT) && g->layout == NULL) return "no layout digits";
-    if ((m->flags & TG_NEEDS_OPCODE) && g->opcode == NULL) return "no opcodes";
-    const int digits = m->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE);
-    if (digits && g->T == 0 && (g->D != m->digit_cols || g->digit_rows != m->digit_rows))
-        return "config digits of another kind";
-    return digits && g->T > 0 ? "no config digits" : NULL;
-}
-
 static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
     for (int i = 0; i < batch->n; i++) {
         const tg_graph *g = batch->entries[i].graph;
-        const char *what = lacking(m, g);
+        const char *what = tg_model_lacks(m, g);
         if (what == NULL) continue;
         PyErr_Format(
             PyExc_ValueError,

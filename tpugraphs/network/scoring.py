@@ -30,10 +30,6 @@ __all__ = [
 
 TRAINING = ("f32", "bf16")
 SCORING = (*TRAINING, "int8")
-# A chunk is a pass of the core. Its memory is one to three kilobytes per node and config, so small chunks
-# stay in the caches; but configs of a node are worked on together, so fewer than eight are slow. As measured.
-_ROWS, _MOST_ROWS = 1 << 13, 1 << 16  # nodes times configs of a chunk: aimed at, allowed
-_CONFIGS = (8, 32)
 
 
 def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
@@ -50,11 +46,7 @@ def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
 
     `most` itself if the model looks across configs, or does all its work on nodes once per pass.
     """
-    if model.across_configs or not model.per_config:
-        return most
-    least, enough = _CONFIGS
-    fast = min(enough, max(least, _ROWS // nodes))
-    return max(1, min(most, fast, _MOST_ROWS // nodes))
+    return model.chunk_size(most, nodes)
 
 
 def score(

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping

@@ -1,0 +1,36 @@
+/* The model of a ranker file with its weights, and scores of a prepared graph. */
+#ifndef TG_NETWORK_H
+#define TG_NETWORK_H
+
+#include "io/safetensors.h"
+#include "io/jsontree.h"
+
+struct tg_graph;
+struct tg_model;
+
+/* Columns of prepared graphs; a configurable node has `digits` of them, looked up in tables of `digit_rows`. */
+typedef struct tg_network_sizes {
+    int node, config, graph, digits, digit_rows;
+} tg_network_sizes;
+
+/* The model of the steps that `list` describes, weights from the tensors of `file`: all are there and have the right
+   shape before there is room for one. `*model` is NULL after an error. */
+tg_status tg_network_read(struct tg_model **model, const tg_json_value *list, const tg_network_sizes *sizes,
+                          const tg_safetensors *file, tg_error *err);
+
+void tg_network_free(struct tg_model *model); /* NULL is fine */
+
+/* The tensor of that name, type and shape (rows, cols), or (rows,) when cols is 0; NULL with err. */
+const tg_tensor *tg_network_tensor(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
+                                   int64_t cols, tg_error *err);
+
+/* Configs of a pass: what is fastest, at most `most` (>= 1). `most` itself if the model looks across configs, or does
+   all its work on nodes once per pass. */
+int64_t tg_network_chunk(const struct tg_model *model, int64_t most, int64_t nodes);
+
+/* scores (n) of the first n configs of a prepared graph, in chunks of nearly equal size, at most tg_network_chunk. A
+   score that is not finite is a TG_E_DATA. */
+tg_status tg_network_scores(const struct tg_model *model, const struct tg_graph *graph, int64_t n,
+                            int64_t most, int precision, float *scores, tg_error *err);
+
+#endif

@@ -1,0 +1,83 @@
+/* Score without Python: score RANKER GRAPH SCORES. GRAPH holds eight int64 sizes and then the arrays that
+   test_clib_score.py writes in this order; SCORES gets the float32 scores. An error is one line and exit code 1. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "score/ranker.h"
+
+typedef struct job {
+    char *bytes; /* of the graph's file */
+    tg_ranker_graph graph;
+    tg_ranker_configs configs;
+} job;
+
+static int failed(const char *message) {
+    fprintf(stderr, "%s\n", message);
+    return 1;
+}
+
+static char *read_all(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *bytes = NULL;
+    long size = -1;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0) size = ftell(file);
+    if (size > 0 && fseek(file, 0, SEEK_SET) == 0) bytes = malloc((size_t)size);
+    if (bytes != NULL && fread(bytes, 1, (size_t)size, file) != (size_t)size) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (file != NULL) fclose(file);
+    return bytes;
+}
+
+/* The next array, or NULL if it is empty. */
+static const void *take(const char **at, int64_t count, size_t size) {
+    const char *array = *at;
+    *at += (size_t)count * size;
+    return count > 0 ? array : NULL;
+}
+
+static int read_job(const char *path, job *j) {
+    if ((j->bytes = read_all(path)) == NULL) return 0;
+    const int64_t *n = (const int64_t *)(const void *)j->bytes;
+    const char *at = j->bytes + 8 * sizeof *n;
+    j->graph = (tg_ranker_graph){
+        .nodes = n[0], .node_columns = n[1], .edges = n[2], .config_nodes = n[3], .graph_columns = n[4]};
+    j->configs = (tg_ranker_configs){.count = n[5], .columns = n[6]};
+    const int64_t cells = n[5] * n[6] * (n[3] > 0 ? n[3] : 1);
+    j->graph.edge_index = take(&at, 2 * n[2], sizeof(int64_t));
+    j->graph.node_config_ids = take(&at, n[3], sizeof(int64_t));
+    j->graph.node_feat = take(&at, n[0] * n[1], sizeof(float));
+    j->graph.graph_feat = take(&at, n[4], sizeof(float));
+    j->configs.features = take(&at, n[3] > 0 ? 0 : cells, sizeof(float));
+    j->configs.digits = take(&at, n[3] > 0 ? cells : 0, 1);
+    j->graph.node_opcode = take(&at, n[7] * n[0], 1);
+    return 1;
+}
+
+static int score(const char *ranker_path, const job *j, const char *to) {
+    tg_ranker *ranker;
+    tg_error err;
+    if (tg_ranker_open(ranker_path, &ranker, &err) != TG_OK) return failed(err.message);
+    const size_t n = (size_t)j->configs.count;
+    float *scores = malloc((n + 1) * sizeof *scores);
+    int code = scores == NULL ? failed("no memory") : 0;
+    if (code == 0 && tg_ranker_score(ranker, &j->graph, &j->configs, scores, &err) != TG_OK)
+        code = failed(err.message);
+    FILE *file = code == 0 ? fopen(to, "wb") : NULL;
+    if (code == 0 && (file == NULL || fwrite(scores, sizeof *scores, n, file) != n))
+        code = failed("cannot write scores");
+    if (file != NULL) fclose(file);
+    free(scores);
+    tg_ranker_close(ranker);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    job j = {0};
+    if (argc != 4) return failed("usage: score RANKER GRAPH SCORES");
+    if (!read_job(argv[2], &j)) return failed("cannot read the graph");
+    const int code = score(argv[1], &j, argv[3]);
+    free(j.bytes);
+    return code;
+}

@@ -1,0 +1,197 @@
+"""The core without Python: compiled by hand, it opens ranker files and gives the scores of `predict`."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from rankers import SMALL_GRAPHS, networks, small_any, small_graph, small_ranker
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from tpugraphs.data.schema import Digit, Schema
+from tpugraphs.recipes import get_recipe
+
+
+def run(*command):
+    """What a program says; it is not what the sanitizers preload that is tested."""
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=plain, check=False)
+
+
+@pytest.fixture(scope="module")
+def program(clib):
+    """tests/clib/score.c, linked with csrc without py/."""
+    return clib("score")
+
+
+def write_graph(path, graph):
+    """The arrays of a graph as score.c reads them."""
+    ids = np.asarray(getattr(graph, "node_config_ids", np.zeros(0)), np.int64)
+    whole = getattr(graph, "graph_feat", None)
+    whole = np.zeros(0, np.float32) if whole is None else whole
+    configs = np.asarray(graph.node_config_feat, np.int8) if len(ids) else graph.config_feat
+    opcode = np.zeros(0, np.uint8) if graph.node_opcode is None else graph.node_opcode
+    sizes = [*graph.node_feat.shape, len(graph.edge_index), len(ids), whole.size]
+    sizes += [graph.num_configs, configs.shape[-1], graph.node_opcode is not None]
+    arrays = [np.array(sizes, np.int64), graph.edge_index, ids, graph.node_feat, whole, configs, opcode]
+    path.write_bytes(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
+
+
+def scores_of(program, folder, ranker, graph):
+    ranker.save(folder / "ranker")
+    write_graph(folder / "graph", graph)
+    done = run(program, folder / "ranker", folder / "graph", folder / "scores")
+    assert (done.returncode, done.stderr) == (0, "")
+    return np.fromfile(folder / "scores", np.float32)
+
+
+def learnt(recipe, **fields):
+    """A ranker that has seen three graphs, and one that it has not."""
+    make = SMALL_GRAPHS[get_recipe(recipe).kind]
+    ranker = small_ranker(recipe, steps=3, **fields)
+    ranker.fit([make(0), make(1), make(2)])
+    return ranker, make(3, configs=77)
+
+
+@pytest.mark.parametrize("recipe", networks())
+def test_the_scores_are_those_of_predict(program, tmp_path, recipe):
+    ranker, graph = learnt(recipe)
+    expected = ranker.predict(graph)
+    assert np.unique(expected).size > 30
+    assert scores_of(program, tmp_path, ranker, graph).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("fields", [{"precision": "bf16"}, {"chunk": 5}, {"prune": "none"}])
+def test_they_follow_the_fields(program, tmp_path, fields):
+    ranker, graph = learnt("first-layout-cross", **fields)
+    assert scores_of(program, tmp_path, ranker, graph).tobytes() == ranker.predict(graph).tobytes()
+
+
+def with_digits(seed, configs=40, **changes):
+    """A program whose nodes have digits of a schema of its own."""
+    rng = np.random.default_rng(seed)
+    digits = np.stack([rng.integers(-1, 4, (configs, 2)), rng.integers(-1, 2, (configs, 2))], 2)
+    given = {
+        "config_feat": None, "node_config_ids": np.array([1, 3]), "node_config_feat": digits.astype(np.int8),
+        "runtime": 9.0 + digits.sum((1, 2)) + rng.uniform(0, 0.1, configs), "graph_feat": None,
+        "schema": Schema(node=small_any().schema.node, opcodes=7, unit="ms",
+                         digits=(Digit("unroll", 4), Digit("order", 2))),
+    }  # fmt: skip
+    return small_any(seed, configs, **{**given, **changes})
+
+
+def test_digits_of_a_schema_are_scored_and_checked(program, tmp_path):
+    ranker = small_ranker("graph-config", steps=3)
+    ranker.fit([with_digits(0), with_digits(1)])
+    graph = with_digits(2)
+    assert scores_of(program, tmp_path, ranker, graph).tobytes() == ranker.predict(graph).tobytes()
+    raw = (tmp_path / "graph").read_bytes()
+    last = raw[: len(raw) - graph.num_nodes - 1]  # before the opcodes: the second digit of the last node
+    (tmp_path / "graph").write_bytes(last + b"\3" + raw[len(last) + 1 :])
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
+    assert done.returncode == 1
+    assert done.stderr == "configs: expected digits that the schema has, found 3 in column 1 of config 39\n"
+
+
+def refused(program, tmp_path, content, name="ranker"):
+    """The one line that the program says about such a file, without the file's name."""
+    (tmp_path / name).write_bytes(content)
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    if name == "graph":
+        return done.stderr
+    assert done.stderr.startswith(f"{tmp_path / 'ranker'}"[:200])
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with a ranker file and a graph."""
+    folder = tmp_path_factory.mktemp("saved")
+    ranker, graph = learnt("first-layout")
+    ranker.save(folder / "good")
+    write_graph(folder / "graph", graph)
+    return folder
+
+
+@pytest.fixture
+def files(saved, tmp_path):
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    shutil.copy(saved / "good", tmp_path / "ranker")
+    return tmp_path
+
+
+def changed(folder, metadata=(), tensors=()):
+    """The good file with other metadata or without some tensors."""
+    with safe_open(folder / "good", "numpy") as file:
+        notes = json.loads(file.metadata()["tpugraphs"])
+    arrays = {name: a for name, a in load_file(folder / "good").items() if name not in tensors}
+    notes = {name: v for name, v in {**notes, **dict(metadata)}.items() if v is not None}
+    save_file(arrays, folder / "changed", {"tpugraphs": json.dumps(notes)})
+    return (folder / "changed").read_bytes()
+
+
+def test_a_file_cut_off_anywhere_is_refused(program, files):
+    whole = (files / "ranker").read_bytes()
+    for size in (0, 7, 8, 100, 3000, len(whole) // 2, len(whole) - 1):
+        assert "expected" in refused(program, files, whole[:size])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"kind": "ensemble"}, "kind: expected 'ranker', found 'ensemble'"),
+        ({"version": 2}, "version: expected 1, found 2"),
+        ({"feature_schema": None}, "feature_schema: expected 1, found none"),
+        ({"precision": "f64"}, "precision: expected 'f32' or 'bf16', found 'f64'"),
+        ({"fields": {"chunk": 0}}, "chunk: expected a whole number in 1..1048576, found 0"),
+        ({"preprocessing": {}}, "preprocessing: expected a list of steps, found an object of 0"),
+        ({"preprocessing": [{"step": "no\nsuch"}]}, "found 'no?such'"),
+        ({"preprocessing": [{"step": "prune", "method": 3}]}, "step 'prune', method: expected one of"),
+        ({"preprocessing": [{"step": "prune", "x": 3}]}, "step 'prune', "),
+        ({"steps": None}, "steps: expected a list of steps of a model, found none"),
+        ({"steps": [{"op": "linear"}]}, "as a step's 'name', found none"),
+        ({"steps": []}, "no step makes 'scores'"),
+        ({"schema": {"digits": [{"values": 99}]}}, "values: expected a whole number in 2..32, found 99"),
+    ],
+)
+def test_other_metadata_is_refused(program, files, metadata, words):
+    assert words in refused(program, files, changed(files, metadata))
+
+
+def test_a_tensor_that_is_missing_is_named(program, files):
+    names = [name for name in load_file(files / "good") if name.startswith(("scaler.", "head"))]
+    assert len(names) > 2
+    for name in names:
+        said = refused(program, files, changed(files, tensors=[name]))
+        assert f"{name}: expected " in said and " of shape (" in said and "found none" in said
+
+
+def test_what_is_no_ranker_file_is_refused(program, files):
+    save_file({}, files / "other", {"theirs": "{}"})
+    assert "the key 'tpugraphs'" in refused(program, files, (files / "other").read_bytes())
+    save_file({}, files / "other", {"tpugraphs": '{"kind": ranker}'})
+    assert "metadata: expected JSON, found something that is no value at its byte 9" in refused(
+        program, files, (files / "other").read_bytes()
+    )
+    (files / "ranker").unlink()
+    done = run(program, files / "ranker", files / "graph", files / "scores")
+    assert done.returncode == 1 and "cannot open: No such file or directory\n" in done.stderr
+
+
+def test_graphs_that_cannot_be_ranked_are_refused(program, files):
+    graph = small_graph(3)
+    write_graph(files / "graph", graph)
+    good = (files / "graph").read_bytes()
+    edge = np.int64(99).tobytes()
+    assert refused(program, files, good[:64] + edge + good[72:], "graph").startswith("edge_index: expected")
+    none = np.array([0, 140, 0, 0, 0, 0, 0, 0], np.int64).tobytes()
+    assert refused(program, files, none, "graph") == "nodes: expected at least one, found 0\n"
+    narrow = good[:48] + np.int64(17).tobytes() + good[56:]
+    expected = (
+        "expected a graph of the kind that the ranker learnt from, found config digits of another kind\n"
+    )
+    assert refused(program, files, narrow, "graph") == expected
