@@ -154,7 +154,7 @@ typedef struct tg_edges {
    logistic_row   scale * sum over n of |c| log(1 + e^-x), x = sign(c) (a - pivot); its gradient is added to g(n) and
                to *dpivot
    base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none
-   pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is no digit */
+   pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is not a digit */
 #define TG_PRODUCT_LIST(K)                                                                                   \
     K(panel, int64_t, (int k))                                                                               \
     K(gemm, void,                                                                                            \

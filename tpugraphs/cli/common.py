@@ -93,7 +93,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
     Raises
     ------
     ConfigError
-        No graphs are left, or weights that are no numbers.
+        No graphs are left, or weights that are not numbers.
     """
     from tpugraphs.ranker.ensemble import open_rankers
 
@@ -113,7 +113,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
 
 
 def check_tta(args: argparse.Namespace) -> None:
-    """Refuse a number of orders that is none, before the work."""
+    """Refuse an invalid number of orders before any work is done."""
     if not 0 <= args.tta <= 10_000:
         raise ConfigError(f"--tta: expected 0 to 10000, got {args.tta}")
 
@@ -153,7 +153,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     Raises
     ------
     ConfigError
-        A name that is no file, directory, sample or collection.
+        A name that is not a file, directory, sample or collection.
     DataError
         A directory without .npz files, or everything excluded.
     """
@@ -209,7 +209,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
 
 
 def patterns(exclude: Sequence[str]) -> list[str]:
-    """Patterns of --exclude; ``@FILE`` stands for the lines of a file that are no comments."""
+    """Patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
     found = []
     for pattern in exclude:
         if not pattern.startswith("@"):
@@ -263,7 +263,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C, with one line that says how to go on.
+        After Ctrl-C, with one line that says how to resume.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after step")  # told below
@@ -282,8 +282,8 @@ def tell_skipped(args: argparse.Namespace, history: History | None) -> None:
 
 
 def going_on(folder: str | None) -> str:
-    """Say how to go on after Ctrl-C."""
-    return f"the same command goes on from {folder}" if folder else "nothing is saved"
+    """Say how to resume after Ctrl-C."""
+    return f"the same command resumes from {folder}" if folder else "nothing is saved"
 
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:

@@ -15,7 +15,7 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("dir", metavar="DIR", help="folder of .npz files, at any depth, or one file")
-    parser.add_argument("--out", metavar="DIR", help="put the tree of packs there, not beside the .npz files")
+    parser.add_argument("--out", metavar="DIR", help="put the tree of packs there, not next to the files")
     parser.add_argument("--jobs", type=int, metavar="N", help="files at a time (default: number of threads)")
     parser.add_argument(
         "--verify", action="store_true", help="also read all packs back and compare checksums"

@@ -14,7 +14,7 @@ EXAMPLE = (
 )
 
 
-MANY = 10  # so many graphs are enough to set whole ones aside for validation
+MANY = 10  # with this many graphs, whole ones are set aside for validation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="steps at a time (default: as many as seeds or threads); fewer take less memory",
     )
     several.add_argument(
-        "--log", metavar="FILE", help="curves and selection, as JSON (default: beside --out)"
+        "--log", metavar="FILE", help="curves and selection, as JSON (default: next to --out)"
     )
     parser.add_argument(
         "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"

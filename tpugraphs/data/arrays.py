@@ -42,7 +42,7 @@ def numbers(field: str, value: Any) -> AnyArray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise fail(field, "an array of numbers", f"something that is no array ({error})") from None
+        raise fail(field, "an array of numbers", f"something that is not an array ({error})") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise fail(field, "an array of numbers", f"dtype {array.dtype}", "convert it before")
     return array

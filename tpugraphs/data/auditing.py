@@ -25,7 +25,7 @@ __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
-BLOCKS, BLOCK_ROWS = 32, 20  # at most so many blocks, each with at least so many repeated configs
+BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
 SURE = 6.0  # standard errors that a level shift must have
 MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
 
@@ -312,7 +312,7 @@ def _measurements(graph: Any, inverse: NDArray[np.int64], findings: list[Finding
     ends = np.append(starts[1:], rows.size) - 1
     spread = np.expm1(logs[order][ends] - logs[order][starts])
     shift, level = _shift(rows, groups, logs)
-    modes = _modes(groups, logs - level)  # a shift is no second mode
+    modes = _modes(groups, logs - level)  # without the shifts, which would look like modes
     if modes is not None:
         apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit, 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
@@ -379,7 +379,7 @@ def _shift(
     _, group = np.unique(groups, return_inverse=True)
     effect, covariance, linked, scale = _block_effects(group, block, count, logs)
     best: Shift | None = None
-    for gap in (1, 2):  # a step within a block shows in full between the blocks beside it only
+    for gap in (1, 2):  # a step within a block shows in full between its neighbours only
         for i in range(count - gap):
             j = i + gap
             size = effect[j] - effect[i]

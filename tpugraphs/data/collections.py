@@ -58,7 +58,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     """Read one graph from an .npz file or a pack.
 
     Everything but the config digits is read and checked; those are inflated, straight into one byte each,
-    when first used. Members that are no field of the schema are ignored. Of a pack
+    when first used. Members that the schema does not name are ignored. Of a pack
     (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
 
     Parameters
@@ -67,7 +67,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
         :meth:`Graph.save` wrote with a schema of its own, or a pack.
     max_bytes : int, optional
-        Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
+        Refuse a file whose arrays would take more memory than this; 8 GiB by default.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     DataError
         When the file is damaged or not in the schema, naming file, field, what was found and what to do.
     ConfigError
-        When `path` is no path or `max_bytes` no number of bytes.
+        `path` is not a path, or `max_bytes` is not a number of bytes.
     OSError
         When it cannot be opened.
     """
@@ -321,7 +321,7 @@ def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool
 
 
 def exclude_patterns(patterns: Any) -> list[str]:
-    """Patterns of ``exclude=`` as a list; ConfigError for what are none."""
+    """Patterns of ``exclude=`` as a list. Raises ConfigError if they are not strings."""
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
     for pattern in listed:
         if not isinstance(pattern, str):

@@ -73,7 +73,7 @@ def _warnings(graph: Graph, distinct: int) -> list[str]:
     else:
         runtimes = graph.runtime[graph.ran]
         if runtimes.min() == runtimes.max():
-            found.append("all runtimes are equal: no order can be learned")
+            found.append("all runtimes are equal: no order can be learnt")
         if runtimes.min() == 0:
             found.append("some runtimes are 0 ns")
         if len(runtimes) < graph.num_configs:

@@ -34,7 +34,7 @@ def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
             break
     else:
         return packed
-    # Packing all at once finds it again, and tells its place.
+    # Packing all at once finds it again, and says where it is.
     return _core.pack_digits(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
 
 
@@ -326,7 +326,7 @@ class SchemaDigits(Digits):
 
 
 def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
-    """Refuse what is no whole number in -1..values-1 of its column, naming config, node and column."""
+    """Refuse all but whole numbers in -1..values-1 of a column; the error names config, node and column."""
     bad = ~((digits >= -1) & (digits < np.array(values)) & (np.floor(digits) == digits))
     if bad.any():
         c, k, d = (int(i) for i in np.argwhere(bad)[0])

@@ -327,7 +327,7 @@ class _Rows:
         return result
 
     def check_digits(self, values: tuple[int, ...]) -> None:
-        """Refuse digits that are no whole numbers in -1..values-1, naming column and row."""
+        """Refuse digits other than whole numbers in -1..values-1; name column and row."""
         for names, several in zip(self.chosen.digits.values(), self.digits, strict=True):
             for name, column, most in zip(names, several, values, strict=True):
                 bad = np.ones(self.count, np.bool_)

@@ -135,7 +135,7 @@ def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def open_pack(path: str, limit: int) -> Graph:
-    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; looks whether the .npz beside changed.
+    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; checks if the .npz next to it changed.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def open_pack(path: str, limit: int) -> Graph:
     source = path.removesuffix(SUFFIX) + ".npz"
     if pack.origin[0] and not made_from(pack.origin, source):
         raise DataError(
-            f"file: expected the pack of {os.path.basename(source)} beside it, found one of another version "
+            f"file: expected the pack of {os.path.basename(source)} next to it, found one of another version "
             "of that file; run tpugraphs pack again, or delete one of the two",
             file=path, field="file", expected=f"made from {source}", found="made from another version",
         )  # fmt: skip
@@ -172,8 +172,8 @@ def open_pack(path: str, limit: int) -> Graph:
 def made_from(origin: Origin, source: str) -> bool:
     """Whether a pack is of this .npz, or there is none.
 
-    Equal size and time mean yes, as they do to make; files that were copied or unpacked again are told by the
-    CRC of their zip directory, where the CRC of every array stands.
+    The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
+    again the CRC of their zip directory decides, which holds the CRC of every array.
     """
     try:
         found = os.stat(source)

@@ -1,4 +1,4 @@
-"""The published data to this machine: :func:`commands` tells how, :func:`run` does it.
+"""The published data to this machine: :func:`commands` says how, :func:`run` does it.
 
 The archives are those of the tpu_graphs repository, one per collection and split. They are downloaded to
 ``ROOT/.download``, unpacked to ``ROOT/npz`` where :func:`tpugraphs.open_collection` finds them, and removed.
@@ -136,7 +136,7 @@ def run(
     retries: Retries | None = None,
     verbose: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Download and unpack collections; the same call goes on where an earlier one was interrupted.
+    """Download and unpack collections; the same call resumes where an earlier one was interrupted.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def run(
                     results.append(_result(base, archive, files, state))
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
-                    f"(what is there is kept in {base}; the same command goes on from there)"
+                    f"(what is there is kept in {base}; the same command resumes from there)"
                 ) from None
     return results
 

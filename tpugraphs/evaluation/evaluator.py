@@ -82,7 +82,7 @@ def measured_runtimes(graph: Any, configs: ArrayLike | None = None) -> NDArray[A
     if bad.size:
         raise DataError(
             f"config_runtime: config {int(bad[0])} has {int(runtimes[bad[0]])} ns ({bad.size} such in all), "
-            "which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            "which is not a measurement: drop it, with g.select(g.config_runtime > 0)",
             file=name,
             field="config_runtime",
             found=str(int(runtimes[bad[0]])),
@@ -210,7 +210,7 @@ def evaluate(
 
 
 def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: bool) -> ArrayLike:
-    """Scores of these configs; those that come several times are asked for once, if told so."""
+    """Scores of these configs; with `once`, repeated ones are asked for once."""
     if configs is None:
         return score(graph)
     if not once:
@@ -220,7 +220,7 @@ def _scores(score: Callable[..., ArrayLike], graph: Any, configs: Any, *, once: 
     distinct, inverse = np.unique(configs, return_inverse=True)
     given = np.asarray(score(graph, distinct))
     if given.shape != distinct.shape:
-        return given  # refused by the row, which tells the shapes
+        return given  # the row refuses it and names the shapes
     return given[inverse]
 
 

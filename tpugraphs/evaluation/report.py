@@ -251,7 +251,7 @@ class Report:
         )
 
     def at_least(self, configs: int) -> Report:
-        """Report of the graphs with so many configs, for example 6 where the best of 5 is asked for.
+        """Report of the graphs with at least this many configs, for example 6 for the best of 5.
 
         Raises
         ------
@@ -387,7 +387,7 @@ class Report:
         return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
 
     def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
-        """Tables in Markdown, for a README or an issue; parameters as of `table`."""
+        """Tables in Markdown, for a README or an issue; parameters are those of `table`."""
         blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
 
@@ -434,7 +434,7 @@ class Report:
         Raises
         ------
         ConfigError
-            A suffix that is none of these.
+            Another suffix.
         """
         target = Path(absolute(path))
         writers: dict[str, Callable[[], str]] = {

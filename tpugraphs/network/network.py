@@ -166,7 +166,7 @@ class Network:
     def scores(
         self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores (n,) of configs of a graph; parameters and errors as of :meth:`tpugraphs.Ranker.predict`."""
+        """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
             raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
         precision = check_precision(self.precision if precision is None else precision, SCORING)
@@ -259,7 +259,7 @@ def _weights(
 ) -> dict[str, NDArray[np.float32]]:
     """Take the weights of a model: all are found in the file before the core makes room for one.
 
-    Raises CheckpointError for steps that are no model, and for a weight that is missing or of another shape.
+    Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
     """
     try:
         planned = _core.plan_parameters(steps, **columns)

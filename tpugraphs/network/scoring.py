@@ -106,7 +106,7 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
     Raises
     ------
     DataError
-        Not as many configurable nodes as the graph has, what is no digit, or not finite numbers.
+        Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
     if isinstance(configs, (list, tuple)):
         configs = np.asarray(configs)

@@ -164,7 +164,7 @@ def check_measured(graph: Any, kind: str) -> None:
         found = f"{graph.config_runtime[bad[0]]} {unit}".strip()
         raise DataError(
             f"{field}: config {int(bad[0])} has {found} ({bad.size} such "
-            "in all), which is no measurement: drop it, with g.select(g.config_runtime > 0)",
+            "in all), which is not a measurement: drop it, with g.select(g.config_runtime > 0)",
             file=name, field=field, found=str(graph.config_runtime[bad[0]]),
             expected="nanoseconds > 0" if unit == "ns" else "times > 0",
         )  # fmt: skip
@@ -346,7 +346,7 @@ class Pipeline:
         return self
 
     def _widen(self, graph: Any) -> None:
-        """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
+        """Take an inferred schema to what the `graph` needs too; `Schema.check` names what cannot be."""
         assert self.schema is not None
         if not self.schema.inferred or self.schema is graph.schema:
             return

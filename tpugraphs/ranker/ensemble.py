@@ -73,7 +73,7 @@ class Ensemble(ScorerBase):
     ------
     ConfigError
         No rankers, one that has learnt nothing, rankers for different kinds of graphs or differently padded
-        ones, or weights or `normalize` that are none of these.
+        ones, or another value of weights or `normalize`.
 
     Notes
     -----
@@ -173,8 +173,8 @@ class Ensemble(ScorerBase):
     ) -> NDArray[np.float32]:
         """Scores of configs of a graph, (n,) float32: smaller = predicted faster.
 
-        Parameters and errors as of :meth:`tpugraphs.Ranker.predict`; `precision` is by default that of each
-        ranker.
+        Parameters and errors: see :meth:`tpugraphs.Ranker.predict`. By default each ranker uses its own
+        precision.
         """
         normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
         options = given_options(tta, precision, verbose)
@@ -189,7 +189,7 @@ class Ensemble(ScorerBase):
         return scores.astype(np.float32)
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
-        """Fit every member on the same graphs; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`."""
         for ranker in self.rankers:
             ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
         return self
@@ -290,7 +290,7 @@ def open_rankers(
     CheckpointError
         A file of another kind, or damaged.
     ConfigError
-        `weights` or `normalize` for a single file that is no ensemble.
+        `weights` or `normalize` for a single file that does not hold an ensemble.
     """
     members = [filekinds.load_ranker(path) for path in paths]
     if len(members) > 1:

@@ -62,13 +62,13 @@ class Estimator(Protocol):
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. `owner`: the ranker, for callbacks."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
         ...
 
     def scores(
         self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[Any]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
         ...
 
     def share_prepared(self, other: Any) -> bool: ...
@@ -129,7 +129,7 @@ class NetworkEstimator:
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`."""
         net = self.network
         with held(checkpoint_dir) as folder:
             material = Material(
@@ -196,7 +196,7 @@ class NetworkEstimator:
     def scores(
         self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
         return self.network.scores(graph, configs, tta, precision, verbose)
 
     def share_prepared(self, other: Any) -> bool:

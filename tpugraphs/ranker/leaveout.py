@@ -41,7 +41,7 @@ def leave_out(
         A label for every graph: graphs with the same label are left out together, for example kernels of one
         program. By default each graph is left out alone.
     beside : mapping of str to callable, optional
-        Other scorers to judge beside, as of :func:`tpugraphs.evaluation.evaluate`.
+        Other scorers to judge as well, in the form that :func:`tpugraphs.evaluation.evaluate` takes.
     verbose : bool, optional
         Show a progress bar over the groups; by default in a terminal or notebook.
     draws, level, seed

@@ -277,7 +277,7 @@ class Ranker(ScorerBase):
         checkpoint_every: int = 100,
         verbose: bool | None = None,
     ) -> History:
-        """Learn anew from graphs with measured runtimes.
+        """Learn from graphs with measured runtimes, from the start.
 
         If it fails before the first step is done, the ranker stays as it was.
 
@@ -306,7 +306,7 @@ class Ranker(ScorerBase):
             See :class:`tpugraphs.training.Callback` and :class:`tpugraphs.training.EarlyStopping`.
         checkpoint_dir : path, optional
             Where the state is written every `checkpoint_every` steps, and at the end. A fit with the same
-            arguments goes on from there, exactly: it ends with the same bits as one that was never stopped.
+            arguments resumes from there exactly: it ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook.
 
@@ -342,7 +342,7 @@ class Ranker(ScorerBase):
     def length(
         self, epochs: int | None, steps: int | None, checkpoint_every: int
     ) -> tuple[int | None, int | None]:
-        """Epochs or steps of a fit: those given, or the recipe's; ConfigError for what is none."""
+        """Epochs or steps of a fit: those given, or the recipe's. Raises ConfigError for anything else."""
         if epochs is not None and steps is not None:
             raise ConfigError("give epochs or steps, not both")
         given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
@@ -407,7 +407,7 @@ class Ranker(ScorerBase):
         ConfigError
             A value out of range, or a pattern that matches no parameter.
         DataError
-            As of `partial_fit`.
+            See `partial_fit`.
         """
         self.require_fit("adapt")
         check_kind(graph, self.kind)
@@ -440,7 +440,7 @@ class Ranker(ScorerBase):
             (C-contiguous) is used as it is, of other types a copy of one byte per digit is made. Tile: the 24
             numbers of ``graph.config_feat``.
         tta : int
-            Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
+            Test-time augmentation: mean over this many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.
         precision : {"f32", "bf16", "int8"}, optional
             Of the operands of matrix products; the ranker's own by default. int8 needs no training for it:
@@ -457,7 +457,7 @@ class Ranker(ScorerBase):
         Error
             Not fitted, or a score that is not a finite number.
         ConfigError
-            `tta` or `precision` is none of these.
+            `tta` or `precision` has another value.
         DataError
             The graph cannot be ranked, or `configs` are not as described.
         """
@@ -494,7 +494,7 @@ class Ranker(ScorerBase):
         """Make a ranker of the weights of a published PyTorch model, trained elsewhere.
 
         The ranker, and its file, say which padding of node features the weights were trained with, and
-        graphs with another one are refused. `docs/weights-from-outside.md` tells how to convert a .pt file.
+        graphs with another one are refused. `docs/weights-from-outside.md` says how to convert a .pt file.
 
         Parameters
         ----------
@@ -505,7 +505,7 @@ class Ranker(ScorerBase):
         recipe : str, optional
             Found by the names, unless given.
         preset, seed, precision, **fields
-            As of the constructor; sizes are those published, unless fields say otherwise.
+            See the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
             Each (134,): what the node features were scaled with, 0 in `std` counting as 1.
         config_scaler : (mean, std), optional

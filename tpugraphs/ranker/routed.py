@@ -82,7 +82,7 @@ class Routed(ScorerBase):
         return "routed"
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Routed:
-        """Fit every ranker on the graphs that it is for; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Fit every ranker on the graphs that it is for; arguments: see :meth:`tpugraphs.Ranker.fit`."""
         parts = [self._parted(graphs) for graphs in (train, valid)]
         for ranker in self.routes.values():
             mine = parts[0].get(id(ranker))
@@ -105,7 +105,7 @@ class Routed(ScorerBase):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
-        """Scores (n,) of configs of a graph: smaller = predicted faster. As of its ranker."""
+        """Scores (n,) of configs of a graph: smaller = predicted faster. Its ranker decides."""
         return self.route(graph).predict(graph, configs, **given_options(tta, precision, verbose))
 
     def score(self, graphs: Any) -> float:

@@ -127,7 +127,7 @@ class ScorerBase(ABC):
     ) -> NDArray[np.int64]:
         """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
 
-        Parameters as of `predict`.
+        Parameters are those of `predict`.
         """
         scores = self.predict(graph, configs, **given_options(tta, precision, verbose))
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
@@ -146,9 +146,9 @@ class ScorerBase(ABC):
         Parameters
         ----------
         graphs, configs, **options
-            As of that function, for example ``official=True``.
+            Those of that function, for example ``official=True``.
         tta, precision
-            As of `predict`.
+            Those of `predict`.
         members : bool
             Judge the members of an ensemble, too.
 

@@ -254,9 +254,9 @@ def train_seeds(
     Parameters
     ----------
     recipe, preset, precision, **fields
-        As of :class:`tpugraphs.Ranker`.
+        See :class:`tpugraphs.Ranker`.
     train, valid, sample_weight, epochs, steps, checkpoint_every, verbose
-        As of :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
+        See :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
         seeds: that of the first one.
     seeds : int or ints
         How many, from 0; or which.
@@ -268,7 +268,7 @@ def train_seeds(
         ``callbacks(seed)``: list of callbacks of that seed's fit. They are called in threads.
     checkpoint_dir : path, optional
         Where the states are kept, ``seed-<seed>`` for each, and the rule before training begins. The same
-        call goes on from there, exactly; another rule is refused.
+        call resumes from there exactly; another rule is refused.
     workers : int, optional
         Steps at a time, in as many threads, which share the threads of the core; by default as many as there
         are seeds or threads. It changes the time and the working memory, but no result.
@@ -285,7 +285,7 @@ def train_seeds(
     CheckpointError
         `checkpoint_dir` was begun with another rule, other seeds or another recipe.
     Error
-        All seeds failed. A seed whose training diverges is left out, which is told in the log.
+        All seeds failed. A seed whose training diverges is left out; the log says so.
     KeyboardInterrupt
         Ctrl-C before any step was done.
 
@@ -355,7 +355,7 @@ def _write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
-    """Write what was decided before the training; refuse to go on with something else."""
+    """Write what was decided before the training; refuse to continue with something else."""
     path = os.path.join(folder, PLAN)
     plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
     if not os.path.exists(path):
@@ -365,13 +365,13 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         with open(path, encoding="utf-8") as file:
             stated = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON: {error}; delete it to state a rule anew", file=path) from None
+        raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None
         if found != plan[key]:
             raise CheckpointError(
                 f"{key}: {found!r} was stated before the training, now it is {plan[key]!r}; "
-                "go on with what was stated, or use another checkpoint_dir",
+                "continue with what was stated, or use another checkpoint_dir",
                 file=path, field=key, found=repr(found), expected=repr(plan[key]),
             )  # fmt: skip
 
@@ -405,7 +405,7 @@ def _run(
         judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
     if crew.stopping:
         steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
-        again = "; the same call with the same checkpoint_dir goes on" if fits[0].path is not None else ""
+        again = "; the same call with the same checkpoint_dir resumes" if fits[0].path is not None else ""
         warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=4)
     return SeedRuns(runs, rule, names, judgement, crew.stopping, time.monotonic() - began)
 

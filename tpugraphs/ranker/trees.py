@@ -165,7 +165,7 @@ class TreeEstimator:
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
         graphs = as_graphs("train", train)
         weights = as_weights(train, graphs, sample_weight)
@@ -293,7 +293,7 @@ class TreeEstimator:
     def scores(
         self, graph: Any, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`; `tta` and `precision` change nothing."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)
         if as_configs(graph, configs) is not None:
             raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")

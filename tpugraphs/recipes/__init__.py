@@ -76,7 +76,7 @@ def unregister(name: str) -> None:
 
 
 def is_registered(recipe: Recipe) -> bool:
-    """Whether a recipe can be had by its name."""
+    """Whether `get_recipe` finds a recipe by its name."""
     return _known().get(recipe.name) == recipe
 
 

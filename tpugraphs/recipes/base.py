@@ -198,7 +198,7 @@ class Recipe:
         return Pipeline(self.preprocessing(fields), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
-        """List the steps of the model for graphs that hold so much."""
+        """List the steps of the model for graphs of these sizes."""
         return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:

@@ -35,7 +35,7 @@ class GraphConfig(TrainingFields):
     dropout: float = option(0.2, 0.0, 0.99, doc="share of a block's columns that are dropped in training")
     noise: float = option(0.1, 0.0, 10.0, doc="standard deviation of what is added to features in training")
     powers: bool = option(True, doc="features of the configs' divisibility by powers of two")
-    levels: int = option(0, 0, 64, doc="numbers of at most so many values also get a column per value")
+    levels: int = option(0, 0, 64, doc="numbers with at most this many values also get a column per value")
     unknown: str = option("error", choices=("error", "zero"), doc="a category that was not seen in training")
     margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
     configs: int = option(4096, 2, 1 << 20, doc="most configs of a graph in one step")
@@ -115,7 +115,7 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 
 
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
-    """List the steps of the model for graphs that hold so much."""
+    """List the steps of the model for graphs of these sizes."""
     model, row = _graph(fields, sizes)
     hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
     if sizes.config == 0:  # digits: the row is already one per config

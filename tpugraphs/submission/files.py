@@ -189,7 +189,7 @@ def validate(path: _PathLike, template: _PathLike | Mapping[str, int] | None = N
     DataError
         The template is itself broken.
     """
-    absolute(path)  # refuses what is no path
+    absolute(path)  # raises ConfigError if it is not a path
     expected = None if template is None else _template_counts(template)
     result = Validation(os.fspath(path))
     seen: dict[str, int] = {}
@@ -428,7 +428,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     Raises
     ------
     DataError
-        A broken file, a row that is no ranking of its graph, or a graph without a collection or runtimes.
+        A broken file, a row that does not rank its graph, or a graph without a collection or runtimes.
     ConfigError
         No graphs.
     OSError

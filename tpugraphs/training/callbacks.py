@@ -1,4 +1,4 @@
-"""What a fit tells: its history, and callbacks that watch or stop it."""
+"""The history of a fit, and callbacks that watch or stop it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Callback:
     """Base of callbacks: override what you need.
 
     `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
-    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
+    values in `state` and takes it back in `restore`, so that a resumed fit continues exactly.
     """
 
     def on_fit_begin(self, fit: Fit) -> None:
@@ -161,5 +161,5 @@ class EarlyStopping(Callback):
         return {"best": self.best, "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         self.best, self.waited = state["best"], state["waited"]

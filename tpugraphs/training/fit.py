@@ -1,7 +1,7 @@
 """The fit loop: evaluation, exact resume, interruption.
 
 Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
-parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
+parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that resumes from it
 ends with the same bits as one that was never stopped.
 """
 
@@ -114,7 +114,7 @@ class Fit:
         return EvenVisits(len(self.material.graphs), (self.seed, _ORDER))
 
     def _identity(self) -> dict[str, Any]:
-        """Say what a checkpoint must agree with to be gone on from."""
+        """Return what a checkpoint must agree with before a fit resumes from it."""
         return {
             "recipe": self.network.recipe.name,
             "seed": self.seed,
@@ -152,7 +152,7 @@ class Fit:
         return self.history
 
     def begin(self, interrupts: Interrupts) -> None:
-        """Go on from a checkpoint if there is one."""
+        """Resume from a checkpoint if there is one."""
         with self._timed():
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
@@ -281,7 +281,7 @@ class Fit:
         self._tell("on_evaluate", value)
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
-        """Name, scores and runtimes (tile: normalised) of all validation graphs, by the parameters of now."""
+        """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
         for prepared, rows in self.valid:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
@@ -299,7 +299,7 @@ class Fit:
         warnings.warn(
             f"interrupted after step {self.step} of {self.total}: the ranker has the "
             f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
-            + ("; call fit again with the same checkpoint_dir to go on" if self.path is not None else ""),
+            + ("; call fit again with the same checkpoint_dir to resume" if self.path is not None else ""),
             stacklevel=4,
         )
 
@@ -419,7 +419,7 @@ class Fit:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
             raise CheckpointError(
                 f"this checkpoint belongs to another fit ({'; '.join(parts)}); "
-                "use another checkpoint_dir, or delete it to begin anew",
+                "use another checkpoint_dir, or delete it to start again",
                 file=path,
                 field=differ[0],
                 found=repr(theirs.get(differ[0])),

@@ -76,7 +76,7 @@ class Optimizer:
         """Update the parameters by the gradients, whose norm is appended to `norms`.
 
         Updating and appending are one call in C, with no place in between where Ctrl-C could come up: so the
-        list tells whether the step was taken.
+        list says whether the step was taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
         norms.extend(map(self.trainer.update, [optimizer]))

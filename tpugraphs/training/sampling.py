@@ -13,7 +13,7 @@ from tpugraphs import kernels
 __all__ = ["EvenVisits", "Visits", "WeightedVisits", "close_rows", "happens"]
 
 Key = tuple[int, ...]
-_WINDOWS = 4  # windows of close runtimes are so many slates long at most
+_WINDOWS = 4  # windows of close runtimes are at most this many slates long
 _RESOLUTION = 1 << 53
 
 

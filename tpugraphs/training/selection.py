@@ -30,7 +30,7 @@ class Rule:
     name : str
         As in `select` of :func:`tpugraphs.train_seeds`.
     most : int, optional
-        Keep so many at most, the best.
+        Keep at most this many, the best.
     """
 
     name: str

@@ -56,7 +56,7 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
 
 
 def unfit(what: str, graph: Any, kind: str) -> DataError | None:
-    """Why a graph is none of that kind to rank, None if it is one; what is no graph at all raises."""
+    """Reason why a graph of this kind cannot be ranked, or None. Raises if it is not a graph."""
     try:
         check_kind(graph, kind)
     except DataError as error:
@@ -252,7 +252,7 @@ class Material:
     pipeline : Pipeline
         Is fitted to the graphs.
     train, valid
-        As of `Ranker.fit`.
+        See `Ranker.fit`.
     valid_configs : int
         Configs to validate on in all.
     seed : int
@@ -260,7 +260,7 @@ class Material:
     hashed : bool
         Whether fingerprints are needed.
     sample_weight
-        As of `Ranker.fit`.
+        See `Ranker.fit`.
 
     Attributes
     ----------
