@@ -16,21 +16,21 @@ AnyArray = npt.NDArray[Any]
 def fail(
     field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
 ) -> DataError:
-    """Make an error about one field, or about a column of that name: `where` says of what."""
+    """Return an error about a field or a column; `where` says of what."""
     title = f"{where} {field!r}" if where else field
     text = f"{title}: expected {expected}, found {found}; {todo}"
     return DataError(text, field=field, found=found, expected=expected)
 
 
 def with_file(error: DataError, file: str) -> DataError:
-    """Name the file in an error that does not yet."""
+    """Add the file to errors that do not name one."""
     if error.file is not None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
 
 
 def with_graph(error: DataError, name: str) -> DataError:
-    """Name the graph in an error that does not yet."""
+    """Add the graph to errors that do not name one."""
     text = str(error)
     if error.file is not None or text.startswith("graph "):
         return error
@@ -38,7 +38,7 @@ def with_graph(error: DataError, name: str) -> DataError:
 
 
 def numbers(field: str, value: Any) -> AnyArray:
-    """As an array of numbers of at most eight bytes, whatever their type."""
+    """Return an array of numbers of at most eight bytes, of any number type."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -49,7 +49,7 @@ def numbers(field: str, value: Any) -> AnyArray:
 
 
 def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
-    """As an array of numbers of that shape; a letter stands for any length."""
+    """Return an array of numbers of that shape; a letter stands for any length."""
     array = numbers(field, value)
     fits = array.ndim == len(shape) and all(
         isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
@@ -71,7 +71,7 @@ def place(array: AnyArray, bad: AnyArray) -> str:
 
 
 def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
-    """As int64, exactly."""
+    """Return exact int64; raise DataError for values that are not whole numbers."""
     array = numbers(field, value)
     if array.dtype.kind == "f":
         wide = array.astype(np.float64, copy=False)
@@ -96,7 +96,7 @@ def in_range(
 
 
 def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
-    """As float32, finite. Wider numbers are rounded to the nearest. `columns`: their names, for errors."""
+    """Return finite float32; wider numbers are rounded to nearest. `columns`: names for errors."""
     array = numbers(field, value)
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
@@ -109,9 +109,9 @@ def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[n
 
 
 def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
-    """Run times (n,) as int64 or float64; those that are not `good` are not read and become 0 or NaN.
+    """Return runtimes (n,) as int64 or float64. Those that are not `good` are not read and become 0 or NaN.
 
-    All 0 stands for "not measured".
+    All zeros mean "not measured".
     """
     array = shaped(field, value, good.shape)
     if array.dtype.kind == "b":
@@ -133,7 +133,7 @@ def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
 
 
 def frozen(array: AnyArray, source: Any) -> AnyArray:
-    """Make an array read-only that nobody else can write to."""
+    """Return a read-only array that nobody else can write to."""
     if array.flags.writeable and (array is source or array.base is not None):
         array = array.copy()
     array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Packs: graphs in files that are mapped into memory; a config costs the reading of its own bytes only.
+"""Packs: graphs in files that are mapped into memory. Using a config reads no more than its own bytes.
 
 A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
 layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
@@ -53,7 +53,7 @@ class Pack:
     Raises
     ------
     DataError
-        No pack, of another version, or a damaged header.
+        Not a pack, of another version, or a damaged header.
     OSError
         It cannot be opened.
     """
@@ -140,7 +140,7 @@ def open_pack(path: str, limit: int) -> Graph:
     Raises
     ------
     DataError
-        No pack, a damaged header, arrays larger than `limit` bytes, or made from another version of the .npz.
+        Not a pack, a damaged header, arrays of more than `limit` bytes, or made from another .npz.
     """
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())

@@ -32,9 +32,9 @@ class Network:
     fields : object
         Values of the recipe's fields.
     seed : int
-        Of the initial weights, and of everything random in training.
+        Seed of the initial weights and of everything random in training.
     precision : {"f32", "bf16"}
-        Of the operands of matrix products.
+        Precision of the operands of matrix products.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Network:
     # Scoring
 
     def prepare(self, graph: Any, configs: bool = True) -> Prepared:
-        """Prepare a graph; the one prepared last is kept. Without `configs` theirs are not read."""
+        """Prepare a graph and keep it until the next one. Without `configs`, its configs are not read."""
         known = self._last.get(graph)
         if known is None or (configs and known.graph is None):
             known = self._last.keep(graph, self.pipeline.apply(graph, configs=configs))
@@ -157,7 +157,7 @@ class Network:
         return self._last
 
     def share_prepared(self, other: Network) -> bool:
-        """Keep the graph prepared last in common with `other`, if both prepare graphs in the same way."""
+        """Share the last prepared graph with `other` if both prepare graphs in the same way."""
         same = self.pipeline.same_as(other.pipeline)
         if same:
             self._last = other._last
@@ -211,7 +211,7 @@ class Network:
         return metadata, {**self.parameters, **self.pipeline.tensors()}
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave, from the file `path`.
+        """Restore what `to_file` returned; `path` names the file in errors.
 
         Raises
         ------
@@ -257,7 +257,7 @@ def _schema(path: str, described: Any) -> Schema:
 def _weights(
     path: str, steps: list[Any], columns: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[np.float32]]:
-    """Take the weights of a model: all are found in the file before the core makes room for one.
+    """Return the weights of a model. All are found in the file before the core allocates any.
 
     Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
     """

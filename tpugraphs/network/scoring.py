@@ -45,9 +45,9 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
 
 
 def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
-    """Configs of a pass: what is fastest, at most `most`.
+    """Return the number of configs per pass that is fastest, at most `most`.
 
-    `most` itself if the model looks across configs, or does all its work on nodes once per pass.
+    It is `most` itself if the model looks across configs, or does all its work on nodes once per pass.
     """
     if model.across_configs or not model.per_config:
         return most
@@ -64,7 +64,7 @@ def score(
     precision: str,
     done: Callable[[int], object] = lambda count: None,
 ) -> NDArray[np.float32]:
-    """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
+    """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
 
     Parameters
     ----------
@@ -98,10 +98,10 @@ def score(
 
 
 def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
-    """Configs given as such, None if they are given as rows.
+    """Return configs that are given by their values; None if `configs` are row numbers.
 
-    Layout: digits (n, K, 18), in one byte each; int8 arrays are not copied, of others no copy is made but
-    this one. Tile: features (n, 24).
+    Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
+    features (n, 24).
 
     Raises
     ------
@@ -143,14 +143,14 @@ def as_configs(graph: Any, configs: Any) -> NDArray[np.int8] | NDArray[np.float3
 def compare_precisions(
     ranker: Any, graph: Any, configs: ArrayLike | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
-    """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
+    """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 
     Parameters
     ----------
     ranker : Ranker
     graph : LayoutGraph
     configs : (n,) int, (C,) bool, optional
-        Rows to score, best those the ranker was not trained on; all by default.
+        Rows to score, preferably some that the ranker was not trained on; by default all.
     k : int
         How many of the predicted fastest to compare.
 
@@ -182,9 +182,9 @@ def compare_precisions(
 
 
 class Last:
-    """The graph that was prepared last, kept as long as it lives: it is often asked for again.
+    """Cache of the graph that was prepared last, as long as that graph lives.
 
-    Several threads may use it at once: graph and what was prepared of it are one attribute.
+    Several threads may use it at once: the graph and its prepared form are one attribute.
     """
 
     def __init__(self) -> None:
@@ -196,12 +196,12 @@ class Last:
         self.measured = False
 
     def get(self, graph: Any) -> Prepared | None:
-        """Return what was kept of this graph, None if it was another."""
+        """Return the prepared form of this graph, or None if another one is kept."""
         kept = self._kept
         return kept[1] if kept is not None and kept[0]() is graph else None
 
     def keep(self, graph: Any, prepared: Prepared) -> Prepared:
-        """Keep it instead of another."""
+        """Keep this one in place of the one before."""
         self.clear()
         me = weakref.ref(self)
 

@@ -1,4 +1,4 @@
-"""What everything that ranks configs has in common: networks, trees, ensembles, baselines, your own class."""
+"""Scorers: what rankers, ensembles, baselines and a class of your own have in common."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Scorer", "ScorerBase", "given_options"]
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Anything that can stand in an ensemble, a report or a submission.
+    """Protocol of everything that scores configs, for ensembles, reports and submissions.
 
-    Derive a class of your own from :class:`ScorerBase`, which has all of it but `kind` and `predict`.
+    Derive a class of your own from :class:`ScorerBase`, which lacks only `kind` and `predict`.
     """
 
-    # Docstrings stand at ScorerBase, which says what each of these does.
+    # ScorerBase documents each of these.
     # ruff: noqa: D102
     @property
     def kind(self) -> str: ...
@@ -49,18 +49,18 @@ class Scorer(Protocol):
 
 
 def given_options(tta: int, precision: str | None, verbose: bool | None) -> dict[str, Any]:
-    """Options of `predict` that differ from their defaults: a scorer of your own need not know the others."""
+    """Return the options of `predict` that differ from their defaults: a scorer need not know the others."""
     options = {"tta": tta, "precision": precision, "verbose": verbose}
     return {name: value for name, value in options.items() if value is not None and (name != "tta" or value)}
 
 
 class ScorerBase(ABC):
-    """Base of scorers: everything that follows from `predict`.
+    """Base class of scorers: it derives everything else from `predict`.
 
-    A subclass says its `kind`, scores in `predict`, and may write itself in `to_file`.
+    A subclass defines `kind` and `predict`. To be saved, it also defines `to_file` and `from_file`.
     """
 
-    #: Kind under which files of this class are written; see :func:`tpugraphs.ranker.filekinds.register`.
+    #: Kind that files of this class name; see :func:`tpugraphs.ranker.filekinds.register`.
     file_kind: str = ""
 
     @property
@@ -77,10 +77,10 @@ class ScorerBase(ABC):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
-        """Scores (n,) of configs of a graph: smaller = predicted faster."""
+        """Return scores (n,) of configs of a graph: smaller = predicted faster."""
 
     def fit(self, train: Any, valid: Any = None) -> Any:
-        """Learn from measured graphs. A scorer that has nothing to learn stays as it is."""
+        """Learn from measured graphs. By default there is nothing to learn."""
         return self
 
     @property
@@ -104,7 +104,7 @@ class ScorerBase(ABC):
         return None
 
     def share_prepared(self, other: Any) -> bool:
-        """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
+        """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return False
 
     def adapt(self, graph: Any, configs: ArrayLike | None = None) -> Any:
@@ -113,7 +113,7 @@ class ScorerBase(ABC):
         Raises
         ------
         Error
-            Scorers of this class cannot.
+            The class does not support it.
         """
         raise Error(f"{type(self).__name__} cannot adapt: fit a new one on all measurements")
 
@@ -125,7 +125,7 @@ class ScorerBase(ABC):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[np.int64]:
-        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
+        """Return the positions (n,) int64 of the configs, predicted fastest first; ties keep their order.
 
         Parameters are those of `predict`.
         """
@@ -150,7 +150,7 @@ class ScorerBase(ABC):
         tta, precision
             Those of `predict`.
         members : bool
-            Judge the members of an ensemble, too.
+            Also judge the members of an ensemble.
 
         Raises
         ------
@@ -174,16 +174,16 @@ class ScorerBase(ABC):
         verbose: bool | None = None,
         members: bool = False,
     ) -> dict[str, Callable[..., NDArray[Any]]]:
-        """Return what `evaluate` judges: scoring functions by name, with `members` also of every member."""
+        """Return what `evaluate` judges: scoring functions by name. With `members`, also those of members."""
         return {self.name: scoring(self, tta, precision, verbose)}
 
     def score(self, graphs: Any) -> float:
-        """Mean of the metric over graphs: greater is better, as scikit-learn has it.
+        """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
 
         Parameters
         ----------
         graphs : graph or iterable of graphs
-            Measured. Configs that failed are left out.
+            Graphs with measured runtimes. Configs that failed are left out.
 
         Returns
         -------
@@ -208,7 +208,7 @@ class ScorerBase(ABC):
         Raises
         ------
         ConfigError
-            The class does not say how it is written.
+            The class does not define `to_file`.
         """
         raise ConfigError(
             f"{type(self).__name__} cannot be saved: give it to_file and from_file, and register its kind "
@@ -216,7 +216,7 @@ class ScorerBase(ABC):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file, which appears when it is complete."""
+        """Write everything that prediction needs to one safetensors file, which appears when complete."""
         filekinds.write(file_name(path), self)
 
 

@@ -49,11 +49,11 @@ class Trees:
     Attributes
     ----------
     size : (nodes, configurable nodes)
-        ``(0, 0)`` where configs are features: then these trees rank all graphs.
+        ``(0, 0)`` if configs are features; these trees then rank all graphs.
     columns : (F,) int64
-        Columns of the table that vary.
+        The columns of the table that vary, which the trees use.
     width : int
-        Columns of the table.
+        Number of columns of the table.
     booster : lightgbm.Booster
     """
 
@@ -63,7 +63,7 @@ class Trees:
     booster: Any
 
     def table(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Choose the columns (n, F); those that a graph of another size lacks are missing values."""
+        """Select the columns (n, F); columns that a graph of another size lacks are missing values."""
         found = np.full((len(features), self.columns.size), np.nan, np.float32)
         there = self.columns < features.shape[1]
         found[:, there] = features[:, self.columns[there]]
@@ -72,7 +72,7 @@ class Trees:
 
 @dataclass
 class Rounds:
-    """A running fit, as callbacks see it: every step is one more tree per size of graph.
+    """A running fit, as callbacks see it. Every step adds one tree per size of graph.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class _Table:
 
 
 class TreeEstimator:
-    """Learns boosted trees from a recipe's table of features.
+    """Learn boosted trees from a recipe's table of features.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class TreeEstimator:
 
     @property
     def kind(self) -> str:
-        """Kind of the graphs it scores; a recipe for any kind has that of the graphs it was trained on."""
+        """Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs."""
         return self._kind
 
     @property
@@ -146,7 +146,7 @@ class TreeEstimator:
         return None
 
     def share_prepared(self, other: Any) -> bool:
-        """Nothing is prepared."""
+        """Return False: trees prepare nothing that could be shared."""
         return False
 
     # Learning
@@ -266,7 +266,7 @@ class TreeEstimator:
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _grow(self, tree: Trees) -> float:
-        """Add one tree; return the loss on the rows that are learnt from."""
+        """Add one tree and return the training loss."""
         tree.booster.update()
         ((_, _, loss, *_),) = tree.booster.eval_train()
         return float(loss)
@@ -326,7 +326,7 @@ class TreeEstimator:
         return scores
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
-        """Trees of the graphs whose size is nearest; of equally near ones the first."""
+        """Return the trees of the nearest size; if several are equally near, the first."""
 
         def distance(tree: Trees) -> float:
             return sum(abs(a - b) / max(b, 1) for a, b in zip(tree.size, size, strict=True))
@@ -372,7 +372,7 @@ class TreeEstimator:
 
 
 def _text(booster: Any) -> str:
-    """Return the trees without the options of their training: the number of threads is among them."""
+    """Return the trees without their training options, which include the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
 
@@ -391,7 +391,7 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
 
 
 def _size(graph: Any) -> tuple[int, int]:
-    """Nodes and configurable nodes where configs are digits; all graphs with features have one model."""
+    """Return (nodes, configurable nodes) if configs are digits. All graphs with features share one model."""
     return (0, 0) if graph.config_feat is not None else (int(graph.num_nodes), int(graph.num_config_nodes))
 
 

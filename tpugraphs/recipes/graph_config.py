@@ -1,10 +1,10 @@
 """A ranker for graphs of any schema: tables of configs, kernels with problem sizes, programs with edges.
 
-What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
-embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
-Configs: their features and what these have to do with powers of two, a linear layer that also sees the row
-of the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than
-others: members of an ensemble then differ more.
+The model depends on what the graphs hold. Nodes that differ in anything get features, an opcode embedding and
+(with edges) GraphSAGE. They are pooled to one row per graph, or per config where nodes are configured.
+Configs get their features and how these relate to powers of two. A linear layer sees them together with the
+row of the graph; residual blocks follow, and a linear path leads past all of them. The first layer starts
+with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
 from __future__ import annotations

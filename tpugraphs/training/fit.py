@@ -1,7 +1,7 @@
 """The fit loop: evaluation, exact resume, interruption.
 
 Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
-parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that resumes from it
+parameters, moments, and the number of steps done. A checkpoint holds that state. A fit that resumes from it
 ends with the same bits as one that was never stopped.
 """
 
@@ -49,7 +49,7 @@ def _check_callbacks(callbacks: Any) -> None:
 
 @contextmanager
 def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
-    """Make the folder and hold it for one fit alone: two would overwrite each other's state."""
+    """Make the folder and lock it for one fit: two would overwrite each other's state."""
     if checkpoint_dir is None:
         yield None
         return
@@ -160,7 +160,7 @@ class Fit:
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
-        """Take one step and what is due after it; False, with no step taken, at the end."""
+        """Take one step and do what is due after it. Return False, without a step, at the end."""
         self.finished = self.step == self.total or self.history.stopped is not None
         going = not self.finished and not interrupts.pressed
         if going:
@@ -174,7 +174,7 @@ class Fit:
         return going
 
     def end(self, interrupted: bool) -> None:
-        """Give the ranker the best parameters; of an interrupted fit keep the state first."""
+        """Give the ranker the best parameters. The state of an interrupted fit is written first."""
         if interrupted and not self.finished:
             self.history.interrupted = True
             if self.path is not None:
@@ -241,7 +241,7 @@ class Fit:
         self.history.learning_rate.append(rate)
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
-        """Do work in which Ctrl-C may come up at once, because the core then leaves everything as it was."""
+        """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
         began = time.monotonic()
         try:
             interrupts.armed = True
