@@ -340,7 +340,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
     assert child.returncode == 130 and err.strip().count("\n") == 0 and "interrupted" in err
     assert not out.exists()
     if list(state.iterdir()):  # at least one step was done
-        assert f"goes on from {state}" in err
+        assert f"resumes from {state}" in err
     done = subprocess.run(command, capture_output=True, timeout=300, **options)
     assert done.returncode == 0, done.stderr
     assert out.exists()

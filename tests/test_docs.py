@@ -1,9 +1,21 @@
-"""Pages that are made from the core are up to date."""
+"""Pages are true: made from the core where they can be, and every file, link and name in them exists."""
 
+import importlib
 import importlib.util
+import re
 from pathlib import Path
 
-DOCS = Path(__file__).parents[1] / "docs"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+SOURCES = [
+    path
+    for top in ("tpugraphs", "csrc", "tests", "benchmarks", "docs", "notebooks", ".ci")
+    for path in (ROOT / top).rglob("*")
+    if path.is_file()
+] + [path for path in ROOT.glob("*") if path.is_file()]
 
 
 def test_the_tables_of_ops_and_losses_are_up_to_date():
@@ -11,3 +23,68 @@ def test_the_tables_of_ops_and_losses_are_up_to_date():
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
     assert (DOCS / "tables.md").read_text() == tables.text(), "run `make tables`"
+
+
+def slug(heading):
+    """The anchor that GitHub makes of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(path):
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.S | re.M)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"\w+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        to = (page.parent / target).resolve() if target else page
+        if not to.exists() or (anchor and to.suffix == ".md" and anchor not in anchors(to)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_pages_exist(page):
+    """`csrc/ops/op.c` is a path from the root, or its end: `op.c` and `loss.h` name the only such file."""
+    known = ["/" + path.relative_to(ROOT).as_posix() for path in SOURCES]
+    named = re.findall(r"(?<![\w<>*./-])(?:[\w.-]+/)*\w+\.(?:py|pyi|c|h|inc|sh)\b(?!\w|<)", page.read_text())
+    named = {name for name in named if not name.startswith(("my", "sample_submission"))}
+    missing = [name for name in sorted(named) if not any(path.endswith("/" + name) for path in known)]
+    missing += [
+        name
+        for name in sorted(named)
+        if name.startswith(("tpugraphs/", "csrc/", "tests/", "benchmarks/")) and not (ROOT / name).is_file()
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize(("table", "heading"), [("WINGS", "### Wings of tpugraphs")])
+def test_the_architecture_page_lists_all_parts(table, heading):
+    """Every part of the table in test_structure.py has its row under the heading, and no other has one."""
+    section = (DOCS / "architecture.md").read_text().split(heading)[1].split("\n#")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.M))
+    structure = (ROOT / "tests" / "test_structure.py").read_text()
+    listed = re.search(rf"^{table} = {{(.*?)^}}", structure, re.S | re.M).group(1)
+    assert set(re.findall(r"`(\w+)(?:/|\.py)`", cells)) == set(re.findall(r'"(\w+)":', listed))
+
+
+def test_names_in_docstrings_exist():
+    wrong = []
+    for path in sorted((ROOT / "tpugraphs").rglob("*.py")):
+        for name in re.findall(r":(?:mod|class|func|meth|data|attr):`~?(tpugraphs[\w.]*)`", path.read_text()):
+            found, parts = importlib.import_module("tpugraphs"), name.split(".")
+            for i, part in enumerate(parts[1:], 2):
+                if not hasattr(found, part):
+                    try:
+                        found = importlib.import_module(".".join(parts[:i]))
+                    except ImportError:
+                        wrong.append(f"{path.relative_to(ROOT)}: {name}")
+                        break
+                else:
+                    found = getattr(found, part)
+    assert not wrong

@@ -126,7 +126,7 @@ def test_names_that_lead_elsewhere(into, name):
     ],
 )
 def test_links_and_devices(into, info, found):
-    with pytest.raises(tg.DataError, match=f"found {found}; this is no published archive") as caught:
+    with pytest.raises(tg.DataError, match=f"found {found}; this is not a published archive") as caught:
         into(tar_of([(info, b""), (f"npz/{PLACE}/x.npz", b"evil")]))
     assert caught.value.file.endswith("a.tar") and not there(into.folder)
 
@@ -533,7 +533,7 @@ def test_killed_while_downloading(publish, tmp_path, monkeypatch):
                 patch.setattr(download, "unpack", die)
             else:
                 patch.setattr(os, "sync", die)
-            with pytest.raises(KeyboardInterrupt, match="goes on"):
+            with pytest.raises(KeyboardInterrupt, match="resumes"):
                 download.run(name, root, publish.base, verbose=False)
         before = publish.sent
         assert download.run(name, root, publish.base, verbose=False)[0]["files"] == 1

@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
+from tpugraphs import submission
+from tpugraphs.names import COLLECTIONS
+
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 
+LEFT = {
+    "01_quickstart": [],
+    "02_kaggle_submission": sorted(
+        ["submission.csv", *(f"rankers/{name.replace(':', '-')}.safetensors" for name in COLLECTIONS)]
+    ),
+}
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 
@@ -43,7 +52,18 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     assert not [output for output in outputs if output.output_type == "error"]
     assert any("image/png" in output.get("data", {}) for output in outputs), "no picture was drawn"
     assert any("tau" in output.get("data", {}).get("text/html", "") for output in outputs), "no report table"
-    assert not list(tmp_path.iterdir()), "the notebook leaves files behind"
+    left = sorted(file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file())
+    assert left == LEFT[path.stem], "files in the working folder, after the last cell"
+    if "submission.csv" in left:
+        collections = {name.rpartition(":")[0] for name in submission.read(tmp_path / "submission.csv")}
+        assert collections == set(COLLECTIONS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_long_cells_show_their_progress(path: Path) -> None:
+    """Training takes minutes: by default there is a bar, and only the quick start, which is short, has none."""
+    code = "".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code")
+    assert ("verbose=False" in code) == (path.stem == "01_quickstart")
 
 
 FIT = """

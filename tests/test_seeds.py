@@ -303,7 +303,7 @@ def test_an_interrupt_leaves_usable_rankers_and_is_exact(tmp_path, workers):
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         delay = 0.005 * attempt
-        with pytest.warns(UserWarning, match="the same call with the same checkpoint_dir goes on"):
+        with pytest.warns(UserWarning, match="the same call with the same checkpoint_dir resumes"):
             runs = train(
                 callbacks=lambda seed, delay=delay: [PressSoon(delay if seed == 1 else None)],
                 checkpoint_dir=folder,

@@ -77,7 +77,7 @@ def test_goes_on_after_any_drops(server, target, seed):
 def test_a_server_that_ignores_range(server, target):
     server.script = [{"cut": 200_000}, {"whole": True}]
     content, told = get(server, target)
-    assert content == FILE and "cannot resume: begun anew" in told[-1]
+    assert content == FILE and "cannot resume: begun again" in told[-1]
     server.script = [{"cut": 100, "whole": True} for _ in range(20)]
     with pytest.raises(tg.DataError, match="gave up after 3 attempts"):
         get(server, target.with_name("again.tar"))
@@ -220,7 +220,7 @@ def test_a_part_that_is_too_long_is_begun_anew(server, target):
 def test_too_little_every_time(server, target):
     server.script = [{"cut": 1000}] + [{"cut": 0}] * 3
     with pytest.raises(
-        tg.DataError, match=r"ended after 1,000 of 300,000 bytes; gave up after 3.*goes on"
+        tg.DataError, match=r"ended after 1,000 of 300,000 bytes; gave up after 3.*resumes"
     ) as caught:
         get(server, target)
     assert caught.value.file == f"{server.url}/f.tar"
@@ -333,7 +333,7 @@ def test_a_transmission_error_is_repaired(server, target):
     server.files["/f.tar"] = bytes(bad)
     server.script = [{}, {"files": {"/f.tar": FILE}}]
     content, told = get(server, target)
-    assert content == FILE and "checksum is wrong: begun anew" in told[0]
+    assert content == FILE and "checksum is wrong: begun again" in told[0]
 
 
 @pytest.mark.parametrize(

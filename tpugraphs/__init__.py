@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(f"{__name__}.{place}")
     except ImportError as error:
-        if "_core'" not in str(error):  # a core that is there but cannot be loaded tells its own reason
+        if "_core'" not in str(error):  # a core that exists but cannot be loaded says why
             raise
         raise ImportError(_core_missing(), name=f"{__name__}._core") from None
     value = getattr(module, name) if name in _LAZY else module

@@ -255,7 +255,7 @@ def competition_score(per_collection: Mapping[str, float | Iterable[float]]) -> 
     Raises
     ------
     ConfigError
-        A name that is no collection.
+        A name that is not a collection.
     """
     unknown = [name for name in per_collection if name not in COLLECTIONS]
     if unknown:

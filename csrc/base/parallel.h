@@ -17,7 +17,7 @@ int tg_max_threads(void);
 /* threads >= 1 */
 void tg_set_threads(int threads);
 
-/* At most so many for work begun by the calling thread, so that several can work side by side. 0: no limit. */
+/* Limits the threads of work begun by the calling thread, so that several can work side by side. 0: no limit. */
 void tg_limit_threads(int threads);
 
 /* Register the fork handler and read the environment; safe to call more than once. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Copies word `i` into `to`; 0 if there are not so many. */
+/* Copies word `i` into `to`; 0 if there are fewer words. */
 static inline int tg_word(const char *choices, int i, char *to, size_t size) {
     for (; i > 0; i--) {
         choices = strchr(choices, '|');

@@ -36,7 +36,7 @@ void tg_encoder_free(tg_encoder *e);
 /* Most digits that one call of tg_encoder_put takes. */
 #define TG_ENCODE_MOST (16 << 10)
 
-/* Bytes that so many digits in one call become, at most. */
+/* Bytes that TG_ENCODE_MOST digits become, at most. */
 #define TG_ENCODE_ROOM (((TG_ENCODE_MOST) / TG_LAYOUT_DIGITS + 1) * 4)
 
 /* Append the next digits (n), all in -1..5, to those of the calls before: whole codes go to `to`, *bytes of them, a

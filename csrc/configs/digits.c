@@ -43,7 +43,7 @@ static double half_value(uint16_t h) {
     return h >> 15 ? -value : value;
 }
 
-/* One element as a double. Integers beyond 2^53 are rounded: they are no digits either way. */
+/* One element as a double. Integers beyond 2^53 are rounded: they are not digits either way. */
 static double value_at(tg_number type, const uint8_t *from) {
     uint8_t b[8] = {0};
     for (int i = 0; i < type.itemsize; i++) b[i] = from[type.swapped ? type.itemsize - 1 - i : i];

@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "graph/components.h"
 
-/* Walks from so many nodes go side by side: their numbers for one node fill a cache line. */
+/* Walks from this many nodes go side by side: their numbers for one node fill a cache line. */
 enum { LANES = 8 };
 
 /* Where walks can come back to where they began: undirected anywhere, directed within a component only. */

@@ -141,7 +141,7 @@ static void bad_id(const tg_csv *csv, tg_row *row, const char *id, size_t size) 
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Say why text(n) is no list of indices. */
+/* Say why text(n) is not a list of indices. */
 static void bad_indices(tg_row *row, const char *text, size_t n) {
     char quoted[120];
     unreadable(row);
@@ -174,7 +174,7 @@ static void bad_indices(tg_row *row, const char *text, size_t n) {
     }
 }
 
-/* Indices of text(n) into csv->indices; their number, or -1 if that is no list of indices. There is room for n. */
+/* Indices of text(n) into csv->indices; their number, or -1 if it is not a list of indices. There is room for n. */
 static int64_t parse_indices(const tg_csv *csv, const char *text, size_t n, int64_t *high) {
     int64_t count = 0;
     const char *at = text, *end = text + n;

@@ -26,7 +26,7 @@
 
 enum tg_huff_kind { TG_HUFF_LITLEN, TG_HUFF_DIST, TG_HUFF_PRE };
 
-/* table(cap) for the canonical code with lengths(n) in 0..15. Returns 0 when the lengths are no code:
+/* table(cap) for the canonical code with lengths(n) in 0..15. Returns 0 when the lengths are not a code:
    over-subscribed, or incomplete other than by the one-code exceptions that deflate writers use. */
 int tg_huff_build(uint32_t *table, int cap, enum tg_huff_kind kind, const uint8_t *lengths, int n);
 

@@ -308,12 +308,12 @@ static tg_status dynamic_tables(tg_inflate *s) {
         pre_lengths[order[i]] = (uint8_t)take(s, 3);
     }
     if (!tg_huff_build(pre, TG_PRE_SIZE, TG_HUFF_PRE, pre_lengths, 19))
-        return corrupt(s, "code lengths that are no code");
+        return corrupt(s, "code lengths that do not make a code");
     if ((status = read_lengths(s, pre, lengths, litlens + dists)) != TG_OK) return status;
     if (lengths[256] == 0) return corrupt(s, "a block without an end");
     if (!tg_huff_build(s->litlen, TG_LITLEN_SIZE, TG_HUFF_LITLEN, lengths, litlens) ||
         !tg_huff_build(s->dist, TG_DIST_SIZE, TG_HUFF_DIST, lengths + litlens, dists))
-        return corrupt(s, "code lengths that are no code");
+        return corrupt(s, "code lengths that do not make a code");
     return TG_OK;
 }
 

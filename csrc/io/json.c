@@ -106,7 +106,7 @@ static const char *literal(tg_json *j) {
             return NULL;
         }
     }
-    return "something that is no value";
+    return "something that is not a value";
 }
 
 static tg_json_kind value_done(tg_json *j, tg_json_kind kind, const char *problem) {

@@ -14,7 +14,7 @@ typedef struct maker {
     tg_json json;
     const char *field;
     tg_json_value *values;
-    const tg_json_value **sorted; /* room for the entries of one object, to find keys that are there twice */
+    const tg_json_value **sorted; /* room for the entries of one object, to find keys given twice */
     char *
         pool; /* no larger than the text and one byte: of every key, string, number and literal at least one byte
                    that separates it from the next is not copied, which makes room for its NUL */

@@ -32,7 +32,7 @@ typedef struct tg_json_tree {
 tg_status tg_json_read(tg_json_tree *tree, const char *field, const char *text, size_t size, tg_error *err);
 void tg_json_free(tg_json_tree *tree);
 
-/* The entry of that name, or NULL; also NULL of what is no object. */
+/* The entry of that name, or NULL; also NULL if this is not an object. */
 const tg_json_value *tg_json_find(const tg_json_value *object, const char *key);
 
 /* Whether the value (or NULL) is that string. */

@@ -154,7 +154,7 @@ typedef struct tg_edges {
    logistic_row   scale * sum over n of |c| log(1 + e^-x), x = sign(c) (a - pivot); its gradient is added to g(n) and
                to *dpivot
    base7_encode   codes(n) from digits(n,6); base7_decode the inverse; 0 if some digit (code) is none
-   pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is no digit */
+   pack_digits    to(n) from the float32 at `from`, of any alignment; 0 if some value is not a digit */
 #define TG_PRODUCT_LIST(K)                                                                                   \
     K(panel, int64_t, (int k))                                                                               \
     K(gemm, void,                                                                                            \
@@ -289,7 +289,7 @@ typedef struct tg_cpu {
 
 /* Names of the levels that such a processor can run, fastest first, NULL-terminated. A rule, not a timing, so that
    one processor always gives the same bits: AVX-512's bf16 product comes first on AMD (Zen 4 and later start as
-   many a cycle as of float32's, with twice the numbers) and behind avx512_vnni everywhere else. Sapphire Rapids starts
+   many a cycle as float32's products, with twice the numbers) and behind avx512_vnni everywhere else. Sapphire Rapids starts
    half as many, so rounding to bf16 and multiplying as float32 is faster there: the same rounding, other orders of the
    sums. Intel's others, and other makes, are taken to be like it; they have not been measured. */
 enum { TG_MOST_LEVELS = 8 };

@@ -1,6 +1,6 @@
 /* Elementary functions over vectors. Bounds, swept by tests: exp 2 ulp on [-87, 88]; sigmoid 3e-7 absolute;
    gelu 4e-7 absolute per unit of |x|; its derivative 1e-6 absolute. NaN stays NaN; infinities give the limits.
-   AVX-512 looks up the coefficients of piecewise polynomials by permutes, which run beside the FMAs; elsewhere
+   AVX-512 looks up the coefficients of piecewise polynomials by permutes, which run in parallel with the FMAs; elsewhere
    one polynomial of higher degree serves the whole range.
    `rough`, for passes whose products round their operands to eight bits, cuts the polynomials of AVX-512 short:
    exp 6e-5 relative, sigmoid 2e-5, gelu 6e-5 |x|, its derivative 2.2e-4; bfloat16 rounds by up to 2e-3. */
@@ -25,7 +25,7 @@ INLINE vf lookup32(const float *table, vi index) {
 
 /* Where v >= 0 lies among the 32 segments around the multiples of 1 (of 1/2). Adding 1.5 * 2^23 (or 2^22) leaves
    the rounded number in the low bits: the permute looks at five of them. FMAs and permutes are the bottleneck,
-   additions are free beside them. */
+   additions cost nothing extra. */
 typedef struct segment {
     vf v, t; /* the place in the segment: v less the rounded v */
     vi index;

@@ -29,7 +29,7 @@ static int new_buffer(maker *m, tg_shape shape, int event) {
     return m->plan->n_buffers++;
 }
 
-/* So many numbers per config of a node, and column: 2 for statistics, 3 for a fix. */
+/* `numbers` per config of a node, and column: 2 for statistics, 3 for a fix. */
 static tg_shape per_config(tg_shape shape, int numbers) {
     return (tg_shape){shape.space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG, numbers * shape.cols};
 }

@@ -48,7 +48,7 @@ typedef struct tg_buffer {
 
 enum { TG_MAX_EVENTS = 5 * TG_MAX_STEPS, TG_MAX_BUFFERS = 12 * TG_MAX_STEPS };
 
-/* What a plan is for. Training either makes cheap outputs again for backward or, where memory is no matter, keeps
+/* What a plan is for. Training either makes cheap outputs again for backward or, where memory does not matter, keeps
    them. */
 typedef enum { TG_PLAN_SCORES, TG_PLAN_TRAINING, TG_PLAN_KEEPING } tg_plan_kind;
 typedef struct tg_request {

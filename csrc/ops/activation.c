@@ -1,5 +1,5 @@
 /* y = act(x): the activations of TG_ACT_LIST, leaky ReLU with any slope, ELU with any scale, and PReLU, whose slope is
-   learned (He et al. 2015). */
+   learnt (He et al. 2015). */
 #include "ops/op.h"
 
 enum { SLOPE };

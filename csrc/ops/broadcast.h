@@ -19,7 +19,7 @@ void tg_spread(const tg_exec *e, const tg_tile *t, int i, float *y, int64_t ldy,
 void tg_carve_joined(const tg_exec *e, int back, tg_carver *c, void *room);
 void tg_gather_end(const tg_exec *e);
 /* The gradient of input i from that of its repeated form, dy(rows of the tile, n): summed over what it was repeated
-   along. Rows of dy are ldd apart. Call it from the last input on: of a slot that is there twice, the gradient of the
+   along. Rows of dy are ldd apart. Call it from the last input on: of a slot that is given twice, the gradient of the
    first place is added. */
 void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd);
 

@@ -105,7 +105,7 @@ static int next(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int least
     return last == nodes ? t->rows - *at : (int)(last - first) * per;
 }
 
-/* `least`, or 0 where so many nodes have these edges that copying their rows would take longer than it saves. */
+/* `least`, or 0 where copying the rows of the nodes with these edges would take longer than it saves. */
 static int choose(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int least) {
     int found = 0;
     for (int at = 0, rows; (rows = next(e, t, csr, least, &at)) > 0; at += rows) found += rows;

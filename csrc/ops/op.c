@@ -47,7 +47,7 @@ int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).pe
 enum {
     TILE = 64,   /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
     GRAIN = 640, /* rows of a chunk: enough to amortise its partial sums ... */
-    FEW = 4, /* ... but so many chunks even of small work, and a multiple of it: threads wait for odd ones */
+    FEW = 4,     /* ... but at least this many, and a multiple: threads wait for odd ones */
 };
 
 static const tg_phase *phases_of(const tg_exec *e, int back) {

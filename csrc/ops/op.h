@@ -199,7 +199,7 @@ typedef struct tg_exec {
     int tile_rows;                 /* at most, in any phase */
     int phase_rows[TG_MAX_PHASES]; /* in each */
     double work;                   /* that of the carver, with that of the calls within */
-    int threads;                   /* scratch exists for so many */
+    int threads;                   /* that scratch exists for */
     float *base;                   /* the memory of the call */
     int64_t floats;
     _Alignas(16) char room[TG_ROOM_BYTES]; /* the op's own places, see tg_op.carve */
@@ -261,7 +261,7 @@ typedef struct tg_op {
     tg_attr_spec attrs[TG_MAX_ATTRS];
     unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
     tg_fixes fixes_dy;
-    int most_rows; /* about so many rows in a tile; 0: TILE of op.c */
+    int most_rows; /* about this many rows in a tile; 0: TILE of op.c */
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
     /* Of pointers only whether they are NULL counts; tile_rows, shapes and slate are set. `room`: the op's own
        structure, zeroed. */
@@ -311,8 +311,8 @@ static inline int tg_has_nodes(tg_space space) {
 static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
 static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
 
-/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. By config, there are so many
-   chunks for each config. */
+/* Items are cut into chunks fixed by the problem; each chunk has its own partial sums. By config, each config
+   has its own chunks. */
 typedef struct tg_loop {
     int64_t items, chunks;
     int per;     /* rows per item that are worked on together */

@@ -100,7 +100,7 @@ const tg_step tg_step_standardize = {
     .name = "standardize",
     .doc = "Keep the first columns of the node features, with mean 0 and standard deviation 1 in training.",
     .attrs =
-        {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "so many columns stay"},
+        {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "this many columns stay"},
          {"constant", TG_STEP_CHOICE, 0, AUTO, 0, 0, "auto|zero|keep",
           "a column that was constant in training becomes 0, or keeps its difference to that constant; auto: "
           "0 if features of whole configs are prepared too"}},

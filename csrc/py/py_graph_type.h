@@ -16,8 +16,8 @@ typedef struct tg_py_graph {
 
 int tg_add_graph_type(PyObject *module);
 
-/* A new Graph of this type, empty, to be filled by C, whose digits look up so many rows; 0: the published digits. NULL with an
-   exception. */
+/* A new, empty Graph of this type, to be filled by C. Its digits look up `digit_rows` rows; 0: the published digits.
+   NULL with an exception. */
 tg_py_graph *tg_py_graph_new(PyTypeObject *type, int digit_rows);
 /* The configs of a graph that has none, either of which may be None; 0, or -1 with an exception. */
 int tg_py_graph_configs(tg_py_graph *self, PyObject *digits, PyObject *config_feat);

@@ -16,7 +16,7 @@ static int check_size(const char *what, npy_intp found, int least) {
     return 0;
 }
 
-/* The (rows, cols) array of a result, holding the values of `add` or, if that is None, anything. `out`: see
+/* The (rows, cols) array of a result, holding the values of `add`, or anything if `add` is None. `out`: see
    tg_out_array; it may be `add` itself, which is then added to. */
 static PyArrayObject *result_array(PyObject *add, PyObject *out, npy_intp rows, npy_intp cols,
                                    PyArrayObject *const *read) {

@@ -34,7 +34,7 @@ typedef struct room {
 
 typedef struct sizes {
     int gathered;   /* the entries are not those of the caller's arrays, in their order */
-    int threads;    /* scratch exists for so many */
+    int threads;    /* scratch exists for this many */
     size_t scratch; /* of any term, one thread */
 } sizes;
 

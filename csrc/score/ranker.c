@@ -128,7 +128,7 @@ static tg_status read_file(tg_ranker *r, const tg_safetensors *file, tg_error *e
                               "give the file of a ranker", NULL);
 }
 
-/* An error about the file: whatever it was called inside, the file is no ranker. */
+/* An error about the file: whatever it was called inside, the file is not a ranker. */
 static tg_status in_file(const char *path, tg_status status, tg_error *err) {
     if (status != TG_E_IO && status != TG_E_MEMORY) status = TG_E_CHECKPOINT;
     if (err == NULL) return status;

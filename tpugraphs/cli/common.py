@@ -109,7 +109,7 @@ def open_rankers(args: argparse.Namespace) -> Any:
     Raises
     ------
     ConfigError
-        No graphs are left, or weights that are no numbers.
+        No graphs are left, or weights that are not numbers.
     """
     from tpugraphs.ranker.ensemble import open_rankers
 
@@ -162,7 +162,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     Raises
     ------
     ConfigError
-        A name that is no file, directory, sample or collection.
+        A name that is not a file, directory, sample or collection.
     DataError
         A directory without .npz files, or everything excluded.
     """
@@ -218,7 +218,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
 
 
 def patterns(exclude: Sequence[str]) -> list[str]:
-    """Patterns of --exclude; ``@FILE`` stands for the lines of a file that are no comments."""
+    """Patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
     found = []
     for pattern in exclude:
         if not pattern.startswith("@"):
@@ -281,7 +281,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     Raises
     ------
     KeyboardInterrupt
-        After Ctrl-C, with one line that says how to go on.
+        After Ctrl-C, with one line that says how to resume.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="interrupted after step")  # told below
@@ -300,8 +300,8 @@ def tell_skipped(args: argparse.Namespace, history: History | None) -> None:
 
 
 def going_on(folder: str | None) -> str:
-    """Say how to go on after Ctrl-C."""
-    return f"the same command goes on from {folder}" if folder else "nothing is saved"
+    """Say how to resume after Ctrl-C."""
+    return f"the same command resumes from {folder}" if folder else "nothing is saved"
 
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:

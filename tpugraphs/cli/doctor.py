@@ -13,7 +13,7 @@ from typing import Any
 
 from tpugraphs.cli import common
 
-HELP = "tell versions, processor, instruction set, threads and memory, and what looks wrong"
+HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
 EXAMPLE = "tpugraphs doctor --json"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -68,7 +68,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         hints.append(f"only {memory} GiB of memory are free: large graphs may not fit")
     for name in _THREAD_VARIABLES:
         if name in os.environ and not _count(name):
-            hints.append(f"{name}={os.environ[name]!r} is no number of threads and is ignored")
+            hints.append(f"{name}={os.environ[name]!r} is not a number of threads and is ignored")
     return found, hints
 
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         dest="now",
         action="store_true",
-        help="download and unpack now; after an interruption the same command goes on",
+        help="download and unpack now; after an interruption the same command resumes",
     )
     parser.add_argument("--keep", action="store_true", help="with --run: keep the archives, in DIR/.download")
     parser.add_argument("--url", metavar="URL", help="folder of the archives, instead of the published one")

@@ -13,7 +13,7 @@ from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
 if TYPE_CHECKING:
     from tpugraphs.evaluation.report import Report
 
-_TOP = 5  # the best of so many is the competition's metric of tile graphs
+_TOP = 5  # tile graphs are judged by the best of this many, as in the competition
 
 HELP = "judge a ranker on measured graphs"
 EXAMPLE = (
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its valid split"
     )
     parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
-    parser.add_argument("--random", action="store_true", help="show a random order beside it")
+    parser.add_argument("--random", action="store_true", help="judge a random order as well")
     parser.add_argument(
         "--official",
         action="store_true",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=common.whole(1), metavar="N", help="with --leave-out: steps of each training"
     )
-    parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble beside it")
+    parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble, too")
     parser.add_argument(
         "--seed", type=common.whole(0, 2**63 - 1), default=0, help="of the bootstrap (default: %(default)s)"
     )

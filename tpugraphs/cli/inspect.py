@@ -7,7 +7,7 @@ import sys
 
 from tpugraphs.cli import common
 
-HELP = "check graphs completely and tell what is in them"
+HELP = "check graphs completely and show what is in them"
 EXAMPLE = "tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid"
 
 

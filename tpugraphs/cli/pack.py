@@ -15,7 +15,9 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("dir", metavar="DIR", help="folder of .npz files, at any depth, or one file")
-    parser.add_argument("--out", metavar="DIR", help="put the tree of packs there, not beside the .npz files")
+    parser.add_argument(
+        "--out", metavar="DIR", help="put the tree of packs there, not next to the .npz files"
+    )
     parser.add_argument(
         "--jobs",
         type=common.whole(1, 4096),

@@ -233,7 +233,7 @@ def _save_part(out: str, rankings: dict[str, Any]) -> None:
         part = f"{os.path.splitext(out)[0]}.partial.csv"
         submission.write(part, rankings)
         print(
-            f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to go on",
+            f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to resume",
             file=sys.stderr,
         )
 

@@ -14,7 +14,7 @@ EXAMPLE = (
 )
 
 
-MANY = 10  # so many graphs are enough to set whole ones aside for validation
+MANY = 10  # graphs that are enough to set whole ones aside for validation
 RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-config"}  # by the kind of graph
 
 
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="steps at a time (default: as many as seeds or threads); fewer take less memory",
     )
     several.add_argument(
-        "--log", metavar="FILE", help="curves and selection, as JSON (default: beside --out)"
+        "--log", metavar="FILE", help="curves and selection, as JSON (default: next to --out)"
     )
     parser.add_argument(
         "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"

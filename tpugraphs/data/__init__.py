@@ -1,4 +1,4 @@
-"""Graphs and their files: collections, npz and packs, tables, schemas, and what is wrong with them."""
+"""Graphs and their files: collections, npz and packs, tables, schemas, audits of measurements."""
 
 from tpugraphs.data.auditing import audit
 from tpugraphs.data.collections import (

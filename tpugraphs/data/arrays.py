@@ -18,14 +18,14 @@ AnyArray = npt.NDArray[Any]
 def fail(
     field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
 ) -> DataError:
-    """Make an error about one field, or about a column of that name: `where` says of what."""
+    """Return an error about a field or a column; `where` says of what."""
     title = f"{where} {field!r}" if where else field
     text = f"{title}: expected {expected}, found {found}; {todo}"
     return DataError(text, field=field, found=found, expected=expected)
 
 
 def with_file(error: DataError, file: str) -> DataError:
-    """Name the file in an error that does not yet."""
+    """Add the file to errors that do not name one."""
     if error.file is not None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
@@ -43,7 +43,7 @@ def naming(file: str) -> Iterator[None]:
 
 
 def with_graph(error: DataError, name: str) -> DataError:
-    """Name the graph in an error that does not yet."""
+    """Add the graph to errors that do not name one."""
     text = str(error)
     if error.file is not None or text.startswith("graph "):
         return error
@@ -65,14 +65,14 @@ def numbers(field: str, value: Any) -> AnyArray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise fail(field, "an array of numbers", f"something that is no array ({error})") from None
+        raise fail(field, "an array of numbers", f"something that is not an array ({error})") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise fail(field, "an array of numbers", f"dtype {array.dtype}", "convert it before")
     return array
 
 
 def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
-    """As an array of numbers of that shape; a letter stands for any length."""
+    """Return an array of numbers of that shape; a letter stands for any length."""
     array = numbers(field, value)
     fits = array.ndim == len(shape) and all(
         isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
@@ -94,7 +94,7 @@ def place(array: AnyArray, bad: AnyArray) -> str:
 
 
 def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
-    """As int64, exactly."""
+    """Return exact int64; raise DataError for values that are not whole numbers."""
     array = numbers(field, value)
     if array.dtype.kind == "f":
         wide = array.astype(np.float64, copy=False)
@@ -119,7 +119,7 @@ def in_range(
 
 
 def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
-    """As float32, finite. Wider numbers are rounded to the nearest. `columns`: their names, for errors."""
+    """Return finite float32; wider numbers are rounded to nearest. `columns`: names for errors."""
     array = numbers(field, value)
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
@@ -132,9 +132,9 @@ def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[n
 
 
 def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
-    """Run times (n,) as int64 or float64; those that are not `good` are not read and become 0 or NaN.
+    """Return runtimes (n,) as int64 or float64. Those that are not `good` are not read and become 0 or NaN.
 
-    All 0 stands for "not measured".
+    All zeros mean "not measured".
     """
     array = shaped(field, value, good.shape)
     if array.dtype.kind == "b":
@@ -156,7 +156,7 @@ def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
 
 
 def frozen(array: AnyArray, source: Any) -> AnyArray:
-    """Make an array read-only that nobody else can write to."""
+    """Return a read-only array that nobody else can write to."""
     if array.flags.writeable and (array is source or array.base is not None):
         array = array.copy()
     array.flags.writeable = False

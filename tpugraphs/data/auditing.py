@@ -26,7 +26,7 @@ __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
-BLOCKS, BLOCK_ROWS = 32, 20  # at most so many blocks, each with at least so many repeated configs
+BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
 SURE = 6.0  # standard errors that a level shift must have
 MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
 
@@ -50,16 +50,16 @@ _QUIET = ("few-configs", "placeholder")  # normal in whole splits: counted, but 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about a file.
+    """One thing that the audit found in a file.
 
     Attributes
     ----------
     kind : str
         For example ``"known-corrupt"``.
     text : str
-        What it is, in a few words.
+        Description in a few words.
     exclude : bool
-        Whether the file is better left out of training and validation.
+        Whether the file should be left out of training and validation.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Shift:
     Attributes
     ----------
     row : int
-        Config near which it is.
+        Number of a config near the shift.
     size : float
         Runtimes after it relative to those before, minus 1.
     error : float
@@ -97,9 +97,9 @@ class GraphAudit:
     configs, distinct, largest : int
         Configs, different ones, and copies of the most frequent one.
     noise_median, noise_max : float or None
-        Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that come
-        several times; normalised runtimes for tile graphs. Where no config does: of the single measurements
-        of each (`repeats`), if there are any.
+        Relative spread (slowest / fastest - 1) of the runtimes of equal configs, over the configs that occur
+        several times; for tile graphs of normalised runtimes. If no config does, the spread of its single
+        measurements (`repeats`), if there are any.
     modes : float or None
         Relative distance of two modes, if runtimes of equal configs have two.
     shift : Shift or None
@@ -122,12 +122,12 @@ class GraphAudit:
 
     @property
     def exclude(self) -> bool:
-        """Whether the graph is better left out of training and validation."""
+        """Whether the graph should be left out of training and validation."""
         return any(finding.exclude for finding in self.findings)
 
 
 class Audit:
-    """What :func:`audit` found: `graphs`, one :class:`GraphAudit` per file, a table, and whom to exclude."""
+    """What :func:`audit` found: `graphs` holds one :class:`GraphAudit` per file."""
 
     def __init__(self, graphs: Iterable[GraphAudit]) -> None:
         self.graphs = tuple(graphs)
@@ -139,7 +139,8 @@ class Audit:
     def exclude(self) -> list[str]:
         """Patterns for ``exclude=`` of :func:`tpugraphs.open_collection`.
 
-        Never a graph of a test split, or with placeholders for runtimes: a submission must rank it.
+        Graphs of a test split, or with placeholders for runtimes, are never among them: a submission must
+        rank those.
         """
         patterns = []
         for graph in self.graphs:
@@ -149,7 +150,7 @@ class Audit:
         return sorted(set(patterns), key=lambda pattern: (pattern != corrupt.KEYWORD, pattern))
 
     def counts(self) -> dict[str, int]:
-        """In how many graphs each kind of finding is."""
+        """Return the number of graphs with each kind of finding."""
         kinds = [kind for graph in self.graphs for kind in dict.fromkeys(f.kind for f in graph.findings)]
         return {kind: kinds.count(kind) for kind in _KINDS if kind in kinds}
 
@@ -159,7 +160,7 @@ class Audit:
         Parameters
         ----------
         every : bool, optional
-            List graphs in which nothing was found, too; by default if there are at most 40.
+            Also list graphs without findings; by default if there are at most 40 graphs.
         """
         every = len(self) <= SHOWN if every is None else every
         shown = [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
@@ -243,7 +244,7 @@ def _found(kind: str, text: str) -> Finding:
 
 
 def _audit_graph(graph: Graph) -> GraphAudit:
-    """Look at one graph; DataError where its configs are damaged."""
+    """Audit one graph. Raises DataError if its configs are damaged."""
     first, inverse = graph.distinct_configs()
     copies = np.bincount(inverse, minlength=1)
     findings = _known(graph.name, graph.collection)
@@ -270,7 +271,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 
 def _kept(findings: list[Finding]) -> list[Finding]:
-    """Make the same findings no reason to exclude: a submission needs every test graph."""
+    """Return the same findings without the advice to exclude: a submission needs every test graph."""
     return [replace(finding, exclude=False) for finding in findings]
 
 
@@ -313,7 +314,7 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Findi
     ends = np.append(starts[1:], rows.size) - 1
     spread = np.expm1(logs[order][ends] - logs[order][starts])
     shift, level = _shift(rows, groups, logs)
-    modes = _modes(groups, logs - level)  # a shift is no second mode
+    modes = _modes(groups, logs - level)  # without the shifts, which would look like modes
     if modes is not None:
         apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit or "", 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
@@ -380,7 +381,7 @@ def _shift(
     _, group = np.unique(groups, return_inverse=True)
     effect, covariance, linked, scale = _block_effects(group, block, count, logs)
     best: Shift | None = None
-    for gap in (1, 2):  # a step within a block shows in full between the blocks beside it only
+    for gap in (1, 2):  # a step within a block shows in full between its neighbours only
         for i in range(count - gap):
             j = i + gap
             size = effect[j] - effect[i]
@@ -439,14 +440,14 @@ def audit(
     max_bytes: int | None = None,
     verbose: bool | None = None,
 ) -> Audit:
-    """Look through measured graphs: duplicates, noise, level shifts, and files that teach nothing or harm.
+    """Look for duplicates, noise, level shifts and useless or harmful files among measured graphs.
 
-    Files are read one after the other and not kept, so that it takes the memory of the largest.
+    Files are read one after the other and not kept, so it takes the memory of the largest.
 
     Parameters
     ----------
     data : path, graph, or list of these, or split of a collection
-        A folder stands for all .npz files and packs in and below it; of a graph with both, for the pack.
+        A folder means all .npz files and packs in and below it. If a graph has both, the pack is read.
     exclude : str or list of str, optional
         As for :func:`tpugraphs.open_collection`.
     max_bytes : int, optional

@@ -57,9 +57,9 @@ _Member = tuple[Any, str, tuple[int, ...], int]
 def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
     """Read one graph from an .npz file or a pack.
 
-    Everything but the config digits is read and checked; those are inflated, straight into one byte each,
-    when first used. Members that are no field of the schema are ignored. Of a pack
-    (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; what is used later is checked then.
+    Of an npz, everything but the config digits is read and checked. The digits are inflated when they are
+    first used, into one byte each. Members that the schema does not name are ignored. Of a pack
+    (``.tgpack``, see :mod:`tpugraphs.packs`) only the header is read; arrays are checked when first used.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
         :meth:`Graph.save` wrote with a schema of its own, or a pack.
     max_bytes : int, optional
-        Refuse a file whose arrays would take more memory than this; 8 GiB unless told.
+        Refuse a file whose arrays would take more memory than this; 8 GiB by default.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     DataError
         When the file is damaged or not in the schema, naming file, field, what was found and what to do.
     ConfigError
-        When `path` is no path or `max_bytes` no number of bytes.
+        `path` is not a path, or `max_bytes` is not a number of bytes.
     OSError
         When it cannot be opened.
     """
@@ -110,7 +110,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
 
 
 def _limit(max_bytes: Any) -> int:
-    """Bytes as the core takes them."""
+    """Return `max_bytes` as the core takes it."""
     if max_bytes is None:
         return DEFAULT_MAX_BYTES
     is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
@@ -241,15 +241,15 @@ def sample(name: str) -> Graph:
 
 
 def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """Files of the graphs in a folder, in order of name: a graph's pack where there is one, else its .npz."""
+    """Return the files of the graphs in a folder, by name: a graph's pack if it has one, else its .npz."""
     found = {path.stem: path for suffix in ("npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")}
     return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
 
 
 class Split(Sequence[Graph]):
-    """Graphs of one split, read when asked for and not kept.
+    """The graphs of one split. A graph is read when it is asked for and not kept.
 
-    Indexing reads one graph; slicing and :meth:`exclude` give another lazy split.
+    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool
 
 
 def exclude_patterns(patterns: Any) -> list[str]:
-    """Patterns of ``exclude=`` as a list; ConfigError for what are none."""
+    """Patterns of ``exclude=`` as a list. Raises ConfigError if they are not strings."""
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
     for pattern in listed:
         if not isinstance(pattern, str):
@@ -387,7 +387,7 @@ def open_collection(
 ) -> Collection:
     """Open a downloaded collection; nothing is read yet.
 
-    A graph of which there is a pack (``tpugraphs pack``) is read from that, also if its .npz is there too.
+    A graph that has a pack (``tpugraphs pack``) is read from it, even if its .npz exists too.
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def open_collection(
     exclude : str or list of str, optional
         Names of graphs to leave out of every split, with ``*`` and ``?`` as in a shell. ``"known-corrupt"``
         stands for those of this collection whose published measurements are known to be corrupt
-        (:mod:`tpugraphs.corrupt`); it goes with others, as in ``["known-corrupt", "*unet*"]``.
+        (:mod:`tpugraphs.corrupt`). It can be combined, as in ``["known-corrupt", "*unet*"]``.
     max_bytes : int, optional
         As for :func:`load`.
 

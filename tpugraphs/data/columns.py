@@ -38,10 +38,10 @@ class Column:
     ----------
     name : str
     kind : {"number", "log", "category", "flag"}
-        ``number`` is taken as it is and standardised; ``log`` is a number >= 0 of which ln(1 + x) is taken
-        first; ``category`` is one of ``values``; ``flag`` is 0 or 1.
+        ``number`` is standardised; ``log`` is a number >= 0, of which ln(1 + x) is standardised; ``category``
+        is one of ``values``; ``flag`` is 0 or 1.
     values : tuple
-        Of a category: what it can be, all strings, all whole numbers or all floats, each once.
+        The values of a category: all strings, all whole numbers or all floats, each once.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Column:
             raise ConfigError(f"column {self.name!r}: the value {twice!r} stands there twice")
 
     def difference(self, other: Column) -> str | None:
-        """First difference in words, from this column to the `other`; None if they are equal."""
+        """Describe the first difference from this column to the `other`; None if they are equal."""
         if self.name != other.name:
             return f"expected {self.name!r}, found {other.name!r}"
         if self.kind != other.kind:
@@ -95,7 +95,7 @@ class Digit:
     ----------
     name : str
     values : int
-        How many it can be besides "not set": 2 to 32.
+        Number of values besides "not set": 2 to 32.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Digit:
             )
 
     def difference(self, other: Digit) -> str | None:
-        """First difference in words, from this digit to the `other`; None if they are equal."""
+        """Describe the first difference from this digit to the `other`; None if they are equal."""
         if self.name != other.name:
             return f"expected {self.name!r}, found {other.name!r}"
         if self.values != other.values:
@@ -119,7 +119,7 @@ class Digit:
 
 
 def objects(values: Sequence[Any]) -> AnyArray:
-    """Values (n,) as they are: NumPy would turn mixed ones into strings, and lists into rows."""
+    """Return values (n,) unchanged: NumPy would turn mixed ones into strings, and lists into rows."""
     return np.fromiter(values, object, len(values))
 
 
@@ -127,7 +127,7 @@ Place = Callable[[int], str]  # row -> where it is, for errors
 
 
 def in_row(row: int) -> str:
-    """Where a row is, when nothing more is known."""
+    """Return where a row is, if nothing more is known."""
     return f"row {row}"
 
 
@@ -193,12 +193,12 @@ def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Pla
 
 
 def categories(array: AnyArray) -> tuple[Any, ...]:
-    """Values of a category, in order, of what :func:`typed` gave."""
+    """Return the values of a category in order; `values` come from :func:`typed`."""
     return tuple(sorted(set(array.tolist())))
 
 
 def infer_column(name: str, array: AnyArray) -> Column:
-    """Kind of a column of a table, from what :func:`typed` gave.
+    """Infer the kind of a column of a table; its values come from :func:`typed`.
 
     Strings are a category (values in order), bools a flag. Numbers are a log number if none is negative, the
     largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
@@ -213,7 +213,7 @@ def infer_column(name: str, array: AnyArray) -> Column:
 
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
-    """Values (n,) as they are stored."""
+    """Return values (n,) in the form in which they are stored."""
     refuse, text = partial(fail, column.name, where=f"{where}: column"), array.dtype.kind == "O"
     if column.kind == "category":
         known = {value: number for number, value in enumerate(column.values)}
@@ -243,7 +243,7 @@ def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) 
 
 
 def check_values(where: str, column: Column, values: AnyArray, place: Place = in_row) -> None:
-    """Refuse what the kind of the column rules out; `values` are stored ones."""
+    """Refuse stored values that the kind of the column rules out."""
     if column.kind == "category":
         bad = (values < 0) | (values >= len(column.values)) | (np.floor(values) != values)
         expected = f"the position of a value, 0..{len(column.values) - 1}"

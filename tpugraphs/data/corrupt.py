@@ -1,8 +1,8 @@
 """Graphs of the published collections whose measurements are known to be corrupt, and why.
 
-The one table of them: ``exclude="known-corrupt"`` leaves them out, ``tpugraphs audit`` names them. A graph is
-here if somebody looked at its published runtimes and found that they cannot be right; files that merely teach
-little (one config, constant runtimes) are found by their content.
+``exclude="known-corrupt"`` leaves them out and ``tpugraphs audit`` names them. A graph is in the table if
+somebody looked at its published runtimes and found that they cannot be right. Files that merely teach little
+(one config, constant runtimes) are not: `audit` finds them by their content.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = (
 
 
 def reason(name: str, collection: str | None) -> str | None:
-    """Why the measurements of this graph are known to be corrupt, or None.
+    """Return why the measurements of this graph are known to be corrupt, or None.
 
     Parameters
     ----------

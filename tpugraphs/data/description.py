@@ -73,7 +73,7 @@ def _warnings(graph: Graph, distinct: int) -> list[str]:
     else:
         runtimes = graph.runtime[graph.ran]
         if runtimes.min() == runtimes.max():
-            found.append("all runtimes are equal: no order can be learned")
+            found.append("all runtimes are equal: no order can be learnt")
         if runtimes.min() == 0:
             found.append("some runtimes are 0 ns")
         if len(runtimes) < graph.num_configs:
@@ -115,7 +115,7 @@ def _runtime_summary(runtime: npt.NDArray[Any]) -> dict[str, float]:
 
 
 def _nanoseconds(graph: Graph) -> dict[str, float] | None:
-    """Summary of the runtimes in ns, None where there are none or nothing is said about their unit."""
+    """Summarise the runtimes in ns; None if there are none or their unit is unknown."""
     if not graph.has_runtimes or graph.schema.unit is None:
         return None
     summary = _runtime_summary(graph.runtime[graph.ran])
@@ -124,7 +124,7 @@ def _nanoseconds(graph: Graph) -> dict[str, float] | None:
 
 
 def _times(runtime: npt.NDArray[Any], unit: str | None) -> str:
-    """Summary of runtimes in words, in ms where the unit is known."""
+    """Summarise runtimes in words, in ms if the unit is known."""
     scale, shown = (UNITS[unit] / UNITS["ms"], " ms") if unit else (1.0, "")
     summary = _runtime_summary(runtime)
     times = " / ".join(f"{summary[key] * scale:.4g}" for key in ("min", "median", "max"))
@@ -140,7 +140,7 @@ def _top_opcodes(opcode: npt.NDArray[np.uint8], most: int = 10) -> dict[str, int
 
 
 def format_description(description: Mapping[str, Any]) -> str:
-    """Lines for people from what :meth:`Graph.describe` returns."""
+    """Format what :meth:`Graph.describe` returns as lines of text."""
     d = description
     rows = [("name", d["name"]), ("kind", d["kind"]), ("collection", d["collection"] or "not known")]
     if d["file"]:

@@ -34,7 +34,7 @@ def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
             break
     else:
         return packed
-    # Packing all at once finds it again, and tells its place.
+    # Packing all at once finds it again, and says where it is.
     return _core.pack_digits(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
 
 
@@ -69,15 +69,15 @@ class Digits:
 
     @property
     def in_file(self) -> bool:
-        """Whether they are still in an .npz: `read_distinct` then needs less memory than `distinct`."""
+        """Whether the digits are still in an .npz; `read_distinct` then needs less memory than `distinct`."""
         return self._array is None
 
     def read_distinct(
         self,
     ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Inflate those of different configs only: digits (U, K, 18), and what `distinct` gives.
+        """Inflate the distinct configs only: digits (U, K, 18), and what `distinct` returns.
 
-        They are not kept, and all of them are never in memory.
+        They are not kept, and never all in memory at once.
         """
         return self._from_file(_core.npz_distinct)
 
@@ -107,7 +107,7 @@ class Digits:
         return self._path, self._stamp, self.shape
 
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Find equal configs: first rows (U,), and the place among these of every row (C,)."""
+        """Find equal configs: rows (U,) of first copies, and for every row (C,) its place among them."""
         return _core.dedup_configs(self.get())
 
     def validate(self) -> None:
@@ -160,9 +160,9 @@ class Digits:
 
 
 class CodedDigits(Digits):
-    """The same as numbers (C, K, 3) of the entries of a table (T, 6), as a pack has them: six times smaller.
+    """Digits stored as numbers (C, K, 3) of entries of a table (T, 6), as in a pack: six times smaller.
 
-    `handle` is the pack in which they lie, None where they are in memory.
+    `handle` is the pack that holds them, None if they are in memory.
     """
 
     def __init__(
@@ -234,8 +234,8 @@ class CodedDigits(Digits):
 class SchemaDigits(Digits):
     """Digits (C, K, D) int8 of any schema: in memory, in a mapped pack, or still in an .npz.
 
-    `values` says how many each column can be; digits of a file are checked when they are first read. `handle`
-    is the pack in which they lie.
+    `values` is the number of values of each column. Digits of a file are checked when they are first read.
+    `handle` is the pack that holds them.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class SchemaDigits(Digits):
 
 
 def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
-    """Refuse what is no whole number in -1..values-1 of its column, naming config, node and column."""
+    """Refuse all but whole numbers in -1..values-1 of a column; the error names config, node and column."""
     bad = ~((digits >= -1) & (digits < np.array(values)) & (np.floor(digits) == digits))
     if bad.any():
         c, k, d = (int(i) for i in np.argwhere(bad)[0])
@@ -331,7 +331,7 @@ def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int
 
 
 def as_digits(field: str, value: Any, values: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    """Digits (C, K, D) of any number type as int8, checked against how many each column can be."""
+    """Return digits (C, K, D) of any number type as int8, checked against the values of each column."""
     array = arrays.shaped(field, value, ("C", "K", len(values)))
     packed = np.empty(array.shape, np.int8)
     step = max(1, _BLOCK // max(1, array[:1].nbytes))
@@ -342,10 +342,10 @@ def as_digits(field: str, value: Any, values: tuple[int, ...]) -> npt.NDArray[np
 
 
 class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
-    """Configs per node as an array (C, K, D) of float32 that is made on demand; D is 18 in layout graphs.
+    """Configs per node as a float32 array (C, K, D) that is made on demand; D is 18 in layout graphs.
 
-    ``x[rows]`` gives a float32 copy of those rows; ``numpy.asarray(x)`` of all of them, and so does any
-    arithmetic. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
+    ``x[rows]`` returns a float32 copy of those rows. ``numpy.asarray(x)`` and any arithmetic copy all of
+    them. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
     """
 
     __slots__ = ("_digits",)
@@ -403,7 +403,7 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
         return np.asarray(digits, dtype=np.float32)
 
     def _rows(self, rows: AnyArray) -> npt.NDArray[np.int8]:
-        """Digits of rows as NumPy's indexing takes them, with its errors for those that there are not."""
+        """Return the digits of rows given as for NumPy's indexing, with its errors for missing rows."""
         np.broadcast_to(np.int8(0), self.shape[:1])[rows]
         return self._digits.take(rows)
 

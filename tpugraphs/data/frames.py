@@ -63,36 +63,35 @@ def from_frame(
     features : str or list of str
         Columns that describe the problem, such as its sizes or the device; one value per problem.
     runtime : str or None
-        Column of the run times, each > 0; None: not measured, for graphs that are to be ranked.
+        Column of the run times, each > 0. None: not measured, for graphs that only have to be ranked.
     valid : str, optional
         Column that is False where a configuration failed. Its run time is not read and may be missing or a
         text.
     repeats : str or list of str
         Columns of single measurements, NaN where there is none.
     digits : dict of int to list of str, optional
-        Instead of `config`: configurable node to the columns of its digits, as many for each node. The first
-        node's columns name the digits.
+        Instead of `config`: configurable node -> the columns of its digits. Every node has the same number of
+        columns; those of the first node name the digits.
     edges : (E, 2) array, or dict of problem to such arrays, optional
-        Edges of every problem. As keys of such dicts stand the value of the group column, or a tuple of the
-        values of several.
+        Edges of every problem. The keys of such a dict are values of the group column, or tuples of values if
+        there are several group columns.
     nodes : (N, F) array, or dict of problem to such arrays, optional
         Node features. Left out: nodes without features, as many as `opcodes` or `edges` name, or one.
     opcodes : (N,) array, or dict of problem to such arrays, optional
         Opcodes of the nodes.
     unit : {"ns", "us", "ms", "s"} or str, optional
-        Unit of the run times, or the column that holds it, which must hold one unit only. By default what the
-        name of the column ends with: ``ms`` and ``time_ms`` mean milliseconds, ``time`` says nothing.
+        Unit of the run times, or the column that holds it, which must hold one unit only. By default the end
+        of the column's name decides: ``ms`` and ``time_ms`` mean milliseconds, ``time`` says nothing.
     kinds : dict of str to str, optional
         Column to ``"number"``, ``"log"``, ``"category"`` or ``"flag"``.
     schema : Schema, optional
-        Of graphs to which these shall fit, for instance those of training: names, kinds and values of the
-        columns are checked against it.
+        Schema that the graphs must fit, for example that of the training graphs. Names, kinds and values of
+        the columns are checked against it.
 
     Returns
     -------
     list of Graph
-        A problem with a single configuration is one of them, though there is nothing to rank or to learn in
-        it.
+        One per problem, even if it has a single configuration, which leaves nothing to rank or learn.
 
     Raises
     ------
@@ -162,7 +161,7 @@ class _Chosen:
         self.digits = {node: _names("digits", names) for node, names in digits.items()}
 
     def check(self) -> None:
-        """Refuse columns that are named twice, but for group columns that are features too."""
+        """Refuse columns that are named twice, except group columns that are also features."""
         if bool(self.config) == bool(self.digits):
             raise ConfigError(
                 "config: expected config= or digits=, found " + ("both" if self.config else "neither")
@@ -190,7 +189,7 @@ class _Chosen:
                 )
 
     def fit(self, schema: Schema) -> None:
-        """Refuse other columns than those of the schema, and bring digits into its order."""
+        """Refuse columns that the schema lacks, and bring digits into its order."""
         first = next(iter(self.digits.values()), ())
         for what, group, names in (
             ("features", schema.graph, self.features),
@@ -258,7 +257,7 @@ class _Rows:
         return ", ".join(f"{c}={v}" for c, v in zip(self.chosen.group, key, strict=True)) or _ONE
 
     def place(self, row: int) -> str:
-        """Where a row is, for errors."""
+        """Return where a row is, for errors."""
         problem = f" (problem {self._names[self._problem_of[row]]!r})" if self.chosen.group else ""
         return f"row {row}{problem}"
 
@@ -309,7 +308,7 @@ class _Rows:
         return np.ones(self.count, np.bool_) if self.valid is None else self.valid
 
     def _runtime(self, name: str) -> AnyArray:
-        """Run times, of failed rows 1: they are not read."""
+        """Return run times; failed rows are not read and become 1."""
         rows = np.flatnonzero(self._ran())
         todo = "drop this row, or name a column in valid= that is False where a configuration failed"
         times = self._times(name, rows, todo)
@@ -318,7 +317,7 @@ class _Rows:
         return result
 
     def _repeats(self, name: str) -> NDArray[np.float64]:
-        """Single measurements, NaN where there is none and of failed rows."""
+        """Return single measurements; missing ones and those of failed rows are NaN."""
         raw = self.raw[name]
         missing = np.array([value is None or _is_nan(value) for value in raw], np.bool_)
         rows = np.flatnonzero(self._ran() & ~missing)
@@ -327,7 +326,7 @@ class _Rows:
         return result
 
     def check_digits(self, values: tuple[int, ...]) -> None:
-        """Refuse digits that are no whole numbers in -1..values-1, naming column and row."""
+        """Refuse digits other than whole numbers in -1..values-1; name column and row."""
         for names, several in zip(self.chosen.digits.values(), self.digits, strict=True):
             for name, column, most in zip(names, several, values, strict=True):
                 bad = np.ones(self.count, np.bool_)
@@ -405,7 +404,7 @@ def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _hint(name: str, table: Any, have: list[Any]) -> str:
-    """Say what to do about a column that is not there."""
+    """Say what to do about a missing column."""
     if name in (getattr(getattr(table, "index", None), "names", None) or ()):
         return "it is a level of the index: give table.reset_index()"
     near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
@@ -487,7 +486,7 @@ def _infer(
 
 
 def _of(what: str, given: Any, key: tuple[Any, ...]) -> Any:
-    """Find what belongs to a problem: the same for all, or out of a dict."""
+    """Return what belongs to a problem: an entry of a dict, or the same for all."""
     if not isinstance(given, Mapping):
         return given
     short = key[0] if len(key) == 1 else key

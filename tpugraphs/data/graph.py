@@ -1,8 +1,8 @@
 """The measured graph of any schema, :class:`Graph`; those of TpuGraphs are in :mod:`tpugraphs.graphs`.
 
-A graph is read-only and its structure (shapes, node numbers, finite features, runtimes) has been checked
-when it exists, so every array can be given to the C core. Config digits of a file are inflated and checked
-when they are first asked for, or by :meth:`Graph.validate`; they are kept in one byte each.
+A graph is read-only. Its constructor checks shapes, node numbers, features and runtimes, so every array can
+be passed to the C core. Config digits of a file are inflated and checked on first use, or by
+:meth:`Graph.validate`; each is kept in one byte.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MOST_DIGITS = SCHEMA["most_digits"]
 
 
 class Graph:
-    """A problem with measured configurations: of any compiler, by any schema.
+    """A problem with measured configurations, of any compiler and any schema.
 
     Parameters
     ----------
     node_feat : (N, F) float, optional
-        Node features. Left out: as many nodes without features as `node_opcode` has entries, or one. So a
-        table of configs is a graph of one node without edges.
+        Node features. If left out, nodes have no features and there are as many as `node_opcode` has entries,
+        or one: a table of configs is a graph of one node without edges.
     edge_index : (E, 2) int, optional
         Rows (u, v): node u consumes the output of node v.
     node_opcode : (N,) int in 0..255, optional
@@ -55,15 +55,15 @@ class Graph:
     node_config_feat : (C, K, D), optional
         configs as digits per configurable node, whole numbers from -1 ("not set") on.
     runtime : (C,) int or float, optional
-        Run times > 0 in any unit, the same for all of the graph. Left out (or all 0): not measured.
+        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured.
     valid : (C,) bool, optional
         False where a config failed. Its runtime is not read, and is kept as NaN (0 among whole numbers).
     repeats : (C, R) float, optional
-        Single measurements of every config, NaN where there are fewer than R.
+        Single measurements of every config, padded with NaN to R.
     schema : Schema, optional
-        What the columns mean. Left out, it is inferred: every column is a number (:meth:`Schema.infer`).
+        What the columns mean. By default it is inferred: every column is a number (:meth:`Schema.infer`).
     name, collection, path : str, optional
-        Where it comes from.
+        Where the graph comes from.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Graph:
         self, node_feat: Any, edge_index: Any, node_opcode: Any, graph_feat: Any, config_feat: Any,
         node_config_ids: Any, node_config_feat: Any, schema: Any,
     ) -> None:  # fmt: skip
-        """Everything but what was measured."""
+        """Check and set all fields except the measurements."""
         if schema is not None and not isinstance(schema, Schema):
             raise arrays.fail("schema", "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
         if node_feat is None:
@@ -178,7 +178,7 @@ class Graph:
         self._set(schema=self._own_schema(schema))
 
     def _any_digits(self, given: Any, schema: Schema | None) -> Digits:
-        """Digits (C, K, D) as int8, in the range that the schema or else the format allows."""
+        """Return digits (C, K, D) as int8, in the range that the schema or else the format allows."""
         field, nodes = "node_config_feat", len(self.node_config_ids)
         if isinstance(given, (Digits, ConfigFeatures)):
             digits = given if isinstance(given, Digits) else given._digits
@@ -206,7 +206,7 @@ class Graph:
         return SchemaDigits(packed.shape, values, packed.view())
 
     def _own_schema(self, schema: Schema | None) -> Schema:
-        """Take the given schema, if the arrays fit it, or infer one."""
+        """Return the given schema if the arrays fit it, or infer one."""
         feats = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
         if schema is None or schema.inferred:
             read = Schema.infer(
@@ -258,7 +258,7 @@ class Graph:
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Take the arrays out of the pack, when the first of them is asked for."""
+        """Read the arrays of the pack when the first of them is used."""
         if name == self._ALIAS[0]:
             return getattr(self, self._ALIAS[1])
         pack = self.__dict__.get("_pack")
@@ -347,12 +347,12 @@ class Graph:
 
     @property
     def has_runtimes(self) -> bool:
-        """False when there are no runtimes, or only placeholders (all <= 0) as in published test files."""
+        """Whether runtimes were measured: published test files hold placeholders (all <= 0)."""
         return bool((self.runtime > 0).any())
 
     @property
     def ran(self) -> npt.NDArray[np.int64]:
-        """Rows of the configs that did not fail: all, where nothing is said about failures."""
+        """Rows of the configs that did not fail; all if `valid` is not given."""
         return np.arange(self.num_configs) if self.valid is None else np.flatnonzero(self.valid)
 
     @property
@@ -406,14 +406,14 @@ class Graph:
         return other
 
     def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
-        """Turn what picks configs into their row numbers.
+        """Turn a selection of configs into row numbers.
 
         Parameters
         ----------
         configs : slice, bool (C,) or int (n,), optional
             As for :meth:`select`; by default all.
         name : str
-            What errors call it.
+            Name of the argument in errors.
 
         Returns
         -------
@@ -472,7 +472,7 @@ class Graph:
         return self._with(**chosen)
 
     def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
-        """Digits (n, K, D) int8 of some configs; of a pack, no others are read.
+        """Return the digits (n, K, D) int8 of some configs. Of a pack only these are read.
 
         Parameters
         ----------
@@ -487,7 +487,7 @@ class Graph:
         return self._digits.take(self._rows(rows))
 
     def validate(self) -> Self:
-        """Check everything now, also what is otherwise checked on first use; returns the graph.
+        """Check everything now, including what is otherwise checked on first use. Returns the graph.
 
         Raises
         ------
@@ -500,7 +500,7 @@ class Graph:
         return self
 
     def _saved(self) -> Iterable[tuple[str, Any]]:
-        """Arrays of a file, by name: those there are, digits in one byte each, and the schema as text."""
+        """Return the arrays of a file by name, with digits in one byte each and the schema as text."""
         yield MEMBER, write_schema(self.schema)
         for field, array in self.fields().items():
             if field in self._SAVED and array is not None:
@@ -519,8 +519,8 @@ class Graph:
 
         Layout and tile graphs are written in the published schema, others together with their schema.
 
-        The file appears under its name when it is complete and on disk; a failure leaves an older one as it
-        was.
+        The file appears under its name when it is complete and on disk. A failure leaves an existing file
+        unchanged.
         """
         if self.valid is not None:
             _some_ran(self.valid)  # a file without any could not be opened
@@ -571,7 +571,7 @@ class Graph:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Tell what is in the graph, after :meth:`validate`.
+        """Describe the content of the graph, after :meth:`validate`.
 
         Returns
         -------

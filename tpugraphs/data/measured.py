@@ -49,7 +49,7 @@ def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy
         unit = getattr(getattr(graph, "schema", None), "unit", None) or ""
         found = f"{runtimes[bad[0]]} {unit}".strip()
         raise DataError(
-            f"config_runtime: config {int(bad[0])} has {found} ({bad.size} such in all), which is no "
-            "measurement: drop it, with g.select(g.config_runtime > 0)",
+            f"config_runtime: config {int(bad[0])} has {found} ({bad.size} such in all), which is not "
+            "a measurement: drop it, with g.select(g.config_runtime > 0)",
             file=name, field="config_runtime", found=found, expected="runtimes > 0",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Packs: graphs in files that are mapped into memory; a config costs the reading of its own bytes only.
+"""Packs: graphs in files that are mapped into memory. Using a config reads no more than its own bytes.
 
 A pack (``name.tgpack``) holds one graph, made from ``name.npz``: the arrays as they are used. Configs of
 layout graphs are kept as three small numbers per configurable node, six times smaller than digits.
@@ -54,7 +54,7 @@ class Pack:
     Raises
     ------
     DataError
-        No pack, of another version, or a damaged header.
+        Not a pack, of another version, or a damaged header.
     OSError
         It cannot be opened.
     """
@@ -136,12 +136,12 @@ def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def open_pack(path: str, limit: int) -> Graph:
-    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; looks whether the .npz beside changed.
+    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; checks if the .npz next to it changed.
 
     Raises
     ------
     DataError
-        No pack, a damaged header, arrays larger than `limit` bytes, or made from another version of the .npz.
+        Not a pack, a damaged header, arrays of more than `limit` bytes, or made from another .npz.
     """
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
@@ -154,7 +154,7 @@ def open_pack(path: str, limit: int) -> Graph:
     source = path.removesuffix(SUFFIX) + ".npz"
     if pack.origin[0] and not made_from(pack.origin, source):
         raise DataError(
-            f"file: expected the pack of {os.path.basename(source)} beside it, found one of another version "
+            f"file: expected the pack of {os.path.basename(source)} next to it, found one of another version "
             "of that file; run tpugraphs pack again, or delete one of the two",
             file=path, field="file", expected=f"made from {source}", found="made from another version",
         )  # fmt: skip
@@ -173,8 +173,8 @@ def open_pack(path: str, limit: int) -> Graph:
 def made_from(origin: Origin, source: str) -> bool:
     """Whether a pack is of this .npz, or there is none.
 
-    Equal size and time mean yes, as they do to make; files that were copied or unpacked again are told by the
-    CRC of their zip directory, where the CRC of every array stands.
+    The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
+    again the CRC of their zip directory decides, which holds the CRC of every array.
     """
     try:
         found = os.stat(source)

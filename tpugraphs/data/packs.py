@@ -86,17 +86,17 @@ def pack_tree(
 ) -> PackReport:
     """Make packs of all .npz files below a folder, or of one file.
 
-    A pack appears under its name when it is complete and on disk. Packs that are there and of the same .npz
-    are left as they are, so a run that was killed goes on where it was when it is started again.
+    A pack appears under its name when it is complete and on disk. Packs that exist and are of the same .npz
+    are left as they are, so a run that was killed resumes where it stopped.
 
     Parameters
     ----------
     folder : path
         Or one file.
     out : path, optional
-        Where the tree of packs goes; beside the .npz files unless told.
+        Where the tree of packs goes; by default next to the .npz files.
     jobs : int, optional
-        Files at a time; as many as there are threads unless told.
+        Files at a time; by default as many as there are threads.
     verify : bool
         Also read all packs back and compare every checksum; one that was there before and is damaged is made
         again.
@@ -266,7 +266,7 @@ def _pack_all(pool: _Pool, todo: list[_Job], report: PackReport, verbose: bool |
     if full is not None:
         raise OSError(
             full.errno,
-            f"{full.strerror} after {report.packed} files: make room and run the same command, which goes on",
+            f"{full.strerror} after {report.packed} files: make room and run the same command, which resumes",
             full.filename,
         )
 

@@ -1,8 +1,8 @@
 """The five collections in small: the embedded graphs in the folders of the published data.
 
-Everything that works on the whole data set can so be tried without it: ``open_collection``, the commands,
-the notebook of a competitor's day. The parts of a collection are different configs of the same few programs,
-which makes their scores much better than those on programs that were never seen.
+With it you can try everything that works on the whole data set: ``open_collection``, the commands, the
+notebook of a competitor's day. The splits of a collection are different configs of the same few programs, so
+scores are much better than on programs that were never seen.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Schema:
     unit : {"ns", "us", "ms", "s"} or None
         Unit of the runtimes; None: not said.
     inferred : bool
-        True when nobody said what the columns are and it was read off the arrays of one graph. Equality
-        does not depend on it; see :meth:`check`.
+        Whether the schema was inferred from the arrays of one graph instead of given. Equality ignores it;
+        see :meth:`check`.
     """
 
     node: tuple[Column, ...] = ()
@@ -86,11 +86,10 @@ class Schema:
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
     ) -> Schema:
-        """Read a schema off arrays: every column is a number, a digit has as many values as came up.
+        """Infer a schema from arrays: every column is a number, a digit has as many values as occur.
 
-        Nothing more can be told from float arrays. Columns are called ``node_0``, ``graph_0``, ``config_0``
-        and ``digit_0`` and so on. (From tables, where types and names are known, :func:`tpugraphs.from_frame`
-        infers more.)
+        Float arrays say no more than that. Columns are called ``node_0``, ``graph_0``, ``config_0``,
+        ``digit_0`` and so on. Tables have types and names, so :func:`tpugraphs.from_frame` infers more.
 
         Parameters
         ----------
@@ -151,13 +150,13 @@ class Schema:
     def join(self, other: Schema) -> Schema:
         """Make one schema for the graphs of both.
 
-        Inferred schemas join to the widest digits and opcodes of both; of one that was given and one that was
-        inferred, the given one stays; two that were given must be equal.
+        Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
+        given one stays. Two given schemas must be equal.
 
         Raises
         ------
         DataError
-            They do not go together, naming the first difference.
+            The schemas differ; the message names the first difference.
         """
         if self.inferred and other.inferred:
             wide = replace(self, opcodes=max((self.opcodes, other.opcodes), key=lambda n: n or 0))
@@ -177,7 +176,7 @@ class Schema:
         return given
 
     def _over(self, read: Schema) -> Schema:
-        """Give the inferred schema `read` the names and kinds of this one, as far as that has room for it."""
+        """Give the inferred schema `read` the names and kinds of this one, as far as this one has room."""
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
@@ -194,14 +193,14 @@ class Schema:
     def check(self, graph: Graph, runtimes: bool = False) -> None:
         """Refuse a graph that does not fit.
 
-        A graph whose schema was given must have this one. Of a graph whose schema was inferred nobody said
-        what its columns are: they are taken as this schema's, and its values must be possible for these.
+        A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
+        those of this schema, and its values must be possible for them.
 
         Parameters
         ----------
         graph : Graph
         runtimes : bool
-            Whether its runtimes will be read, so that their unit matters.
+            Whether the runtimes will be read, which makes their unit matter.
 
         Raises
         ------
@@ -228,7 +227,7 @@ class Schema:
         name : str
             Of the graph, for errors.
         arrays : dict
-            Group to array (n, columns) or (columns,); None: there is none.
+            Group -> array (n, columns) or (columns,), or None.
 
         Raises
         ------
@@ -313,12 +312,12 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Make a schema of what :meth:`to_dict` gave.
+        """Make a schema from what :meth:`to_dict` returned.
 
         Raises
         ------
         ConfigError
-            It is none.
+            It does not describe a schema.
         """
         known = {*GROUPS, "digits", "opcodes", "unit", "inferred"}
         if not isinstance(data, Mapping) or not set(data) <= known:
@@ -340,12 +339,12 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """Make a schema of the text that :meth:`to_json` gave.
+        """Make a schema from the text that :meth:`to_json` returned.
 
         Raises
         ------
         ConfigError
-            It is none.
+            It does not describe a schema.
         """
         try:
             data = json.loads(text)

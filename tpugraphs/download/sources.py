@@ -1,4 +1,4 @@
-"""The published data to this machine: :func:`commands` tells how, :func:`run` does it.
+"""The published data to this machine: :func:`commands` says how, :func:`run` does it.
 
 The archives are those of the tpu_graphs repository, one per collection and split. They are downloaded to
 ``ROOT/.download``, unpacked to ``ROOT/npz`` where :func:`tpugraphs.open_collection` finds them, and removed.
@@ -137,7 +137,7 @@ def run(
     retries: Retries | None = None,
     verbose: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Download and unpack collections; the same call goes on where an earlier one was interrupted.
+    """Download and unpack collections; the same call resumes where an earlier one was interrupted.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def run(
                     results.append(_result(base, archive, files, state))
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
-                    f"(what is there is kept in {base}; the same command goes on from there)"
+                    f"(what is there is kept in {base}; the same command resumes from there)"
                 ) from None
     return results
 
@@ -285,7 +285,7 @@ def _seen(base: Path, archive: Archive, target: Path, show: _Show) -> dict[str, 
         expected, found = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
         raise DataError(
             f"sha256: expected the archive of the first download ({expected}), found another ({found}); "
-            f"download it again; if it was published anew, delete {_recorded(base, archive)} before",
+            f"download it again; if a new version was published, delete {_recorded(base, archive)} before",
             file=archive.url, field="sha256", expected=expected, found=found,
         )  # fmt: skip
     else:

@@ -2,7 +2,7 @@
 
 While it comes, ``NAME.part`` holds what is there, and ``NAME.json`` what the server said about it: a part is
 continued only if the server confirms that the file is still the same (If-Range with its ETag or date), and
-begun anew otherwise.
+begun again otherwise.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _repeat(
                 kept = "what is there is kept, and " if there else ""
                 tried = f"{failures} attempt{'s' if failures > 1 else ''} that brought nothing new"
                 raise DataError(
-                    f"{error}; gave up after {tried}; {kept}the same command goes on from there",
+                    f"{error}; gave up after {tried}; {kept}the same command resumes from there",
                     file=url, field="download", found=str(error), expected="an answer",
                 ) from None  # fmt: skip
             pause = retries.pause * 2 ** (failures - 1) * random.uniform(0.5, 1.0)
@@ -288,7 +288,7 @@ def _size(path: Path) -> int:
 
 
 def _read_state(target: Path, url: str) -> Remote | None:
-    """Read what is known about the part that is there; None if it cannot be continued."""
+    """Read what is known about the existing part; None if it cannot be continued."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         state = Remote(**json.loads(_state(target).read_text(encoding="utf-8")))
         lengths = state.length is None or (type(state.length) is int and _LENGTH.fullmatch(str(state.length)))
@@ -306,7 +306,7 @@ def finished(target: Path, url: str) -> bool:
 
 
 def here(target: Path) -> int:
-    """Bytes of the file that are there, as a whole or in part."""
+    """Bytes of the file on disk, as a whole or in part."""
     return _size(target) or _size(_part(target))
 
 
@@ -317,7 +317,7 @@ def fetch(
     progress: Callable[[int, int | None], None] = _quiet,
     notice: Callable[[str], None] = _quiet,
 ) -> Remote:
-    """Download a file; go on with what an earlier, interrupted call left.
+    """Download a file; resume from what an earlier, interrupted call left.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def fetch(
         Appears under this name when it is complete and checked.
     retries : Retries
     progress : callable
-        Called with the bytes that are there and the length, if that is known.
+        Called with the bytes on disk and the length, if that is known.
     notice : callable
         Called with a sentence when an attempt fails.
 
@@ -356,7 +356,7 @@ def fetch(
                 "later, or take the data from Kaggle",
                 file=url, field="checksum", expected=remote.digest, found="another",
             )  # fmt: skip
-        raise _AgainError("the checksum is wrong: begun anew", 0.0)
+        raise _AgainError("the checksum is wrong: begun again", 0.0)
 
     remote = _repeat(url, attempt, retries, notice, lambda: _size(_part(target)))
     with open(_part(target), "rb") as file:
@@ -400,7 +400,7 @@ def _attempt(
         if error.code != 416:
             raise
         _state(target).unlink(missing_ok=True)
-        raise _AgainError("the server has no such part of the file: begun anew", 0.0) from None
+        raise _AgainError("the server has no such part of the file: begun again", 0.0) from None
     with answer:
         if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise DataError(
@@ -413,9 +413,9 @@ def _attempt(
         if remote is None:
             if answer.status == 206:
                 _state(target).unlink(missing_ok=True)
-                raise _AgainError("the file on the server has changed: begun anew", 0.0)
+                raise _AgainError("the file on the server has changed: begun again", 0.0)
             if offset:
-                notice("the file on the server has changed, or the server cannot resume: begun anew")
+                notice("the file on the server has changed, or the server cannot resume: begun again")
             length = _number(answer.headers.get("Content-Length"))
             remote, offset = Remote.of(url, answer.headers, length, True), 0
             part.parent.mkdir(parents=True, exist_ok=True)

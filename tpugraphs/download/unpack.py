@@ -26,7 +26,7 @@ def unpack(
 ) -> list[tuple[str, int]]:
     """Unpack the .npz files of one split.
 
-    Files that are there with the same content stay; others appear under their names when they are complete.
+    Existing files with the same content stay; others appear under their names when they are complete.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def unpack(
     Raises
     ------
     DataError
-        No tar file, cut short, with members that are no plain files below it, or without any graph.
+        Not a tar file, cut short, with members other than plain files below it, or without any graph.
     """
     folder = root.joinpath(*place.split("/"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,8 +106,8 @@ def _refuse(archive: Path, member: tarfile.TarInfo, expected: str) -> DataError:
     if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) and not member.issparse():
         found = "a name that leads elsewhere"
     return DataError(
-        f"member {member.name!r}: expected {expected} below the archive's folder, found {found}; this is no "
-        "published archive, nothing of it should be used",
+        f"member {member.name!r}: expected {expected} below the archive's folder, found {found}; this is "
+        "not a published archive, nothing of it should be used",
         file=str(archive), field="archive", expected=expected, found=found,
     )  # fmt: skip
 
@@ -122,14 +122,14 @@ def _parts(archive: Path, member: tarfile.TarInfo) -> list[str]:
 
 
 def _name(archive: Path, member: tarfile.TarInfo, place: str) -> str | None:
-    """Name of the graph's file, or None for a file that is none of this split."""
+    """Name of the graph's file, or None for a file of no graph of this split."""
     parts = _parts(archive, member)
     wanted = parts[-1:] and parts[-1].endswith(".npz") and not parts[-1].startswith(".")
     return parts[-1] if wanted and parts[:-1][-len(place.split("/")) :] == place.split("/") else None
 
 
 def _write(content: IO[bytes], target: Path, size: int) -> None:
-    """Write a file beside its place and move it there, unless it is there already."""
+    """Write a file next to its place and move it there, unless it is there already."""
     if _same(content, target, size):
         return
     content.seek(0)

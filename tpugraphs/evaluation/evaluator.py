@@ -28,7 +28,7 @@ __all__ = [
 
 
 def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray[Any]:
-    """Runtimes of a graph that a score may be judged by.
+    """Return the runtimes of a graph, checked to be measurements.
 
     Parameters
     ----------
@@ -92,21 +92,21 @@ def evaluate(
     Parameters
     ----------
     scorer : callable or mapping of name to callable
-        ``scorer(graph)`` gives scores (C,), smaller = predicted faster; ``scorer(graph, configs)`` those of
-        some rows, if `configs` is given.
+        ``scorer(graph)`` returns scores (C,), smaller = predicted faster. If `configs` is given,
+        ``scorer(graph, configs)`` returns the scores of these rows.
     graphs : graph or iterable of graphs
         For example the ``valid`` split of a collection. Configs that failed are left out.
     configs : (n,) int, optional
         Judge only these rows; for one graph only.
     official : bool
-        Judge in the published way (:mod:`tpugraphs.official`), so that numbers compare with published ones:
-        1,000 fixed configs of every valid graph of a layout collection, all configs of tile graphs, and only
-        the published metrics. Configs that a list repeats are scored once. Graphs that no list names are left
-        out, and the report says so.
+        Judge by the published protocol (:mod:`tpugraphs.official`), so that numbers compare with published
+        ones: 1,000 fixed configs of every valid graph of a layout collection, all configs of tile graphs, and
+        only the published metrics. Configs that a list repeats are scored once. Graphs that no list names are
+        left out, and the report says so.
     name : str
-        What to call a single scorer in the report.
+        Name of a single scorer in the report.
     draws, level, seed
-        Of the bootstrap, see `Report`.
+        Settings of the bootstrap, see `Report`.
     progress : bool
         Show a progress bar on stderr.
 
@@ -182,7 +182,7 @@ def evaluate(
 
 
 def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:
-    """Scores of these configs; those that come several times are asked for once, if told so."""
+    """Scores of these configs; with `once`, repeated ones are asked for once."""
     if configs is None:
         return score(graph)
     if not once:
@@ -192,7 +192,7 @@ def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once
     distinct, inverse = np.unique(configs, return_inverse=True)
     given = np.asarray(score(graph, distinct))
     if given.shape != distinct.shape:
-        return given  # refused by the row, which tells the shapes
+        return given  # the row refuses it and names the shapes
     return given[inverse]
 
 

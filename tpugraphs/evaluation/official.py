@@ -37,7 +37,7 @@ def _lists(collection: str) -> dict[str, NDArray[np.int64]]:
 
 
 def indices(collection: str) -> dict[str, NDArray[np.int64]]:
-    """Configs that the published evaluation judges, for every valid graph of a layout collection.
+    """Return the configs that the published evaluation judges, by valid graph of a layout collection.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
     Raises
     ------
     ConfigError
-        No layout collection. All configs of ``tile:xla`` are judged, so it has no list.
+        Not a layout collection. All configs of ``tile:xla`` are judged, so it has no list.
     """
     if collection not in LAYOUTS:
         why = "all configs of tile graphs are judged, " if str(collection).startswith("tile") else ""
@@ -65,12 +65,12 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
 
 
 def rows_of(graph: Graph) -> NDArray[np.int64] | None:
-    """Configs (n,) of a graph that the published evaluation judges; None where the graph is not in it.
+    """Return the configs (n,) of a graph that the published evaluation judges; None if it is not listed.
 
     Raises
     ------
     DataError
-        It is not known which collection the graph is of, or the list names a config that it does not have.
+        The collection of the graph is unknown, or the list names a config that the graph does not have.
     """
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
@@ -105,14 +105,14 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a published evaluation and the given graphs do not share.
+    """Differences between the published evaluation and the given graphs.
 
     Attributes
     ----------
     not_listed : tuple of str
         Given layout graphs that the published evaluation does not judge, as ``collection:name``.
     not_given : tuple of str
-        Graphs it judges that were not given, of the collections of those that were.
+        Graphs that it judges and that were not given, in the collections of the given graphs.
     """
 
     not_listed: tuple[str, ...]

@@ -146,7 +146,7 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
     report : Report
     history : History, optional
     graph : str, optional
-        Which graph of the report to draw; the one with the most configurations if not given.
+        Graph of the report to draw; by default the one with the most configurations.
 
     Returns
     -------

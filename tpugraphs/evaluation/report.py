@@ -1,4 +1,4 @@
-"""Reports: what was measured of scorers on graphs, with bootstrap intervals; as tables, JSON and pictures."""
+"""Reports: metrics of scorers on graphs with bootstrap intervals, as tables, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Row:
 
     @property
     def trivial(self) -> frozenset[str]:
-        """Metrics that any order of a tile graph's configs would be perfect in: k is no less than it has."""
+        """Metrics that are perfect for any order of a tile graph's configs, because it has at most k."""
         if not self.collection.startswith("tile"):
             return frozenset()
         tops = {name: int(name.partition("@")[2]) for name in self.values if name.startswith("slowdown@")}
@@ -143,9 +143,9 @@ class Group:
     values, intervals : dict
         Metric name to mean, and to its bootstrap interval (low, high).
     left_out : dict
-        Metric name to the number of tile graphs with so few configs that any order of them would be perfect.
-        They are left out of the mean, unless the report is an official one; a metric that none is left for is
-        missing in `values`.
+        Metric name -> number of tile graphs with so few configs that any order of them would be perfect. They
+        are left out of the mean, except in an official report. A metric without any graph is missing in
+        `values`.
     over : str
         What was redrawn for the intervals: ``"configs"`` (one graph; tau only) or ``"graphs"``.
     """
@@ -175,7 +175,7 @@ class Report:
     seed : int
         Seed of the bootstrap.
     coverage : Coverage, optional
-        Of a report in the published way; see `evaluate`.
+        What a report by the published protocol covers; see `evaluate`.
     """
 
     def __init__(
@@ -251,12 +251,12 @@ class Report:
         )
 
     def at_least(self, configs: int) -> Report:
-        """Report of the graphs with so many configs, for example 6 where the best of 5 is asked for.
+        """Report of the graphs with at least this many configs, for example 6 for the best of 5.
 
         Raises
         ------
         ConfigError
-            There is none.
+            No graph has that many.
         """
         rows = [row for row in self.rows if row.configs >= configs]
         if not rows:
@@ -296,7 +296,7 @@ class Report:
     # Tables
 
     def _columns(self, names: Iterable[str], rows: Iterable[Row]) -> list[str]:
-        """Metric columns to show: the tau of the order only where ties make it another number."""
+        """Choose the metric columns; the tau of the order is shown only if ties make it another number."""
         differ = any(
             abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
             for row in rows
@@ -387,7 +387,7 @@ class Report:
         return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
 
     def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
-        """Tables in Markdown, for a README or an issue; parameters as of `table`."""
+        """Tables in Markdown, for a README or an issue; parameters are those of `table`."""
         blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
 
@@ -434,7 +434,7 @@ class Report:
         Raises
         ------
         ConfigError
-            A suffix that is none of these.
+            Another suffix.
         """
         target = Path(absolute(path))
         writers: dict[str, Callable[[], str]] = {

@@ -84,7 +84,7 @@ def channel_attention_backward(
 def config_attention(x: Array, temperature: Array, out: Array | None = None) -> Array:
     """Let the configs of a slate compare themselves: ``x * softmax_over_configs(x / temperature)``.
 
-    Models put this beside `x` (see `mix`); here it stands alone.
+    Models append this to `x` (see `mix`); here it stands alone.
 
     Parameters
     ----------

@@ -131,7 +131,7 @@ class _Call:
             array = given["node_feat"] if "node_feat" in wanted else array
             nodes = None if array is None else len(array)
         if nodes is None:
-            raise ShapeError(f"{self.meta['name']}: give num_nodes, which no input tells")
+            raise ShapeError(f"{self.meta['name']}: give num_nodes, which does not follow from the inputs")
         if not wanted:
             return int(nodes)
         opcode, edges, ids = given.get("node_opcode"), given.get("edge_index"), given.get("config_nodes")

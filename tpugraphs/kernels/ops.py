@@ -4,7 +4,7 @@ Every function takes float32 C-contiguous arrays and returns new ones; nothing i
 (``ShapeError``). Each ``<op>_backward(dy, ...)`` takes the gradient of the output, then the arguments of
 ``<op>``, and returns a dict of gradients keyed by argument name.
 
-With ``out`` results go to arrays that are there, which saves the operating system the work of finding zeroed
+With ``out`` results go to existing arrays, which saves the operating system the work of finding zeroed
 memory for them in every call. Forward: one array of the shape of the result, which is returned. Backward: a
 dict of them under the keys of the result; what it does not name is allocated. They must be writable and share
 no memory with the arguments nor with each other (``ValueError``).

@@ -51,11 +51,11 @@ class ConfigSampler:
         return rows
 
     def state(self) -> dict[str, Any]:
-        """Return all that is needed to go on: plain integers, fit for JSON."""
+        """Return all that is needed to resume: plain integers, fit for JSON."""
         return {"n": self.n, "k": self.k, "seed": list(self.seed), "step": self.step}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where a sampler with the same n, k and seed stood. ConfigError if they differ."""
+        """Resume where a sampler with the same n, k and seed stood. ConfigError if they differ."""
         for key, mine in (("n", self.n), ("k", self.k), ("seed", list(self.seed))):
             if state.get(key) != mine:
                 raise ConfigError(

@@ -97,7 +97,7 @@ class StandardScaler:
         return {"count": np.array([self.count_], np.int64), "mean": mean.copy(), "m2": m2.copy()}
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> StandardScaler:
-        """Take over what `get_state` gave; partial fits may go on from there. DataError if it is not that."""
+        """Restore what `get_state` returned; partial fits may follow. DataError if it is damaged."""
         try:
             count = int(np.asarray(state["count"]).reshape(()))
             mean, m2 = (np.array(state[key], np.float64) for key in ("mean", "m2"))

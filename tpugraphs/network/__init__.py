@@ -1,1 +1,1 @@
-"""A model with its preprocessing: what scores graphs, and how its weights are stored."""
+"""Networks: a model with its preprocessing, scoring in chunks, and weights from outside."""

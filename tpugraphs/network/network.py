@@ -33,9 +33,9 @@ class Network:
     fields : object
         Values of the recipe's fields.
     seed : int
-        Of the initial weights, and of everything random in training.
+        Seed of the initial weights and of everything random in training.
     precision : {"f32", "bf16"}
-        Of the operands of matrix products.
+        Precision of the operands of matrix products.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Network:
     # Scoring
 
     def prepare(self, graph: Graph, configs: bool = True) -> Prepared:
-        """Prepare a graph; the one prepared last is kept. Without `configs` theirs are not read."""
+        """Prepare a graph and keep it until the next one. Without `configs`, its configs are not read."""
         known = self._last.get(graph)
         if known is None or (configs and known.graph is None):
             known = self._last.keep(graph, self.pipeline.apply(graph, configs=configs))
@@ -158,7 +158,7 @@ class Network:
         return self._last
 
     def share_prepared(self, other: Network) -> bool:
-        """Keep the graph prepared last in common with `other`, if both prepare graphs in the same way."""
+        """Share the last prepared graph with `other` if both prepare graphs in the same way."""
         same = self.pipeline.same_as(other.pipeline)
         if same:
             self._last = other._last
@@ -167,7 +167,7 @@ class Network:
     def scores(
         self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores (n,) of configs of a graph; parameters and errors as of :meth:`tpugraphs.Ranker.predict`."""
+        """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:
             raise ConfigError(f"tta: expected a whole number in 0..10000, got {tta!r}")
         precision = check_precision(self.precision if precision is None else precision, SCORING)
@@ -214,7 +214,7 @@ class Network:
         return metadata, {**self.parameters, **self.pipeline.tensors()}
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_file` gave, from the file `path`.
+        """Restore what `to_file` returned; `path` names the file in errors.
 
         Raises
         ------
@@ -260,9 +260,9 @@ def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:
 def _weights(
     path: str, steps: list[Any], columns: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
 ) -> dict[str, NDArray[np.float32]]:
-    """Take the weights of a model: all are found in the file before the core makes room for one.
+    """Return the weights of a model. All are found in the file before the core allocates any.
 
-    Raises CheckpointError for steps that are no model, and for a weight that is missing or of another shape.
+    Raises CheckpointError if the steps do not make a model, or a weight is missing or of another shape.
     """
     try:
         planned = _core.plan_parameters(steps, **columns)

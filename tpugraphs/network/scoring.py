@@ -42,9 +42,9 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
 
 
 def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
-    """Configs of a pass: what is fastest, at most `most`.
+    """Return the number of configs per pass that is fastest, at most `most`.
 
-    `most` itself if the model looks across configs, or does all its work on nodes once per pass.
+    It is `most` itself if the model looks across configs, or does all its work on nodes once per pass.
     """
     return model.chunk_size(most, nodes)
 
@@ -57,7 +57,7 @@ def score(
     precision: str,
     done: Callable[[int], object] = lambda count: None,
 ) -> NDArray[np.float32]:
-    """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
+    """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
 
     Parameters
     ----------
@@ -93,13 +93,13 @@ def score(
 def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
     """Configs given as such, None if they are given as rows.
 
-    Layout: digits (n, K, 18), in one byte each; int8 arrays are not copied, of others no copy is made but
-    this one. Tile: features (n, 24).
+    Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
+    features (n, 24).
 
     Raises
     ------
     DataError
-        Not as many configurable nodes as the graph has, what is no digit, or not finite numbers.
+        Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
     arrays.check_mask("configs", configs)
     if isinstance(configs, (list, tuple)):
@@ -137,14 +137,14 @@ def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.floa
 def compare_precisions(
     ranker: Any, graph: Graph, configs: ArrayLike | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
-    """Say what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
+    """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 
     Parameters
     ----------
     ranker : Ranker
     graph : LayoutGraph
     configs : (n,) int, (C,) bool, optional
-        Rows to score, best those the ranker was not trained on; all by default.
+        Rows to score, preferably some that the ranker was not trained on; by default all.
     k : int
         How many of the predicted fastest to compare.
 
@@ -176,9 +176,9 @@ def compare_precisions(
 
 
 class Last:
-    """The graph that was prepared last, kept as long as it lives: it is often asked for again.
+    """Cache of the graph that was prepared last, as long as that graph lives.
 
-    Several threads may use it at once: graph and what was prepared of it are one attribute.
+    Several threads may use it at once: the graph and its prepared form are one attribute.
     """
 
     def __init__(self) -> None:

@@ -122,7 +122,7 @@ def read_weights(
     Raises
     ------
     CheckpointError
-        A file that is none, values that are no finite floats, or two names that are one without prefix.
+        Not such a file, values that are not finite floats, or two names that are equal without prefix.
     OSError
         The file cannot be opened.
     """

@@ -1,4 +1,4 @@
-"""From a graph to what a model takes: steps of preprocessing, run by the core, and what they have learnt."""
+"""Preprocessing: steps, run by the core, that turn a graph into what a model takes, and their state."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Prepared:
     nbytes : int
         Memory it takes, roughly.
     measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN where one failed.
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN if a config failed.
     normalizers : (C,) int64, optional
-        Of tile graphs.
+        Normalizers of tile graphs.
     kept : (C,) int64, optional
-        Rows of the configs of `graph` that count, where equal ones were merged: no copy of them is made.
+        If equal configs were merged, the rows of `graph` that count. The configs are not copied.
     mapped : Digits, optional
-        Configs that lie in a pack: the pages that were read can be given back.
+        Configs in a pack, whose pages can be given back.
     weights : (C,) float32, optional
-        Of its configs in a loss; None: all 1.
+        Weights of its configs in a loss; None: all 1.
     """
 
     graph: Any
@@ -105,14 +105,14 @@ class Prepared:
         return np.argsort(self.runtimes, kind="stable").astype(np.int64, copy=False)
 
     def values(self, target: str) -> NDArray[np.float64]:
-        """Numbers (C,) that losses of values fit, see :data:`tpugraphs.targets.TARGETS`; made once."""
+        """Targets (C,) of losses of values, see :data:`tpugraphs.preprocess.targets.TARGETS`; made once."""
         known: dict[str, NDArray[np.float64]] = self.__dict__.setdefault("_values", {})
         if target not in known:
             known[target] = targets(self.times, target)
         return known[target]
 
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
-        """Make the same graph with other configs, as the core takes them, that were not measured."""
+        """Return the same graph with other configs, not measured, in the form that the core takes."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
         none = np.zeros(len(configs), np.int64)
         return replace(
@@ -172,7 +172,7 @@ def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.
 
 
 class _Kept:
-    """What pruning kept of graphs that are still in memory: none of them is pruned twice."""
+    """Cache of what pruning kept of graphs that are still in memory, so that no graph is pruned twice."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
@@ -195,7 +195,7 @@ _STATE = ("steps", "kind", "schema", "_make", "has_edges")
 
 @dataclass(frozen=True)
 class Sizes:
-    """What prepared graphs hold, for recipes whose model depends on it.
+    """Sizes of prepared graphs, for recipes whose model depends on them.
 
     Attributes
     ----------
@@ -204,9 +204,9 @@ class Sizes:
     described : bool
         Whether nodes have features.
     digits : tuple of int
-        Digits of a configurable node, and rows of a table that they look up: their values and 2.
+        Digits per configurable node, and rows of the table that they look up: the number of values + 2.
     opcodes : int, optional
-        How many there are; None: nodes have none.
+        Number of opcodes; None: nodes have none.
     edges : bool
         Whether some graph has edges.
     """
@@ -221,24 +221,24 @@ class Sizes:
 
 
 class Pipeline:
-    """Preprocessing of a recipe, and what it has learnt.
+    """The preprocessing of a recipe, with what it has learnt.
 
     Parameters
     ----------
     steps : list of dict
         In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
     kind : str
-        Of the graphs.
+        Kind of the graphs.
     schema : Schema, optional
-        Of the graphs: its ``check(graph)`` refuses those that do not fit it.
+        Schema of the graphs; its ``check(graph)`` refuses graphs that do not fit.
     make : callable, optional
-        ``make(schema)``: the steps, where they depend on the schema, which is then that of the first graph
-        that `fit` sees. `steps` is empty until then.
+        ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
+        of the first graph that `fit` sees; `steps` is empty until then.
 
     Attributes
     ----------
     columns, config_columns : int
-        Of the node features and the features of configs (0 without), as a model takes them.
+        Number of columns of the node features and of the config features (0 without) that a model takes.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Pipeline:
 
     @property
     def sizes(self) -> Sizes:
-        """What prepared graphs hold; of graphs with a schema known when they have been fitted to."""
+        """Sizes of prepared graphs. For graphs with a schema they are known after the fit."""
         columns = {name: max(0, int(count)) for name, count in self._core.columns.items()}
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
@@ -282,12 +282,12 @@ class Pipeline:
         )
 
     def _option(self, step: str, name: str) -> Any:
-        """Attribute of the last step of that name, None without."""
+        """Return an attribute of the last step of that name; None if there is no such step."""
         return next((one[name] for one in reversed(self.steps) if one["step"] == step), None)
 
     @property
     def node_padding(self) -> int | None:
-        """With what lists in the node features must be padded, None if with anything."""
+        """Padding that lists in the node features must have; None if any will do."""
         value = self._option("node-padding", "value")
         return None if value is None else int(value)
 
@@ -321,7 +321,7 @@ class Pipeline:
             self._core.set_state(before.get_state())
 
     def fit(self, graphs: Iterable[Any]) -> Pipeline:
-        """Fit all steps that learn to these graphs, in one pass over them."""
+        """Fit all steps that have state, in one pass over the graphs."""
         core = _core.Prepare(self.steps)
         for graph in graphs:
             check_kind(graph, self.kind)
@@ -369,8 +369,8 @@ class Pipeline:
     ) -> Prepared:
         """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
 
-        Without `configs`, theirs are not read, and ``prepared.graph`` is None: for `Prepared.with_configs`.
-        In training the configs may have `weights` (C,); those of weight 0 are left out.
+        Without `configs`, its configs are not read and ``prepared.graph`` is None; `Prepared.with_configs`
+        adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
         """
         self._check(graph)
         if weights is not None:
@@ -414,7 +414,7 @@ class Pipeline:
     def _merge(
         self, graph: Graph, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
-        """Merge equal configs: rows that stay; of a file, their digits; their runtimes, normalizers."""
+        """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         rows = digits = None
         if keep != "none" and stored is not None and stored.in_file:
@@ -431,7 +431,7 @@ class Pipeline:
         return rows, digits, runtimes, normalizers
 
     def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
-        """Configs as the core takes them: digits (C, K, D) as they are, features (C, T) prepared."""
+        """Return configs as the core takes them: digits (C, K, D) unchanged, features (C, T) prepared."""
         if configs.ndim == 2:
             return self._core.configs(configs)
         if self.schema is not None:
@@ -439,11 +439,11 @@ class Pipeline:
         return configs
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return what was learnt, by the names it has in a file."""
+        """Return the learnt state by its names in a file."""
         return self._core.get_state()
 
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `tensors` gave; DataError or ShapeError if it is not that."""
+        """Restore what `tensors` returned. Raises DataError or ShapeError if it does not fit."""
         self._core.set_state({name: tensors[name] for name in self.tensors() if name in tensors})
 
     def scalers(self) -> dict[str, int]:

@@ -129,7 +129,7 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     Raises
     ------
     ConfigError
-        Unknown ``keep``, or no graph.
+        Unknown ``keep``, or `graph` is not a graph.
     """
     _need_graph("dedup", graph)
     if keep not in ("first", "min", "mean"):
@@ -183,7 +183,7 @@ def fix_padding(graph: GraphT) -> GraphT:
     DataError
         A layout entry that is not an integer in -1..5.
     ConfigError
-        No graph.
+        `graph` is not a graph.
     """
     _need_graph("fix_padding", graph)
     feat = graph.node_feat.copy()

@@ -1,4 +1,4 @@
-"""Numbers that a loss of values fits scores to; losses of the order compare the runtimes themselves."""
+"""Targets: the numbers that losses of values fit scores to. Losses of the order compare runtimes instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ among the graph's configs (van der Waerden)."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
-    """Targets (C,) of the runtimes (C,) of a graph's configs, NaN where these are; see :data:`TARGETS`."""
+    """Return targets (C,) for the runtimes (C,) of a graph's configs; NaN stays NaN. See :data:`TARGETS`."""
     values = np.asarray(times, np.float64)
     ran = ~np.isnan(values)
     if not ran.all():

@@ -1,4 +1,4 @@
-"""Whatever ranks configs: rankers, ensembles, rankers of several seeds, baselines, a class of your own."""
+"""Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
 
 from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers

@@ -45,13 +45,13 @@ def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int =
 
 @filekinds.register("random-baseline")
 class RandomBaseline(ScorerBase):
-    """A random order, the same for every call.
+    """Rank in a random order, the same in every call.
 
     Parameters
     ----------
     seed : int
     kind : {"any", "layout", "tile", "graph"}
-        Kind of the graphs it stands for: in an ensemble, that of the other members.
+        Kind of the graphs it ranks. In an ensemble it must be that of the other members.
     """
 
     def __init__(self, seed: int = 0, kind: str = "any") -> None:
@@ -75,7 +75,7 @@ class RandomBaseline(ScorerBase):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[np.float64]:
-        """Scores (n,) of a random order; `tta`, `precision` and `verbose` change nothing."""
+        """Return scores (n,) of a random order; `tta`, `precision` and `verbose` have no effect."""
         return random_scores(graph, configs, seed=self.seed)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -99,8 +99,8 @@ class LinearBaseline(ScorerBase):
 
     Layout: one column per (configurable node, digit position, value) that occurs in some but not all
     training rows; tile: the 24 numbers, standardised. The target is the rank of the runtime in [0, 1] (mean
-    rank for equal runtimes), so the heavy tail of runtimes does not rule the fit. It knows nothing of the
-    graph and cannot rank another one.
+    rank for equal runtimes), so the heavy tail of runtimes does not dominate the fit. It uses nothing of the
+    graph itself and cannot rank another one.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ NORMALIZE = tuple(_METHODS)
 
 @filekinds.register("ensemble")
 class Ensemble(ScorerBase):
-    """Rank by the mean of the scores of several rankers.
+    """Rank by the weighted mean of the scores of several rankers.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ class Ensemble(ScorerBase):
         Fitted, and for the same kind of graph: rankers of any recipes, each with its own preprocessing, other
         ensembles, baselines, a class of your own (:class:`tpugraphs.ranker.ScorerBase`).
     weights : sequence of float, optional
-        Of the mean, one each, not negative; equal by default.
+        Weight of each ranker in the mean, not negative; equal by default.
     normalize : {"none", "minmax", "rank"}
-        What is done to the scores of each ranker before the mean, over the configs that are asked for:
-        nothing, as the first place did with models of one recipe; scaled to 0..1, as the fifth did with
-        models of several; or replaced by their places, from 0 (fastest) to 1, where equal scores share the
-        mean of theirs.
+        What happens to the scores of each ranker before the mean is taken. ``"none"``: nothing, as the
+        first place did with models of one recipe. ``"minmax"``: they are scaled to 0..1, as the fifth place
+        did with models of several recipes. ``"rank"``: they are replaced by their places, from 0 (fastest)
+        to 1; equal scores share the mean of their places. Both look at the configs of one call only.
 
     Attributes
     ----------
@@ -73,11 +73,12 @@ class Ensemble(ScorerBase):
     ------
     ConfigError
         No rankers, one that has learnt nothing, rankers for different kinds of graphs or differently padded
-        ones, or weights or `normalize` that are none of these.
+        ones, or another value of weights or `normalize`.
 
     Notes
     -----
-    "minmax" and "rank" depend on which other configs are asked for: scores of two calls cannot be compared.
+    With ``"minmax"`` and ``"rank"`` a score depends on the other configs of the call, so scores of two calls
+    cannot be compared.
 
     Examples
     --------
@@ -117,14 +118,14 @@ class Ensemble(ScorerBase):
         self._share()
 
     def _share(self) -> None:
-        """Prepare a graph once for all rankers of the same preprocessing, as those of several seeds are."""
+        """Let rankers with the same preprocessing (those of several seeds) prepare a graph only once."""
         different: list[Scorer] = []
         for ranker in self.rankers:
             if not any(ranker.share_prepared(other) for other in different):
                 different.append(ranker)
 
     def share_prepared(self, other: Any) -> bool:
-        """Prepare graphs in common with `other`: all members with it, or none."""
+        """Share prepared graphs with `other`: all members do, or none. Return whether they do."""
         return all([ranker.share_prepared(other) for ranker in self.rankers])
 
     @property
@@ -139,7 +140,7 @@ class Ensemble(ScorerBase):
 
     @property
     def num_parameters(self) -> int:
-        """Weights of all rankers."""
+        """Number of weights of all rankers together."""
         return sum(getattr(ranker, "num_parameters", 0) for ranker in self.rankers)
 
     @property
@@ -173,8 +174,8 @@ class Ensemble(ScorerBase):
     ) -> NDArray[np.float32]:
         """Scores of configs of a graph, (n,) float32: smaller = predicted faster.
 
-        Parameters and errors as of :meth:`tpugraphs.Ranker.predict`; `precision` is by default that of each
-        ranker.
+        Parameters and errors: see :meth:`tpugraphs.Ranker.predict`. By default each ranker uses its own
+        precision.
         """
         normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
         scores: NDArray[np.float64] | None = None
@@ -190,7 +191,7 @@ class Ensemble(ScorerBase):
         return scores.astype(np.float32)
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
-        """Fit every member on the same graphs; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`."""
         for ranker in self.rankers:
             ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
         return self
@@ -237,7 +238,7 @@ class Ensemble(ScorerBase):
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ensemble:
-        """Make the ensemble of what `to_file` gave, from the file `path`; CheckpointError as `load`."""
+        """Restore an ensemble from what `to_file` returned. `path` and errors: see `load`."""
         weights = tensorfile.entry(path, metadata, "weights", list)
         normalize = tensorfile.entry(path, metadata, "normalize", str)
         rankers = [
@@ -276,13 +277,13 @@ def open_rankers(
     weights: Sequence[float] | None = None,
     normalize: str | None = None,
 ) -> Any:
-    """Read whatever ranks from one file, or from several as one ensemble.
+    """Read a scorer from one file, or from several files as one ensemble.
 
     Parameters
     ----------
     paths : sequence of path
     weights, normalize
-        Of the ensemble; those in its file if it is one and nothing is given.
+        Those of the ensemble. For the file of an ensemble the default is what the file says.
 
     Returns
     -------
@@ -293,7 +294,7 @@ def open_rankers(
     CheckpointError
         A file of another kind, or damaged.
     ConfigError
-        `weights` or `normalize` for a single file that is no ensemble.
+        `weights` or `normalize` for a single file that does not hold an ensemble.
     """
     members = [filekinds.load_ranker(path) for path in paths]
     if len(members) > 1:

@@ -1,4 +1,4 @@
-"""What a recipe trains: a network of the core, or whatever else the recipe makes."""
+"""Estimators: what a recipe trains, be it a network of the core, trees, or an object of the recipe's own."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ __all__ = ["Estimator", "NetworkEstimator"]
 
 
 class Estimator(Protocol):
-    """What :class:`tpugraphs.Ranker` needs of what its recipe trains.
+    """What :class:`tpugraphs.Ranker` expects of the object that its recipe trains.
 
     Attributes
     ----------
     kind : str
-        Of the graphs it scores.
+        Kind of the graphs it scores.
     fitted : bool
+        Whether it can score.
     history : History or None
-        Of its fit.
+        History of its last fit.
     size : int or None
-        How many numbers were, or will be, learnt; None if that is not known yet.
+        Number of learnt parameters; None while it is not known.
     """
 
     history: History | None
@@ -63,13 +64,13 @@ class Estimator(Protocol):
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. `owner`: the ranker, for callbacks."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
         ...
 
     def scores(
         self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[Any]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
         ...
 
     def share_prepared(self, other: Any) -> bool: ...
@@ -84,7 +85,7 @@ class Estimator(Protocol):
 
 
 class NetworkEstimator:
-    """Trains a network with the core.
+    """Train a network with the core.
 
     Attributes
     ----------
@@ -108,7 +109,7 @@ class NetworkEstimator:
 
     @property
     def size(self) -> int | None:
-        """Number of weights, None as long as they follow from graphs not seen yet."""
+        """Number of weights; None while it depends on graphs that were not seen yet."""
         return self.network.num_parameters if self.network.known else None
 
     @property
@@ -130,7 +131,7 @@ class NetworkEstimator:
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`."""
         net = self.network
         with held(checkpoint_dir) as folder:
             material = Material(
@@ -156,7 +157,7 @@ class NetworkEstimator:
         verbose: bool | None,
         owner: Any,
     ) -> Fit:
-        """Return the fit, no step taken yet; `folder` is held by the caller."""
+        """Return the fit before its first step. The caller holds the lock on `folder`."""
         fit = Fit(self.network, material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
         self.history = fit.history
         return fit
@@ -197,11 +198,11 @@ class NetworkEstimator:
     def scores(
         self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
         return self.network.scores(graph, configs, tta, precision, verbose)
 
     def share_prepared(self, other: Any) -> bool:
-        """Prepare graphs in common with `other`, if both prepare them in the same way."""
+        """Share prepared graphs with `other` if both prepare graphs in the same way."""
         return isinstance(other, NetworkEstimator) and self.network.share_prepared(other.network)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""Files of scorers: a table from the kind that a file names to the class that reads it."""
+"""Files of scorers: the table that maps the kind named in a file to the class that reads it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, 
 
 
 class FromFile(Protocol):
-    """Makes a scorer of what its ``to_file`` gave; CheckpointError if that is damaged."""
+    """Restores a scorer from what its ``to_file`` returned; raises CheckpointError if that is damaged."""
 
     def __call__(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], /) -> Any:
-        """Make it, from the file `path`."""
+        """Restore it; `path` names the file in errors."""
 
 
 _KINDS: dict[str, FromFile] = {}
 
 
 def register(kind: str) -> Callable[[type[Any]], type[Any]]:
-    """Class decorator: files of this kind are read by the class's ``from_file``.
+    """Class decorator: let the class's ``from_file`` read the files of this kind.
 
     Parameters
     ----------
     kind : str
-        Name in the file. It becomes the class's ``file_kind``.
+        Name that stands in the file. It becomes the class's ``file_kind``.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def write(path: str, scorer: Any) -> None:
 
 
 def load_ranker(path: str | os.PathLike[str]) -> Any:
-    """Read whatever ranks from its file: a ranker, an ensemble, trees, a baseline, a class of your own.
+    """Read any scorer from its file: a ranker, an ensemble, a baseline, a registered class of your own.
 
     Parameters
     ----------
@@ -77,12 +77,12 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     Scorer
-        It predicts the same bits as the one that was saved.
+        Its predictions have the same bits as those of the scorer that was saved.
 
     Raises
     ------
     CheckpointError
-        Not such a file, damaged, or of a kind or version that is not known; the message names the field.
+        Not the file of a scorer, damaged, or of an unknown kind or version; the message names the field.
     OSError
         The file cannot be opened.
     """
@@ -92,7 +92,7 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
 
 
 def write_member(scorer: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Metadata and tensors of a scorer within the file of another, with its kind."""
+    """Return metadata (with the kind) and tensors of a scorer that is stored inside another's file."""
     metadata, tensors = scorer.to_file()
     return {**({} if scorer.file_kind == RANKER else {"kind": scorer.file_kind}), **metadata}, tensors
 
@@ -100,12 +100,12 @@ def write_member(scorer: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def read_member(
     path: str, place: str, metadata: Any, tensors: Mapping[str, NDArray[Any]], prefix: str
 ) -> Any:
-    """Make the scorer that `write_member` gave; its tensors have `prefix` before their names.
+    """Restore a scorer from what `write_member` returned; names of its tensors begin with `prefix`.
 
     Parameters
     ----------
     path, place : str
-        File, and which entry of it, for errors.
+        File, and the entry in it, for errors.
     """
     if not isinstance(metadata, dict):
         raise tensorfile.fail(path, place, "an object", repr(metadata)[:80], "the file is damaged")

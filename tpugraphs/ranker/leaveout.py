@@ -1,4 +1,4 @@
-"""How well a ranker ranks a graph it has never seen: train on all others, for every graph in turn."""
+"""Leave-one-out evaluation: rank every graph by a ranker that was trained on all others."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def leave_out(
     Parameters
     ----------
     ranker : Ranker
-        Says what to train: for every group a new ranker with the same arguments. It is not changed itself.
+        A new ranker with the same arguments is trained for every group. This one is not changed.
     graphs : sequence of graphs
-        Measured, at least two. Those that nothing can be learnt from are ranked, too.
+        At least two graphs with measured runtimes. Graphs that nothing can be learnt from are still ranked.
     groups : sequence, optional
         A label for every graph: graphs with the same label are left out together, for example kernels of one
         program. By default each graph is left out alone.
     beside : mapping of str to callable, optional
-        Other scorers to judge beside, as of :func:`tpugraphs.evaluation.evaluate`.
+        Other scorers to judge as well, in the form that :func:`tpugraphs.evaluation.evaluate` takes.
     verbose : bool, optional
         Show a progress bar over the groups; by default in a terminal or notebook.
     draws, level, seed
-        Of the bootstrap, see :class:`tpugraphs.report.Report`.
+        See :class:`tpugraphs.evaluation.report.Report`.
     **fit
-        Of :meth:`tpugraphs.Ranker.fit`, for example ``steps=``. By default the last parameters of a training
-        are judged: choosing the best ones by the graph left out would flatter them.
+        Arguments of :meth:`tpugraphs.Ranker.fit`, for example ``steps=``. By default the last parameters of a
+        training are judged: choosing them by the graph that was left out would flatter the result.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def leave_out(
 
 
 class _Part(Sequence[Any]):
-    """Some of a sequence of graphs, read when asked for."""
+    """Part of a sequence of graphs; a graph is read when it is indexed."""
 
     def __init__(self, graphs: Any, chosen: Sequence[int]) -> None:
         self.graphs, self.chosen = graphs, chosen

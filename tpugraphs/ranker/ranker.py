@@ -37,14 +37,14 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {"network": NetworkEstimator, 
 
 @filekinds.register("ranker")
 class Ranker(ScorerBase):
-    """Learn from measured runtimes to rank the configs of a graph that was not measured.
+    """Learn from measured runtimes to rank the configs of graphs that were not measured.
 
     Parameters
     ----------
     recipe : str or Recipe
         One of :func:`tpugraphs.list_recipes`, or a recipe of your own (see :mod:`tpugraphs.recipes`).
     seed : int
-        Of everything random; the same seed gives the same bits, for any number of threads.
+        Seed of everything random. The same seed gives the same bits for any number of threads.
     preset : {"cpu", "full"}
         Sizes for a CPU, or as published.
     precision : {"f32", "bf16"}
@@ -58,7 +58,7 @@ class Ranker(ScorerBase):
     Attributes
     ----------
     history : History or None
-        Of the last fit.
+        History of the last fit.
 
     Raises
     ------
@@ -69,9 +69,9 @@ class Ranker(ScorerBase):
 
     Notes
     -----
-    A recipe with attention across configs scores the configs of a chunk together: a score then depends on
-    which others are asked for with it. `predict` cuts the configs, in the given order, into chunks of nearly
-    equal size, at most the field `chunk`; in smaller ones, as they are faster, if it has no such attention.
+    `predict` cuts the configs, in the given order, into chunks of nearly equal size, at most the field
+    `chunk`. A recipe with attention across configs scores the configs of a chunk together, so a score depends
+    on the other configs of its chunk. Without such attention smaller chunks are used, which are faster.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Ranker(ScorerBase):
 
     @property
     def estimator(self) -> Estimator:
-        """What the recipe trains: of a network its :class:`tpugraphs.ranker.estimator.NetworkEstimator`."""
+        """What the recipe trains, for example a :class:`tpugraphs.ranker.estimator.NetworkEstimator`."""
         return self._estimator
 
     @property
@@ -145,12 +145,12 @@ class Ranker(ScorerBase):
 
     @property
     def schema(self) -> Schema | None:
-        """Schema that graphs must fit, once fitted; None for recipes of the published schemas."""
+        """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
         return self.pipeline.schema
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """Steps of the model. For a recipe of any schema they are known once it is fitted."""
+        """Steps of the model. With a recipe for any schema they are known after the fit."""
         return self.network.steps
 
     @property
@@ -165,7 +165,7 @@ class Ranker(ScorerBase):
 
     @property
     def num_parameters(self) -> int:
-        """Number of weights, or of what else was learnt."""
+        """Number of learnt parameters: weights of a network, leaves of trees."""
         size = self._estimator.size
         return self.network.num_parameters if size is None else size
 
@@ -217,9 +217,9 @@ class Ranker(ScorerBase):
         return {**own, **{name: getattr(self.fields, name) for name in names}}
 
     def set_params(self, **params: Any) -> Self:
-        """Change constructor arguments. What was learnt is forgotten if any of them changes.
+        """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
 
-        Fields that had the values of the old preset or recipe get those of a new one.
+        Fields that had the value of the old preset or recipe get the value of the new one.
         """
         old = self.get_params()
         by_epochs = params.get("epochs") is not None and "steps" not in params
@@ -278,44 +278,42 @@ class Ranker(ScorerBase):
         checkpoint_every: int = 100,
         verbose: bool | None = None,
     ) -> History:
-        """Learn anew from graphs with measured runtimes.
+        """Learn from graphs with measured runtimes, from the start.
 
-        If it fails before the first step is done, the ranker stays as it was.
-
-        Every step takes one graph and some of its configs, or several such slates (fields `slates` and
-        `accumulate`); graphs come in random order, each once per epoch, and its configs evenly. Graphs that
-        cannot be learnt from (no runtimes, one distinct config) are left out and listed in
-        ``history.skipped``, unless it is the only one.
+        Every step takes a slate, which is one graph and some of its configs, or several slates (fields
+        `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
+        come equally often. Graphs without runtimes or with a single distinct config are left out and listed
+        in ``history.skipped``; if it is the only graph, it is an error. A fit that fails before its first
+        step leaves the ranker unchanged.
 
         Parameters
         ----------
         train : graph, list of graphs, or split of a collection
-            For some of the configs of a graph: ``g.select(rows)``, with rows from
+            To train on some of the configs of a graph, give ``g.select(rows)``, with rows from
             :func:`tpugraphs.training.split_configs`.
         valid : the same, or float, optional
-            With graphs, these are ranked every `evaluate_every` steps, and at the end the ranker has the
-            parameters with the best mean tau. A number like 0.1 holds out that share of the configs of
-            `train`.
+            Graphs that are ranked every `evaluate_every` steps; the ranker ends with the parameters that had
+            the best mean metric. A number such as 0.1 holds out that share of the configs of `train`.
         sample_weight : (C,) array, or list of these and None, optional
-            Weights >= 0 of the configs of the graph, or of each graph of `train`, in the loss. A pair of
+            Weight >= 0 of every config in the loss, for the graph or for each graph of `train`. A pair of
             configs counts with the product of their weights. A config of weight 0 is left out, but the
-            preprocessing is fitted to it. Of equal configs that are merged, the one whose runtime is kept
-            (``keep="mean"``: the first) gives the weight. Validation has no weights.
+            preprocessing is fitted to it. Where equal configs are merged, the weight is that of the
+            config whose runtime is kept (with ``keep="mean"``, of the first). Validation has no weights.
         epochs, steps : int, optional
-            Length, instead of the recipe's. An epoch is one visit per graph.
+            Length of the training, instead of the recipe's. An epoch is one visit per graph.
         callbacks : list of Callback
             See :class:`tpugraphs.training.Callback` and :class:`tpugraphs.training.EarlyStopping`.
         checkpoint_dir : path, optional
-            Where the state is written every `checkpoint_every` steps, and at the end. A fit with the same
-            arguments goes on from there, exactly: it ends with the same bits as one that was never stopped.
+            Folder to which the state is written every `checkpoint_every` steps and at the end. A fit with the
+            same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook.
 
         Returns
         -------
         History
-            With ``interrupted`` set (and a warning) after Ctrl-C: the ranker is then usable, with the best
-            parameters so far. Before the first step is done, Ctrl-C raises KeyboardInterrupt.
+            After Ctrl-C it has ``interrupted`` set, a warning is issued, and the ranker is usable with the
+            best parameters so far. Before the end of the first step Ctrl-C raises KeyboardInterrupt.
 
         Raises
         ------
@@ -343,7 +341,7 @@ class Ranker(ScorerBase):
     def length(
         self, epochs: int | None, steps: int | None, checkpoint_every: int
     ) -> tuple[int | None, int | None]:
-        """Epochs or steps of a fit: those given, or the recipe's; ConfigError for what is none."""
+        """Epochs or steps of a fit: those given, or the recipe's. Raises ConfigError for anything else."""
         if epochs is not None and steps is not None:
             raise ConfigError("give epochs or steps, not both")
         given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
@@ -384,31 +382,31 @@ class Ranker(ScorerBase):
         anchor: float = 0.1,
         only: Sequence[str] | None = None,
     ) -> Ranker:
-        """Return a ranker that has also learnt from a few measurements of one graph; this one stays as it is.
+        """Return a ranker that has also learnt from a few measurements of one graph; this one is not changed.
 
-        For a new device or program of which some dozen configs were measured. Every step is one of
-        `partial_fit` on all of them; after it the weights go a part of the way back to what they are here,
-        so that a few measurements shift what was learnt from many and do not replace it. The optimizer
-        begins from rest: a ranker that was loaded gives the same bits as the one that was saved.
+        Use it for a new device or program of which a few dozen configs were measured. Every step is a
+        `partial_fit` on all of them, after which the weights move back part of the way to those of this
+        ranker. So a few measurements shift what was learnt from many, instead of replacing it. The optimizer
+        starts without state: a ranker that was loaded gives the same bits as the one that was saved.
 
         Parameters
         ----------
         graph : graph
         configs : slice, (n,) int or (C,) bool, optional
-            Those measured, as for ``graph.select``; all that ran by default.
+            The measured configs, as for ``graph.select``; by default all that ran.
         steps : int
         anchor : float
-            Part of the way back after each step: 0 for none, 1 for all of it.
+            Part of the way back after each step: 0 for none, 1 for the whole way.
         only : sequence of str, optional
-            Patterns of names of `parameters`; the other weights stay as they are. Of ``graph-config``,
-            ``("head.*", "past.*")`` are those next to the scores.
+            Patterns of names of `parameters` to train; all other weights stay. In ``graph-config``,
+            ``("head.*", "past.*")`` are the layers that make the scores.
 
         Raises
         ------
         ConfigError
             A value out of range, or a pattern that matches no parameter.
         DataError
-            As of `partial_fit`.
+            See `partial_fit`.
         """
         self.require_fit("adapt")
         check_kind(graph, self.kind)
@@ -426,26 +424,26 @@ class Ranker(ScorerBase):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[np.float32]:
-        """Scores of configs of a graph: smaller = predicted faster.
+        """Return scores of configs of a graph: smaller = predicted faster.
 
-        Works chunk by chunk: besides the digits, one byte each, it needs no memory that grows with the number
-        of configs, but some bytes per config for the scores. Ctrl-C ends it within a chunk.
+        Scores are computed chunk by chunk. Only the digits (one byte each) and the scores themselves take
+        memory that grows with the number of configs. Ctrl-C ends the call within a chunk.
 
         Parameters
         ----------
         graph : LayoutGraph or TileGraph
             Of the kind the recipe is made for.
         configs : slice, (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
-            Which configs of the graph, in which order, as for ``graph.select``; all by default. Or other
-            configs. Layout: digits, whole numbers in -1..5, as in ``graph.node_config_feat``. int8
-            (C-contiguous) is used as it is, of other types a copy of one byte per digit is made. Tile: the 24
+            Configs of the graph, in this order, as for ``graph.select``; by default all. Or configs that the
+            graph does not have. Layout: digits, whole numbers in -1..5, as in ``graph.node_config_feat``;
+            C-contiguous int8 is used in place, other types are copied to one byte per digit. Tile: the 24
             numbers of ``graph.config_feat``.
         tta : int
-            Test-time augmentation: mean over so many random orders of the configs, which matters to recipes
+            Test-time augmentation: mean over this many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.
         precision : {"f32", "bf16", "int8"}, optional
-            Of the operands of matrix products; the ranker's own by default. int8 needs no training for it:
-            weights and activations are scaled to 8 bits as they are multiplied.
+            Precision of the operands of matrix products; by default the ranker's own. int8 needs no special
+            training: weights and activations are scaled to 8 bits as they are multiplied.
         verbose : bool, optional
             Show a progress bar on long work; by default in a terminal or notebook.
 
@@ -458,7 +456,7 @@ class Ranker(ScorerBase):
         Error
             Not fitted, or a score that is not a finite number.
         ConfigError
-            `tta` or `precision` is none of these.
+            `tta` or `precision` has another value.
         DataError
             The graph cannot be ranked, or `configs` are not as described.
         """
@@ -471,7 +469,7 @@ class Ranker(ScorerBase):
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
     def share_prepared(self, other: Any) -> bool:
-        """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
+        """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
 
     # Files
@@ -492,10 +490,10 @@ class Ranker(ScorerBase):
         precision: str = "f32",
         **fields: Any,
     ) -> Ranker:
-        """Make a ranker of the weights of a published PyTorch model, trained elsewhere.
+        """Make a ranker from the weights of a published PyTorch model that was trained elsewhere.
 
-        The ranker, and its file, say which padding of node features the weights were trained with, and
-        graphs with another one are refused. `docs/weights-from-outside.md` tells how to convert a .pt file.
+        The ranker and its file record which padding of node features the weights were trained with. Graphs
+        with another padding are refused. `docs/weights-from-outside.md` says how to convert a .pt file.
 
         Parameters
         ----------
@@ -504,13 +502,13 @@ class Ranker(ScorerBase):
             ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.`` and ``net.`` before them
             are ignored. Nothing is unpickled.
         recipe : str, optional
-            Found by the names, unless given.
+            By default it follows from the names of the weights.
         preset, seed, precision, **fields
-            As of the constructor; sizes are those published, unless fields say otherwise.
+            See the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
-            Each (134,): what the node features were scaled with, 0 in `std` counting as 1.
+            Each (134,): what the node features were scaled with; 0 in `std` counts as 1.
         config_scaler : (mean, std), optional
-            Each (24,): the same of the configs of tile graphs, for ``first-tile``.
+            Each (24,): what the configs of tile graphs were scaled with, for ``first-tile``.
         graphs : graph, list of graphs, or split, optional
             To compute them from, instead: the graphs the weights were trained on.
         node_padding : {-1, 0}, optional
@@ -523,10 +521,10 @@ class Ranker(ScorerBase):
         Raises
         ------
         CheckpointError
-            No such file, or weights that do not fit; all that is missing, not expected or of another shape is
-            named.
+            No such file, or weights that do not fit. The message names everything that is missing, not
+            expected or of another shape.
         ConfigError, RecipeError
-            As the constructor, or neither `scaler` nor `graphs`.
+            See the constructor; or neither `scaler` nor `graphs` is given.
         DataError
             `graphs` with another padding.
 
@@ -544,7 +542,7 @@ class Ranker(ScorerBase):
         return ranker
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata and tensors of a ranker file: all that prediction needs."""
+        """Return metadata and tensors of a ranker file: everything that prediction needs."""
         self.require_fit("save")
         metadata, tensors = self._estimator.to_file()
         return {
@@ -572,7 +570,7 @@ class Ranker(ScorerBase):
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ranker:
-        """Make the ranker of what `to_file` gave, from the file `path`; CheckpointError as `load`."""
+        """Restore a ranker from what `to_file` returned. `path` and errors: see `load`."""
 
         def entry(name: str, *kinds: type) -> Any:
             return tensorfile.entry(path, metadata, name, kinds)

@@ -1,4 +1,4 @@
-"""One ranker per collection or kind of graph, which act as one."""
+"""One scorer that asks another one per collection or kind of graph."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Routed"]
 
 @filekinds.register("routed")
 class Routed(ScorerBase):
-    """Ranks every graph by the ranker for its collection, as solutions with a model per collection do.
+    """Rank every graph by the ranker for its collection or kind.
 
     Parameters
     ----------
     routes : mapping of str to Scorer
-        Pattern of a collection (``"layout:xla:*"``) or a kind of graph (``"tile"``) to its ranker. The first
-        pattern that matches a graph's collection or kind decides.
+        Pattern -> ranker. A pattern names collections (``"layout:xla:*"``) or a kind of graph (``"tile"``).
+        The first pattern that matches a graph's collection or kind decides.
 
     Raises
     ------
     ConfigError
-        No routes, or one that leads to no scorer.
+        No routes, or a route to something that is not a scorer.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Routed(ScorerBase):
         return "routed"
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Routed:
-        """Fit every ranker on the graphs that it is for; arguments as of :meth:`tpugraphs.Ranker.fit`."""
+        """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`."""
         parts = [self._parted(graphs) for graphs in (train, valid)]
         for ranker in self.routes.values():
             mine = parts[0].get(id(ranker))
@@ -106,11 +106,11 @@ class Routed(ScorerBase):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
-        """Scores (n,) of configs of a graph: smaller = predicted faster. As of its ranker."""
+        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return self.route(graph).predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
 
     def score(self, graphs: Any) -> float:
-        """Mean of the rankers' scores, each weighted by the number of its graphs."""
+        """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
         parts = self._parted(graphs)
         means = [(len(mine), self.route(mine[0]).score(mine)) for mine in parts.values()]
         return sum(count * mean for count, mean in means) / sum(count for count, _ in means)

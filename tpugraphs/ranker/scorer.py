@@ -1,4 +1,4 @@
-"""What everything that ranks configs has in common: networks, trees, ensembles, baselines, your own class."""
+"""Scorers: what rankers, ensembles, baselines and a class of your own have in common."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Scorer", "ScorerBase", "scoring"]
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Anything that can stand in an ensemble, a report or a submission.
+    """Protocol of everything that scores configs, for ensembles, reports and submissions.
 
-    Derive a class of your own from :class:`ScorerBase`, which has all of it but `kind` and `predict`.
+    Derive a class of your own from :class:`ScorerBase`, which lacks only `kind` and `predict`.
     """
 
-    # Docstrings stand at ScorerBase, which says what each of these does.
+    # ScorerBase documents each of these.
     # ruff: noqa: D102
     @property
     def kind(self) -> str: ...
@@ -65,7 +65,7 @@ class ScorerBase(ABC):
     :func:`tpugraphs.ranker.filekinds.register`.
     """
 
-    #: Kind under which files of this class are written; see :func:`tpugraphs.ranker.filekinds.register`.
+    #: Kind that files of this class name; see :func:`tpugraphs.ranker.filekinds.register`.
     file_kind: str = ""
 
     @property
@@ -82,10 +82,10 @@ class ScorerBase(ABC):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
-        """Scores (n,) of configs of a graph: smaller = predicted faster."""
+        """Return scores (n,) of configs of a graph: smaller = predicted faster."""
 
     def fit(self, train: Any, valid: Any = None) -> Any:
-        """Learn from measured graphs. A scorer that has nothing to learn stays as it is."""
+        """Learn from measured graphs. By default there is nothing to learn."""
         return self
 
     @property
@@ -109,7 +109,7 @@ class ScorerBase(ABC):
         return None
 
     def share_prepared(self, other: Any) -> bool:
-        """Prepare graphs in common with `other`, if both prepare them in the same way; whether they do."""
+        """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return False
 
     def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any:
@@ -118,7 +118,7 @@ class ScorerBase(ABC):
         Raises
         ------
         Error
-            Scorers of this class cannot.
+            The class does not support it.
         """
         raise Error(f"{type(self).__name__} cannot adapt: fit a new one on all measurements")
 
@@ -130,9 +130,9 @@ class ScorerBase(ABC):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[np.int64]:
-        """Positions of the configs, predicted fastest first; equal scores in the given order. (n,) int64.
+        """Return the positions (n,) int64 of the configs, predicted fastest first; ties keep their order.
 
-        Parameters as of `predict`.
+        Parameters are those of `predict`.
         """
         scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
@@ -151,11 +151,11 @@ class ScorerBase(ABC):
         Parameters
         ----------
         graphs, configs, **options
-            As of that function, for example ``official=True``.
+            Those of that function, for example ``official=True``.
         tta, precision
-            As of `predict`.
+            Those of `predict`.
         members : bool
-            Judge the members of an ensemble, too.
+            Also judge the members of an ensemble.
 
         Raises
         ------
@@ -179,16 +179,16 @@ class ScorerBase(ABC):
         verbose: bool | None = None,
         members: bool = False,
     ) -> dict[str, Callable[..., NDArray[Any]]]:
-        """Return what `evaluate` judges: scoring functions by name, with `members` also of every member."""
+        """Return what `evaluate` judges: scoring functions by name. With `members`, also those of members."""
         return {self.name: scoring(self, tta, precision, verbose)}
 
     def score(self, graphs: Any) -> float:
-        """Mean of the metric over graphs: greater is better, as scikit-learn has it.
+        """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
 
         Parameters
         ----------
         graphs : graph or iterable of graphs
-            Measured. Configs that failed are left out.
+            Graphs with measured runtimes. Configs that failed are left out.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class ScorerBase(ABC):
         Raises
         ------
         ConfigError
-            The class does not say how it is written.
+            The class does not define `to_file`.
         """
         raise ConfigError(
             f"{type(self).__name__} cannot be saved: give it to_file and from_file, and register its kind "
@@ -221,7 +221,7 @@ class ScorerBase(ABC):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that prediction needs to one safetensors file, which appears when it is complete."""
+        """Write everything that prediction needs to one safetensors file, which appears when complete."""
         filekinds.write(file_name(path), self)
 
 

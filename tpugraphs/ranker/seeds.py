@@ -1,4 +1,4 @@
-"""Training with several seeds side by side, and keeping rankers by a rule that was stated before."""
+"""Training with several seeds side by side, and selecting rankers by a rule stated in advance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SeedRun:
     ----------
     seed : int
     ranker : Ranker
-        Not fitted if `failed`, or if Ctrl-C came before its first step.
+        Not fitted if the training failed or Ctrl-C came before its first step.
     metric : float or None
         Mean validation metric over the graphs; None without validation, or without a usable ranker.
     values : list of float
@@ -55,7 +55,7 @@ class SeedRun:
         Why training ended without a ranker.
     selected : bool
     why : str
-        Why it was selected, or not.
+        Why it was or was not selected.
     """
 
     seed: int
@@ -98,9 +98,9 @@ class SeedRuns:
     judgement : Judgement or None
         Validation metrics of the usable rankers; None without validation.
     interrupted : bool
-        By Ctrl-C.
+        Whether Ctrl-C ended the training.
     seconds : float
-        Of this call.
+        Time that this call took.
     """
 
     def __init__(
@@ -254,29 +254,31 @@ def train_seeds(
     Parameters
     ----------
     recipe, preset, precision, **fields
-        As of :class:`tpugraphs.Ranker`.
+        See :class:`tpugraphs.Ranker`.
     train, valid, sample_weight, epochs, steps, checkpoint_every, verbose
-        As of :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
+        See :meth:`tpugraphs.Ranker.fit`. If `valid` is a share of the configs, it is the same part for all
         seeds: that of the first one.
     seeds : int or ints
-        How many, from 0; or which.
+        Number of seeds, counted from 0, or the seeds themselves.
     select : {"one-standard-error", "all", "best-<k>"} or int, optional
-        Which rankers to keep. By default those whose validation metric is below the best one's by no more
-        than one standard error of that difference, over graphs (over redrawn configs, where there is one
-        graph); without validation all. A number is that many of the best.
+        Which rankers to keep. By default: those whose validation metric is at most one standard error below
+        the best one's; the error is that of the difference, over graphs or, with a single graph, over redrawn
+        configs. Without validation the default is to keep all. A number keeps that many of the best.
     callbacks : callable, optional
-        ``callbacks(seed)``: list of callbacks of that seed's fit. They are called in threads.
+        ``callbacks(seed)`` returns the callbacks of that seed's fit. They are called in threads.
     checkpoint_dir : path, optional
-        Where the states are kept, ``seed-<seed>`` for each, and the rule before training begins. The same
-        call goes on from there, exactly; another rule is refused.
+        Folder of the states, ``seed-<seed>`` for each, and of the rule, which is written before training
+        begins. The same call resumes from it exactly; another rule is refused.
     workers : int, optional
-        Steps at a time, in as many threads, which share the threads of the core; by default as many as there
-        are seeds or threads. It changes the time and the working memory, but no result.
+        Number of steps taken at the same time, each in a thread of its own with its share of the core's
+        threads; by default the number of seeds or threads, whichever is less. It changes the time and the
+        working memory, but no result.
 
     Returns
     -------
     SeedRuns
-        After Ctrl-C with `interrupted` set, and a warning: the rankers have their best parameters so far.
+        After Ctrl-C `interrupted` is set, a warning is issued, and the rankers have their best parameters so
+        far.
 
     Raises
     ------
@@ -285,9 +287,9 @@ def train_seeds(
     CheckpointError
         `checkpoint_dir` was begun with another rule, other seeds or another recipe.
     Error
-        All seeds failed. A seed whose training diverges is left out, which is told in the log.
+        All seeds failed. A seed whose training diverges is left out; the log says so.
     KeyboardInterrupt
-        Ctrl-C before any step was done.
+        Ctrl-C before the end of any step.
 
     Examples
     --------
@@ -355,7 +357,7 @@ def _write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:
-    """Write what was decided before the training; refuse to go on with something else."""
+    """Write what was decided before the training; refuse to continue with something else."""
     path = os.path.join(folder, PLAN)
     plan = {"recipe": ranker.recipe, "seeds": seeds, "select": rule.name, "text": rule.text}
     if not os.path.exists(path):
@@ -365,13 +367,13 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
         with open(path, encoding="utf-8") as file:
             stated = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON: {error}; delete it to state a rule anew", file=path) from None
+        raise CheckpointError(f"not JSON: {error}; delete it to state another rule", file=path) from None
     for key in ("recipe", "seeds", "select"):
         found = stated.get(key) if isinstance(stated, dict) else None
         if found != plan[key]:
             raise CheckpointError(
                 f"{key}: {found!r} was stated before the training, now it is {plan[key]!r}; "
-                "go on with what was stated, or use another checkpoint_dir",
+                "continue with what was stated, or use another checkpoint_dir",
                 file=path, field=key, found=repr(found), expected=repr(plan[key]),
             )  # fmt: skip
 
@@ -405,7 +407,7 @@ def _run(
         judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
     if crew.stopping:
         steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
-        again = "; the same call with the same checkpoint_dir goes on" if fits[0].path is not None else ""
+        again = "; the same call with the same checkpoint_dir resumes" if fits[0].path is not None else ""
         warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=4)
     return SeedRuns(runs, rule, names, judgement, crew.stopping, time.monotonic() - began)
 

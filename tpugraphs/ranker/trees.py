@@ -50,11 +50,11 @@ class Trees:
     Attributes
     ----------
     size : (nodes, configurable nodes)
-        ``(0, 0)`` where configs are features: then these trees rank all graphs.
+        ``(0, 0)`` if configs are features; these trees then rank all graphs.
     columns : (F,) int64
-        Columns of the table that vary.
+        The columns of the table that vary, which the trees use.
     width : int
-        Columns of the table.
+        Number of columns of the table.
     booster : lightgbm.Booster
     """
 
@@ -64,7 +64,7 @@ class Trees:
     booster: Any
 
     def table(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Choose the columns (n, F); those that a graph of another size lacks are missing values."""
+        """Select the columns (n, F); columns that a graph of another size lacks are missing values."""
         found = np.full((len(features), self.columns.size), np.nan, np.float32)
         there = self.columns < features.shape[1]
         found[:, there] = features[:, self.columns[there]]
@@ -73,7 +73,7 @@ class Trees:
 
 @dataclass
 class Rounds:
-    """A running fit, as callbacks see it: every step is one more tree per size of graph.
+    """A running fit, as callbacks see it. Every step adds one tree per size of graph.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class _Table:
 
 
 class TreeEstimator:
-    """Learns boosted trees from a recipe's table of features.
+    """Learn boosted trees from a recipe's table of features.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class TreeEstimator:
 
     @property
     def kind(self) -> str:
-        """Kind of the graphs it scores; a recipe for any kind has that of the graphs it was trained on."""
+        """Kind of the graphs it scores. With a recipe for any kind it is that of the training graphs."""
         return self._kind
 
     @property
@@ -147,7 +147,7 @@ class TreeEstimator:
         return None
 
     def share_prepared(self, other: Any) -> bool:
-        """Nothing is prepared."""
+        """Return False: trees prepare nothing that could be shared."""
         return False
 
     # Learning
@@ -166,7 +166,7 @@ class TreeEstimator:
         verbose: bool | None,
         owner: Any,
     ) -> History:
-        """Learn; arguments as of :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
+        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
         graphs = as_graphs("train", train)
         weights = as_weights(train, graphs, sample_weight)
@@ -267,7 +267,7 @@ class TreeEstimator:
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
     def _grow(self, tree: Trees) -> float:
-        """Add one tree; return the loss on the rows that are learnt from."""
+        """Add one tree and return the training loss."""
         tree.booster.update()
         ((_, _, loss, *_),) = tree.booster.eval_train()
         return float(loss)
@@ -294,7 +294,7 @@ class TreeEstimator:
     def scores(
         self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
-        """Scores as of :meth:`tpugraphs.Ranker.predict`; `tta` and `precision` change nothing."""
+        """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)
         if as_configs(graph, configs) is not None:
             raise ConfigError("configs: trees score rows of a graph: make a graph of these configs first")
@@ -327,7 +327,7 @@ class TreeEstimator:
         return scores
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
-        """Trees of the graphs whose size is nearest; of equally near ones the first."""
+        """Return the trees of the nearest size; if several are equally near, the first."""
 
         def distance(tree: Trees) -> float:
             return sum(abs(a - b) / max(b, 1) for a, b in zip(tree.size, size, strict=True))
@@ -373,7 +373,7 @@ class TreeEstimator:
 
 
 def _text(booster: Any) -> str:
-    """Return the trees without the options of their training: the number of threads is among them."""
+    """Return the trees without their training options, which include the number of threads."""
     text: str = booster.model_to_string()
     return text.partition("\nparameters:")[0] + "\n"
 
@@ -392,7 +392,7 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
 
 
 def _size(graph: Graph) -> tuple[int, int]:
-    """Nodes and configurable nodes where configs are digits; all graphs with features have one model."""
+    """Return (nodes, configurable nodes) if configs are digits. All graphs with features share one model."""
     return (0, 0) if graph.config_feat is not None else (int(graph.num_nodes), int(graph.num_config_nodes))
 
 

@@ -1,9 +1,9 @@
 """Recipes: named, complete ways to build and train a ranker. One file per published solution.
 
-A recipe is a frozen dataclass of fields (plain JSON values), presets of their values, and pure functions of
-the fields: the steps of the model (see `docs/architecture.md`), what happens to a graph before the model, the
-losses, and the parameters that are trained differently. Every module of this package that has `RECIPES` is
-found; a recipe of your own is given to :class:`tpugraphs.Ranker` as it is, or to :func:`register`.
+A recipe has fields (a frozen dataclass of plain JSON values), presets of their values, and pure functions of
+the fields. These return the steps of the model (see `docs/architecture.md`), the preprocessing, the losses,
+and the groups of parameters that are trained differently. The package finds every module in this folder that
+has `RECIPES`. Pass a recipe of your own to :class:`tpugraphs.Ranker`, or make it known with :func:`register`.
 """
 
 from __future__ import annotations
@@ -76,22 +76,22 @@ def unregister(name: str) -> None:
 
 
 def is_registered(recipe: Recipe) -> bool:
-    """Whether a recipe can be had by its name."""
+    """Whether `get_recipe` finds a recipe by its name."""
     return _known().get(recipe.name) == recipe
 
 
 def list_recipes(kind: str | None = None) -> list[str]:
-    """Names of all recipes, for :class:`tpugraphs.Ranker`; of those for ``"layout"`` or ``"tile"`` graphs."""
+    """Return the names of all recipes, or of those for graphs of a `kind`, such as ``"tile"``."""
     return sorted(name for name, recipe in _known().items() if kind is None or recipe.kind in (kind, "any"))
 
 
 def get_recipe(recipe: str | Recipe) -> Recipe:
-    """Recipe of that name; a recipe of your own as it is.
+    """Return the recipe of that name; a `Recipe` is checked and returned.
 
     Raises
     ------
     RecipeError
-        There is none, and the message lists those there are; or another one has the name of yours.
+        There is no recipe of that name (the message lists all), or another recipe has the name of yours.
     """
     known = _known()
     if not isinstance(recipe, Recipe):

@@ -32,16 +32,17 @@ def option(
     choices: Iterable[str] = (),
     doc: str = "",
 ) -> Any:
-    """Field of a recipe: default, values allowed (`low` and `high` included), and its meaning in a line."""
+    """Declare a field of a recipe: default, allowed values (`low` and `high` included), meaning in a line."""
     metadata = {"low": low, "high": high, "choices": tuple(choices), "doc": doc}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class TrainingFields:
-    """Fields that every recipe has: all that a fit and a prediction read.
+    """Fields of every recipe that trains a network: everything that a fit and a prediction read.
 
-    The fields of a recipe derive from these and may declare any of them again, with another default or range.
+    A recipe derives its own fields from this class. It may declare any field again with another default or
+    range.
     """
 
     slates: int = option(1, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
@@ -129,7 +130,8 @@ class Recipe:
     steps : callable
         ``steps(fields)``: list of model steps.
     preprocessing : callable
-        ``preprocessing(fields)``: list of dicts, in order; see :class:`tpugraphs.pipeline.Pipeline`.
+        ``preprocessing(fields)``: list of dicts, in order; see
+        :class:`tpugraphs.preprocess.pipeline.Pipeline`.
     options : type
         Frozen dataclass of the fields, made with :func:`option`; derives from :class:`TrainingFields`, or
         from :class:`TableFields` for trees.
@@ -145,15 +147,16 @@ class Recipe:
     source : str
         Where the method was published.
     kind : {"layout", "tile", "graph", "any"}
-        Graphs it is made for. ``"graph"``: of any schema; then `steps` and `preprocessing` take a second
-        argument, :class:`tpugraphs.pipeline.Sizes` and :class:`tpugraphs.Schema`, known once the training
-        graphs are. ``"any"``: the graphs it is trained on say which; of recipes with an `estimator`.
+        Kind of the graphs it ranks. ``"graph"``: graphs of any schema. `steps` and `preprocessing` then take
+        a second argument, :class:`tpugraphs.preprocess.pipeline.Sizes` and :class:`tpugraphs.Schema`, which
+        are known once the training graphs are. ``"any"``: that of the training graphs; only for recipes that
+        do not train a network.
     estimator : str or callable
-        What is trained: ``"network"``, ``"trees"``, or ``estimator(recipe, fields, seed, precision)``, which
-        makes a :class:`tpugraphs.ranker.estimator.Estimator`. Only a network asks for `steps`,
-        `preprocessing`, `loss` and `groups`; its options derive from `TrainingFields`.
+        What is trained: ``"network"``, ``"trees"``, or a function ``estimator(recipe, fields, seed,
+        precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks use `steps`,
+        `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
     features : callable
-        Of trees: ``features(fields, graph, rows)`` gives a table (n, F) float32, a row per config.
+        For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
 
     Raises
     ------
@@ -198,13 +201,13 @@ class Recipe:
         return Pipeline(self.preprocessing(fields), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
-        """List the steps of the model for graphs that hold so much."""
+        """List the steps of the model for graphs of these sizes."""
         return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
-        """Values of all fields: those given, then the preset's, then the defaults.
+        """Return the values of all fields: those given, then the preset's, then the defaults.
 
-        Given `epochs` without `steps` go before the preset's `steps`. None is ``"none"`` for a field of text.
+        `epochs` given without `steps` win over the preset's `steps`. None means ``"none"`` in a text field.
 
         Raises
         ------
@@ -233,9 +236,9 @@ class Recipe:
         return self.options(**values)
 
     def losses(self, fields: Any) -> Terms:
-        """Losses of a fit with these fields: those of the field `loss`, or the recipe's.
+        """Return the losses of a fit with these fields: those of the field `loss`, or the recipe's.
 
-        A name that is among the recipe's own losses means that one, with the recipe's parameters.
+        A name among the recipe's own losses means that loss with the recipe's parameters.
         """
         if self.estimator != "network":
             return []
@@ -252,7 +255,7 @@ class Recipe:
         return terms
 
     def describe(self) -> dict[str, Any]:
-        """All that is declared, as plain values: fields with meaning, default and range; losses; groups."""
+        """Return all declarations as plain values: fields with meaning, default, range; losses; groups."""
         values, kinds = {preset: self.fields(preset) for preset in self.presets}, _kinds(self.options)
         options = {
             field.name: {
@@ -375,7 +378,7 @@ def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> str:
-    """Message for a name that there is not, with what it may have been meant to be."""
+    """Return the message for an unknown name, with the closest known one."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""

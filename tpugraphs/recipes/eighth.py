@@ -1,15 +1,16 @@
 """The eighth place: gradient-boosted trees over one row of numbers per config.
 
-The idea: no model of the graph. Of a kernel (tile) every row has count, mean, maximum, standard deviation and
-last value of each node feature, then the config's own numbers. Of a program (layout) it has nothing but the
-digits of the config, node by node. They mean something only for programs of the same build, so trees are
-learnt per size of a program, (nodes, configurable nodes), and a program is ranked by those of the nearest
-size. The test programs often have a twin among the training programs that differs in its batch size alone.
+There is no model of the graph. For a kernel (tile) a row holds count, mean, maximum, standard deviation and
+last value of each node feature, then the config's own numbers. For a program (layout) a row holds only the
+digits of the config, node by node. Digits can be compared only between programs of the same structure, so
+trees are learnt per size of a program, (nodes, configurable nodes), and a program is ranked by the trees of
+the nearest size. The idea works because test programs often have a twin among the training programs that
+differs in its batch size alone.
 
 Runtimes are scaled to 0..1 per graph and learnt with cross-entropy, for a fixed number of trees.
 
-Differs from the published code: columns past the digits that the nearest program has are left out instead of
-failing; a validation set, where there is one, may end with fewer trees.
+Two things differ from the published code. Columns that the nearest program does not have are left out instead
+of failing. With a validation set the fit may keep fewer trees.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class EighthFields(TableFields):
 
 
 def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Numbers of configs (n, F): their digits alone, or statistics of the nodes and their features.
+    """Return one row per config (n, F): its digits, or statistics of the nodes with its features.
 
     Parameters
     ----------

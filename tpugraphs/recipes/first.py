@@ -237,7 +237,7 @@ RECIPES = (
     ),
     Recipe(
         name="first-tile",
-        summary="Tile configs by late fusion: GraphSAGE once per graph, beside a network per config.",
+        summary="Tile configs by late fusion: GraphSAGE once per graph, a small network once per config.",
         options=FirstTile,
         presets={
             "cpu": {"steps": 2000, "configs": 512, "width": 128, "config_scale": "log"},

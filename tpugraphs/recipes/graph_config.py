@@ -1,10 +1,10 @@
 """A ranker for graphs of any schema: tables of configs, kernels with problem sizes, programs with edges.
 
-What a graph has decides what the model has. Nodes, if there is anything to tell them apart: features, opcode
-embedding, GraphSAGE where there are edges, pooled to one row; per node and config where nodes are configured.
-Configs: their features and what these have to do with powers of two, a linear layer that also sees the row
-of the graph, residual blocks, and a linear path past all of it. That layer starts with larger weights than
-others: members of an ensemble then differ more.
+The model depends on what the graphs hold. Nodes that differ in anything get features, an opcode embedding and
+(with edges) GraphSAGE. They are pooled to one row per graph, or per config where nodes are configured.
+Configs get their features and how these relate to powers of two. A linear layer sees them together with the
+row of the graph; residual blocks follow, and a linear path leads past all of them. The first layer starts
+with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GraphConfig(TrainingFields):
     dropout: float = option(0.2, 0.0, 0.99, doc="share of a block's columns that are dropped in training")
     noise: float = option(0.1, 0.0, 10.0, doc="standard deviation of what is added to features in training")
     powers: bool = option(True, doc="features of the configs' divisibility by powers of two")
-    levels: int = option(0, 0, 64, doc="numbers of at most so many values also get a column per value")
+    levels: int = option(0, 0, 64, doc="numbers with at most this many values also get a column per value")
     unknown: str = option("error", choices=("error", "zero"), doc="a category that was not seen in training")
     margin: float = option(1.0, 0.0, 1e6, doc="margin of the hinge, where that is the loss")
     configs: int = option(4096, 2, 1 << 20, doc="most configs of a graph in one step")
@@ -115,7 +115,7 @@ def _block(name: str, slot: str, fields: GraphConfig) -> Steps:
 
 
 def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
-    """List the steps of the model for graphs that hold so much."""
+    """List the steps of the model for graphs of these sizes."""
     model, row = _graph(fields, sizes)
     hidden: dict[str, Any] = {"out": fields.width, "act": "silu", "init": "lecun"}
     if sizes.config == 0:  # digits: the row is already one per config

@@ -23,7 +23,7 @@ _PathLike = str | os.PathLike[str]
 
 
 class Ranked(NamedTuple):
-    """One row to be: `ranking` (n,) is None if there can be none, and `note` tells what is not as usual."""
+    """A row in the making: `ranking` (n,) is None if there can be none; `note` says what is unusual."""
 
     id: str
     ranking: NDArray[np.int64] | None
@@ -120,7 +120,7 @@ def rank_all(
     splits : mapping of str to Split
         As `open_splits` returns them.
     keep : mapping of str to (n,) int64, optional
-        ID -> ranking that is there already: its graph is not read.
+        ID -> ranking already made: its graph is not read.
     **options
         For ``rank``.
 

@@ -205,7 +205,7 @@ def validate(
     DataError
         The template is itself broken.
     """
-    absolute(path)  # refuses what is no path
+    absolute(path)  # raises ConfigError unless it is a path
     expected = None if template is None else _listed(template)
     known = {**(template if isinstance(template, Mapping) else {}), **(counts or {})}
     result = Validation(os.fspath(path))
@@ -445,7 +445,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     Raises
     ------
     DataError
-        A broken file, a row that is no ranking of its graph, or a graph without a collection or runtimes.
+        A broken file, a row that does not rank its graph, or a graph without a collection or runtimes.
     ConfigError
         No graphs.
     OSError

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that exist whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what R
 
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:
-    """Absolute path as text, ``~`` expanded; ConfigError for what is no path."""
+    """Return the absolute path as text, ``~`` expanded. Raises ConfigError if `path` is not a path."""
     try:
         text = os.fsdecode(path)
     except TypeError:
@@ -58,7 +58,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        The file cannot be written; names `path`, never the unfinished file beside it.
+        The file cannot be written; names `path`, never the unfinished file next to it.
     """
     target = absolute(path)
     folder = os.path.dirname(target)

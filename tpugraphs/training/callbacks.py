@@ -1,4 +1,4 @@
-"""What a fit tells: its history, and callbacks that watch or stop it."""
+"""The history of a fit, and callbacks that watch or stop it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class History:
     Attributes
     ----------
     loss : list of float
-        Of every step.
+        Loss of every step.
     learning_rate : list of float
-        Of every step.
+        Learning rate of every step.
     valid_steps : list of int
         Steps after which there was an evaluation.
     valid_metric : list of float
-        Mean of `metric` over the validation graphs, there; greater is better.
+        Mean of `metric` over the validation graphs at these steps; greater is better.
     best_step : int or None
-        Whose parameters the ranker has now; None without validation: those of the last step.
+        Step whose parameters the ranker has now. None without validation: it has those of the last step.
     total_steps : int
-        Planned.
+        Number of steps planned.
     seconds : float
-        Spent, over all resumptions.
+        Time spent, over all resumptions.
     step_seconds, evaluation_seconds : float
-        Of these, in optimizer steps of the core and in evaluations.
+        The parts of it spent in optimizer steps of the core and in evaluations.
     stopped : str or None
-        Why a callback ended it early.
+        Why a callback ended the fit early.
     interrupted : bool
-        By Ctrl-C.
+        Whether Ctrl-C ended the fit.
     skipped : dict
-        Name of each graph that could not be trained on: why.
+        Name of each graph that could not be trained on -> reason.
     metric : str
-        ``"tau"``, or what :data:`tpugraphs.metrics.VALIDATION` calls that of a recipe for tile graphs.
+        Validation metric, a key of :data:`tpugraphs.metrics.VALIDATION`.
     """
 
     total_steps: int = 0
@@ -74,7 +74,7 @@ class History:
 
     @property
     def waiting(self) -> float:
-        """Share of the time without evaluations that was not spent in steps: data, callbacks, checkpoints."""
+        """Share of the time outside evaluations not spent in steps, but on data, callbacks, checkpoints."""
         training = self.seconds - self.evaluation_seconds
         return 1 - self.step_seconds / training if training > 0 else 0.0
 
@@ -96,8 +96,8 @@ class History:
 class Callback:
     """Base of callbacks: override what you need.
 
-    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory gives it as JSON
-    values in `state` and takes it back in `restore`, so that a resumed fit goes on exactly.
+    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory returns it from
+    `state` as JSON values and takes it back in `restore`, so that a resumed fit continues exactly.
     """
 
     def on_fit_begin(self, fit: Fit) -> None:
@@ -117,7 +117,7 @@ class Callback:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` returned."""
 
 
 class EarlyStopping(Callback):
@@ -128,7 +128,7 @@ class EarlyStopping(Callback):
     patience : int
         Evaluations without a rise.
     min_delta : float
-        What counts as a rise.
+        Smallest difference that counts as a rise.
     """
 
     def __init__(self, patience: int = 5, min_delta: float = 0.0) -> None:
@@ -161,6 +161,6 @@ class EarlyStopping(Callback):
         return {"best": self.best, "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         best = state["best"]
         self.best, self.waited = best if best is None else float(best), int(state["waited"])

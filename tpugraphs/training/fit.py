@@ -1,7 +1,7 @@
 """The fit loop: evaluation, exact resume, interruption.
 
 Everything random in a fit is a function of (seed, number of the step), so the state of a fit is small:
-parameters, moments, and how far it is. That state is what a checkpoint holds, and a fit that goes on from it
+parameters, moments, and the number of steps done. A checkpoint holds that state. A fit that resumes from it
 ends with the same bits as one that was never stopped.
 """
 
@@ -50,7 +50,7 @@ def _check_callbacks(callbacks: Any) -> None:
 
 @contextmanager
 def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
-    """Make the folder and hold it for one fit alone: two would overwrite each other's state."""
+    """Make the folder and lock it for one fit: two would overwrite each other's state."""
     if checkpoint_dir is None:
         yield None
         return
@@ -116,7 +116,7 @@ class Fit:
         return EvenVisits(len(self.material.graphs), (self.seed, Stream.ORDER))
 
     def _identity(self) -> dict[str, Any]:
-        """Say what a checkpoint must agree with to be gone on from."""
+        """Return what a checkpoint must agree with before a fit resumes from it."""
         return {
             "recipe": self.network.recipe.name,
             "seed": self.seed,
@@ -154,7 +154,7 @@ class Fit:
         return self.history
 
     def begin(self, interrupts: Interrupts) -> None:
-        """Go on from a checkpoint if there is one."""
+        """Resume from a checkpoint if there is one."""
         with self._timed():
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
@@ -162,7 +162,7 @@ class Fit:
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
-        """Take one step and what is due after it; False, with no step taken, at the end."""
+        """Take one step and do what is due after it. Return False, without a step, at the end."""
         self.finished = self.step == self.total or self.history.stopped is not None
         going = not self.finished and not interrupts.pressed
         if going:
@@ -176,7 +176,7 @@ class Fit:
         return going
 
     def end(self, interrupted: bool) -> None:
-        """Give the ranker the best parameters; of an interrupted fit keep the state first."""
+        """Give the ranker the best parameters. The state of an interrupted fit is written first."""
         if interrupted and not self.finished:
             self.history.interrupted = True
             if self.path is not None:
@@ -246,7 +246,7 @@ class Fit:
         self.history.learning_rate.append(rate)
 
     def _in_core(self, interrupts: Interrupts, names: str, work: Callable[[], Any]) -> Any:
-        """Do work in which Ctrl-C may come up at once, because the core then leaves everything as it was."""
+        """Allow Ctrl-C to interrupt this work at once: the core then leaves everything unchanged."""
         began = time.monotonic()
         try:
             interrupts.armed = True
@@ -288,7 +288,7 @@ class Fit:
         self._tell("on_evaluate", value)
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
-        """Name, scores and runtimes (tile: normalised) of all validation graphs, by the parameters of now."""
+        """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
         for prepared, rows in self.valid:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
@@ -323,7 +323,7 @@ class Fit:
         warnings.warn(
             f"interrupted after step {self.step} of {self.total}: the ranker has the "
             f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
-            + ("; call fit again with the same checkpoint_dir to go on" if self.path is not None else ""),
+            + ("; call fit again with the same checkpoint_dir to continue" if self.path is not None else ""),
             stacklevel=5,
         )
 
@@ -485,7 +485,7 @@ class Fit:
             parts = [f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in differ]
             raise CheckpointError(
                 f"this checkpoint belongs to another fit ({'; '.join(parts)}); "
-                "use another checkpoint_dir, or delete it to begin anew",
+                "use another checkpoint_dir, or delete it to start again",
                 file=path,
                 field=differ[0],
                 found=repr(theirs.get(differ[0])),

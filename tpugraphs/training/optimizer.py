@@ -53,7 +53,7 @@ class Optimizer:
         }
 
     def gradients(self, step: int, chosen: Sequence[Chosen], part: tuple[int, int] = (0, 1)) -> float:
-        """Loss of part i of n of a step's batch, whose gradients are added to those of the parts before.
+        """Return the loss of part i of n of a step's batch, and add its gradients to those of earlier parts.
 
         `chosen`: prepared graphs, and which of their configs.
         """
@@ -73,10 +73,10 @@ class Optimizer:
         return loss
 
     def update(self, step: int, learning_rate: float, norms: list[float]) -> None:
-        """Update the parameters by the gradients, whose norm is appended to `norms`.
+        """Update the parameters by the gradients and append the norm of the gradients to `norms`.
 
-        Updating and appending are one call in C, with no place in between where Ctrl-C could come up: so the
-        list tells whether the step was taken.
+        Both happen in one call in C, so Ctrl-C cannot come in between: the list says whether the step was
+        taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
         norms.extend(map(self.trainer.update, [optimizer]))
@@ -90,17 +90,17 @@ def parameter_groups(
     Parameters
     ----------
     patterns : sequence of mapping
-        ``{"match": "embedding*", "learning_rate": 0.1, "weight_decay": 0.0}``; the first that matches a
-        parameter's name decides, and what it leaves out is 1 and `weight_decay`.
+        ``{"match": "embedding*", "learning_rate": 0.1, "weight_decay": 0.0}``. The first pattern that matches
+        a parameter's name decides. By default the factor is 1 and the decay is `weight_decay`.
     layout : list of (name, offset, shape)
-        Of the model's parameters.
+        Layout of the model's parameters.
     weight_decay : float
-        Of all others.
+        Weight decay of all other parameters.
 
     Raises
     ------
     RecipeError
-        A pattern that decides about no parameter, or an entry that a group does not have.
+        A pattern that decides about no parameter, or an unknown entry of a group.
     """
     for pattern in patterns:
         if "match" not in pattern or not pattern.keys() <= _KEYS:

@@ -1,4 +1,4 @@
-"""Which graph and which of its configs a visit of a fit takes: pure functions of keys and counters."""
+"""The choice of graph and configs of every visit of a fit: pure functions of keys and counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tpugraphs import kernels
 __all__ = ["EvenVisits", "Visits", "WeightedVisits", "close_rows", "happens"]
 
 Key = tuple[int, ...]
-_WINDOWS = 4  # windows of close runtimes are so many slates long at most
+_WINDOWS = 4  # windows of close runtimes are at most this many slates long
 _RESOLUTION = 1 << 53
 
 
@@ -54,10 +54,10 @@ class EvenVisits:
 
 
 class WeightedVisits:
-    """Graphs in proportion to weights, in random order; an epoch is as many visits as there are graphs.
+    """Graphs in proportion to weights, in random order. An epoch has as many visits as there are graphs.
 
     In every epoch a graph comes as often as its share says, rounded down or up (systematic sampling with a
-    random start; Madow 1949), so that over the epochs its share is exact but for one visit.
+    random start; Madow 1949). Over the epochs its share is exact to within one visit.
 
     Parameters
     ----------
@@ -115,14 +115,14 @@ def _uniform(key: Key) -> float:
 
 
 def happens(chance: float, key: Key) -> bool:
-    """Whether something of that chance, 0 to 1, happens under this key."""
+    """Return True with that chance (0 to 1), as a function of the key."""
     return chance > 0 and _uniform(key) < chance
 
 
 def close_rows(order: NDArray[np.int64], k: int, key: Key) -> NDArray[np.int64]:
-    """Draw k configs whose runtimes are close: out of a random window of consecutive ones.
+    """Draw k configs with close runtimes from a random window of configs in the order of their runtimes.
 
-    The window is 1 to 4 times k configs long, and at most all of them. As an option of the first place.
+    The window is 1 to 4 times k configs long, at most all of them. The first place had this as an option.
 
     Parameters
     ----------

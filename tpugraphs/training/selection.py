@@ -1,4 +1,4 @@
-"""Which of several trained rankers to keep: rules that are stated before the training, and their reasons."""
+"""Selection among several trained rankers by rules that are stated before the training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rule:
     name : str
         As in `select` of :func:`tpugraphs.train_seeds`.
     most : int, optional
-        Keep so many at most, the best.
+        Keep at most this many, the best.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Rule:
         Raises
         ------
         ConfigError
-            It names none.
+            There is no such rule.
         """
         if select in ("all", ONE_STANDARD_ERROR):
             return cls(str(select))
@@ -70,7 +70,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Choice:
-    """What became of one ranker, and why."""
+    """Whether one ranker was selected, and why."""
 
     selected: bool
     why: str
@@ -82,9 +82,9 @@ class Judgement:
     Parameters
     ----------
     scores : sequence of sequence of (n,) arrays
-        Of every ranker, of every graph.
+        Scores by every ranker for every graph.
     runtimes : sequence of (n,) arrays
-        Of every graph.
+        Runtimes of every graph.
     metric : callable
         ``metric(scores, runtimes)``: greater is better.
 
@@ -92,9 +92,9 @@ class Judgement:
     ----------
     values : (rankers, graphs) float64
     means : (rankers,) float64
-        Over the graphs.
+        Means over the graphs.
     mean, sd : float
-        Of `means`; `sd` is the sample standard deviation, NaN for a single ranker.
+        Mean and sample standard deviation of `means`; `sd` is NaN for a single ranker.
     interval : (float, float)
         95 % bootstrap interval of `mean`.
     over : str
@@ -128,9 +128,10 @@ class Judgement:
         return int(np.argmax(self.means))
 
     def standard_error(self, one: int, other: int) -> float:
-        """Of the difference of two rankers' metrics: over graphs, or over redrawn configs of one graph.
+        """Return the standard error of the difference of two rankers' metrics.
 
-        Both are judged on the same graphs or configs, so what makes all of them hard does not count.
+        It is taken over the graphs, or over redrawn configs of a single graph. Both rankers are judged on
+        the same ones, so the difficulty that these have in common cancels.
         """
         if self.over == "configs":
             return float((self._deviations[one] - self._deviations[other]).std(ddof=1))

@@ -33,7 +33,7 @@ class Graphs(Protocol):
 
 
 def as_graphs(what: str, graphs: Any) -> Graphs:
-    """One graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
+    """Return one graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
     if hasattr(graphs, "config_runtime"):
         return [graphs]
     wrong = isinstance(graphs, (str, bytes, Mapping))
@@ -57,7 +57,7 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
 
 
 def unfit(what: str, graph: Graph, kind: str) -> DataError | None:
-    """Why a graph is none of that kind to rank, None if it is one; what is no graph at all raises."""
+    """Return the reason why a graph cannot be ranked, or None. Raises ConfigError if it is not a graph."""
     try:
         check_kind(graph, kind)
     except DataError as error:
@@ -73,7 +73,7 @@ Weights = list[NDArray[np.float32] | None]
 
 
 def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
-    """Weights of the configs as one entry per graph, not yet looked at; None if there are none."""
+    """Return the weights of the configs, unchecked, as one entry per graph; None if there are none."""
     if given is None:
         return None
     if hasattr(train, "config_runtime"):
@@ -125,7 +125,7 @@ _HASHED: dict[str, tuple[str, ...]] = {
 def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
     """Hash of the content of a graph; with `digits` also of all layout configs, which must then be read.
 
-    Of a graph that is left out for its kind only the name.
+    For a graph that is left out because of its kind only the name is hashed.
     """
     if unfit("graphs", graph, kind) is not None:
         return f"without {graph.name}"
@@ -145,7 +145,7 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
 
 
 class Store:
-    """Prepared training graphs, made when first used; the least recently used go when memory is short."""
+    """Cache of prepared training graphs: the least recently used are dropped when memory is short."""
 
     def __init__(
         self, graphs: Graphs, pipeline: Pipeline, skipped: dict[str, str], weights: Weights | None = None
@@ -158,7 +158,7 @@ class Store:
         self.touched: OrderedDict[int, Digits] = OrderedDict()
 
     def get(self, index: int) -> Prepared | None:
-        """Graph `index`, None if it cannot be trained on. A single graph that cannot raises."""
+        """Return graph `index`, or None if it cannot be trained on. If it is the only graph, raise."""
         with self._lock:
             return self._get(index)
 
@@ -204,9 +204,10 @@ class Store:
 def hold_out(
     train: Any, share: float, seed: int, kind: str = "layout", weights: list[Any] | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """Graphs with a share of their configs held out, and graphs of these; equal configs stay together.
+    """Hold out a share of the configs of every graph; equal configs stay together.
 
-    `weights`, of the configs of each graph, become those of the configs that are left.
+    Returns the graphs without these configs, and graphs of these configs. `weights` of the configs of each
+    graph become those of the remaining configs.
 
     Raises
     ------
@@ -243,19 +244,19 @@ def hold_out(
 
 
 def _whole(graphs: Graphs) -> bool:
-    """Whether to fingerprint configs too: only a collection, which is lazy, would have to read them."""
+    """Whether fingerprints include configs: not for a lazy collection, which would have to read them."""
     return isinstance(graphs, (list, tuple))
 
 
 class Material:
-    """Graphs and the preprocessing fitted to them; fits of one recipe with several seeds may share it.
+    """Graphs and the preprocessing fitted to them. Fits of one recipe with several seeds may share it.
 
     Parameters
     ----------
     pipeline : Pipeline
-        Is fitted to the graphs.
+        Preprocessing, which is fitted to the graphs.
     train, valid
-        As of `Ranker.fit`.
+        See `Ranker.fit`.
     valid_configs : int
         Configs to validate on in all.
     seed : int
@@ -263,7 +264,7 @@ class Material:
     hashed : bool
         Whether fingerprints are needed.
     sample_weight
-        As of `Ranker.fit`.
+        See `Ranker.fit`.
 
     Attributes
     ----------
