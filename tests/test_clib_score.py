@@ -174,7 +174,7 @@ def test_what_is_no_ranker_file_is_refused(program, files):
     save_file({}, files / "other", {"theirs": "{}"})
     assert "the key 'tpugraphs'" in refused(program, files, (files / "other").read_bytes())
     save_file({}, files / "other", {"tpugraphs": '{"kind": ranker}'})
-    assert "metadata: expected JSON, found something that is no value at its byte 9" in refused(
+    assert "metadata: expected JSON, found something that is not a value at its byte 9" in refused(
         program, files, (files / "other").read_bytes()
     )
     (files / "ranker").unlink()

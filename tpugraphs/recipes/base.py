@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import math
 import numbers
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -324,7 +324,10 @@ def _check_options(options: Any) -> None:
 
 def _finite(value: Any) -> bool:
     """As math.isfinite, which raises OverflowError for whole numbers beyond floats."""
-    return bool(abs(value) <= sys.float_info.max)
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:
