@@ -135,12 +135,3 @@ def test_python_threads_at_once_get_the_same_bits():
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: tg.kernels.linear(x, w, b).tobytes(), range(16)))
     assert set(results) == {expected}
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads in /proc")
-@pytest.mark.parametrize(("rows", "threads"), [(1900, 1), (2100, 2)])
-def test_small_products_run_on_one_thread(rows, threads):
-    found = run(  # 2 * rows * 64 * 64 operations: below and above 16 million
-        f"x = x[:{rows}]; before = team(); work(); print(team() - before + 1)", TPUGRAPHS_NUM_THREADS="2"
-    )
-    assert found == [str(threads)]

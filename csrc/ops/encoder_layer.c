@@ -85,8 +85,8 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->block = r->T < BLOCK ? BLOCK / r->T : 1;
     if (r->block > e->tile_rows) r->block = e->tile_rows;
     const int64_t M = (int64_t)r->block * r->T, W = r->W, H = r->H;
-    c->work += TG_PRODUCT_WORK * (back ? 6.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->T *
-               (double)(4 * W * W + 2 * W * H);
+    c->work +=
+        (back ? 6.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->T * (double)(4 * W * W + 2 * W * H);
     for (int i = 0; i < PRODUCTS; i++)
         r->packed[i] = tg_carve(c, TG_SHARED, tg_packed(e->k, e->params[2 * i].rows, e->params[2 * i].cols));
     r->qkv = tg_carve(c, TG_SCRATCH, M * 3 * W);

@@ -61,8 +61,8 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
                 .receivers = s->receivers[a->direction]};
     const int64_t rows = e->tile_rows, packed = back ? tg_packed(e->k, F, wide) : tg_packed(e->k, wide, F);
     const int64_t scores = (int64_t)r->senders->E * r->per * a->heads;
-    c->work += TG_PRODUCT_WORK * (back ? 4.0 : 2.0) * (double)tg_rows(s, e->out.space) * F * wide +
-               8.0 * (double)scores * a->cols;
+    c->work +=
+        (back ? 4.0 : 2.0) * (double)tg_rows(s, e->out.space) * F * wide + 8.0 * (double)scores * a->cols;
     r->left = tg_carve(c, TG_SHARED, packed);
     r->right = tg_carve(c, TG_SHARED, packed);
     r->x = tg_carve(c, TG_SCRATCH, rows * F);

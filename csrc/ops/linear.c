@@ -42,7 +42,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const int64_t forth = tg_packed(e->k, r->O, r->G), again = back ? tg_packed(e->k, r->G, r->O) : 0;
     const int64_t rows = e->tile_rows;
     r->wide = r->G + r->F;
-    c->work += TG_PRODUCT_WORK * (back ? 4.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->F * r->O;
+    c->work += (back ? 4.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->F * r->O;
     r->packed = tg_carve(c, TG_SHARED, tg_packed(e->k, r->O, r->F));
     if (back) r->transposed = tg_carve(c, TG_SHARED, tg_packed(e->k, r->F, r->O));
     if (r->G > 0) {

@@ -58,8 +58,8 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->size = (int64_t)r->wide * r->V;
     r->panels = tg_packed(e->k, r->V, r->D);
     r->turned = tg_packed(e->k, r->D, r->V);
-    c->work += (back ? 5.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) *
-               (TG_PRODUCT_WORK * 2.0 * (double)r->size + 8 * r->wide);
+    c->work +=
+        (back ? 5.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * (2.0 * (double)r->size + 8 * r->wide);
     r->phi = tg_carve(c, TG_SCRATCH, rows * r->wide);
     r->inverse = tg_carve(c, TG_SCRATCH, rows);
     r->packed = tg_carve(c, TG_SCRATCH, r->heads * r->panels);

@@ -86,8 +86,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const int D = e->in[Z].cols, R = ((const attrs *)e->attrs)->gate;
     const int64_t rows = block_rows(e);
     *r = (room){.D = D, .R = R, .block = (int)rows};
-    c->work += TG_PRODUCT_WORK * (back ? 2 : 1) * (double)tg_rows(e->slate, e->out.space) *
-               (4.0 * D * R + 60.0 * e->out.cols);
+    c->work += (back ? 2 : 1) * (double)tg_rows(e->slate, e->out.space) * (4.0 * D * R + 60.0 * e->out.cols);
     r->w1 = tg_carve(c, TG_SHARED, tg_packed(e->k, R, D));
     r->w2 = tg_carve(c, TG_SHARED, tg_packed(e->k, D, R));
     r->strips = tg_carve(c, TG_SCRATCH, (back ? 4 : 3) * rows * e->k->vector);

@@ -198,7 +198,7 @@ typedef struct tg_exec {
     int64_t partial_stride, scratch_stride, tile_stride;
     int tile_rows;                 /* at most, in any phase */
     int phase_rows[TG_MAX_PHASES]; /* in each */
-    double work;                   /* that of the carver, with that of the calls within */
+    double work;                   /* roughly, operations */
     int threads;                   /* that scratch exists for */
     float *base;                   /* the memory of the call */
     int64_t floats;
@@ -209,17 +209,11 @@ typedef struct tg_exec {
 
    An op's `carve` is called twice: to measure, and to fill in its own structure of places. */
 typedef enum { TG_SHARED, TG_PARTIAL, TG_SCRATCH, TG_MEMORIES } tg_memory;
-
-/* What an operation of a product or a gate adds to `work`: some 16 of them, on whole vectors in registers, take the
-   time of one that waits for memory. So a phase gets threads from 16 million of them on, about 140 us: less gains
-   little on an idle machine, and on a busy one waiting for the other thread takes longer. */
-#define TG_PRODUCT_WORK (1.0 / 16)
-
 typedef struct tg_carver {
     float *base[TG_MEMORIES]; /* NULL while measuring */
     int64_t at[TG_MEMORIES], stride[TG_MEMORIES];
     int copies[TG_MEMORIES];
-    double work;         /* the op adds, roughly, its operations, those of products times TG_PRODUCT_WORK */
+    double work;         /* the op adds, roughly, its operations */
     const char *closing; /* checked builds: look at the redzones instead, for this op */
 } tg_carver;
 /* A place for `floats`, on a cache line: once for the call, once for every chunk (partial sums), or once for

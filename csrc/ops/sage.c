@@ -44,7 +44,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
                 .senders = e->slate->senders[a->direction],
                 .receivers = e->slate->receivers[a->direction],
                 .inv_degree = e->slate->inv_degree[a->direction]};
-    c->work += TG_PRODUCT_WORK * (back ? 8.0 : 4.0) * (double)tg_rows(e->slate, e->out.space) * F * O;
+    c->work += (back ? 8.0 : 4.0) * (double)tg_rows(e->slate, e->out.space) * F * O;
     r->left = tg_carve(c, TG_SHARED, packed);
     r->right = tg_carve(c, TG_SHARED, packed);
     r->mean = tg_carve(c, TG_SCRATCH, rows * (back ? O : F));

@@ -50,7 +50,7 @@ class Ranker(ScorerBase):
     precision : {"f32", "bf16"}
         Of the operands of matrix products, in training and (unless asked otherwise) in prediction. Sums,
         statistics, weights and the optimizer are float32 in any case. bf16 needs no special processor, but is
-        faster than f32 on AMD's from Zen 4 on only; ``tpugraphs doctor`` says how this one multiplies it.
+        faster only on one with such instructions.
     **fields
         Any field of the recipe, for example ``steps=``, ``learning_rate=`` or ``prune=``; `get_params` lists
         them.
