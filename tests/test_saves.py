@@ -5,6 +5,7 @@ import os
 import random
 import resource
 import signal
+import stat
 import tempfile
 import time
 import warnings
@@ -20,6 +21,7 @@ import tpugraphs as tg
 from tpugraphs import submission
 from tpugraphs.cli import main
 from tpugraphs.system import tensorfile as rankerfile
+from tpugraphs.system.files import atomic_write
 from tpugraphs.training import CHECKPOINT, Callback
 
 
@@ -249,3 +251,15 @@ def test_a_fit_whose_disk_is_full_goes_on_later(tmp_path):
     again, Full.full = small_ranker(steps=6), False
     again.fit(graph, callbacks=[Full()], **options)
     assert (again.model.params == whole.model.params).all()
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    """Nor a device: /dev/null would become a file for everybody."""
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(OSError, match="found a folder, device or pipe"),
+        atomic_write(tmp_path / "pipe") as file,
+    ):
+        file.write(b"x")
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]

@@ -98,11 +98,6 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     )
     if level != levels[0]:
         hints.append(f"{level} is in use, but {levels[0]} is faster on this processor")
-    wanted = os.environ.get("TPUGRAPHS_ISA")
-    if wanted is not None and wanted not in levels:
-        hints.append(
-            f"TPUGRAPHS_ISA={wanted!r} is none of {facts['instruction_sets_available']} and is ignored"
-        )
     if level == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
     threads = _core.get_num_threads()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -58,9 +59,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        The file cannot be written; names `path`, never the unfinished file next to it.
+        The file cannot be written, or the path is that of a folder, device or pipe. Names `path`, never the
+        unfinished file next to it.
     """
     target = absolute(path)
+    if os.path.exists(target) and not os.path.isfile(target):  # a rename would replace a device or a pipe
+        raise OSError(errno.EINVAL, "expected a file or a new name, found a folder, device or pipe", target)
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
     try:

@@ -118,7 +118,7 @@ def _compare(
     if _DIGESTS not in metadata:
         warnings.warn(
             f"{os.fspath(path)}: this file has no digests, so damage to it cannot be seen; "
-            "load and save it again, and it has",
+            "save the loaded ranker again to add them",
             UserWarning,
             stacklevel=3,
         )
