@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from models import step
+from rankers import same_as_the_library
 
 from tpugraphs import _core
 
@@ -31,7 +32,7 @@ def test_a_program_runs_a_model(clib):
     )
     (expected,) = _core.Model(steps, 7, COLUMNS).scores([(graph, np.arange(CONFIGS))])
     done = subprocess.run([clib("model")], capture_output=True, text=True, check=True)
-    assert [float.fromhex(line) for line in done.stdout.split()] == expected.tolist()
+    assert same_as_the_library([float.fromhex(line) for line in done.stdout.split()], expected)
 
 
 def test_the_library_needs_no_python(clib):
