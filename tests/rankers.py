@@ -119,7 +119,7 @@ def state(ranker):
 def same_as_the_library(scores, expected):
     """Bits, unless the extension is a checked build, which is compiled with other flags than the library."""
     if _core.checked():
-        return np.allclose(scores, expected, 1e-4, 1e-5)
+        return np.allclose(scores, expected, 1e-2, 1e-2)  # bf16 may round to the next number
     return np.asarray(scores, np.float32).tobytes() == np.asarray(expected, np.float32).tobytes()
 
 
