@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,21 @@ from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.trainset import Material
 
-__all__ = ["Estimator", "NetworkEstimator"]
+__all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Options of :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
+
+    steps: int | None
+    epochs: int | None
+    callbacks: Sequence[Callback]
+    checkpoint_every: int
+    verbose: bool | None
+    owner: Any
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    sample_weight: Any = None
 
 
 class Estimator(Protocol):
@@ -50,21 +65,8 @@ class Estimator(Protocol):
     @property
     def node_padding(self) -> int | None: ...
 
-    def fit(
-        self,
-        train: Any,
-        valid: Any,
-        *,
-        sample_weight: Any,
-        steps: int | None,
-        epochs: int | None,
-        callbacks: Sequence[Callback],
-        checkpoint_dir: str | os.PathLike[str] | None,
-        checkpoint_every: int,
-        verbose: bool | None,
-        owner: Any,
-    ) -> History:
-        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
+    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+        """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
         ...
 
     def scores(
@@ -117,48 +119,20 @@ class NetworkEstimator:
         """Padding that lists in the node features must have, None if any will do."""
         return self.network.pipeline.node_padding
 
-    def fit(
-        self,
-        train: Any,
-        valid: Any,
-        *,
-        sample_weight: Any,
-        steps: int | None,
-        epochs: int | None,
-        callbacks: Sequence[Callback],
-        checkpoint_dir: str | os.PathLike[str] | None,
-        checkpoint_every: int,
-        verbose: bool | None,
-        owner: Any,
-    ) -> History:
-        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`."""
+    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+        """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
         net = self.network
-        with held(checkpoint_dir) as folder:
-            material = Material(
-                net.pipeline,
-                train,
-                valid,
-                net.fields.valid_configs,
-                net.seed,
-                folder is not None,
-                sample_weight,
-            )
-            fit = self.start(material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
-            return fit.run()
+        with held(how.checkpoint_dir) as folder:
+            most, hashed = net.fields.valid_configs, folder is not None
+            material = Material(net.pipeline, train, valid, most, net.seed, hashed, how.sample_weight)
+            return self.start(material, folder, how).run()
 
-    def start(
-        self,
-        material: Material,
-        steps: int | None,
-        epochs: int | None,
-        callbacks: Sequence[Callback],
-        folder: str | None,
-        checkpoint_every: int,
-        verbose: bool | None,
-        owner: Any,
-    ) -> Fit:
+    def start(self, material: Material, folder: str | None, how: FitOptions) -> Fit:
         """Return the fit before its first step. The caller holds the lock on `folder`."""
-        fit = Fit(self.network, material, steps, epochs, callbacks, folder, checkpoint_every, verbose, owner)
+        fit = Fit(
+            self.network, material, how.steps, how.epochs, how.callbacks, folder, how.checkpoint_every,
+            how.verbose, how.owner,
+        )  # fmt: skip
         self.history = fit.history
         return fit
 

@@ -21,7 +21,7 @@ from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
+from tpugraphs.ranker.estimator import Estimator, FitOptions, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
@@ -329,11 +329,10 @@ class Ranker(ScorerBase):
             before = self._estimator
             self.reset()
             try:
-                return self._estimator.fit(
-                    train, valid, sample_weight=sample_weight, steps=steps, epochs=epochs,
-                    callbacks=callbacks, owner=self,
-                    checkpoint_dir=checkpoint_dir, checkpoint_every=checkpoint_every, verbose=verbose,
-                )  # fmt: skip
+                how = FitOptions(
+                    steps, epochs, callbacks, checkpoint_every, verbose, self, checkpoint_dir, sample_weight
+                )
+                return self._estimator.fit(train, valid, how)
             finally:
                 if not self._estimator.fitted:  # refused before anything was learnt
                     self._estimator = before

@@ -21,7 +21,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
-from tpugraphs.ranker.estimator import NetworkEstimator
+from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
@@ -335,9 +335,8 @@ def train_seeds(
             called = callbacks(int(ranker.seed)) if callbacks is not None else ()
             estimator = ranker.estimator
             assert isinstance(estimator, NetworkEstimator)
-            fits.append(
-                estimator.start(material, steps, epochs, called, own, checkpoint_every, False, ranker)
-            )
+            how = FitOptions(steps, epochs, called, checkpoint_every, False, ranker)
+            fits.append(estimator.start(material, own, how))
         return _run(fits, rule, workers, verbose, began)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.pipeline import check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
+from tpugraphs.ranker.estimator import FitOptions
 from tpugraphs.recipes import Recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
@@ -138,7 +138,7 @@ class TreeEstimator:
 
     @property
     def size(self) -> int | None:
-        """Number of leaves, None without trees."""
+        """Most leaves that the trees can have, None without trees."""
         return sum(tree.booster.num_trees() * self.fields.num_leaves for tree in self.trees) or None
 
     @property
@@ -152,49 +152,36 @@ class TreeEstimator:
 
     # Learning
 
-    def fit(
-        self,
-        train: Any,
-        valid: Any,
-        *,
-        sample_weight: Any,
-        steps: int | None,
-        epochs: int | None,
-        callbacks: Sequence[Callback],
-        checkpoint_dir: str | os.PathLike[str] | None,
-        checkpoint_every: int,
-        verbose: bool | None,
-        owner: Any,
-    ) -> History:
-        """Learn. Arguments: see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
+    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+        """Learn from graphs; see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
         graphs = as_graphs("train", train)
-        weights = as_weights(train, graphs, sample_weight)
+        weights = as_weights(train, graphs, how.sample_weight)
         self._kind = self._kind_of(graphs[0])
         if isinstance(valid, Real):
             graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
-        fit = Rounds(owner, History(metric=self.fields.metric), int(steps or epochs or 1))
+        fit = Rounds(how.owner, History(metric=self.fields.metric), int(how.steps or how.epochs or 1))
         self.history = history = fit.history
         history.total_steps = fit.total
         tables = self._tables(graphs, weights, history)
         began, best = time.monotonic(), None
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
         held = self._held(valid)
-        with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", verbose) as bar:
-            _each(callbacks, "on_fit_begin", fit)
+        with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", how.verbose) as bar:
+            _each(how.callbacks, "on_fit_begin", fit)
             while fit.step < fit.total and history.stopped is None and not interrupts.pressed:
                 history.loss.append(float(np.mean([self._grow(tree) for tree in self.trees])))
                 history.learning_rate.append(float(self.fields.learning_rate))
                 fit.step = self._rounds = fit.step + 1
                 bar.update(1)
-                _each(callbacks, "on_step", fit)
+                _each(how.callbacks, "on_step", fit)
                 if held and (fit.step % self.fields.evaluate_every == 0 or fit.step == fit.total):
                     value = self._judge(held)
                     history.valid_steps.append(fit.step)
                     history.valid_metric.append(value)
                     if best is None or value > best:
                         best, history.best_step = value, fit.step
-                    _each(callbacks, "on_evaluate", fit, value)
+                    _each(how.callbacks, "on_evaluate", fit, value)
             history.interrupted = interrupts.pressed
         if fit.step == 0:
             raise KeyboardInterrupt
@@ -202,7 +189,7 @@ class TreeEstimator:
         history.seconds = time.monotonic() - began
         for tree in self.trees:
             tree.booster.free_dataset()
-        _each(callbacks, "on_fit_end", fit)
+        _each(how.callbacks, "on_fit_end", fit)
         return history
 
     def _kind_of(self, graph: Graph) -> str:
