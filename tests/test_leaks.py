@@ -25,7 +25,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
         ("bad_data", 2000),
         ("packs", 2000),
         ("prepare", 1000),
-        ("tensors_and_rows", 1000),
+        ("tensors", 1000),
         ("losses_and_metrics", 1000),
         ("imports", 5000),
     ],

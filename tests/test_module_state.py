@@ -70,7 +70,7 @@ def scores(core: Any) -> np.ndarray:
 
 def test_every_import_has_its_own_types() -> None:
     other = imported()
-    for name in ("Graph", "Model", "Workspace", "Trainer", "Prepare", "SubmissionRows"):
+    for name in ("Graph", "Model", "Workspace", "Trainer", "Prepare"):
         assert getattr(other, name) is not getattr(_core, name)
     assert np.array_equal(scores(other), scores(_core))
 

@@ -11,7 +11,8 @@ from broken.submissions import BROKEN, GOOD, A, B, T
 from reference import submission as reference
 
 import tpugraphs as tg
-from tpugraphs import _core, submission
+from tpugraphs import submission
+from tpugraphs.submission import files
 
 SAMPLE = Path(__file__).parent / "data" / "sample_submission.csv.gz"
 
@@ -256,7 +257,7 @@ def test_merge(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_are_those_of_a_plain_reader(tmp_path, seed):
-    """The C reader against the reference, on files with random damage: same lines, IDs, verdicts and rankings."""
+    """The reader against the reference, on files with random damage: same lines, IDs, verdicts and rankings."""
     rng = np.random.default_rng(seed)
     good = [
         f"{A},2;0;1",
@@ -275,17 +276,17 @@ def test_rows_are_those_of_a_plain_reader(tmp_path, seed):
             how, byte = rng.integers(0, 3), int(rng.choice(alphabet))
             data[at : at + int(how != 1)] = b"" if how == 2 else bytes([byte])
         path = save(tmp_path, bytes(data))
-        found = [
-            (line, row_id, None if ranking is None else ranking.tolist())
-            for line, row_id, ranking, *_ in _core.SubmissionRows(str(path), tg.metrics.COLLECTIONS)
-        ]
+        found = []
+        for row in files._rows(path):
+            wrong = row.problem or files._ranking_problem(row.id, row.ranking, None)
+            found.append((row.line, row.id or None, None if wrong else row.ranking.tolist()))
         expected = reference.rows(bytes(data))
         assert found == expected, bytes(data)
         states |= {(row_id is None, ranking is None) for _, row_id, ranking in found}
     assert len(states) == 3  # no ID, no ranking, good
 
 
-def test_long_rows_cross_the_readers_buffer(tmp_path):
+def test_long_rows(tmp_path):
     rng = np.random.default_rng(0)
     rankings = {f"{A}{k}": rng.permutation(n) for k, n in enumerate((30_000, 1, 9_999, 120_000, 2))}
     submission.write(tmp_path / "s.csv", rankings)
@@ -299,17 +300,3 @@ def test_long_rows_cross_the_readers_buffer(tmp_path):
         save(tmp_path, f"ID,TopConfigs\n{T},{';'.join(map(str, many))}\n")
     ).problems[0]
     assert problem.message == f"index {many[7]} appears 2 times, expected once"
-
-
-def test_rows_of_the_core(tmp_path):
-    path = str(save(tmp_path, GOOD))
-    rows = _core.SubmissionRows(path, ("tile:xla",))
-    assert iter(rows) is rows and [row[5] for row in rows] == [1, 0] and list(rows) == []
-    with pytest.raises(FileNotFoundError):
-        _core.SubmissionRows(path + "no", ("tile:xla",))
-    with pytest.raises(TypeError):
-        _core.SubmissionRows(path, ["tile:xla"])
-    with pytest.raises(TypeError):
-        _core.SubmissionRows(path, (3,))
-    with pytest.raises(ValueError, match="too many"):
-        _core.SubmissionRows(path, ("x",) * 65)

@@ -13,10 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from broken import npz
 
 out = Path(sys.argv[1])
-whole, streams, tables, tensors = (
-    out / f"corpus_{name}" for name in ("npz", "inflate", "csv", "safetensors")
-)
-for folder in (whole, streams, tables, tensors):
+whole, streams, tensors = (out / f"corpus_{name}" for name in ("npz", "inflate", "safetensors"))
+for folder in (whole, streams, tensors):
     folder.mkdir(parents=True, exist_ok=True)
 samples = Path(__file__).parents[2] / "tpugraphs" / "samples"
 for path in sorted(samples.glob("tile_*.npz")):
@@ -56,17 +54,6 @@ for name, text in texts.items():
         packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
         packed = packer.compress(text) + packer.flush()
         (streams / f"{name}_{level}_{strategy}").write_bytes(len(text).to_bytes(3, "little") + packed)
-
-rows = ["tile:xla:a,4;3;9;1;0", "layout:xla:random:b,2;0;1", "layout:nlp:default:c,0", "tile:xla:d,1;0"]
-for name, text in {
-    "good": "\n".join(["ID,TopConfigs", *rows, ""]),
-    "crlf": "\r\n".join(["ID,TopConfigs", *rows]),
-    "wrong": "ID,TopConfigs\ntile:xla:a,1;1\nlayout:xla:random:b,9;0\n\nx\ntile:xla:b,1 2\ntile:xla:a,;",
-    "long": "ID,TopConfigs\nlayout:xla:random:b," + ";".join(map(str, range(300))),
-    "tile": "ID,TopConfigs\ntile:xla:b," + ";".join(str(7 * i) for i in range(90)),
-    "bom": "\ufeffID,TopConfigs\nlayout:xla:random:\u00e9,0\n",
-}.items():
-    (tables / name).write_text(text, "utf-8", newline="")
 
 
 def tensor_file(header: str, data: bytes) -> bytes:

@@ -23,13 +23,6 @@ static inline size_t tg_utf8_length(const char *at, size_t n) {
     return length;
 }
 
-/* The code point of the character at(length), as tg_utf8_length found it. */
-static inline uint32_t tg_utf8_get(const char *at, size_t length) {
-    uint32_t code = length == 1 ? (unsigned char)*at : (unsigned char)*at & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++) code = code << 6 | ((unsigned char)at[i] & 0x3f);
-    return code;
-}
-
 /* to(4) = `code` (no surrogate); returns how many bytes. */
 static inline size_t tg_utf8_put(uint32_t code, char *to) {
     if (code < 0x80) {

@@ -3,10 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/csv.h"
 #include "io/safetensors.h"
-
-/* ---- safetensors ---- */
 
 static const int NUMPY_TYPES[TG_DTYPES] = {NPY_FLOAT16, NPY_FLOAT32, NPY_FLOAT32, NPY_FLOAT64, NPY_INT8,
                                            NPY_INT16,   NPY_INT32,   NPY_INT64,   NPY_UINT8,   NPY_BOOL};
@@ -103,135 +100,6 @@ static PyObject *safetensors_load(PyObject *self, PyObject *args) {
     Py_DECREF(path);
     return result;
 }
-
-/* ---- submission CSV ---- */
-
-#define MAX_COLLECTIONS 64
-
-typedef struct py_rows {
-    PyObject_HEAD tg_csv csv;
-    tg_source source;
-    PyObject *path, *names; /* bytes; tuple of str, whose UTF-8 `collections` points to */
-    const char *collections[MAX_COLLECTIONS];
-    tg_row row;
-    int busy;
-} py_rows;
-
-static int rows_init(py_rows *self) {
-    tg_error err = {0};
-    const char *path = PyBytes_AsString(self->path);
-    const Py_ssize_t n = PyTuple_Size(self->names);
-    if (n > MAX_COLLECTIONS) {
-        PyErr_SetString(PyExc_ValueError, "too many collections");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < n; i++)
-        if ((self->collections[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(self->names, i), NULL)) == NULL)
-            return -1;
-    tg_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_source_open(path, "a submission file (CSV)", &self->source, NULL, &err);
-    Py_END_ALLOW_THREADS
-    if (status != TG_OK) {
-        tg_raise(&err, path);
-        return -1;
-    }
-    tg_csv_open(&self->csv, self->source, self->collections, (int)n);
-    return 0;
-}
-
-static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    if (kwargs != NULL && PyDict_Size(kwargs) > 0) {
-        PyErr_SetString(PyExc_TypeError, "SubmissionRows takes no keyword arguments");
-        return NULL;
-    }
-    PyObject *path, *names;
-    if (!PyArg_ParseTuple(args, "O&O!", PyUnicode_FSConverter, &path, &PyTuple_Type, &names)) return NULL;
-    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    py_rows *self = (py_rows *)alloc(type, 0);
-    if (self == NULL) {
-        Py_DECREF(path);
-        return NULL;
-    }
-    self->source.fd = -1;
-    self->path = path;
-    self->names = Py_NewRef(names);
-    if (rows_init(self) < 0) Py_CLEAR(self);
-    return (PyObject *)self;
-}
-
-static void rows_dealloc(py_rows *self) {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    tg_csv_close(&self->csv);
-    tg_source_close(&self->source);
-    Py_XDECREF(self->path);
-    Py_XDECREF(self->names);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
-}
-
-/* (line, ID or None, indices (n,) int64 or None, n, largest index, state, problem). */
-static PyObject *row_tuple(const tg_row *row) {
-    PyObject *id = row->id == NULL ? Py_NewRef(Py_None)
-                                   : PyUnicode_DecodeUTF8(row->id, (Py_ssize_t)row->id_size, "strict");
-    PyObject *indices = Py_NewRef(Py_None), *problem = NULL;
-    if (row->state == TG_ROW_GOOD) {
-        const npy_intp n = (npy_intp)row->count;
-        Py_DECREF(indices);
-        indices = (PyObject *)tg_new_array(NPY_INT64, 1, &n);
-        if (indices != NULL)
-            memcpy(PyArray_DATA((PyArrayObject *)indices), row->indices, (size_t)n * sizeof(int64_t));
-    }
-    problem = PyUnicode_DecodeUTF8(row->problem, (Py_ssize_t)strlen(row->problem), "replace");
-    PyObject *result = NULL;
-    if (id != NULL && indices != NULL && problem != NULL)
-        result = Py_BuildValue("(LOOLLiO)", (long long)row->line, id, indices, (long long)row->count,
-                               (long long)row->high, (int)row->state, problem);
-    Py_XDECREF(id);
-    Py_XDECREF(indices);
-    Py_XDECREF(problem);
-    return result;
-}
-
-static PyObject *rows_next(py_rows *self) {
-    tg_error err = {0};
-    tg_status status;
-    int more = 0;
-    if (self->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "these rows are being read by another thread");
-        return NULL;
-    }
-    self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    status = tg_csv_next(&self->csv, &self->row, &more, &err);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
-    if (status != TG_OK) return tg_raise(&err, PyBytes_AsString(self->path));
-    return more && PyErr_CheckSignals() == 0 ? row_tuple(&self->row) : NULL;
-}
-
-static PyObject *rows_iter(PyObject *self) { return Py_NewRef(self); }
-
-static PyType_Slot rows_slots[] = {
-    {Py_tp_new, rows_new},
-    {Py_tp_dealloc, rows_dealloc},
-    {Py_tp_iter, rows_iter},
-    {Py_tp_iternext, rows_next},
-    {Py_tp_doc,
-     (void *)PyDoc_STR(
-         "SubmissionRows(path, collections): rows of a submission file, one by one, as tuples\n"
-         "(line, ID, indices (n,) int64, n, largest index, state, problem). State 0: good; 1: the text "
-         "is wrong,\nID and indices may be None; 2: no ranking, indices are None.")},
-    {0, NULL},
-};
-
-static PyType_Spec rows_spec = {.name = "tpugraphs._core.SubmissionRows",
-                                .basicsize = sizeof(py_rows),
-                                .flags = Py_TPFLAGS_DEFAULT,
-                                .slots = rows_slots};
-
-int tg_add_file_types(PyObject *module) { return tg_add_type(module, &rows_spec, "SubmissionRows", NULL); }
 
 PyMethodDef tg_file_methods[] = {
     {"safetensors_load", safetensors_load, METH_VARARGS,

@@ -158,24 +158,13 @@ def tensor_file(dtype="BF16", notes='{"a":"b"}', end=8):
     return len(header).to_bytes(8, "little") + header.encode() + bytes(8)
 
 
-def tensors_and_rows():
+def tensors():
     path = Path(FOLDER.name) / "f"
     for content in (tensor_file(), tensor_file("U64"), tensor_file(notes="[]"), tensor_file(end=7), b"x"):
         path.write_bytes(content)
         for limit, allowed in ((1 << 20, None), (4, None), (1 << 20, ("F32",))):
             with contextlib.suppress(tg.Error):
                 _core.safetensors_load(str(path), allowed, limit)
-    path.write_text("ID,TopConfigs\ntile:xla:a,1;0\ntile:xla:b,9;1;7;5;2\ntile:xla:c,x\n\ntile:xla:d,1;1\n")
-    list(_core.SubmissionRows(str(path), ("tile:xla",)))
-    next(_core.SubmissionRows(str(path), ("tile:xla",)))
-    for arguments in (
-        (str(path) + "no", ("a",)),
-        (str(path), ("a",) * 65),
-        (str(path), (1,)),
-        (FOLDER.name, ()),
-    ):
-        with contextlib.suppress(tg.Error, OSError, ValueError, TypeError):
-            _core.SubmissionRows(*arguments)
 
 
 def losses_and_metrics():
@@ -237,7 +226,7 @@ WORK = {
         bad_data,
         packs,
         prepare,
-        tensors_and_rows,
+        tensors,
         losses_and_metrics,
         imports,
     )

@@ -2,26 +2,25 @@
 
 A submission is a CSV file with the header ``ID,TopConfigs``. An ID is ``<collection>:<file name>``, without
 ``.npz``; TopConfigs are config indices joined by ``;``, fastest first: for a layout graph all of them, for a
-tile graph the best five.
+tile graph the best five. Nothing in it is quoted, so a row is split at its comma.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count as count_from
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau
+from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.progress import Progress
 
@@ -30,8 +29,10 @@ __all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate
 HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
 _MAX_PROBLEMS = 1000
-_UNREADABLE = 1  # tg_row_state
+_MAX_LINE = 8 << 20  # bytes; a row of 100,000 indices has 0.7 MB
 _ID = re.compile(rf"(?:{'|'.join(COLLECTIONS)}):[^\s\x00-\x1f\x7f,;:\"]+")
+_INDEX = re.compile(r"[0-9]{1,10}")
+_INDICES = re.compile(r"[0-9]{1,10}(?:;[0-9]{1,10})*+")  # possessive: without memory for every index
 _PathLike = str | os.PathLike[str]
 
 
@@ -97,79 +98,104 @@ def _id_problem(row_id: str) -> str | None:
     return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(COLLECTIONS)}"
 
 
-def _count_problem(row_id: str, n: int, count: int) -> str | None:
-    whole = not _is_tile(row_id) or n < TILE_PLACES
-    if n == count or (n < count and not whole):
-        return None
-    return f"{n} indices, expected {count if not _is_tile(row_id) else min(count, TILE_PLACES)}"
-
-
 def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None) -> str | None:
     """Say what is wrong with a ranking of a graph of `count` configs (None: not known)."""
     n = len(ranking)
     if n == 0:
         return "no indices"
-    if count is not None and (problem := _count_problem(row_id, n, count)):
-        return problem
-    limit = count if count is not None else n if not _is_tile(row_id) or n < TILE_PLACES else None
-    low, high = int(ranking.min()), int(ranking.max())
-    if low < 0:
-        return f"index {low} is negative"
-    if limit is not None and high >= limit:
-        return f"index {high} is out of range 0..{limit - 1} ({n} indices, graph of {limit} configs)"
-    values, counts = np.unique(ranking, return_counts=True)
-    if len(values) < n:
-        repeated = counts > 1
-        return f"index {values[repeated][0]} appears {counts[repeated][0]} times, expected once"
+    best = _is_tile(row_id) and n >= TILE_PLACES  # a choice of the configs, else all of them
+    if count is not None and (n > count or (n < count and not best)):
+        return f"{n} indices, expected {min(count, TILE_PLACES) if _is_tile(row_id) else count}"
+    limit = n if count is None and not best else count
+    ordered = np.sort(ranking)
+    if ordered[0] < 0:
+        return f"index {ordered[0]} is negative"
+    if limit is not None and ordered[-1] >= limit:
+        return f"index {ordered[-1]} is out of range 0..{limit - 1} (graph of {limit} configs)"
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if repeated.size:
+        return f"index {repeated[0]} appears {(ranking == repeated[0]).sum()} times, expected once"
     return None
 
 
 class _Row(NamedTuple):
-    """A row as the C reader gives it: what is wrong with it is part of it."""
+    """A line of a file. If its text has a problem, the ID and the ranking may be empty."""
 
     line: int
-    id: str | None
-    ranking: NDArray[np.int64] | None
-    length: int
-    high: int  # the largest
-    state: int
-    problem: str
-
-    def problem_for(self, count: int | None) -> str | None:
-        """Say what is wrong with it as the ranking of a graph of `count` configs (None: not known)."""
-        if self.state != _UNREADABLE and count is not None and self.id is not None:
-            problem = _count_problem(self.id, self.length, count)
-            if problem is None and self.high >= count:
-                problem = f"index {self.high} is out of range 0..{count - 1} (graph of {count} configs)"
-            if problem is not None:
-                return problem
-        return self.problem or None
+    id: str
+    ranking: NDArray[np.int64]
+    problem: str | None
 
 
 def _rows(path: _PathLike) -> Iterator[_Row]:
-    """Rows one by one; the header comes as a row only if something is wrong with it."""
+    """Yield rows one by one; the header only if something is wrong with it."""
     full = absolute(path)
-    if os.path.isdir(full):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
     try:
-        yield from map(_Row._make, _core.SubmissionRows(full, COLLECTIONS))
+        with open(full, "rb") as file:
+            for number in count_from(1):
+                raw = file.readline(_MAX_LINE + 1)
+                if number > 1 and not raw:
+                    return
+                row_id, listed, problem = _split(raw, number == 1)
+                ranking = np.fromstring(listed, np.int64, sep=";")
+                if problem or number > 1:
+                    yield _Row(number, row_id, ranking, problem)
+                if len(raw) > _MAX_LINE:
+                    return
     except OSError as error:
-        raise type(error)(error.errno, os.strerror(error.errno or 0), full) from None
+        error.filename = error.filename or full
+        raise
 
 
-def _listed(template: _PathLike | Mapping[str, int]) -> dict[str, int]:
-    """Return how many configs of each graph a template lists: the graph has no fewer."""
-    if isinstance(template, Mapping):
-        return {row_id: int(count) for row_id, count in template.items()}
-    return {row_id: len(ranking) for row_id, ranking in read(template).items()}
+def _split(raw: bytes, first: bool) -> tuple[str, str, str | None]:
+    """Split a line into ID and indices, as text, and say what is wrong with it; `first` is the header."""
+    if len(raw) > _MAX_LINE:
+        return "", "", f"longer than {_MAX_LINE >> 20} MiB: this is not a submission file; stopped"
+    try:
+        text = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        return "", "", "not text in UTF-8"
+    if first:
+        mark = " (the file starts with a byte-order mark: save it without)" if text[:1] == "\ufeff" else ""
+        found = f"found {text[:80]!r}{mark}" if text else "the file is empty"
+        return "", "", None if text == HEADER else f"expected the header {HEADER!r}, {found}"
+    row_id, comma, listed = text.partition(",")
+    if not comma:
+        mark = next((repr(mark) for mark in "\t |;" if mark in text), "none")
+        return "", "", f"ID and indices must be separated by ',', found {mark}" if text else "empty line"
+    if problem := _id_problem(row_id):
+        return "", "", problem
+    if _INDICES.fullmatch(listed):
+        return row_id, listed, None
+    return row_id, "", _indices_problem(listed)
 
 
-def _row_problem(row: _Row, count: int | None, listed: int) -> str | None:
-    """Say what is wrong with a row of a graph of `count` configs, or (None) of at least `listed`."""
-    problem = row.problem_for(count)
-    if problem is None and count is None and row.length < listed and not _is_tile(str(row.id)):
-        problem = f"{row.length} indices, expected at least the {listed} of the template"
-    return problem
+def _indices_problem(listed: str) -> str:
+    """Say why a text is not a list of indices."""
+    for mark in ", \t|:":
+        if mark in listed.strip():
+            return f"indices must be joined by ';', found {mark!r}"
+    wrong = next(part for part in listed.split(";") if not _INDEX.fullmatch(part))
+    if wrong:
+        return f"{wrong[:40]!r} is not a config index (digits only)"
+    return "an index is empty: ';' too many" if listed else "no indices"
+
+
+def _wrong_row(path: _PathLike, row: _Row, problem: str) -> DataError:
+    row_id = row.id or None
+    return DataError(str(Problem(row.line, row_id, problem)), file=os.fspath(path), field=row_id)
+
+
+def _sound_rows(path: _PathLike) -> dict[str, _Row]:
+    """Read the rows by ID, or raise a DataError for the first problem."""
+    rows: dict[str, _Row] = {}
+    for row in _rows(path):
+        twice = "appears twice" if row.id in rows else None
+        problem = row.problem or twice or _ranking_problem(row.id, row.ranking, None)
+        if problem:
+            raise _wrong_row(path, row, problem)
+        rows[row.id] = row
+    return rows
 
 
 def validate(
@@ -206,30 +232,36 @@ def validate(
         The template is itself broken.
     """
     absolute(path)  # raises ConfigError unless it is a path
-    expected = None if template is None else _listed(template)
-    known = {**(template if isinstance(template, Mapping) else {}), **(counts or {})}
-    result = Validation(os.fspath(path))
+    known, expected = dict(counts or {}), None
+    if isinstance(template, Mapping):
+        expected = {row_id: int(count) for row_id, count in template.items()}
+        known = {**expected, **known}
+    elif template is not None:
+        expected = {row_id: len(ranking) for row_id, ranking in read(template).items()}
+    problems: list[Problem] = []
     seen: dict[str, int] = {}
     rows = 0
     for row in _rows(path):
         rows += row.line > 1
-        problem: str | None = row.problem
-        if row.id is not None:
-            if row.id in seen:
-                problem = f"appears again; it is already on line {seen[row.id]}"
-            elif expected is not None and row.id not in expected:
-                problem = "the template does not have this ID"
-            else:
-                problem = _row_problem(row, known.get(row.id), expected[row.id] if expected else 0)
+        problem, count = row.problem, known.get(row.id)
+        if row.id in seen:
+            problem = f"appears again; it is already on line {seen[row.id]}"
+        elif row.id and expected is not None and row.id not in expected:
+            problem = "the template does not have this ID"
+        elif problem is None:
+            problem = _ranking_problem(row.id, row.ranking, count)
+            listed = expected[row.id] if expected else 0
+            if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
+                problem = f"{len(row.ranking)} indices, expected at least the {listed} of the template"
+        if row.id:
             seen.setdefault(row.id, row.line)
         if problem:
-            result.problems.append(Problem(row.line, row.id, problem))
-            if len(result.problems) >= _MAX_PROBLEMS:
+            problems.append(Problem(row.line, row.id or None, problem))
+            if len(problems) >= _MAX_PROBLEMS:
                 break
-    for row_id in expected or ():
-        if row_id not in seen and len(result.problems) < _MAX_PROBLEMS:
-            result.problems.append(Problem(None, row_id, "missing: the template has this ID"))
-    return Validation(result.path, rows, result.problems)
+    missing = [row_id for row_id in expected or () if row_id not in seen]
+    problems += [Problem(None, row_id, "missing: the template has this ID") for row_id in missing]
+    return Validation(os.fspath(path), rows, problems[:_MAX_PROBLEMS])
 
 
 def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
@@ -251,11 +283,7 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
     OSError
         The file cannot be read.
     """
-    rankings: dict[str, NDArray[np.int64]] = {}
-    for row in _rows(path):
-        row_id, ranking = _checked_row(path, row, None, row.id in rankings)
-        rankings[row_id] = ranking
-    return rankings
+    return {row_id: row.ranking for row_id, row in _sound_rows(path).items()}
 
 
 def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
@@ -398,16 +426,6 @@ class Score:
         return "\n".join(lines)
 
 
-def _checked_row(
-    path: _PathLike, row: _Row, count: int | None, repeated: bool = False
-) -> tuple[str, NDArray[np.int64]]:
-    """ID and ranking of a row without a problem, or DataError."""
-    problem = "appears twice" if repeated else row.problem_for(count)
-    if problem or row.id is None or row.ranking is None:
-        raise DataError(str(Problem(row.line, row.id, str(problem))), file=os.fspath(path), field=row.id)
-    return row.id, row.ranking
-
-
 def _length(graphs: Any) -> int:
     return len(graphs) if hasattr(graphs, "__len__") else 1
 
@@ -415,11 +433,10 @@ def _length(graphs: Any) -> int:
 def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     """Score of one graph."""
     runtimes = measured_runtimes(graph)
-    if _is_tile(graph.submission_id):
-        return 2.0 - float(runtimes[ranking[:TILE_PLACES]].min() / runtimes.min())
-    place = np.empty(len(ranking), np.int64)
+    place = np.full(runtimes.size, runtimes.size)
     place[ranking] = np.arange(len(ranking))
-    return kendall_tau(place, runtimes)
+    metric = tile_score if _is_tile(graph.submission_id) else kendall_tau
+    return metric(place, runtimes)
 
 
 def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
@@ -451,9 +468,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     OSError
         The file cannot be read.
     """
-    rows: dict[str, _Row] = {}
-    for row in _rows(path):
-        rows[_checked_row(path, row, None, row.id in rows)[0]] = row
+    rows = _sound_rows(path)
     missing: list[str] = []
     values: dict[str, float] = {}
     with Progress(sum(_length(part) for part in graphs), "score", "graph", progress) as bar:
@@ -462,13 +477,15 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
                 row_id = graph.submission_id
                 if row_id in values:
                     raise DataError(f"{row_id} is given twice; leave one out", field=row_id)
-                found = rows.pop(row_id, None)
-                if found is None:
+                row = rows.pop(row_id, None)
+                values[row_id] = 0.0
+                if row is None:
                     measured_runtimes(graph)
                     missing.append(row_id)
-                    values[row_id] = 0.0
+                elif problem := _ranking_problem(row_id, row.ranking, graph.num_configs):
+                    raise _wrong_row(path, row, problem)
                 else:
-                    values[row_id] = _value(graph, _checked_row(path, found, graph.num_configs)[1])
+                    values[row_id] = _value(graph, row.ranking)
                 bar.update(1)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
