@@ -25,6 +25,7 @@ from tpugraphs.download import transfer
 from tpugraphs.download import unpack as unpacking
 from tpugraphs.download.transfer import Retries
 from tpugraphs.download.unpack import unpack
+from tpugraphs.system.progress import Progress
 
 PLACE = "layout/xla/random/valid"
 FAST = Retries(count=2, pause=0.0, timeout=5.0)
@@ -476,14 +477,13 @@ def test_progress_in_a_terminal(publish, tmp_path, capsys):
     download.run("tile:xla", tmp_path, publish.base, verbose=True)
     err = capsys.readouterr().err
     assert "npz_tile_xla_train.tar: " in err and ": 2 graphs in " in err
-    with download._Show(True) as show:
-        show.begin("a.tar", "download")
-        show._bar.delay = 0.0  # shown at once, not only when it takes long
-        show.at(500, 1000)
-        show._bar.refresh()
-        show.notice("told meanwhile")
+    with Progress(None, "a.tar: download", "B", True) as bar:
+        bar._bar.delay = 0.0  # shown at once, not only when it takes long
+        bar.move(500, 1000)
+        bar._bar.refresh()
+        download._notice(download.archives(["tile:xla/test"])[0], None)("told meanwhile")
     told = capsys.readouterr()
-    assert "a.tar: download:  50%" in told.err and "a.tar: download: told meanwhile\n" in told.err
+    assert "a.tar: download:  50%" in told.err and "\rnpz_tile_xla_test.tar: told meanwhile\n" in told.err
     assert told.out == ""
 
 
@@ -528,7 +528,7 @@ def test_killed_while_downloading(publish, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             if moment == "part":
                 publish.script = [{"cut": 2000}]
-                patch.setattr(download._Show, "notice", die)
+                patch.setattr(transfer.time, "sleep", die)
             elif moment == "tar":
                 patch.setattr(download, "unpack", die)
             else:

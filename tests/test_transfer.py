@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import socket
-from email.message import Message
 
 import numpy as np
 import pytest
@@ -52,8 +49,7 @@ def test_one_request_where_nothing_goes_wrong(server, target):
     content, told = get(server, target, progress=lambda done, total: seen.append((done, total)))
     assert content == FILE and told == [] and server.gets() == [(None, None)]
     assert seen[0] == (0, 300_000) and seen[-1] == (300_000, 300_000) and seen == sorted(seen)
-    assert transfer.finished(target, f"{server.url}/f.tar") and transfer.here(target) == 300_000
-    assert not transfer.finished(target, f"{server.url}/g.tar")
+    assert transfer.here(target) == 300_000 and list(target.parent.iterdir()) == [target]
 
 
 def test_goes_on_where_the_connection_dropped(server, target):
@@ -143,7 +139,6 @@ def test_all_of_it_is_there_but_not_moved_yet(server, target):
 
 
 ODD = {
-    "digest": ['"sha3_256:00"', '"none:"', '"md5:00"', f'"sha256:{"0" * 63}"', "5"],
     "validator": ['"a\\nb"', '"\u20ac"', '"\\udcff"', "5", "[]", '""', f'"{"a" * 100_000}"'],
     "length": ["1e999", "-1e999", "NaN", "-5", "true", "9" * 400, '"5"', "1.0"],
 }
@@ -174,6 +169,7 @@ def test_a_part_of_impossible_numbers_is_begun_anew(server, target, found):
     assert get(server, target)[0] == FILE
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # urllib leaves it open
 @pytest.mark.parametrize("place", ["http://[", "http://x:y/", "file:///etc/passwd", "//\u2100.com/"])
 def test_a_redirection_to_no_address(server, target, place):
     server.script = [{"location": place.encode().decode("latin-1")}] * 3
@@ -194,7 +190,7 @@ def test_https_does_not_become_http(target, monkeypatch):
         fetch("https://host/f.tar", target, FAST)
 
 
-@pytest.mark.parametrize("name", [*BROKEN, "none", "other types", "other digest"])
+@pytest.mark.parametrize("name", [*BROKEN, "none", "other types", "other fields"])
 def test_a_damaged_state_is_begun_anew(server, target, name):
     with pytest.raises(KeyboardInterrupt):
         get(server, target, progress=_stop_at(1))
@@ -203,7 +199,7 @@ def test_a_damaged_state_is_begun_anew(server, target, name):
     if name == "none":
         file.unlink()
     elif name.startswith("other"):
-        file.write_text(json.dumps(state | {"digest" if name == "other digest" else "validator": 5}))
+        file.write_text(json.dumps(state | {"validator": 5} if name == "other types" else state | {"digest": None}))
     else:
         file.write_bytes(BROKEN[name])
     assert get(server, target)[0] == FILE
@@ -282,77 +278,11 @@ def test_chunks_without_a_length(server, target):
     assert seen[0] is None and seen[-1] == 300_000  # the answer with the rest tells the length
 
 
-def test_compressed_content_is_refused(server, target):
-    server.script = [{"headers": {"Content-Encoding": "gzip"}}]
-    with pytest.raises(tg.DataError, match="Content-Encoding: expected identity, found gzip"):
-        get(server, target)
-
-
 def test_a_redirection_keeps_the_part(server, target):
     server.files["/there.tar"] = FILE
     server.script = [{"location": "/there.tar"}, {"cut": 100_000}, {"location": "/there.tar"}]
     assert get(server, target)[0] == FILE
     assert server.requests[-1] == ("GET", "/there.tar", "bytes=100000-", '"one"')
-
-
-def md5(data):
-    return base64.b64encode(hashlib.md5(data).digest()).decode()
-
-
-def sha256(data):
-    return base64.b64encode(hashlib.sha256(data).digest()).decode()
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"x-goog-hash": "crc32c=AAAAAA==,md5={md5}"},
-        {"Content-MD5": "{md5}"},
-        {"Digest": "SHA-256={sha256}"},
-        {"Repr-Digest": "sha-512=:AAAA:, sha-256=:{sha256}:"},
-    ],
-)
-def test_checksums(server, target, headers):
-    def say(data):
-        return {name: value.format(md5=md5(data), sha256=sha256(data)) for name, value in headers.items()}
-
-    server.headers |= say(FILE)
-    server.script = [{"cut": 1000}]
-    assert get(server, target)[0] == FILE
-    server.headers |= say(OTHER)
-    server.requests.clear()
-    with pytest.raises(tg.DataError, match="checksum: expected .* found another, twice"):
-        get(server, target.with_name("wrong.tar"))
-    assert len(server.gets()) == 2 and not list(target.parent.glob("wrong*.part"))
-
-
-def test_a_transmission_error_is_repaired(server, target):
-    server.headers |= {"x-goog-hash": f"md5={md5(FILE)}"}
-    bad = bytearray(FILE)
-    bad[77] ^= 1
-    server.files["/f.tar"] = bytes(bad)
-    server.script = [{}, {"files": {"/f.tar": FILE}}]
-    content, told = get(server, target)
-    assert content == FILE and "checksum is wrong: begun again" in told[0]
-
-
-@pytest.mark.parametrize(
-    "headers, whole, digest",
-    [
-        ({"x-goog-hash": "md5=xx"}, True, None),
-        ({"x-goog-hash": "crc32c=AAAAAA=="}, True, None),
-        ({"Digest": "sha-256"}, True, None),
-        ({"x-goog-hash": f"md5={md5(b'')}", "x-goog-stored-content-encoding": "gzip"}, True, None),
-        ({"x-goog-hash": f"md5={md5(b'')}"}, False, "md5:d41d8cd98f00b204e9800998ecf8427e"),
-        ({"Content-MD5": md5(b"")}, False, None),
-        ({"Content-MD5": md5(b"")}, True, "md5:d41d8cd98f00b204e9800998ecf8427e"),
-    ],
-)
-def test_which_checksums_count(headers, whole, digest):
-    message = Message()
-    for name, value in headers.items():
-        message[name] = value
-    assert Remote.of("u", message, 3, whole).digest == digest
 
 
 def test_nobody_listens(target):
@@ -388,9 +318,7 @@ def test_a_full_disk(server, target, monkeypatch):
 
 def test_probe(server):
     remote = probe(f"{server.url}/f.tar", FAST)
-    assert remote == Remote(f"{server.url}/f.tar", 300_000, '"one"', None) and server.gets() == []
-    server.head = False
-    assert probe(f"{server.url}/f.tar", FAST).length == 300_000
+    assert remote == Remote(f"{server.url}/f.tar", 300_000, '"one"') and server.gets() == []
     with pytest.raises(tg.DataError, match="found 404"):
         probe(f"{server.url}/none", FAST)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Self
 
 
 class Error(Exception):
@@ -29,6 +30,12 @@ class DataError(Error, ValueError):
     ) -> None:
         super().__init__(f"{file}: {message}" if file else message)
         self.file, self.field, self.found, self.expected = file, field, found, expected
+
+    @classmethod
+    def of(cls, field: str, expected: str, found: str, todo: str, *, file: str | None = None) -> Self:
+        """Make an error whose message says all of its fields and what to do."""
+        message = f"{field}: expected {expected}, found {found}; {todo}"
+        return cls(message, file=file, field=field, expected=expected, found=found)
 
 
 class NotFiniteError(DataError):

@@ -1,7 +1,7 @@
-"""The published data to this machine: :func:`commands` says how, :func:`run` does it.
+"""The published archives to this machine: :func:`commands` says how, :func:`run` does it.
 
-The archives are those of the tpu_graphs repository, one per collection and split. They are downloaded to
-``ROOT/.download``, unpacked to ``ROOT/npz`` where :func:`tpugraphs.open_collection` finds them, and removed.
+There is one archive per collection and split. They are downloaded to ``ROOT/.download``, unpacked to
+``ROOT/npz`` where :func:`tpugraphs.open_collection` finds them, and removed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.download.transfer import Remote, Retries, check_url, fetch, finished, here, probe
+from tpugraphs.download.transfer import Notice, Remote, Retries, check_url, fetch, here, probe
 from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
-from tpugraphs.system import progress as bars
 from tpugraphs.system.files import absolute, atomic_write, locked
+from tpugraphs.system.progress import Progress
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 
 OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"
 KAGGLE = "predict-ai-model-runtime"
 _STORE = ".download"
-_LINES = 5.0  # seconds between lines of progress where there is no bar
 
 
 @dataclass(frozen=True)
@@ -107,24 +106,20 @@ def commands(
     dict of str to list of str
         Commands by collection; what comes before all of them by ``""``.
     """
-    listed, folder = archives(what, url), shlex.quote(absolute(root))
+    if source not in ("official", "kaggle"):
+        raise ConfigError(f"source: expected 'official' or 'kaggle', got {source!r}")
+    folder, official = shlex.quote(absolute(root)), source == "official"
     found: dict[str, list[str]] = {"": [f"mkdir -p {folder} && cd {folder}"]}
-    if source == "kaggle":
+    if not official:
         found[""].append(f"kaggle competitions download -c {KAGGLE}")
         found[""].append(f"unzip -n {KAGGLE}.zip sample_submission.csv")
-        for archive in listed:
-            pattern = shlex.quote(f"npz_all/npz/{archive.place}/*")
-            found.setdefault(archive.collection, []).append(f"unzip -n {KAGGLE}.zip {pattern}")
-    elif source == "official":
-        for archive in listed:
-            found.setdefault(archive.collection, []).extend(
-                (
-                    f"curl -fL --retry 8 -C - -O {shlex.quote(archive.url)}",
-                    f"tar -xf {archive.name} && rm {archive.name}",
-                )
-            )
-    else:
-        raise ConfigError(f"source: expected 'official' or 'kaggle', got {source!r}")
+    for archive in archives(what, url):
+        lines = found.setdefault(archive.collection, [])
+        if official:
+            lines.append(f"curl -fL --retry 8 -C - -O {shlex.quote(archive.url)}")
+            lines.append(f"tar -xf {archive.name} && rm {archive.name}")
+        else:
+            lines.append(f"unzip -n {KAGGLE}.zip {shlex.quote(f'npz_all/npz/{archive.place}/*')}")
     return found
 
 
@@ -150,7 +145,7 @@ def run(
     retries : Retries, optional
         How to deal with failures.
     verbose : bool, optional
-        Show a progress bar; by default in a terminal or notebook, else a line now and then on stderr.
+        Show progress bars, by default in a terminal or notebook. False: also no line per archive on stderr.
 
     Returns
     -------
@@ -161,8 +156,8 @@ def run(
     Raises
     ------
     DataError
-        Not enough free space, a file that is not there, a wrong checksum, an archive that is not what it
-        should be, or no connection for too long.
+        Not enough free space, a file that is not there, another archive than at the first download, one that
+        is not what it should be, or no connection for too long.
     ConfigError
         No such collection, or another process downloads to the same root.
     KeyboardInterrupt
@@ -171,36 +166,38 @@ def run(
     listed, base, retries = archives(what, url), Path(absolute(root)), retries or Retries()
     store = base / _STORE
     store.mkdir(parents=True, exist_ok=True)
-    results = []
+    results: list[dict[str, Any]] = []
     with locked(str(store), "another download"):
-        missing = [archive for archive in listed if _done(base, archive) is None]
-        with _Show(verbose) as show:
-            try:
-                remotes = {archive: probe(archive.url, retries, show.notice) for archive in missing}
-                _check_space(base, remotes, keep)
-                for archive in listed:
-                    files = _done(base, archive)
-                    state = "already there" if files is not None else "downloaded"
-                    if files is None:
-                        files = _get(base, archive, keep, retries, show)
-                    results.append(_result(base, archive, files, state))
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"(what is there is kept in {base}; the same command resumes from there)"
-                ) from None
+        try:
+            missing = [archive for archive in listed if _done(base, archive) is None]
+            remotes = {archive: probe(archive.url, retries, _notice(archive, verbose)) for archive in missing}
+            _check_space(base, remotes, keep)
+            for archive in listed:
+                found = _done(base, archive)
+                files = _get(base, archive, keep, retries, verbose) if found is None else found
+                results.append(
+                    {
+                        "archive": archive.name,
+                        "collection": archive.collection,
+                        "split": archive.split,
+                        "folder": str(base / "npz" / archive.place),
+                        "files": len(files),
+                        "bytes": sum(size for _, size in files),
+                        "state": "downloaded" if found is None else "already there",
+                    }
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"(what is there is kept in {base}; the same command resumes from there)"
+            ) from None
     return results
 
 
-def _result(base: Path, archive: Archive, files: list[tuple[str, int]], state: str) -> dict[str, Any]:
-    return {
-        "archive": archive.name,
-        "collection": archive.collection,
-        "split": archive.split,
-        "folder": str(base / "npz" / archive.place),
-        "files": len(files),
-        "bytes": sum(size for _, size in files),
-        "state": state,
-    }
+def _notice(archive: Archive, verbose: bool | None) -> Notice:
+    """Give what prints lines about an archive on stderr, above a progress bar."""
+    from tqdm import tqdm
+
+    return lambda text: verbose is not False and tqdm.write(f"{archive.name}: {text}", file=sys.stderr)
 
 
 def _recorded(base: Path, archive: Archive) -> Path:
@@ -237,27 +234,24 @@ def _check_space(base: Path, remotes: dict[Archive, Remote], keep: bool) -> None
     most += most // 100  # of the file system's own
     free = shutil.disk_usage(base).free
     if most > free:
-        raise DataError(
-            f"free space: expected {_bytes(most)} for the archives and what comes out of them, found "
-            f"{_bytes(free)}; make room, choose fewer collections, or another --root",
-            file=str(base), field="free space", expected=_bytes(most), found=_bytes(free),
-        )  # fmt: skip
+        needed, todo = _bytes(most), "make room, choose fewer collections, or another --root"
+        what = f"{needed} for the archives and what comes out of them"
+        raise DataError.of("free space", what, _bytes(free), todo, file=str(base))
 
 
-def _get(base: Path, archive: Archive, keep: bool, retries: Retries, show: _Show) -> list[tuple[str, int]]:
+def _get(
+    base: Path, archive: Archive, keep: bool, retries: Retries, verbose: bool | None
+) -> list[tuple[str, int]]:
     """Download one archive, unpack it, and note down that it is done."""
-    target = base / _STORE / archive.name
-    start = time.monotonic()
-    if not finished(target, archive.url):
-        target.unlink(missing_ok=True)
-        show.begin(archive.name, "download")
-        fetch(archive.url, target, retries, show.at, show.notice)
+    target, notice, start = base / _STORE / archive.name, _notice(archive, verbose), time.monotonic()
+    if not target.is_file():
+        with Progress(None, f"{archive.name}: download", "B", verbose) as bar:
+            fetch(archive.url, target, retries, bar.move, notice)
     size = target.stat().st_size
-    show.begin(archive.name, "check")
-    seen = _seen(base, archive, target, show)
-    show.begin(archive.name, "unpack")
+    seen = _seen(base, archive, target, notice)
     try:
-        files = unpack(target, base / "npz", archive.place, lambda done: show.at(done, size))
+        with Progress(size, f"{archive.name}: unpack", "B", verbose) as bar:
+            files = unpack(target, base / "npz", archive.place, lambda done: bar.move(done, size))
     except DataError:
         target.unlink(missing_ok=True)  # the next attempt is to get another one
         raise
@@ -267,85 +261,32 @@ def _get(base: Path, archive: Archive, keep: bool, retries: Retries, show: _Show
         file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
     if not keep:
         target.unlink()
-        target.with_name(target.name + ".json").unlink(missing_ok=True)
     seconds = time.monotonic() - start
-    show.notice(f"{_bytes(size)} in {seconds:.0f} s: {len(files):,} graphs in {base / 'npz' / archive.place}")
+    notice(f"{_bytes(size)} in {seconds:.0f} s: {len(files):,} graphs in {base / 'npz' / archive.place}")
     return files
 
 
-def _seen(base: Path, archive: Archive, target: Path, show: _Show) -> dict[str, Any]:
+def _seen(base: Path, archive: Archive, target: Path, notice: Notice) -> dict[str, Any]:
     """Size and SHA-256 of an archive, as at its first use or DataError: its authors publish no digests."""
     with open(target, "rb") as file:
-        seen = {"bytes": target.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    first = _record(base, archive)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    seen, first = {"bytes": target.stat().st_size, "sha256": digest}, _record(base, archive)
     if first.get("url") != archive.url or "sha256" not in first:
-        show.notice(f"{seen['bytes']:,} bytes, sha256 {seen['sha256']}: recorded, to compare later downloads")
+        notice(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
     elif any(first.get(name) != value for name, value in seen.items()):
         target.unlink()
-        expected, found = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
-        raise DataError(
-            f"sha256: expected the archive of the first download ({expected}), found another ({found}); "
-            f"download it again; if a new version was published, delete {_recorded(base, archive)} before",
-            file=archive.url, field="sha256", expected=expected, found=found,
-        )  # fmt: skip
+        old, new = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
+        todo = (
+            "download it again; if a new version was published, delete "
+            f"{_recorded(base, archive)} before that"
+        )
+        raise DataError.of("sha256", f"the archive of the first download, {old}", new, todo, file=archive.url)
     else:
-        show.notice(f"sha256 {seen['sha256']}: the same archive as at the first download")
+        notice(f"sha256 {digest}: the same archive as at the first download")
     return seen
 
 
-def _bytes(count: float) -> str:
-    """Write a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
+def _bytes(count: int) -> str:
+    from tqdm import tqdm
 
-
-class _Show:
-    """Progress of downloads: a bar, or lines on stderr."""
-
-    def __init__(self, verbose: bool | None) -> None:
-        self._bar: Any = None
-        self._wanted, self._silent = bars.wanted(verbose), verbose is False
-        self._title, self._last = "", 0.0
-
-    def __enter__(self) -> _Show:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def begin(self, name: str, what: str) -> None:
-        """Start with another archive."""
-        self._close()
-        self._title, self._last = f"{name}: {what}", time.monotonic()
-        if self._wanted:
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(
-                desc=self._title, unit="B", unit_scale=True, leave=False, delay=1, dynamic_ncols=True
-            )
-
-    def at(self, done: int, total: int | None) -> None:
-        """Show how much is done."""
-        if self._bar is not None:
-            self._bar.total = total
-            self._bar.update(done - self._bar.n)
-        elif time.monotonic() - self._last > _LINES:
-            self._last = time.monotonic()
-            self.notice(f"{_bytes(done)}{f' of {_bytes(total)}' if total else ''}")
-
-    def notice(self, text: str) -> None:
-        """Tell something worth knowing."""
-        if not self._silent:
-            line = f"{self._title}: {text}" if self._title else text
-            if self._bar is not None:
-                self._bar.write(line, file=sys.stderr)
-            else:
-                print(line, file=sys.stderr, flush=True)
+    return f"{tqdm.format_sizeof(count)}B"

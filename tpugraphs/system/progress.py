@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 __all__ = ["Progress", "wanted"]
@@ -23,31 +22,36 @@ class Progress:
 
     Parameters
     ----------
-    total : int
-        Units of work.
+    total : int or None
+        Units of work, if that is known.
     what, unit : str
-        Shown before the bar, and what is counted.
+        Shown before the bar, and what is counted; ``"B"`` for bytes.
     verbose : bool, optional
         See :func:`wanted`.
     """
 
-    def __init__(self, total: int, what: str, unit: str, verbose: bool | None) -> None:
+    def __init__(self, total: int | None, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
         if wanted(verbose):
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, desc=what, unit=unit, leave=False, delay=_DELAY, dynamic_ncols=True)
+            look = {"unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
+            self._bar = tqdm(total=total, desc=what, leave=False, dynamic_ncols=True, **look)
 
     def update(self, count: int) -> None:
         """Count work that is done."""
         if self._bar is not None:
             self._bar.update(count)
 
+    def move(self, done: int, total: int | None) -> None:
+        """Show how much is done of how much."""
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.close()
