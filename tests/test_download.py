@@ -107,7 +107,7 @@ def test_unpack(into, form, prefix):
 )  # fmt: skip
 def test_names_that_lead_elsewhere(into, name):
     with pytest.raises(
-        tg.DataError, match="expected a relative name below .* found a name that leads elsewhere"
+        tg.DataError, match="expected plain files below its own folder, found .*, a name that leads elsewhere"
     ):
         into(tar_of([(f"npz/{PLACE}/good.npz", b"x"), (name, b"evil")]))
     with pytest.raises(tg.DataError, match="leads elsewhere"):
@@ -115,19 +115,19 @@ def test_names_that_lead_elsewhere(into, name):
 
 
 @pytest.mark.parametrize(
-    "info, found",
+    "info",
     [
-        (special(tarfile.SYMTYPE, link="../../../../../../outside"), "a symbolic link"),
-        (special(tarfile.SYMTYPE, "npz/layout", "/tmp"), "a symbolic link"),
-        (special(tarfile.LNKTYPE, link="../outside/precious"), "a hard link"),
-        (special(tarfile.FIFOTYPE), "a pipe"),
-        (special(tarfile.CHRTYPE), "a device"),
-        (special(tarfile.BLKTYPE), "a device"),
-        (special(tarfile.CONTTYPE), "something else"),
+        special(tarfile.SYMTYPE, link="../../../../../../outside"),
+        special(tarfile.SYMTYPE, "npz/layout", "/tmp"),
+        special(tarfile.LNKTYPE, link="../outside/precious"),
+        special(tarfile.FIFOTYPE),
+        special(tarfile.CHRTYPE),
+        special(tarfile.BLKTYPE),
+        special(tarfile.CONTTYPE),
     ],
 )
-def test_links_and_devices(into, info, found):
-    with pytest.raises(tg.DataError, match=f"found {found}; this is not a published archive") as caught:
+def test_links_and_devices(into, info):
+    with pytest.raises(tg.DataError, match="a link, a device or a sparse file; this is not a publ") as caught:
         into(tar_of([(info, b""), (f"npz/{PLACE}/x.npz", b"evil")]))
     assert caught.value.file.endswith("a.tar") and not there(into.folder)
 
@@ -139,7 +139,7 @@ def test_sparse_files_are_refused(into):
         "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 40),
         "GNU.sparse.name": f"npz/{PLACE}/x.npz",
     }  # fmt: skip
-    with pytest.raises(tg.DataError, match="found a sparse file"):
+    with pytest.raises(tg.DataError, match="a device or a sparse file"):
         into(tar_of([(info, b"1\n0\n0\n".ljust(512, b"\0"))]))
 
 
@@ -216,12 +216,12 @@ def test_no_tar(into, content):
 def test_no_graphs(into):
     for members in ([], [("npz/layout/xla/random/test/a.npz", b"x")]):
         with pytest.raises(
-            tg.DataError, match="expected a whole tar|expected files .*NAME.npz in the archive, found none"
+            tg.DataError, match="expected a whole tar|expected files .*NAME.npz, found none"
         ):
             into(tar_of(members))
 
 
-def test_what_is_there_stays_and_what_differs_is_replaced(into, tmp_path):
+def test_files_are_replaced_and_others_stay(into, tmp_path):
     archive = tar_of([(f"npz/{PLACE}/{name}.npz", name.encode() * 1000) for name in "abcd"])
     into.folder.mkdir(parents=True)
     (into.folder / "a.npz").write_bytes(b"a" * 1000)
@@ -230,11 +230,8 @@ def test_what_is_there_stays_and_what_differs_is_replaced(into, tmp_path):
     (into.folder / "mine.npz").write_bytes(b"other")
     (into.folder / "d.npz").symlink_to(tmp_path / "outside" / "precious")
     (into.folder / ".a.npz.0123.tmp").write_bytes(b"of a killed process")
-    before = {p.name: p.stat().st_ino for p in into.folder.iterdir()}
     into(archive)
     assert there(into.folder) == {**{f"{x}.npz": x.encode() * 1000 for x in "abcd"}, "mine.npz": b"other"}
-    after = {p.name: p.lstat().st_ino for p in into.folder.iterdir()}
-    assert after["a.npz"] == before["a.npz"] and after["b.npz"] != before["b.npz"]
     assert not (into.folder / "d.npz").is_symlink()
 
 
@@ -257,16 +254,10 @@ def test_interrupted_unpacking_leaves_whole_files(into, monkeypatch):
 
 
 def test_a_full_disk_names_the_file(into, monkeypatch):
-    class Full(io.RawIOBase):
-        def writable(self):
-            return True
+    def full(*_):
+        raise OSError(28, "No space left on device")
 
-        def write(self, _):
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(
-        unpacking, "open", lambda path, mode: Full() if mode == "xb" else open(path, mode), raising=False
-    )
+    monkeypatch.setattr(unpacking.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left") as caught:
         into(tar_of([(f"npz/{PLACE}/a.npz", b"x")]))
     assert caught.value.filename.endswith("a.npz")
@@ -443,7 +434,7 @@ def test_a_bad_archive_is_not_kept(publish, tmp_path, bad):
         info = special(tarfile.REGTYPE, "npz/tile/xla/test/x.npz")
         info.pax_headers = {"size": "-1"}
     publish.files[name] = tar_of([(info, b"")])
-    with pytest.raises(tg.DataError, match="a symbolic link" if bad == "link" else "of -1 bytes"):
+    with pytest.raises(tg.DataError, match="a link" if bad == "link" else "of -1 bytes"):
         download.run("tile:xla/test", tmp_path, publish.base, verbose=False)
     assert not list((tmp_path / "npz" / "tile" / "xla" / "test").iterdir())
     publish.files[name] = good

@@ -45,7 +45,7 @@ def file_name(path: Any) -> str:
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name when the block ends without an error.
 
     The content is on disk then (fsync of the file, rename, fsync of the folder). After an error or a crash an
@@ -55,6 +55,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ----------
     path : path
         ``~`` is expanded.
+    durable : bool
+        Wait for the disk; False for many files, after which the caller waits once.
 
     Raises
     ------
@@ -72,8 +74,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
@@ -82,11 +85,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if error.errno is None or error.filename not in (None, temporary):
             raise  # of something else that the block did
         raise OSError(error.errno, error.strerror, target) from error
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    if durable:
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 @contextmanager
