@@ -374,7 +374,7 @@ def test_saving_replaces_whole_files_only(ranker, tmp_path, monkeypatch):
 
 def test_what_is_no_file_name_is_refused(ranker):
     for use in (lambda: tg.Ranker.load(None), lambda: ranker.save(3.5)):
-        with pytest.raises(tg.ConfigError, match="path: expected the name of a file"):
+        with pytest.raises(tg.ConfigError, match="expected a path, found"):
             use()
 
 

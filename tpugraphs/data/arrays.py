@@ -19,9 +19,9 @@ def fail(
     field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
 ) -> DataError:
     """Return an error about a field or a column; `where` says of what."""
-    title = f"{where} {field!r}" if where else field
-    text = f"{title}: expected {expected}, found {found}; {todo}"
-    return DataError(text, field=field, found=found, expected=expected)
+    error = DataError.of(f"{where} {field!r}" if where else field, expected, found, todo)
+    error.field = field
+    return error
 
 
 def with_file(error: DataError, file: str) -> DataError:

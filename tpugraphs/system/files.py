@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tpugraphs.errors import ConfigError
 
@@ -27,21 +27,18 @@ REPORT_SUFFIXES = (".json", ".md", ".txt", ".html", *PICTURE_SUFFIXES)  # what R
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:
     """Return the absolute path as text, ``~`` expanded. Raises ConfigError if `path` is not a path."""
+    return os.path.abspath(os.path.expanduser(file_name(path)))
+
+
+def file_name(path: str | bytes | os.PathLike[str]) -> str:
+    """Return a path as text, or raise ConfigError."""
     try:
         text = os.fsdecode(path)
     except TypeError:
         raise ConfigError(f"expected a path, found {path!r} of type {type(path).__name__}") from None
     if "\0" in text:
         raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
-    return os.path.abspath(os.path.expanduser(text))
-
-
-def file_name(path: Any) -> str:
-    """Return the name of a file as text, or raise ConfigError."""
-    try:
-        return os.fsdecode(path)
-    except TypeError:
-        raise ConfigError(f"path: expected the name of a file, got {type(path).__name__}") from None
+    return text
 
 
 @contextmanager

@@ -6,43 +6,34 @@ from collections.abc import Sequence
 from html import escape
 
 WORDS = ("collection", "graph", "scorer", "findings")  # words are set to the left, numbers to the right
+_COUNTS = ("graphs", "configs")
+_Lines = Sequence[Sequence[str]]
 
 
 def section(title: str, lines: Sequence[Sequence[tuple[str, str]]]) -> tuple[str, list[str], list[list[str]]]:
-    """Table of lines of (head, cell). Columns of words and counts that never change go to the title."""
-    heads = list(dict.fromkeys(head for line in lines for head, _ in line))
-    cells = [[dict(line).get(head, "-") for head in heads] for line in lines]
-    constant = {
-        head: column[0]
-        for head, column in zip(heads, zip(*cells, strict=True), strict=True)
-        if head in (*WORDS, "graphs", "configs") and len(set(column)) == 1
-    }
-    parts = [constant[head] for head in ("collection", "graph", "scorer") if head in constant]
-    parts += [
-        f"{constant[head]} {head[:-1] if constant[head] == '1' else head}"
-        for head in ("graphs", "configs")
-        if head in constant
-    ]
-    left = [place for place, head in enumerate(heads) if head not in constant]
-    return title + ", ".join(parts), [heads[i] for i in left], [[line[i] for i in left] for line in cells]
+    """Return title, heads and cells. Columns of words and counts that never change go to the title."""
+    heads = dict.fromkeys(head for line in lines for head, _ in line)
+    columns = {head: [dict(line).get(head, "-") for line in lines] for head in heads}
+    parts = []
+    for head in ("collection", "graph", "scorer", *_COUNTS):
+        if len(set(columns.get(head, ()))) == 1:
+            value = columns.pop(head)[0]
+            parts.append(f"{value} {head[:-1] if value == '1' else head}" if head in _COUNTS else value)
+    return title + ", ".join(parts), list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
 
-def text(title: str, heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Lay out a text table: words to the left, numbers to the right, a rule under the heads."""
-    width = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-
-    def line(parts: Sequence[str]) -> str:
-        padded = (
-            part.ljust(w) if head in WORDS else part.rjust(w)
-            for part, w, head in zip(parts, width, heads, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    lines = [line(heads), "  ".join("-" * w for w in width), *(line(parts) for parts in cells)]
+def text(title: str, heads: Sequence[str], cells: _Lines) -> str:
+    """Lay out a text table, with a rule under the heads."""
+    columns = []
+    for head, *column in zip(heads, *cells, strict=True):
+        width = max(map(len, (head, *column)))
+        rows = (head, "-" * width, *column)
+        columns.append([cell.ljust(width) if head in WORDS else cell.rjust(width) for cell in rows])
+    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
     return "\n".join(([title] if title else []) + lines)
 
 
-def markdown(title: str, heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def markdown(title: str, heads: Sequence[str], cells: _Lines) -> str:
     """Lay out a Markdown table."""
     align = ["---" if head in WORDS else "---:" for head in heads]
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in cells]
@@ -50,17 +41,13 @@ def markdown(title: str, heads: Sequence[str], cells: Sequence[Sequence[str]]) -
     return "\n".join(([f"**{title}**", ""] if title else []) + lines)
 
 
-def html(title: str, heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
     """Lay out an HTML table."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="text-align:{"left" if name in WORDS else "right"}">{escape(cell)}</td>'
-            for cell, name in zip(line, heads, strict=True)
-        )
-        + "</tr>"
-        for line in cells
-    )
-    caption = f"<caption>{escape(title)}</caption>" if title else ""
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    sides = ["left" if head in WORDS else "right" for head in heads]
+
+    def row(tag: str, line: Sequence[str]) -> str:
+        pairs = zip(sides, line, strict=True)
+        return "".join(f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for side, cell in pairs)
+
+    body = "".join(f"<tr>{row('td', line)}</tr>" for line in cells)
+    return f"<table><caption>{escape(title)}</caption><tr>{row('th', heads)}</tr>{body}</table>"

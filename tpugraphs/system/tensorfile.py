@@ -78,8 +78,7 @@ def _digest(*parts: bytes) -> str:
 
 def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, todo: str) -> CheckpointError:
     """Error about one field of a file, to be raised."""
-    message = f"{field}: expected {expected}, found {found}; {todo}"
-    return CheckpointError(message, file=os.fspath(path), field=field, expected=expected, found=found)
+    return CheckpointError.of(field, expected, found, todo, file=os.fspath(path))
 
 
 def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
