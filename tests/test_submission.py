@@ -225,7 +225,7 @@ def test_failed_replacement_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_arguments_of_a_wrong_kind(tmp_path):
     with pytest.raises(tg.DataError, match="an ID must be text, found int"):
         submission.write(tmp_path / "a.csv", {3: [0]})
-    with pytest.raises(tg.DataError, match="expected a mapping such as"):
+    with pytest.raises(tg.DataError, match="rankings: expected a mapping of IDs, found list"):
         submission.write(tmp_path / "a.csv", [0])
     assert not list(tmp_path.iterdir())
     submission.write(tmp_path / "a.csv", {"layout:xla:random:g": [1, 0]})

@@ -320,20 +320,14 @@ def write(
     OSError
         The file cannot be written.
     """
-    if not isinstance(rankings, Mapping):
-        raise DataError(
-            "rankings: expected a mapping such as {graph.submission_id: ranker.rank(graph)}, "
-            f"found {type(rankings).__name__}",
-            field="rankings",
-        )
-    if counts is not None and not isinstance(counts, Mapping):
-        raise DataError(
-            f"counts: expected a mapping of ID to number of configs, found {type(counts).__name__}",
-            field="counts",
-        )
+    counts = {} if counts is None else counts
+    for field_name, given in (("rankings", rankings), ("counts", counts)):
+        if not isinstance(given, Mapping):
+            todo = "give one such as {graph.submission_id: ranker.rank(graph)}, for counts graph.num_configs"
+            raise DataError.of(field_name, "a mapping of IDs", type(given).__name__, todo)
     lines = [HEADER]
     for row_id, ranking in rankings.items():
-        array = _checked(row_id, ranking, None if counts is None else counts.get(row_id))
+        array = _checked(row_id, ranking, counts.get(row_id))
         if _is_tile(row_id):
             array = array[:TILE_PLACES]
         lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
@@ -372,14 +366,10 @@ def merge(
     for path in [cast(_PathLike, paths)] if single else cast(Iterable[_PathLike], paths):
         for row_id, ranking in read(path).items():
             if row_id in merged and not overwrite and not np.array_equal(merged[row_id], ranking):
-                raise DataError(
-                    f"{row_id}: {source[row_id]} ranks it differently; remove one, or pass overwrite=True "
-                    "to let the later file win",
-                    file=os.fspath(path),
-                    field=row_id,
-                )
-            merged[row_id] = ranking
-            source[row_id] = os.fspath(path)
+                todo = "remove one, or pass overwrite=True to let the later file win"
+                other = f"{row_id}: {source[row_id]} ranks it differently; {todo}"
+                raise DataError(other, file=os.fspath(path), field=row_id)
+            merged[row_id], source[row_id] = ranking, os.fspath(path)
     if out is not None:
         write(out, merged)
     return merged
@@ -426,10 +416,6 @@ class Score:
         return "\n".join(lines)
 
 
-def _length(graphs: Any) -> int:
-    return len(graphs) if hasattr(graphs, "__len__") else 1
-
-
 def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     """Score of one graph."""
     runtimes = measured_runtimes(graph)
@@ -471,7 +457,8 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     rows = _sound_rows(path)
     missing: list[str] = []
     values: dict[str, float] = {}
-    with Progress(sum(_length(part) for part in graphs), "score", "graph", progress) as bar:
+    count = sum(len(part) if hasattr(part, "__len__") else 1 for part in graphs)
+    with Progress(count, "score", "graph", progress) as bar:
         for part in graphs:
             for graph in [part] if hasattr(part, "submission_id") else part:
                 row_id = graph.submission_id
@@ -489,8 +476,8 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
                 bar.update(1)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
-    groups: dict[str, dict[str, float]] = {}
+    groups: dict[str, list[float]] = {name: [] for name in COLLECTIONS}
     for row_id, value in values.items():
-        groups.setdefault(row_id.rpartition(":")[0], {})[row_id] = value
-    means = {name: float(np.mean(list(groups[name].values()))) for name in COLLECTIONS if name in groups}
+        groups[row_id.rpartition(":")[0]].append(value)
+    means = {name: float(np.mean(group)) for name, group in groups.items() if group}
     return Score(os.fspath(path), competition_score(means), means, values, tuple(missing), tuple(rows))

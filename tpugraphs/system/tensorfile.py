@@ -118,7 +118,6 @@ def _compare(
         warnings.warn(
             f"{os.fspath(path)}: this file has no digests, so damage to it cannot be seen; "
             "save the loaded ranker again to add them",
-            UserWarning,
             stacklevel=3,
         )
         return
@@ -127,36 +126,21 @@ def _compare(
         expected = with_digests(metadata, tensors)[_DIGESTS]
     except RecursionError as error:
         raise fail(path, "metadata", "JSON", str(error), _DAMAGED) from None
-    if found == expected:
-        return
-    known = found.get("tensors") if isinstance(found, dict) else None
-    mine = expected["tensors"]
-    others = [name for name in mine if not isinstance(known, dict) or known.get(name) != mine[name]]
-    whole = isinstance(known, dict) and found.get("metadata") == expected["metadata"]
-    field = others[0] if whole and others else "metadata"
-    raise fail(path, field, "contents that have the digest in the file", "others", _DAMAGED)
+    if found != expected:
+        field, known = "metadata", found.get("tensors") if isinstance(found, dict) else None
+        if isinstance(known, dict) and found.get(field) == expected[field]:
+            own = expected["tensors"].items()
+            field = next((name for name, digest in own if known.get(name) != digest), field)
+        raise fail(path, field, "contents that have the digest in the file", "others", _DAMAGED)
 
 
 def tensors_of(
     path: str | os.PathLike[str], todo: str, dtypes: tuple[str, ...] | None = None
 ) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """Metadata and tensors of any safetensors file; bfloat16 as float32.
+    """Read metadata and tensors of any safetensors file; bfloat16 becomes float32.
 
-    Parameters
-    ----------
-    path : path
-        ``~`` is expanded.
-    todo : str
-        The remedy that an error names.
-    dtypes : tuple of str, optional
-        Types that tensors may have, as ``"F32"``.
-
-    Raises
-    ------
-    CheckpointError
-        No such file, or damaged.
-    OSError
-        The file cannot be opened.
+    `dtypes` are the types that tensors may have, as ``"F32"``; None allows all that can be read. Raises
+    CheckpointError, which names the remedy `todo`, for anything but a whole file, and OSError.
     """
     name = os.path.expanduser(os.fspath(path))
     try:
@@ -178,8 +162,8 @@ def _json(
         metadata = json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise fail(path, "metadata", "JSON", str(error), todo) from None
-    if not isinstance(metadata, dict) or metadata.get("kind") not in kinds:
-        found = metadata.get("kind") if isinstance(metadata, dict) else type(metadata).__name__
+    found = metadata.get("kind") if isinstance(metadata, dict) else type(metadata).__name__
+    if not isinstance(metadata, dict) or found not in kinds:
         raise fail(path, "kind", " or ".join(map(repr, kinds)), repr(found), todo)
     if metadata.get("version") != FORMAT_VERSION:
         raise fail(path, "version", str(FORMAT_VERSION), repr(metadata.get("version")),
@@ -194,18 +178,11 @@ def take(
     shape: tuple[int, ...],
     dtype: Any,
 ) -> NDArray[Any]:
-    """Tensor `name` with that shape and dtype and finite values, or a CheckpointError."""
-    if name not in tensors:
-        raise fail(path, name, f"a tensor of shape {shape}", "none", _DAMAGED)
-    array = tensors[name]
-    if array.shape != shape or array.dtype != dtype:
-        raise fail(
-            path,
-            name,
-            f"{np.dtype(dtype)} of shape {shape}",
-            f"{array.dtype} of shape {array.shape}",
-            _DAMAGED,
-        )
+    """Return tensor `name` if it has that shape and dtype and finite values, or raise a CheckpointError."""
+    array = tensors.get(name)
+    if array is None or array.shape != shape or array.dtype != dtype:
+        found = "none" if array is None else f"{array.dtype} of shape {array.shape}"
+        raise fail(path, name, f"{np.dtype(dtype)} of shape {shape}", found, _DAMAGED)
     if not np.isfinite(array).all():
         raise fail(path, name, "finite numbers", "NaN or infinity", _DAMAGED)
     return array
@@ -214,7 +191,7 @@ def take(
 def entry(
     path: str | os.PathLike[str], metadata: Mapping[str, Any], name: str, kind: type | tuple[type, ...]
 ) -> Any:
-    """Entry `name` of the metadata with that type, or a CheckpointError. What may be a float is finite."""
+    """Return entry `name` if it has that type, or raise a CheckpointError. What may be a float is finite."""
     value = metadata.get(name)
     kinds = kind if isinstance(kind, tuple) else (kind,)
     endless = float in kinds and isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max
