@@ -215,9 +215,7 @@ def test_no_tar(into, content):
 
 def test_no_graphs(into):
     for members in ([], [("npz/layout/xla/random/test/a.npz", b"x")]):
-        with pytest.raises(
-            tg.DataError, match="expected a whole tar|expected files .*NAME.npz, found none"
-        ):
+        with pytest.raises(tg.DataError, match="expected a whole tar|expected files .*NAME.npz, found none"):
             into(tar_of(members))
 
 

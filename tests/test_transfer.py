@@ -199,7 +199,9 @@ def test_a_damaged_state_is_begun_anew(server, target, name):
     if name == "none":
         file.unlink()
     elif name.startswith("other"):
-        file.write_text(json.dumps(state | {"validator": 5} if name == "other types" else state | {"digest": None}))
+        file.write_text(
+            json.dumps(state | {"validator": 5} if name == "other types" else state | {"digest": None})
+        )
     else:
         file.write_bytes(BROKEN[name])
     assert get(server, target)[0] == FILE

@@ -197,7 +197,11 @@ def _notice(archive: Archive, verbose: bool | None) -> Notice:
     """Give what prints lines about an archive on stderr, above a progress bar."""
     from tqdm import tqdm
 
-    return lambda text: verbose is not False and tqdm.write(f"{archive.name}: {text}", file=sys.stderr)
+    def notice(text: str) -> None:
+        if verbose is not False:
+            tqdm.write(f"{archive.name}: {text}", file=sys.stderr)
+
+    return notice
 
 
 def _recorded(base: Path, archive: Archive) -> Path:

@@ -63,6 +63,10 @@ class Remote(NamedTuple):
         size = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
         return cls(url, size, next(filter(_VALIDATOR.fullmatch, found), None))
 
+    def agrees_with(self, other: Remote) -> bool:
+        """Whether what both say is the same."""
+        return all(None in pair or pair[0] == pair[1] for pair in zip(self, other, strict=True))
+
 
 class _AgainError(Exception):
     """A failure after which another attempt may succeed, in `wait` seconds if the server says so."""
@@ -182,8 +186,8 @@ def fetch(
     """Download a file, which appears as `target` when it is complete; resume what an earlier call left.
 
     `progress` is called with the bytes on disk and the length, if that is known; `notice` with a sentence
-    when an attempt fails. Raises DataError if nothing is there or no connection comes for too long, OSError if
-    the file cannot be written, for example as the disk is full. What is there is kept.
+    when an attempt fails. Raises DataError if nothing is there or no connection comes for too long, and
+    OSError if the file cannot be written, for example as the disk is full. What is there is kept.
     """
     part, state = (target.with_name(target.name + suffix) for suffix in (".part", ".json"))
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -222,9 +226,8 @@ def _attempt(url: str, part: Path, state: Path, timeout: float, progress: Progre
     with _open(url, headers, timeout) as answer:
         remote = Remote.of(url, answer)
         if answer.status == 206:
-            same = known and all(None in (now, old) or now == old for now, old in zip(remote, known, strict=True))
             begins = answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
-            if known is None or not (same and begins):
+            if known is None or not (begins and known.agrees_with(remote)):
                 raise _ChangedError("the file on the server has changed: begun again", 0.0)
             length = known.length if remote.length is None else remote.length
         else:

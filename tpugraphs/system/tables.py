@@ -19,7 +19,8 @@ def section(title: str, lines: Sequence[Sequence[tuple[str, str]]]) -> tuple[str
         if len(set(columns.get(head, ()))) == 1:
             value = columns.pop(head)[0]
             parts.append(f"{value} {head[:-1] if value == '1' else head}" if head in _COUNTS else value)
-    return title + ", ".join(parts), list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
+    cells = [list(line) for line in zip(*columns.values(), strict=True)]
+    return title + ", ".join(parts), list(columns), cells
 
 
 def text(title: str, heads: Sequence[str], cells: _Lines) -> str:
