@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from tpugraphs.data.schema import Digit, Schema
 from tpugraphs.recipes import get_recipe
+from tpugraphs.system.tensorfile import with_digests
 
 
 def run(*command):
@@ -124,13 +125,18 @@ def files(saved, tmp_path):
     return tmp_path
 
 
+def safe_metadata(path):
+    with safe_open(path, "numpy") as file:
+        return file.metadata()["tpugraphs"]
+
+
 def changed(folder, metadata=(), tensors=()):
     """The good file with other metadata or without some tensors."""
-    with safe_open(folder / "good", "numpy") as file:
-        notes = json.loads(file.metadata()["tpugraphs"])
+    notes = json.loads(safe_metadata(folder / "good"))
     arrays = {name: a for name, a in load_file(folder / "good").items() if name not in tensors}
+    del notes["_digests"]
     notes = {name: v for name, v in {**notes, **dict(metadata)}.items() if v is not None}
-    save_file(arrays, folder / "changed", {"tpugraphs": json.dumps(notes)})
+    save_file(arrays, folder / "changed", {"tpugraphs": json.dumps(with_digests(notes, arrays))})
     return (folder / "changed").read_bytes()
 
 
@@ -168,6 +174,41 @@ def test_a_tensor_that_is_missing_is_named(program, files):
     for name in names:
         said = refused(program, files, changed(files, tensors=[name]))
         assert f"{name}: expected " in said and " of shape (" in said and "found none" in said
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_changed_bit_is_found(program, files, seed):
+    """Anywhere: in the length, the header, the metadata, their digests or a tensor."""
+    whole = bytearray((files / "good").read_bytes())
+    rng = np.random.default_rng(seed)
+    data = 8 + int.from_bytes(whole[:8], "little")
+    for low, high in ((0, data), (data, len(whole))):
+        damaged = whole.copy()
+        damaged[rng.integers(low, high)] ^= 1 << rng.integers(8)
+        refused(program, files, bytes(damaged))
+
+
+def test_the_digests_are_those_of_python(program, files):
+    """Metadata of every length modulo a block of the digest; the part that differs is named."""
+    for length in range(130):
+        content = changed(files, {"length": "x" * length})
+        (files / "ranker").write_bytes(content)
+        done = run(program, files / "ranker", files / "graph", files / "scores")
+        assert (done.returncode, done.stderr) == (0, "")
+    wrong = content.replace(b"x" * 9, b"x" * 8 + b"y", 1)
+    assert "metadata: expected contents that have the digest in the file" in refused(program, files, wrong)
+    name = min(load_file(files / "good"))
+    digest = json.loads(safe_metadata(files / "good"))["_digests"]["tensors"][name].encode()
+    good = (files / "good").read_bytes()
+    assert f"{name}: expected contents that" in refused(program, files, good.replace(digest, digest[::-1]))
+
+
+def test_files_without_digests_open(program, files):
+    notes = json.loads(safe_metadata(files / "good"))
+    del notes["_digests"]
+    save_file(load_file(files / "good"), files / "ranker", {"tpugraphs": json.dumps(notes)})
+    done = run(program, files / "ranker", files / "graph", files / "scores")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_is_no_ranker_file_is_refused(program, files):

@@ -1,5 +1,6 @@
 #include "io/safetensors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,4 +307,11 @@ tg_status tg_safetensors_read(const tg_safetensors *file, const tg_tensor *t, vo
                 return tg_bad_field(err, t->name.bytes, "0 or 1 for every truth value", AGAIN, "%d",
                                     bytes[i]);
     return TG_OK;
+}
+
+void tg_tensor_shape(const tg_tensor *t, char *to) {
+    *to++ = '(';
+    for (int d = 0; d < t->ndim; d++)
+        to += snprintf(to, 22, d == 0 ? "%lld" : ", %lld", (long long)t->shape[d]);
+    snprintf(to, 3, t->ndim == 1 ? ",)" : ")");
 }

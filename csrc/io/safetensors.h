@@ -8,7 +8,8 @@
 #include "io/source.h"
 
 #define TG_TENSOR_DIMS        8
-#define TG_SAFETENSORS_HEADER (100 << 20) /* bytes, the limit of the format's own library */
+#define TG_TENSOR_SHAPE       (TG_TENSOR_DIMS * 21 + 3) /* bytes of a shape as text */
+#define TG_SAFETENSORS_HEADER (100 << 20)               /* bytes, the limit of the format's own library */
 
 typedef enum tg_dtype {
     TG_DTYPE_F16,
@@ -60,6 +61,9 @@ const tg_tensor *tg_safetensors_find(const tg_safetensors *file, const char *nam
 
 /* to(tensor->memory) = the values, row-major, in this machine's form; to is aligned for them. */
 tg_status tg_safetensors_read(const tg_safetensors *file, const tg_tensor *tensor, void *to, tg_error *err);
+
+/* to(TG_TENSOR_SHAPE) = the shape as Python writes it: "(16, 134)", "(3,)", "()". */
+void tg_tensor_shape(const tg_tensor *tensor, char *to);
 
 /* "F32" for TG_DTYPE_F32 ...; bytes of one element in a file. */
 const char *tg_dtype_name(tg_dtype dtype);

@@ -25,17 +25,16 @@ int64_t tg_network_chunk(const tg_model *model, int64_t most, int64_t nodes) {
 
 /* "F32 of shape (16, 134)" */
 static void describe(char *to, size_t size, const tg_tensor *t) {
-    size_t used = (size_t)snprintf(to, size, "%s of shape (", tg_dtype_name(t->dtype));
-    for (int d = 0; d < t->ndim && used < size; d++)
-        used += (size_t)snprintf(to + used, size - used, d == 0 ? "%lld" : ", %lld", (long long)t->shape[d]);
-    if (used < size) snprintf(to + used, size - used, t->ndim == 1 ? ",)" : ")");
+    char shape[TG_TENSOR_SHAPE];
+    tg_tensor_shape(t, shape);
+    snprintf(to, size, "%s of shape %s", tg_dtype_name(t->dtype), shape);
 }
 
 const tg_tensor *tg_network_tensor(const tg_safetensors *file, const char *name, tg_dtype dtype, int64_t rows,
                                    int64_t cols, tg_error *err) {
     const tg_tensor *t = tg_safetensors_find(file, name);
     const tg_tensor wanted = {.dtype = dtype, .ndim = cols == 0 ? 1 : 2, .shape = {rows, cols}};
-    char expected[192], found[192] = "none";
+    char expected[256], found[256] = "none";
     if (t != NULL && t->dtype == dtype && t->ndim == wanted.ndim && t->shape[0] == rows &&
         (cols == 0 || t->shape[1] == cols))
         return t;

@@ -9,6 +9,7 @@
 #include "features/schema.h"
 #include "prepare/program.h"
 #include "score/described.h"
+#include "score/digests.h"
 #include "score/network.h"
 
 enum { VERSION = 1, FEATURE_SCHEMA = 1, MOST_CHUNK = 1 << 20, MOST_ITEMS = INT32_MAX / 2 };
@@ -120,6 +121,7 @@ static tg_status read_file(tg_ranker *r, const tg_safetensors *file, tg_error *e
         const tg_note *note = &file->note[i];
         if (strcmp(note->key.bytes, "tpugraphs") != 0) continue;
         tg_status status = tg_json_read(&tree, "metadata", note->value.bytes, note->value.size, err);
+        if (status == TG_OK) status = tg_digests_check(file, note->value, tree.root, err);
         if (status == TG_OK) status = make(r, file, tree.root, err);
         tg_json_free(&tree);
         return status;
