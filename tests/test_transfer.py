@@ -49,7 +49,7 @@ def test_one_request_where_nothing_goes_wrong(server, target):
     content, told = get(server, target, progress=lambda done, total: seen.append((done, total)))
     assert content == FILE and told == [] and server.gets() == [(None, None)]
     assert seen[0] == (0, 300_000) and seen[-1] == (300_000, 300_000) and seen == sorted(seen)
-    assert transfer.here(target) == 300_000 and list(target.parent.iterdir()) == [target]
+    assert transfer.on_disk(target) == 300_000 and list(target.parent.iterdir()) == [target]
 
 
 def test_goes_on_where_the_connection_dropped(server, target):
@@ -126,7 +126,7 @@ def test_interrupted_and_called_again(server, target):
     part = target.with_name("f.tar.part")
     there = part.stat().st_size
     assert there >= 100_000 and part.read_bytes() == FILE[:there] and not target.exists()
-    assert transfer.here(target) == there
+    assert transfer.on_disk(target) == there
     assert get(server, target)[0] == FILE
     if there < len(FILE):
         assert server.gets()[-1] == (f"bytes={there}-", '"one"')

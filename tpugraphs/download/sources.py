@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.download.transfer import Notice, Remote, Retries, check_url, fetch, here, probe
+from tpugraphs.download.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
 from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
@@ -169,11 +169,11 @@ def run(
     results: list[dict[str, Any]] = []
     with locked(str(store), "another download"):
         try:
-            missing = [archive for archive in listed if _done(base, archive) is None]
+            done = {archive: _done(base, archive) for archive in listed}
+            missing = [archive for archive, found in done.items() if found is None]
             remotes = {archive: probe(archive.url, retries, _notice(archive, verbose)) for archive in missing}
             _check_space(base, remotes, keep)
-            for archive in listed:
-                found = _done(base, archive)
+            for archive, found in done.items():
                 files = _get(base, archive, keep, retries, verbose) if found is None else found
                 results.append(
                     {
@@ -210,10 +210,8 @@ def _recorded(base: Path, archive: Archive) -> Path:
 
 def _record(base: Path, archive: Archive) -> dict[str, Any]:
     """Read what was noted down when the archive was unpacked; nothing if that is damaged or not there."""
-    with suppress(OSError, ValueError, RecursionError):
-        record = json.loads(_recorded(base, archive).read_text(encoding="utf-8"))
-        if isinstance(record, dict):
-            return record
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        return dict(**json.loads(_recorded(base, archive).read_text(encoding="utf-8")))
     return {}
 
 
@@ -232,9 +230,9 @@ def _check_space(base: Path, remotes: dict[Archive, Remote], keep: bool) -> None
     held = most = 0
     for archive, remote in remotes.items():
         length = remote.length or 0
-        left = max(0, length - here(base / _STORE / archive.name))
-        most = max(most, held + left + length)
-        held += length + (left if keep else 0)
+        missing = max(0, length - on_disk(base / _STORE / archive.name))
+        most = max(most, held + missing + length)
+        held += length + (missing if keep else 0)
     most += most // 100  # of the file system's own
     free = shutil.disk_usage(base).free
     if most > free:
@@ -259,8 +257,7 @@ def _get(
     except DataError:
         target.unlink(missing_ok=True)  # the next attempt is to get another one
         raise
-    if hasattr(os, "sync"):
-        os.sync()  # one for all files: they are compared if this was cut short
+    os.sync()  # once for all files; they are unpacked again if this was cut short
     with atomic_write(_recorded(base, archive)) as file:
         file.write(json.dumps({"url": archive.url, **seen, "files": files}).encode())
     if not keep:

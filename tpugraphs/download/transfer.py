@@ -27,11 +27,11 @@ from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import atomic_write
 
-__all__ = ["Remote", "Retries", "check_url", "fetch", "here", "probe"]
+__all__ = ["Remote", "Retries", "check_url", "fetch", "on_disk", "probe"]
 
 PIECE = 1 << 20  # bytes read at a time
-MOST_PAUSE = 60.0  # seconds between attempts
-AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one later
+MAX_PAUSE = 60.0  # seconds between attempts
+RETRY_CODES = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one later
 _VALIDATOR = re.compile(r"(?!W/)[ -~]{1,1000}")  # a strong ETag or a date, which can be sent back
 Done = TypeVar("Done")
 Progress = Callable[[int, int | None], None]
@@ -68,7 +68,7 @@ class Remote(NamedTuple):
         return all(None in pair or pair[0] == pair[1] for pair in zip(self, other, strict=True))
 
 
-class _AgainError(Exception):
+class _RetryError(Exception):
     """A failure after which another attempt may succeed, in `wait` seconds if the server says so."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
@@ -76,7 +76,7 @@ class _AgainError(Exception):
         self.wait = wait
 
 
-class _ChangedError(_AgainError):
+class _ChangedError(_RetryError):
     """The part on disk is of no use: begin again."""
 
 
@@ -102,7 +102,7 @@ def _refused(url: str, found: str, todo: str) -> DataError:
 
 @contextmanager
 def _network(url: str) -> Iterator[None]:
-    """Turn failures of the network into `_AgainError`, or DataError where another attempt is in vain."""
+    """Turn failures of the network into `_RetryError`, or DataError where another attempt is in vain."""
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -110,15 +110,15 @@ def _network(url: str) -> Iterator[None]:
         answer, seconds = f"{error.code} {error.reason}", error.headers.get("Retry-After", "")
         if error.code == 416:
             raise _ChangedError("the server has no such part of the file: begun again", 0.0) from None
-        if error.code not in AGAIN:
+        if error.code not in RETRY_CODES:
             raise _refused(url, answer, "check the address, your access, or whether it has moved") from None
         wait = float(seconds) if re.fullmatch("[0-9]{1,6}", seconds) else None
-        raise _AgainError(f"the server answers {answer}", wait) from None
+        raise _RetryError(f"the server answers {answer}", wait) from None
     except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: redirected to no address
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise _refused(url, str(reason), "check the clock and certificates of this machine") from None
-        raise _AgainError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__) from None
+        raise _RetryError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__) from None
 
 
 def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET") -> http.client.HTTPResponse:
@@ -141,7 +141,7 @@ def _repeat(
     while True:
         try:
             return work()
-        except _AgainError as error:
+        except _RetryError as error:
             there = reached()
             failures, best = (1, there) if there > best else (failures + 1, best)
             if failures > retries.count:
@@ -152,7 +152,7 @@ def _repeat(
                     file=url, field="download", found=str(error), expected="an answer",
                 ) from None  # fmt: skip
             pause = retries.pause * 2 ** (failures - 1) * random.uniform(0.5, 1.0)
-            pause = min(MOST_PAUSE, pause if error.wait is None else max(pause, error.wait))
+            pause = min(MAX_PAUSE, pause if error.wait is None else max(pause, error.wait))
             notice(f"{error}; attempt {failures + 1} in {pause:.0f} s")
             time.sleep(pause)
 
@@ -171,7 +171,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def here(target: Path) -> int:
+def on_disk(target: Path) -> int:
     """Bytes of the file on disk, as a whole or in part."""
     return _size(target) or _size(target.with_name(target.name + ".part"))
 
@@ -210,7 +210,8 @@ def _known(state: Path, url: str) -> Remote | None:
     """Read what the server said when the part was begun; None if it cannot be continued."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         known = Remote(**json.loads(state.read_text(encoding="utf-8")))
-        if known.url == url and known.validator is not None and _VALIDATOR.fullmatch(known.validator):
+        sound = known.length is None or (type(known.length) is int and known.length >= 0)
+        if known.url == url and sound and _VALIDATOR.fullmatch(known.validator or ""):
             return known
     return None
 
@@ -243,7 +244,7 @@ def _attempt(url: str, part: Path, state: Path, timeout: float, progress: Progre
 def _copy(
     answer: http.client.HTTPResponse, part: Path, offset: int, length: int | None, progress: Progress
 ) -> None:
-    """Append the body of an answer to the part; `_AgainError` unless all of it came."""
+    """Append the body of an answer to the part; `_RetryError` unless all of it came."""
     progress(offset, length)
     try:
         with open(part, "ab") as file:
@@ -259,4 +260,4 @@ def _copy(
         error.filename = str(part)
         raise
     if length is not None and offset < length:
-        raise _AgainError(f"the connection ended after {offset:,} of {length:,} bytes")
+        raise _RetryError(f"the connection ended after {offset:,} of {length:,} bytes")

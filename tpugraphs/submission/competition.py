@@ -23,7 +23,7 @@ _PathLike = str | os.PathLike[str]
 
 
 class Ranked(NamedTuple):
-    """A row in the making: `ranking` (n,) is None if there can be none; `note` says what is unusual."""
+    """A row to be: `ranking` (n,) is None if there can be none; `note` says what is unusual."""
 
     id: str
     ranking: NDArray[np.int64] | None
@@ -144,9 +144,7 @@ def rank_all(
                 f"the ranker for {name} ranks {kind} graphs; give one that was trained on {name}"
             )
     for name, split in splits.items():
-        if name not in rankers:
-            continue
-        for i, graph_name in enumerate(split.names):
+        for i, graph_name in enumerate(split.names if name in rankers else ()):
             row_id = f"{name}:{graph_name}"
             if keep is not None and row_id in keep:
                 yield Ranked(row_id, keep[row_id], _count(split, i))
@@ -155,12 +153,10 @@ def rank_all(
 
 
 def _rank(row_id: str, graph: Graph, ranker: Any, options: Mapping[str, Any]) -> Ranked:
-    count = int(graph.num_configs)
+    count, note = int(graph.num_configs), ""
     if count == 0:
         return Ranked(row_id, None, 0, "has no configurations: no row")
-    order = np.arange(count)
-    if count == 1:
-        return Ranked(row_id, order, 1)
-    if graph.kind == "layout" and graph.num_config_nodes == 0:
-        return Ranked(row_id, order, count, "nothing of it can be configured: in the order of the file")
-    return Ranked(row_id, ranker.rank(graph, **options), count)
+    if count > 1 and graph.kind == "layout" and graph.num_config_nodes == 0:
+        note = "nothing of it can be configured: in the order of the file"
+    ranking = np.arange(count) if note or count == 1 else ranker.rank(graph, **options)
+    return Ranked(row_id, ranking, count, note)

@@ -265,16 +265,7 @@ def validate(
 
 
 def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
-    """Read a submission file.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    dict of str to (n,) int64
-        ID -> config indices, fastest first, in the order of the file.
+    """Read a submission file: ID -> config indices (n,), fastest first, in the order of the file.
 
     Raises
     ------
@@ -287,13 +278,11 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
 
 
 def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
-    problem = _id_problem(row_id)
     array = np.asarray(ranking)
+    problem = _id_problem(row_id)
     if problem is None and (array.ndim != 1 or array.dtype.kind not in "iu"):
-        found = f"{array.dtype} {array.shape}"
-        problem = f"a ranking must be a one-dimensional array of integers, got {found}"
-    if problem is None:
-        problem = _ranking_problem(row_id, array.astype(np.int64), count)
+        problem = f"a ranking must be a one-dimensional array of integers, got {array.dtype} {array.shape}"
+    problem = problem or _ranking_problem(row_id, array.astype(np.int64), count)
     if problem:
         raise DataError(f"{row_id}: {problem}", field=row_id)
     return array.astype(np.int64)
@@ -405,10 +394,10 @@ class Score:
         lines = [f"{self.path}: competition score {self.total:.6f}"]
         for name in COLLECTIONS:
             count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
-            shown = (
+            mean = (
                 f"{self.collections[name]:.6f}, {count} graphs" if count else "no graphs given: counts as 0"
             )
-            lines.append(f"  {name:<20} {shown}")
+            lines.append(f"  {name:<20} {mean}")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
             if ids:
                 more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
@@ -476,8 +465,6 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
                 bar.update(1)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
-    groups: dict[str, list[float]] = {name: [] for name in COLLECTIONS}
-    for row_id, value in values.items():
-        groups[row_id.rpartition(":")[0]].append(value)
+    groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in COLLECTIONS}
     means = {name: float(np.mean(group)) for name, group in groups.items() if group}
     return Score(os.fspath(path), competition_score(means), means, values, tuple(missing), tuple(rows))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import os
 import secrets
 from collections.abc import Iterator
@@ -65,7 +67,7 @@ def atomic_write(path: str | os.PathLike[str], durable: bool = True) -> Iterator
     if os.path.exists(target) and not os.path.isfile(target):  # a rename would replace a device or a pipe
         raise OSError(errno.EINVAL, "expected a file or a new name, found a folder, device or pipe", target)
     folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f"{_prefix(target)}{secrets.token_hex(6)}.tmp")
+    temporary = os.path.join(folder, f".{os.path.basename(target)}.{secrets.token_hex(6)}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -95,26 +97,20 @@ def locked(folder: str, who: str = "another fit") -> Iterator[None]:
     """Hold an existing folder alone, as far as others ask for it in this way too.
 
     The lock goes with the process, however it ends, and leaves nothing behind. Where there are no locks (some
-    network file systems, Windows) nothing is held.
+    network file systems) nothing is held.
 
     Raises
     ------
     ConfigError
         Somebody else holds it.
     """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(
-                f"{folder}: {who} is using this folder now; wait for its end, or use another folder"
-            ) from None
+            todo = "wait for its end, or use another folder"
+            raise ConfigError(f"{folder}: {who} is using this folder now; {todo}") from None
         except OSError:
             pass
         yield
@@ -124,14 +120,8 @@ def locked(folder: str, who: str = "another fit") -> Iterator[None]:
         os.close(handle)
 
 
-def _prefix(path: str) -> str:
-    return f".{os.path.basename(path)}."
-
-
 def remove_unfinished(path: str | os.PathLike[str]) -> None:
     """Remove what killed writers of that file left behind."""
-    target = absolute(path)
-    folder = os.path.dirname(target)
-    for name in os.listdir(folder):
-        if name.startswith(_prefix(target)) and name.endswith(".tmp"):
-            os.unlink(os.path.join(folder, name))
+    folder, name = os.path.split(absolute(path))
+    for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
+        os.unlink(left)
