@@ -128,7 +128,7 @@ def test_pickles_are_never_loaded(tmp_path):
         tg.Ranker.from_torch(tmp_path / "w.pt", scaler=constants())
     with pytest.raises(FileNotFoundError):
         tg.Ranker.from_torch(tmp_path / "no.safetensors", scaler=constants())
-    with pytest.raises(tg.ConfigError, match="name of a file"):
+    with pytest.raises(tg.ConfigError, match="expected a path, found 3"):
         tg.Ranker.from_torch(3)
 
 
