@@ -35,19 +35,11 @@ _STORE = ".download"
 
 @dataclass(frozen=True)
 class Archive:
-    """One published archive.
-
-    Attributes
-    ----------
-    collection, split : str
-    name : str
-        Of the file, for example ``npz_layout_xla_random_valid.tar``.
-    url : str
-    """
+    """One published archive."""
 
     collection: str
     split: str
-    name: str
+    name: str  # of the file, for example npz_layout_xla_random_valid.tar
     url: str
 
     @property

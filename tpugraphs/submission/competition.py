@@ -75,19 +75,19 @@ def open_splits(
         None of them is there.
     """
     found: dict[str, Split] = {}
-    missing: DataError | None = None
+    missing: Exception = ConfigError("no collection is named")
     for name in collections:
         try:
             found[name] = getattr(open_collection(name, root, exclude), split)
         except DataError as error:
             missing = error
     if not found:
-        raise missing or ConfigError("no collection is named")
+        raise missing
     return found
 
 
 def _count(split: Split, index: int) -> int:
-    """Find the number of configs of a graph, from the header of its file if it is an .npz."""
+    """Find the number of configs of a graph, in the header of its file if that is an .npz."""
     path = str(split.paths[index])
     fields = ("config_runtime", "node_config_feat", "config_feat")
     if not path.endswith(".npz"):
@@ -115,7 +115,7 @@ def rank_all(
 
     Parameters
     ----------
-    rankers : mapping of str to Ranker or Ensemble
+    rankers : mapping of str to scorer
         Collection -> what ranks it, by ``rank(graph, **options)``. Collections without one are left out.
     splits : mapping of str to Split
         As `open_splits` returns them.
@@ -127,8 +127,7 @@ def rank_all(
     Yields
     ------
     Ranked
-        A graph without configs has no ranking; the order of the file stands in for one where nothing can be
-        configured.
+        Without a ranking if there are no configs; in the order of the file where nothing can be configured.
 
     Raises
     ------

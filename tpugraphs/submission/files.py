@@ -51,20 +51,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of `validate`.
-
-    Attributes
-    ----------
-    path : str
-    rows : int
-        Rows below the header.
-    problems : list of Problem
-        In order of lines, then IDs that are missing. At most 1000 are kept.
-    """
+    """Result of `validate`."""
 
     path: str
-    rows: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    rows: int = 0  # below the header
+    problems: list[Problem] = field(default_factory=list)  # by line, then missing IDs; at most 1000
 
     @property
     def ok(self) -> bool:
@@ -80,10 +71,11 @@ class Validation:
     def __str__(self) -> str:
         if self.ok:
             return f"{self.path}: valid, {self.rows} rows"
-        shown = "\n".join(f"  {problem}" for problem in self.problems[:20])
-        rest = f"\n  ... and {len(self.problems) - 20} more" if len(self.problems) > 20 else ""
-        limit = "at least " if len(self.problems) >= _MAX_PROBLEMS else ""
-        return f"{self.path}: {limit}{len(self.problems)} problems in {self.rows} rows\n{shown}{rest}"
+        n = len(self.problems)
+        limit = "at least " if n >= _MAX_PROBLEMS else ""
+        lines = [f"{self.path}: {limit}{n} problems in {self.rows} rows"]
+        lines += [f"  {problem}" for problem in self.problems[:20]]
+        return "\n".join(lines + [f"  ... and {n - 20} more"] * (n > 20))
 
 
 def _is_tile(row_id: str) -> bool:
