@@ -93,16 +93,18 @@ typedef struct tg_attr_spec {
     double fallback, low, high;
     const char *choices; /* "none|relu": the value is the position */
     const char *doc;
+    const char *choice, *param; /* with this choice, and no other, steps have this parameter; NULL: nothing like it */
 } tg_attr_spec;
 #define TG_INT(type, field, fallback, low, high, doc)                                                        \
-    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc}
+    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
-    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
-#define TG_FLAG(type, field, doc)    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
+#define TG_FLAG(type, field, doc)                                                                            \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc, NULL, NULL}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
-    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc, NULL, NULL}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
-    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc}
+    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc, NULL, NULL}
 
 typedef struct tg_in_spec {
     const char *name;
@@ -121,6 +123,8 @@ enum {
     TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
+    TG_PER_GRAPH = 1 << 8, /* a row depends on other rows of the graph than those its edges lead to: inputs are
+                              rows of nodes, all of them */
 };
 
 /* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */
