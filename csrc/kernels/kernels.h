@@ -11,7 +11,7 @@
 #define TG_ACT_PLAIN_LIST(A)                                                                                 \
     A(RELU, "relu")                                                                                          \
     A(GELU, "gelu") A(LEAKY, "leaky") A(ELU, "elu") A(SILU, "silu") A(SIGMOID, "sigmoid") A(TANH, "tanh")
-#define TG_ACT_LIST(A)             TG_ACT_PLAIN_LIST(A) A(PRELU, "prelu")
+#define TG_ACT_LIST(A)          TG_ACT_PLAIN_LIST(A) A(PRELU, "prelu")
 #define TG_ACT_ENUM(name, text) TG_ACT_##name,
 enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
 #undef TG_ACT_ENUM
@@ -66,9 +66,10 @@ typedef struct tg_mix_tile {
     int64_t fix_stride, fix_row;
     float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
-    float *da, *dh;                      /* scratch (C,D), (C,R) */
-    float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed; NULL: not wanted */
-    float *dslope;                       /* += (F), or NULL */
+    float *da, *dh; /* scratch (C,D), (C,R) */
+    float *dw1, *db1, *dw2, *db2,
+        *dtau;     /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed; NULL: not wanted */
+    float *dslope; /* += (F), or NULL */
 } tg_mix_tile;
 
 /* The edges of one node under attention, for `rows` of its configs: H heads of O columns. What is by edge is (rows,H) at

@@ -10,14 +10,14 @@
 
 #define TG_ACT_PARAM "slope"
 #define TG_ACT_ATTRS(type, fallback, doc)                                                                    \
-    {"act",        TG_ATTR_CHOICE, offsetof(type, act), fallback,    0, 0,                                   \
-     TG_ACT_NAMES, doc,            "prelu",             TG_ACT_PARAM},                                       \
+    {"act", TG_ATTR_CHOICE, offsetof(type, act), fallback, 0, 0, TG_ACT_NAMES, doc, "prelu", TG_ACT_PARAM},  \
         TG_FLAG(type, per_column, "prelu: a slope for every column, not one for all")
 
 typedef struct tg_act {
     int kind, cols, param;
-    float *slope;      /* PReLU: (cols), the same number again and again if there is one for all */
-    float *sum, *part; /* backward of PReLU, if wanted: (cols), the gradient of slope, of the call and of a chunk */
+    float *slope; /* PReLU: (cols), the same number again and again if there is one for all */
+    float *sum,
+        *part; /* backward of PReLU, if wanted: (cols), the gradient of slope, of the call and of a chunk */
 } tg_act;
 
 /* The parameter of an activation of `cols` columns. It starts as PyTorch's. */

@@ -77,7 +77,8 @@ static void carve_back(const tg_exec *e, tg_carver *c, room *r) {
     r->da = tg_carve(c, TG_SCRATCH, rows * D);
     r->dh = tg_carve(c, TG_SCRATCH, rows * R);
     r->h_columns = tg_carve(c, TG_SCRATCH, (rows + 1) * R);
-    float **places[] = {[W1] = &r->dw1, [B1] = &r->db1, [W2] = &r->dw2, [B2] = &r->db2, [TEMPERATURE] = &r->dtau};
+    float **places[] = {
+        [W1] = &r->dw1, [B1] = &r->db1, [W2] = &r->dw2, [B2] = &r->db2, [TEMPERATURE] = &r->dtau};
     for (int p = W1; p <= TEMPERATURE; p++)
         if (e->dw[p] != NULL) *places[p] = tg_carve(c, TG_PARTIAL, tg_dw_floats(e, p));
 }

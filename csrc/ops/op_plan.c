@@ -1,9 +1,21 @@
-/* Attributes and inputs of a step checked against what its op says about itself. */
+/* The table of ops; attributes and inputs of a step checked against what its op says about itself. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/op.h"
+
+const tg_op *const tg_ops[] = {
+#define TG_ENTRY(name) &tg_op_##name,
+    TG_OP_LIST(TG_ENTRY)
+#undef TG_ENTRY
+        NULL};
+
+const tg_op *tg_find_op(const char *name) {
+    for (int i = 0; tg_ops[i] != NULL; i++)
+        if (strcmp(tg_ops[i]->name, name) == 0) return tg_ops[i];
+    return NULL;
+}
 
 const char *tg_space_name(tg_space space) {
     static const char *const names[] = {
