@@ -97,7 +97,8 @@ def _document(meta: Meta, backward: bool) -> str:
         shapes = " or ".join(_SHAPES[row] for row in spec["rows"])
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
-    lines += [f"{name} : float32 parameter" for name in meta["params"]]
+    needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
+    lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
         kind = "{" + ", ".join(attr["choices"]) + "}" if attr["kind"] == "choice" else attr["kind"]
         lines += [f"{attr['name']} : {kind}", f"    {attr['doc']}"]

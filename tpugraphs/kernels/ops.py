@@ -524,7 +524,7 @@ def mix(
         Of the operands of the gate's products. For the last two the elementary functions are approximated
         as well as such operands warrant, to about 2e-4.
     slope : (1,) or (F,) float32
-        As of `linear`.
+        See `linear`.
 
     Returns
     -------
