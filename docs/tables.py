@@ -27,7 +27,10 @@ def attribute(attr: dict[str, Any]) -> str:
         shown, allowed = str(bool(attr["default"])).lower(), "flag"
     else:
         shown, allowed = number(attr["default"]), f"{number(attr['low'])}..{number(attr['high'])}"
-    return f"`{attr['name']}` = {shown} ({allowed}): {attr['doc']}"
+    needs = "".join(
+        f"; {choice} needs the parameter `{name}`" for choice, name in attr.get("needs", {}).items()
+    )
+    return f"`{attr['name']}` = {shown} ({allowed}): {attr['doc']}{needs}"
 
 
 def op_section(op: dict[str, Any]) -> str:

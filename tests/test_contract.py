@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from models import COLUMNS, HINGE, SPECS, Trained, graph_arrays, make, named, randomize, rows, slate, step
+from operators import linear
 from reference import losses
 from reference import model as ref_model
 
@@ -210,9 +211,9 @@ def test_inputs_of_every_space_and_their_outputs() -> None:
         found = model.run([(_core.Graph(**graph), rows(configs))], [s["out"] for s in steps], inputs=given)
         for name, (x,) in given.items():
             params = named(model)
-            y = ref_model.ops.linear(
+            y = linear.forward(
                 *(v.astype(np.float64) for v in (x, params[f"on_{name}.weight"], params[f"on_{name}.bias"])),
-                "gelu",
+                act="gelu",
             )
             assert np.allclose(found[f"y_{name}"][0], y, rtol=1e-5, atol=1e-6), name
             assert found[f"y_{name}"][0].shape == (*x.shape[:-1], 2)

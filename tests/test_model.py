@@ -24,9 +24,8 @@ from models import (
     step,
     zoo,
 )
-from reference import losses
+from reference import losses, optim
 from reference import model as ref_model
-from reference import ops as ref_ops
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -257,7 +256,7 @@ def test_step_is_adamw_of_the_gradients(clip):
         twin.params[:] = model.params
         expected_loss = twin.gradients([one], [runtimes], loss=HINGE, step=i, seed=4)[0]
         g = twin.grads.astype(np.float64)
-        w, m1, m2 = ref_ops.adamw(w, g * ref_ops.clip_scale(g, clip), m1, m2, i, 1e-3, 1e-2)
+        w, m1, m2 = optim.adamw_step(w, g * optim.clip_scale(g, clip), m1, m2, i, 1e-3, 1e-2)
         loss = model.step(
             [one], [runtimes], loss=HINGE, lr=1e-3, weight_decay=1e-2, clip=clip, step=i, seed=4
         )

@@ -7,6 +7,7 @@ import models
 import numpy as np
 import pytest
 from models import HINGE, Trained, first_layout, first_tile, named, rows
+from operators import sage
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -152,14 +153,14 @@ def check_ten_losses(theirs, ours, names, graph, slate, runtimes, unmoved, clip=
 @pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
 @pytest.mark.parametrize("configs", [0, 5])
 def test_message_direction_is_pyg(kind, direction, configs):
-    case = cases.Case("sage", "parity", cases._sage(kind, 19, configs, 12, 7))
+    case = cases.Case("sage", "parity", *sage.call(kind, 19, configs, 12, 7, direction=direction))
     a = cases.single(case.arguments())
     conv = SAGEConv(12, 7)
     with torch.no_grad():
         for parameter, name in (
-            (conv.lin_l.weight, "w_l"),
-            (conv.lin_l.bias, "b_l"),
-            (conv.lin_r.weight, "w_r"),
+            (conv.lin_l.weight, "weight_l"),
+            (conv.lin_l.bias, "bias_l"),
+            (conv.lin_r.weight, "weight_r"),
         ):
             parameter[:] = torch.tensor(a[name])
     edges = torch.tensor(a["edge_index"].T.copy())
@@ -175,12 +176,12 @@ def test_message_direction_is_pyg(kind, direction, configs):
         array = tensor.detach().numpy()
         return np.ascontiguousarray(array if configs == 0 else array.swapaxes(0, 1))
 
-    assert relative(tg.kernels.sage_conv(**a, direction=direction), ours(expected)) <= 1e-6
-    got = tg.kernels.sage_conv_backward(ours(dy), **a, direction=direction)
+    assert relative(cases.forward32(case, a), ours(expected)) <= 1e-6
+    got = cases.backward32(case, ours(dy), a)
     assert relative(got["x"], ours(x.grad)) <= 1e-6
-    wanted = {"w_l": conv.lin_l.weight, "b_l": conv.lin_l.bias, "w_r": conv.lin_r.weight}
+    wanted = {"weight_l": conv.lin_l.weight, "bias_l": conv.lin_l.bias, "weight_r": conv.lin_r.weight}
     for name, parameter in wanted.items():
-        if kind == "none" and name == "w_l":
+        if kind == "none" and name == "weight_l":
             assert not got[name].any()
         else:
             assert relative(got[name], parameter.grad.numpy()) <= 1e-5, name

@@ -2,6 +2,7 @@
 
 import warnings
 
+import cases
 import models
 import numpy as np
 import pytest
@@ -33,9 +34,9 @@ def check(op, layer, inputs, params=None, tolerance=1e-5, **attrs):
         expected = layer(*(tensors[name] for name in inputs), **{name: tensors[name] for name in weights})
         dy = rng.normal(size=expected.shape).astype(np.float32)
         expected.backward(torch.tensor(dy))
-        y = getattr(tg.kernels, op)(**arrays, **weights, **attrs)
+        y = cases.FACES[op](**arrays, **weights, **attrs)
         assert y.shape == expected.shape and relative(y, expected.detach().numpy()) <= tolerance
-        got = getattr(tg.kernels, f"{op}_backward")(dy, **arrays, **weights, **attrs)
+        got = cases.FACES[f"{op}_backward"](dy, **arrays, **weights, **attrs)
         for name, tensor in tensors.items():
             assert relative(got[name], tensor.grad.numpy()) <= tolerance, name
 
@@ -98,6 +99,64 @@ def test_prelu():
     ]
     model = _core.Model(steps, 0, 5, config_features=5)
     assert np.array_equal(named(model)["prelu.slope"], torch.nn.PReLU().weight.detach().numpy())
+
+
+def slope_layer(middle):
+    """`middle(x, **weights)` and PReLU."""
+
+    def layer(x, slope, **weights):
+        z = middle(x, **weights)
+        return fn.prelu(z.reshape(-1, z.shape[-1]), slope).reshape(z.shape)
+
+    return layer
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_prelu_within_other_ops(columns):
+    attrs = {"act": "prelu", "per_column": columns}
+    weights = {"weight": (21, 9), "bias": 21, "slope": 21 if columns else 1}
+    check("linear", slope_layer(fn.linear), {"x": 9}, weights, out=21, **attrs)
+    gate = {"gate1_weight": (4, 9), "gate1_bias": 4, "gate2_weight": (9, 4), "gate2_bias": 9}
+
+    def gated(x, gate1_weight, gate1_bias, gate2_weight, gate2_bias):
+        hidden = fn.relu(fn.linear(x, gate1_weight, gate1_bias))
+        return torch.sigmoid(fn.linear(hidden, gate2_weight, gate2_bias)) * x
+
+    slope = {"slope": 9 if columns else 1}
+    check("mix", slope_layer(gated), {"z": 9}, gate | slope, gate=4, **attrs)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("columns", [False, True])
+def test_prelu_within_an_encoder_layer(columns, norm):
+    tokens, width, hidden = 3, 8, 10
+    layer = torch.nn.TransformerEncoderLayer(
+        width, 2, hidden, 0.0, batch_first=True, norm_first=norm == "pre", activation=lambda z: fn.prelu(
+            z.reshape(-1, hidden), slope).reshape(z.shape)
+    )  # fmt: skip
+    slope = torch.linspace(-0.5, 0.5, hidden if columns else 1, requires_grad=True)
+    x = torch.randn((40, tokens, width), requires_grad=True)
+    y = layer(x)
+    dy = torch.randn(y.shape)
+    y.backward(dy)
+    theirs = {name.replace("self_attn.", "").replace(".", "_"): p for name, p in layer.named_parameters()}
+    theirs["slope"] = slope
+    given = {name: p.detach().numpy() for name, p in theirs.items()}
+    attrs = {
+        "tokens": tokens,
+        "heads": 2,
+        "hidden": hidden,
+        "norm": norm,
+        "act": "prelu",
+        "per_column": columns,
+    }
+    rows, start = (v.detach().numpy().reshape(40, -1) for v in (x, dy))
+    assert (
+        relative(tg.kernels.encoder_layer(rows, **given, **attrs).ravel(), y.detach().numpy().ravel()) <= 1e-5
+    )
+    got = tg.kernels.encoder_layer_backward(start, rows, **given, **attrs)
+    for name, p in (theirs | {"x": x}).items():
+        assert relative(got[name].ravel(), p.grad.numpy().ravel()) <= 1e-5, name
 
 
 def test_add_concat_and_affine():

@@ -75,6 +75,13 @@ TWICE = {
         shared(step("activation", "b", "z2", "z3", **SLOPES), slope="a.weight"),
         step("linear", "m", "z3", "z", out=WIDTH, act="tanh"),
     ],
+    "slopes of activations": [
+        step("linear", "l", "z0", "z1", out=WIDTH, **SLOPES),
+        shared(step("mix", "b", "z1", "z2", gate=3, **SLOPES), slope="l.slope"),
+        step("activation", "c", "z2", "z3", act="prelu"),
+        shared(step("linear", "m", "z3", "z4", out=WIDTH, act="prelu"), slope="c.slope"),
+        step("mix", "d", "z4 z4", "z", norm=0, act="prelu"),
+    ],
     "a gate around a scale": [
         step("linear", "l", "z0", "z1", out=WIDTH),
         step("affine", "a", "z1", "z2"),

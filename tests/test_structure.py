@@ -1,6 +1,7 @@
 """The house keeps its rooms: one-way includes, sizes, names, headers that stand alone, one version."""
 
 import ast
+import graphlib
 import os
 import re
 import shutil
@@ -86,6 +87,23 @@ def test_includes_point_one_way():
             if target != here and ROOMS[target] >= ROOMS[here]:
                 wrong.append(f"{name(path)} includes {include}")
     assert not wrong
+
+
+def test_files_that_ops_share_call_one_way():
+    """What runs ops stands on norms, these on loops: no circle of files."""
+    ops = {op["name"] for op in _core.ops()}
+    texts = {
+        p.name: bare(p) for p in FILES if p.parent == CSRC / "ops" and p.suffix == ".c" and p.stem not in ops
+    }
+    home = {
+        found: file for file, text in texts.items() for found, _, _ in functions(text) if found[:3] == "tg_"
+    }
+    above = {
+        file: {home[n] for n in re.findall(r"\btg_\w+", text) if n in home} - {file}
+        for file, text in texts.items()
+    }
+    assert "norm.c" in above["op.c"] and "loop.c" in above["norm.c"]
+    assert list(graphlib.TopologicalSorter(above).static_order())  # CycleError names the files
 
 
 def test_models_are_built_without_readers_of_files():

@@ -272,7 +272,7 @@ def test_dropout_is_where_torch_has_it_and_depends_on_key_and_place_only(norm, r
         _core.set_isa(level)
         got = {"y": tg.kernels.encoder_layer(**given, **attrs, **options)}
         got |= tg.kernels.encoder_layer_backward(dy, **given, **attrs, **options)
-        assert set(got) == {"y", *GRADIENTS}
+        assert set(got) == {"y", *GRADIENTS} - {"slope"}
         for name, value in expected.items():
             assert distance(got[name], value) <= 1e-5, (level, name)
     plain = tg.kernels.encoder_layer(**given, **attrs)

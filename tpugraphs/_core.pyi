@@ -164,6 +164,7 @@ class Model:
     num_parameters: int
     across_configs: bool
     per_config: bool
+    per_graph: bool
     def __new__(
         cls,
         steps: list[dict[str, Any]],

@@ -6,10 +6,12 @@
 
 #include <stdint.h>
 
-/* The one list of activations, after "none". Leaky ReLU has the slope 0.01, ELU the scale 1 (PyTorch's defaults). */
-#define TG_ACT_LIST(A)                                                                                       \
+/* The one list of activations, after "none". Leaky ReLU has the slope 0.01, ELU the scale 1 (PyTorch's defaults). PReLU is
+   x where x > 0, else slope * x with a slope per column: the kernels `bend`, not `act`. */
+#define TG_ACT_PLAIN_LIST(A)                                                                                 \
     A(RELU, "relu")                                                                                          \
     A(GELU, "gelu") A(LEAKY, "leaky") A(ELU, "elu") A(SILU, "silu") A(SIGMOID, "sigmoid") A(TANH, "tanh")
+#define TG_ACT_LIST(A)          TG_ACT_PLAIN_LIST(A) A(PRELU, "prelu")
 #define TG_ACT_ENUM(name, text) TG_ACT_##name,
 enum { TG_ACT_NONE, TG_ACT_LIST(TG_ACT_ENUM) TG_ACTS };
 #undef TG_ACT_ENUM
@@ -46,6 +48,7 @@ typedef struct tg_mix_tile {
     int gate, cross;
     int alone; /* every row is the only config of its node: its softmax is 1 */
     float inv_tau;
+    const float *slope; /* (F) of PReLU, else NULL */
     tg_dropout dropout;
     uint32_t *keys;                 /* (C,2) dropout row keys */
     const float *z, *x;             /* (C,D) the input, and what it is after the norm */
@@ -63,8 +66,10 @@ typedef struct tg_mix_tile {
     int64_t fix_stride, fix_row;
     float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
-    float *da, *dh;                      /* scratch (C,D), (C,R) */
-    float *dw1, *db1, *dw2, *db2, *dtau; /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed */
+    float *da, *dh; /* scratch (C,D), (C,R) */
+    float *dw1, *db1, *dw2, *db2,
+        *dtau;     /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed; NULL: not wanted */
+    float *dslope; /* += (F), or NULL */
 } tg_mix_tile;
 
 /* The edges of one node under attention, for `rows` of its configs: H heads of O columns. What is by edge is (rows,H) at
@@ -112,7 +117,7 @@ typedef struct tg_edges {
    norm_back   first pass of the gradient of x under instance norm; d = gradient of the normalised value xh:
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
-   act         y(n) = act(x);   act_grad  d(n) = g * act'(x)
+   act         y(n) = act(x), one of TG_ACT_PLAIN_LIST;   act_grad  d(n) = g * act'(x); d may be g
    add_arrays  y(n) = sum of `count` arrays x[i](n); y may be one of them
    clear       y(n) = 0, past the caches: for arrays of TG_FAR floats and more, of which they would keep nothing
    copy_rows   y(rows,n) = [y +] x(rows,n), rows ldx, ldy apart; ldx 0: the same row again and again
@@ -123,7 +128,7 @@ typedef struct tg_edges {
    sum_columns s1(n) += sum of g(rows,n), s2(n) += sum of g * (x - c) * a; c and s1 may be NULL
    mix_columns y(rows,n) = [y +] a * g - b * (x - c) - d
    bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
-   bend_back   d = [d +] its gradient, df(n) +=; either may be NULL
+   bend_back   d = [d +] its gradient, df(n) +=; either may be NULL; d may be g
    drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
    add_normals y(n) = x + std times the normal numbers of a key; y may be x
    elu_one     y(rows,n) = elu(x) + 1 of rows ldx apart; sum(n) += its sum over the rows, unless NULL

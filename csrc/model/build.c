@@ -185,6 +185,7 @@ tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err
     step->out = m->n_slots;
     add_slot(m, spec->out, step->info.out, m->n_steps)->has_stats = step->info.makes_stats;
     m->flags |= step->info.flags;
+    m->per_graph |= (step->info.flags & TG_PER_GRAPH) && tg_has_nodes(step->info.out.space);
     m->per_config |= step->info.out.space == TG_SPACE_NODE_CONFIG ||
                      step->info.out.space == TG_SPACE_CONFIG_NODE_CONFIG ||
                      step->info.out.space == TG_SPACE_EDGE_CONFIG;

@@ -50,6 +50,7 @@ typedef struct tg_model {
     unsigned flags; /* of all steps: what it needs of a graph */
     int unlike;     /* cells of nodes that are alike may differ */
     int per_config; /* has slots per node and config, configurable node and config ... */
+    int per_graph;  /* rows of nodes depend on all nodes: those of a segment of a graph are others */
     int scores;     /* slot of one column per config, or -1 */
     int lean;       /* training never keeps what it can make again */
     int64_t P;

@@ -1,9 +1,7 @@
-/* y = act(x): the activations of TG_ACT_LIST, leaky ReLU with any slope, ELU with any scale, and PReLU, whose slope is
-   learnt (He et al. 2015). */
-#include "ops/op.h"
+/* y = act(x): the activations of TG_ACT_LIST, leaky ReLU with any slope and ELU with any scale. */
+#include "ops/act.h"
 
 enum { SLOPE };
-enum { PRELU = TG_ACTS };
 
 typedef struct attrs {
     int act, per_column;
@@ -14,9 +12,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     (void)err;
     p->out = p->in[0];
-    if (a->act == PRELU)
-        p->params[SLOPE] =
-            (tg_param_spec){NULL, a->per_column ? p->in[0].cols : 1, 0, TG_INIT_CONSTANT, (float)a->init};
+    p->params[SLOPE] = tg_act_slope(p->in[0].cols, a->per_column);
+    p->params[SLOPE].value = (float)a->init;
     p->needs_in = 1;
     p->recompute = 1;
     p->pulls = 1;
@@ -25,88 +22,64 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-/* Whether it is a straight line above 0 and something with a factor below; the others are kernels of their own. */
-static int bends(const attrs *a) { return a->act == PRELU || a->act == TG_ACT_LEAKY || a->act == TG_ACT_ELU; }
-
 typedef struct room {
-    float *factor;  /* (F) */
-    float *sum;     /* (F), gradient of the factor, */
-    float *dfactor; /* and of a chunk */
-    float *d;       /* of a thread: a gradient to be added */
+    tg_act act;
+    float *factor; /* (F): of leaky ReLU and ELU below 0 */
+    float *d;      /* of a thread: a gradient to be added */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    const attrs *a = e->attrs;
     room *r = to;
     const int n = e->out.cols;
     c->work += (back ? 24.0 : 12.0) * (double)tg_rows(e->slate, e->out.space) * n;
-    if (bends(e->attrs)) r->factor = tg_carve(c, TG_SHARED, n);
-    if (!back) return;
-    if (((const attrs *)e->attrs)->act == PRELU) {
-        r->sum = tg_carve(c, TG_SHARED, n);
-        r->dfactor = tg_carve(c, TG_PARTIAL, n);
-    }
-    r->d = tg_carve(c, TG_SCRATCH, (int64_t)e->tile_rows * n);
+    tg_act_carve(e, back, c, a->act, SLOPE, n, &r->act);
+    if (a->act == TG_ACT_LEAKY || a->act == TG_ACT_ELU) r->factor = tg_carve(c, TG_SHARED, n);
+    if (back) r->d = tg_carve(c, TG_SCRATCH, (int64_t)e->tile_rows * n);
 }
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
     const attrs *a = e->attrs;
-    const double constant = a->act == TG_ACT_ELU ? a->alpha : a->negative_slope;
+    tg_act_begin(e, &r->act);
     for (int i = 0; r->factor != NULL && i < e->out.cols; i++)
-        r->factor[i] = a->act == PRELU ? e->w[SLOPE][a->per_column ? i : 0] : (float)constant;
+        r->factor[i] = (float)(a->act == TG_ACT_ELU ? a->alpha : a->negative_slope);
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
-    const attrs *a = e->attrs;
     const float *x = tg_pull(e, t);
-    if (bends(a)) e->k->bend(t->rows, e->out.cols, a->act == TG_ACT_ELU, x, r->factor, y);
-    else e->k->act((int64_t)t->rows * e->out.cols, a->act, x, y);
+    if (r->factor == NULL) tg_act_forward(e, &r->act, t->rows, x, y);
+    else e->k->bend(t->rows, e->out.cols, r->act.kind == TG_ACT_ELU, x, r->factor, y);
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
-    const attrs *a = e->attrs;
     const int n = e->out.cols;
     const float *x = tg_pull(e, t);
-    float *dx = tg_dx(e, t);
+    float *dx = tg_dx(e, t), *share = tg_act_share(e, t, &r->act);
     const int add = e->into == NULL && e->dx_add[0];
-    if (bends(a)) {
-        float *df = e->dw[SLOPE] == NULL ? NULL : tg_share(e, t, r->dfactor, n, r->sum, 0);
-        e->k->bend_back(t->rows, n, a->act == TG_ACT_ELU, dy, x, r->factor, dx, add, df);
-    } else if (dx != NULL) {
-        float *d = add ? tg_of_thread(e, t, r->d) : dx;
-        e->k->act_grad((int64_t)t->rows * n, a->act, dy, x, d);
-        if (add) e->k->add_rows(1, (int64_t)t->rows * n, d, 0, dx);
+    if (r->factor != NULL) {
+        e->k->bend_back(t->rows, n, r->act.kind == TG_ACT_ELU, dy, x, r->factor, dx, add, NULL);
+    } else {
+        float *d = add && dx != NULL ? tg_of_thread(e, t, r->d) : dx;
+        tg_act_backward(e, &r->act, t->rows, dy, x, d, share);
+        if (d != dx) e->k->add_rows(1, (int64_t)t->rows * n, d, 0, dx);
     }
     if (dx != NULL) tg_push(e, t, dx);
 }
 
-static void end_back(const tg_exec *e) {
-    const room *r = (const room *)e->room;
-    const int n = e->out.cols;
-    if (e->dw[SLOPE] == NULL) return;
-    tg_sum_shares(e, r->dfactor, n, r->sum, 0);
-    if (((const attrs *)e->attrs)->per_column) {
-        e->k->copy_rows(1, n, r->sum, 0, e->dw[SLOPE], 0, e->dw_add[SLOPE]);
-        return;
-    }
-    double total = e->dw_add[SLOPE] ? (double)e->dw[SLOPE][0] : 0;
-    for (int i = 0; i < n; i++) total += (double)r->sum[i];
-    e->dw[SLOPE][0] = (float)total;
-}
+static void end_back(const tg_exec *e) { tg_act_end(e, &((const room *)e->room)->act); }
 
 const tg_op tg_op_activation = {
     .name = "activation",
     .doc = "Activation of every element.",
     .inputs = {{"x", TG_IN_ANY, 0}},
-    .params = {[SLOPE] = "slope"},
-    .attrs = {TG_CHOICE(attrs, act, TG_ACT_RELU, TG_ACT_NAMES "|prelu",
-                        "which; prelu has the parameter slope"),
+    .params = {[SLOPE] = TG_ACT_PARAM},
+    .attrs = {TG_ACT_ATTRS(attrs, TG_ACT_RELU, "which"),
               TG_REAL(attrs, negative_slope, 0.01, -1e6, 1e6, "leaky: slope below 0"),
               TG_REAL(attrs, alpha, 1, -1e6, 1e6, "elu: what is approached below 0, with the sign changed"),
-              TG_REAL(attrs, init, 0.25, -1e6, 1e6, "prelu: initial slope below 0"),
-              TG_FLAG(attrs, per_column, "prelu: a slope for every column, not one for all")},
+              TG_REAL(attrs, init, 0.25, -1e6, 1e6, "prelu: initial slope below 0")},
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},

@@ -10,14 +10,14 @@
    The gradient per digit is that of the sum above, in which a digit counts through its one-hot vector: the change of z when
    that place lists t and no longer does not. It is written to the first of equal cells; 0 elsewhere. */
 #include "features/schema.h"
-#include "ops/op.h"
+#include "ops/act.h"
 
 #include <string.h>
 
-enum { POSITION, BIAS, WEIGHT };
+enum { POSITION, BIAS, WEIGHT, SLOPE };
 
 typedef struct attrs {
-    int tokens, cols, act, column, groups, step;
+    int tokens, cols, act, per_column, column, groups, step;
 } attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
@@ -33,12 +33,14 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->params[POSITION] = tg_weight(rows, a->cols, wide);
     p->params[BIAS] = tg_weight(a->cols, 0, wide);
     if (G > 0) p->params[WEIGHT] = tg_weight(a->cols, G, wide);
+    p->params[SLOPE] = tg_act_slope(a->cols, a->per_column);
     p->needs_in = p->n_in == 1;
     return TG_OK;
 }
 
 typedef struct room {
     int T, W, S, G;
+    tg_act act;                         /* of one token */
     float *packed, *turned;             /* weight */
     float *f, *z;                       /* of a thread: features (T,G) and sums (T,W) of one cell */
     float *dz, *df;                     /* backward, of a thread: (T,W); of the call: (U,T,G) */
@@ -55,6 +57,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     *r =
         (room){.T = a->tokens, .W = a->cols, .S = e->slate->digit_cols / a->tokens, .G = e->n_in * a->groups};
     c->work += (back ? 6.0 : 2.0) * e->slate->U * r->T * r->W * (r->S + r->G);
+    tg_act_carve(e, back, c, a->act, SLOPE, r->W, &r->act);
     r->z = tg_carve(c, TG_SCRATCH, (int64_t)r->T * r->W);
     if (r->G > 0) {
         r->packed = tg_carve(c, TG_SHARED, tg_packed(e->k, r->W, r->G));
@@ -111,16 +114,16 @@ static void make(const tg_exec *e, const room *r, int64_t u, float *f, float *z)
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_begin(e, &r->act);
     if (r->G > 0) tg_pack(e, 0, r->W, r->G, e->w[WEIGHT], r->G, r->packed);
 }
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
-    const attrs *a = e->attrs;
     float *f = r->G > 0 ? tg_of_thread(e, t, r->f) : NULL;
     for (int64_t u = t->row; u < t->row + t->rows; u++, y += e->out.cols) {
         make(e, r, u, f, y);
-        if (a->act != TG_ACT_NONE) e->k->act(e->out.cols, a->act, y, y);
+        if (r->act.kind != TG_ACT_NONE) tg_act_forward(e, &r->act, r->T, y, y);
     }
 }
 
@@ -171,15 +174,15 @@ static float *place_of(const room *r, int p) {
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const room *r = (const room *)e->room;
-    const attrs *a = e->attrs;
+    const int bent = r->act.kind != TG_ACT_NONE;
     float *f = r->G > 0 ? tg_of_thread(e, t, r->f) : NULL, *z = tg_of_thread(e, t, r->z),
-          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1];
+          *room_ = tg_of_thread(e, t, r->dz), *share[WEIGHT + 1], *slopes = tg_act_share(e, t, &r->act);
     for (int p = 0; p <= WEIGHT; p++) share[p] = tg_share_dw(e, t, place_of(r, p), p);
     for (int64_t u = t->row; u < t->row + t->rows; u++, dy += e->out.cols) {
         const float *dz = dy;
-        if (a->act != TG_ACT_NONE || share[WEIGHT] != NULL) make(e, r, u, f, z);
-        if (a->act != TG_ACT_NONE) {
-            e->k->act_grad(e->out.cols, a->act, dy, z, room_);
+        if (bent || share[WEIGHT] != NULL) make(e, r, u, f, z);
+        if (bent) {
+            tg_act_backward(e, &r->act, r->T, dy, z, room_, slopes);
             dz = room_;
         }
         parameter_gradients(e, r, u, f, dz, share);
@@ -215,6 +218,7 @@ static void input_gradient(const tg_exec *e, void *context, int64_t k) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_end(e, &r->act);
     for (int p = 0; p <= WEIGHT; p++) tg_sum_dw(e, place_of(r, p), p);
     if (r->G == 0 || e->dx[0] == NULL) return;
     const size_t size = (size_t)tg_rows(e->slate, e->in[0].space) * (size_t)e->in[0].cols;
@@ -227,10 +231,10 @@ const tg_op tg_op_dimension_tokens = {
     .doc = "A token per dimension of every unique cell: features of the dimension, and its positions in the "
            "layouts.",
     .inputs = {{"x", TG_IN(NODE), 1}},
-    .params = {[POSITION] = "position", [BIAS] = "bias", [WEIGHT] = "weight"},
+    .params = {[POSITION] = "position", [BIAS] = "bias", [WEIGHT] = "weight", [SLOPE] = TG_ACT_PARAM},
     .attrs = {TG_INT(attrs, tokens, TG_LAYOUT_DIGITS, 1, TG_MOST_TOKENS, "dimensions: digits of a layout"),
               TG_INT(attrs, cols, 64, 1, 65536, "columns of a token"),
-              TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
+              TG_ACT_ATTRS(attrs, TG_ACT_NONE, "activation"),
               TG_INT(attrs, column, TG_SHAPE_COLUMN, 0, 65536, "column of x of dimension 0"),
               TG_INT(attrs, groups, 1, 1, 4096, "features of a dimension"),
               TG_INT(attrs, step, 8, 1, 65536, "columns from one of these features to the next")},

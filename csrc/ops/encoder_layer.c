@@ -7,14 +7,14 @@
 
    Only x is kept for backward. Rows are taken in blocks of about BLOCK tokens, and forward is made again block by
    block: its arrays stay in cache instead of going through memory. */
-#include "ops/op.h"
+#include "ops/act.h"
 
 #include <math.h>
 
 #include "base/rng.h"
 
 enum { IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS, WEIGHT1, BIAS1, WEIGHT2, BIAS2, NORMS };
-enum { NORM1_WEIGHT = NORMS, NORM1_BIAS, NORM2_WEIGHT, NORM2_BIAS, PARAMS };
+enum { NORM1_WEIGHT = NORMS, NORM1_BIAS, NORM2_WEIGHT, NORM2_BIAS, PARAMS, SLOPE = PARAMS };
 /* The matrix products: number i has the parameters 2 i and 2 i + 1. */
 enum { IN, OUT, FIRST, SECOND, PRODUCTS };
 enum { POST, PRE };
@@ -22,7 +22,7 @@ enum { BLOCK = 96 }; /* tokens */
 static const float EPS = 1e-5f;
 
 typedef struct attrs {
-    int tokens, heads, hidden, act, norm;
+    int tokens, heads, hidden, act, per_column, norm;
     double dropout;
 } attrs;
 
@@ -47,6 +47,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     tg_add_linear(p, WEIGHT2, W, H, 0);
     p->params[NORM1_WEIGHT] = p->params[NORM2_WEIGHT] = ones;
     p->params[NORM1_BIAS] = p->params[NORM2_BIAS] = zeros;
+    p->params[SLOPE] = tg_act_slope(H, a->per_column);
     p->needs_in = 1;
     if (a->dropout == 0) p->flags &= ~(unsigned)TG_RANDOM;
     return TG_OK;
@@ -55,6 +56,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 /* Where everything is. Arrays of a thread are those of one block of M tokens. */
 typedef struct room {
     int T, W, H, block; /* rows of a block */
+    tg_act act;
     float *packed[PRODUCTS], *turned[PRODUCTS];
     float *qkv, *p, *context; /* (M,3W), (rows,heads,T,T), (M,W) */
     float *a, *r, *u, *s;     /* (M,W): what attends, plus its branch, what is fed, plus its branch */
@@ -87,6 +89,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const int64_t M = (int64_t)r->block * r->T, W = r->W, H = r->H;
     c->work +=
         (back ? 6.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->T * (double)(4 * W * W + 2 * W * H);
+    tg_act_carve(e, back, c, a->act, SLOPE, r->H, &r->act);
     for (int i = 0; i < PRODUCTS; i++)
         r->packed[i] = tg_carve(c, TG_SHARED, tg_packed(e->k, e->params[2 * i].rows, e->params[2 * i].cols));
     r->qkv = tg_carve(c, TG_SCRATCH, M * 3 * W);
@@ -108,7 +111,8 @@ typedef struct block {
     int rows, M;
     tg_dropout dropout;
     const float *x;
-    room at; /* its arrays are those of the thread */
+    float *slopes; /* the tile's share of their gradient, or NULL */
+    room at;       /* its arrays are those of the thread */
 } block;
 
 static block first_block(const tg_exec *e, const tg_tile *t) {
@@ -193,7 +197,7 @@ static void run_block(const block *b, float *y) {
     add(b, b->x, r->r);
     norm(b, pre, r->r, r->u);
     multiply(b, FIRST, r->u, r->z);
-    b->e->k->act((int64_t)b->M * r->H, a->act, r->z, r->h);
+    tg_act_forward(b->e, &r->act, b->M, r->z, r->h);
     drop(b, HIDDEN, r->H, r->h, r->h);
     if (s == NULL) return;
     multiply(b, SECOND, r->h, s);
@@ -203,6 +207,7 @@ static void run_block(const block *b, float *y) {
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_begin(e, &r->act);
     for (int i = 0; i < PRODUCTS; i++) {
         const tg_param_spec *w = &e->params[2 * i];
         tg_pack(e, 0, w->rows, w->cols, e->w[2 * i], w->cols, r->packed[i]);
@@ -265,7 +270,7 @@ static void feed_back(const block *b, const float *ds, float *const *share) {
     const int pre = a->norm == PRE;
     multiply_back(b, SECOND, drop(b, BRANCH2, r->W, ds, r->d), r->h, share, r->dh);
     const float *dh = drop(b, HIDDEN, r->H, r->dh, r->dh);
-    b->e->k->act_grad((int64_t)b->M * r->H, a->act, dh, r->z, r->dh);
+    tg_act_backward(b->e, &r->act, b->M, dh, r->z, r->dh, b->slopes);
     multiply_back(b, FIRST, r->dh, r->u, share, r->d);
     if (!pre) add(b, ds, r->d);
     norm_back(b, pre, r->d, r->r, share, r->g);
@@ -292,6 +297,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     float *share[PARAMS], *place = r->shares;
     for (int p = 0; p < PARAMS; place += tg_dw_floats(e, p), p++) share[p] = tg_share_dw(e, t, place, p);
     block b = first_block(e, t);
+    b.slopes = tg_act_share(e, t, &r->act);
     for (int at = 0; at < t->rows; at += b.at.block) {
         aim(&b, t, at);
         run_block_back(&b, dy + (int64_t)at * e->out.cols, share, t->row + at);
@@ -301,6 +307,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
     float *place = r->shares;
+    tg_act_end(e, &r->act);
     for (int p = 0; p < PARAMS; place += tg_dw_floats(e, p), p++) tg_sum_dw(e, place, p);
 }
 
@@ -319,11 +326,12 @@ const tg_op tg_op_encoder_layer = {
                [NORM1_WEIGHT] = "norm1_weight",
                [NORM1_BIAS] = "norm1_bias",
                [NORM2_WEIGHT] = "norm2_weight",
-               [NORM2_BIAS] = "norm2_bias"},
+               [NORM2_BIAS] = "norm2_bias",
+               [SLOPE] = TG_ACT_PARAM},
     .attrs = {TG_INT(attrs, tokens, 6, 1, TG_MOST_TOKENS, "tokens of a row"),
               TG_INT(attrs, heads, 1, 1, 65536, "heads of the attention: they share a token's columns"),
               TG_INT(attrs, hidden, 256, 1, 65536, "columns between the two feed-forward layers"),
-              TG_CHOICE(attrs, act, TG_ACT_RELU, TG_ACT_NAMES, "activation of the feed-forward layers"),
+              TG_ACT_ATTRS(attrs, TG_ACT_RELU, "activation of the feed-forward layers"),
               TG_CHOICE(attrs, norm, POST, "post|pre",
                         "layer norms after the residual sums, or before the branches"),
               TG_REAL(attrs, dropout, 0, 0, TG_BELOW_ONE, "chance of dropping, in training")},

@@ -197,6 +197,7 @@ const tg_op tg_op_graph_norm = {
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [MEAN_SCALE] = "mean_scale"},
     .attrs = {TG_REAL(attrs, eps, 1e-5, 0, 1, "added to the variance")},
     .most_rows = 256, /* statistics of several nodes at a time */
+    .flags = TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = measure, .end = finish_statistics},

@@ -30,6 +30,7 @@ const tg_op tg_op_instance_norm = {
     .name = "instance_norm",
     .doc = "Instance norm over the nodes of a config (Ulyanov et al. 2016), eps 1e-5, no affine.",
     .inputs = {{"x", TG_IN_NODES, 0}},
+    .flags = TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},

@@ -1,15 +1,15 @@
 /* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)). With a second input, one row r(1,G) per slate, that row stands before
    every row of x: w is (O,G+F), and as its product with r is the same for all rows, it is computed once and added
    to the bias. */
-#include "ops/op.h"
+#include "ops/act.h"
 
 #include <string.h>
 
-enum { WEIGHT, BIAS };
+enum { WEIGHT, BIAS, SLOPE };
 enum { X, ROW };
 
 typedef struct attrs {
-    int out, act, stats, init;
+    int out, act, per_column, stats, init;
 } attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
@@ -19,6 +19,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (p->makes_stats && !tg_has_nodes(p->out.space))
         return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
     tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0), a->init);
+    p->params[SLOPE] = tg_act_slope(a->out, a->per_column);
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->pulls = 1;
     return TG_OK;
@@ -26,7 +27,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 
 /* Where everything is. */
 typedef struct room {
-    int F, G, O, wide, act;
+    int F, G, O, wide;
+    tg_act act;
     float *packed, *transposed; /* columns G.. of the weight, for x */
     float *row;                 /* the columns before, for r; packed for what the phase multiplies */
     float *bias;                /* (O): with the product of r */
@@ -38,11 +40,12 @@ typedef struct room {
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const attrs *a = e->attrs;
     room *r = to;
-    *r = (room){.F = e->in[X].cols, .G = e->n_in == 2 ? e->in[ROW].cols : 0, .O = e->out.cols, .act = a->act};
+    *r = (room){.F = e->in[X].cols, .G = e->n_in == 2 ? e->in[ROW].cols : 0, .O = e->out.cols};
     const int64_t forth = tg_packed(e->k, r->O, r->G), again = back ? tg_packed(e->k, r->G, r->O) : 0;
     const int64_t rows = e->tile_rows;
     r->wide = r->G + r->F;
     c->work += (back ? 4.0 : 2.0) * (double)tg_rows(e->slate, e->out.space) * r->F * r->O;
+    tg_act_carve(e, back, c, a->act, SLOPE, r->O, &r->act);
     r->packed = tg_carve(c, TG_SHARED, tg_packed(e->k, r->O, r->F));
     if (back) r->transposed = tg_carve(c, TG_SHARED, tg_packed(e->k, r->F, r->O));
     if (r->G > 0) {
@@ -61,6 +64,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
 /* The weight packed for x w^T, and the part of the joined row. */
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_begin(e, &r->act);
     tg_pack(e, 0, r->O, r->F, e->w[WEIGHT] + r->G, r->wide, r->packed);
     if (r->G == 0) return;
     tg_pack(e, 0, r->O, r->G, e->w[WEIGHT], r->wide, r->row);
@@ -70,7 +74,7 @@ static void begin(const tg_exec *e) {
 static void begin_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
     tg_pack(e, 1, r->F, r->O, e->w[WEIGHT] + r->G, r->wide, r->transposed);
-    if (r->act != TG_ACT_NONE) begin(e);
+    if (r->act.kind != TG_ACT_NONE) begin(e);
 }
 
 static const float *bias_of(const tg_exec *e, const room *r) { return r->G == 0 ? e->w[BIAS] : r->bias; }
@@ -78,7 +82,7 @@ static const float *bias_of(const tg_exec *e, const room *r) { return r->G == 0 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
     e->k->gemm(t->rows, r->O, r->F, tg_pull(e, t), r->F, r->packed, y, r->O, bias_of(e, r), 0);
-    if (r->act != TG_ACT_NONE) e->k->act((int64_t)t->rows * r->O, r->act, y, y);
+    if (r->act.kind != TG_ACT_NONE) tg_act_forward(e, &r->act, t->rows, y, y);
     tg_stats_tile(e, t, y);
 }
 
@@ -94,10 +98,10 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const int F = r->F, O = r->O;
     const float *x = tg_pull(e, t), *dz = tg_dy(e, t, dy);
     float *dx = tg_dx(e, t);
-    if (r->act != TG_ACT_NONE) {
+    if (r->act.kind != TG_ACT_NONE) {
         float *d = tg_of_thread(e, t, r->dz), *z = tg_of_thread(e, t, r->z);
         e->k->gemm(t->rows, O, F, x, F, r->packed, z, O, bias_of(e, r), 0);
-        e->k->act_grad((int64_t)t->rows * O, r->act, dz, z, d);
+        tg_act_backward(e, &r->act, t->rows, dz, z, d, tg_act_share(e, t, &r->act));
         dz = d;
     }
     if (e->dw[WEIGHT] != NULL) {
@@ -126,6 +130,7 @@ static void end_joined(const tg_exec *e, const room *r) {
 
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_end(e, &r->act);
     tg_sum_dw(e, r->dw, WEIGHT);
     if (r->G > 0) end_joined(e, r);
     else tg_sum_dw(e, r->db, BIAS);
@@ -135,9 +140,9 @@ const tg_op tg_op_linear = {
     .name = "linear",
     .doc = "Linear layer, x w^T + b; with a second input, that row stands before every row of x.",
     .inputs = {{"x", TG_IN_ANY, 0}, {"row", TG_IN(SLATE), 1}},
-    .params = {[WEIGHT] = "weight", [BIAS] = "bias"},
+    .params = {[WEIGHT] = "weight", [BIAS] = "bias", [SLOPE] = TG_ACT_PARAM},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
-              TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
+              TG_ACT_ATTRS(attrs, TG_ACT_NONE, "activation"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
               TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
                         "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},

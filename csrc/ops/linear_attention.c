@@ -234,6 +234,7 @@ const tg_op tg_op_linear_attention = {
     .attrs = {TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns"),
               TG_FLAG_ON(attrs, normalise, "divide by phi(q) times the sum of phi(k)"),
               TG_REAL(attrs, eps, 1e-6, 0, 1, "added to what is divided by")},
+    .flags = TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .by_config = 1, .forward = collect, .end = end_collect},

@@ -5,16 +5,16 @@
    Gate: per row, no pooling over nodes. Cross-config softmax: per node and channel over the configs.
    The arithmetic is kernels/mix.inc, node by node; without cross, configs are cut into blocks that fit L2.
    Rows of nodes alone, or of configs alone, are groups of one config each: they are taken a block at a time. */
-#include "ops/op.h"
+#include "ops/act.h"
 
 #include <string.h>
 
-enum { W1, B1, W2, B2, TEMPERATURE };
+enum { W1, B1, W2, B2, TEMPERATURE, SLOPE };
 enum { Z, RESIDUAL };
 enum { BLOCK = 64 }; /* rows worked on at a time without cross */
 
 typedef struct attrs {
-    int norm, gate, cross, act;
+    int norm, gate, cross, act, per_column;
     double dropout;
     int stats;
 } attrs;
@@ -22,8 +22,8 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int D = p->in[Z].cols, R = a->gate, F = a->cross ? 2 * D : D;
-    if (!tg_has_nodes(p->in[Z].space) && (a->cross || a->norm || a->stats))
-        return tg_fail(err, TG_E_RECIPE, "cross, norm and stats need rows of nodes");
+    if (!tg_has_nodes(p->in[Z].space) && (a->cross || a->stats))
+        return tg_fail(err, TG_E_RECIPE, "cross and stats need rows of nodes");
     if (p->n_in == 2 && (p->in[RESIDUAL].space != p->in[Z].space || p->in[RESIDUAL].cols != F))
         return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[RESIDUAL].cols,
                        F,
@@ -34,7 +34,9 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         tg_add_linear(p, W2, D, R, 0);
     }
     if (a->cross) p->params[TEMPERATURE] = (tg_param_spec){NULL, 1, 0, TG_INIT_CONSTANT, 0.5f};
+    p->params[SLOPE] = tg_act_slope(F, a->per_column);
     if (!a->cross) p->flags &= ~(unsigned)TG_ACROSS_CONFIGS;
+    if (!a->norm) p->flags &= ~(unsigned)TG_PER_GRAPH;
     if (a->dropout == 0) p->flags &= ~(unsigned)TG_RANDOM;
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->needs_stats = a->norm;
@@ -58,6 +60,7 @@ static int block_rows(const tg_exec *e) {
 
 typedef struct room {
     int D, R, block;
+    tg_act act;
     float *w1, *w2, *w1t, *w2t;                     /* gate weights packed; backward: transposed, too */
     float *sum;                                     /* backward: dw2 before it is transposed */
     float *strips, *normed, *u, *h, *h_rows, *keys; /* of a thread, see tg_mix_tile */
@@ -74,11 +77,10 @@ static void carve_back(const tg_exec *e, tg_carver *c, room *r) {
     r->da = tg_carve(c, TG_SCRATCH, rows * D);
     r->dh = tg_carve(c, TG_SCRATCH, rows * R);
     r->h_columns = tg_carve(c, TG_SCRATCH, (rows + 1) * R);
-    r->dw1 = tg_carve(c, TG_PARTIAL, (int64_t)R * D);
-    r->db1 = tg_carve(c, TG_PARTIAL, R);
-    r->dw2 = tg_carve(c, TG_PARTIAL, (int64_t)R * D);
-    r->db2 = tg_carve(c, TG_PARTIAL, R > 0 ? D : 0);
-    r->dtau = tg_carve(c, TG_PARTIAL, 1);
+    float **places[] = {
+        [W1] = &r->dw1, [B1] = &r->db1, [W2] = &r->dw2, [B2] = &r->db2, [TEMPERATURE] = &r->dtau};
+    for (int p = W1; p <= TEMPERATURE; p++)
+        if (e->dw[p] != NULL) *places[p] = tg_carve(c, TG_PARTIAL, tg_dw_floats(e, p));
 }
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
@@ -87,6 +89,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const int64_t rows = block_rows(e);
     *r = (room){.D = D, .R = R, .block = (int)rows};
     c->work += (back ? 2 : 1) * (double)tg_rows(e->slate, e->out.space) * (4.0 * D * R + 60.0 * e->out.cols);
+    tg_act_carve(e, back, c, ((const attrs *)e->attrs)->act, SLOPE, e->out.cols, &r->act);
     r->w1 = tg_carve(c, TG_SHARED, tg_packed(e->k, R, D));
     r->w2 = tg_carve(c, TG_SHARED, tg_packed(e->k, D, R));
     r->strips = tg_carve(c, TG_SCRATCH, (back ? 4 : 3) * rows * e->k->vector);
@@ -109,6 +112,7 @@ static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
                      .gate = r->R > 0,
                      .cross = a->cross,
                      .alone = alone(e),
+                     .slope = r->act.slope,
                      .w1 = r->w1,
                      .w2 = r->w2,
                      .b1 = e->w[B1],
@@ -125,11 +129,7 @@ static tg_mix_tile make_tile(const tg_exec *e, const tg_tile *tile, int back) {
     t.da = tg_of_thread(e, tile, r->da);
     t.dh = tg_of_thread(e, tile, r->dh);
     t.h_columns = tg_of_thread(e, tile, r->h_columns);
-    t.dw1 = tg_of_chunk(e, tile, r->dw1);
-    t.db1 = tg_of_chunk(e, tile, r->db1);
-    t.dw2 = tg_of_chunk(e, tile, r->dw2);
-    t.db2 = tg_of_chunk(e, tile, r->db2);
-    t.dtau = tg_of_chunk(e, tile, r->dtau);
+    t.dslope = tg_act_share(e, tile, &r->act);
     t.dresidual_add = e->dx_add[RESIDUAL];
     return t;
 }
@@ -166,6 +166,7 @@ static int next_rows(const tg_exec *e, const tg_tile *t, int at) {
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
+    tg_act_begin(e, &r->act);
     if (r->R == 0) return;
     tg_pack(e, 0, r->R, r->D, e->w[W1], r->D, r->w1);
     tg_pack(e, 0, r->D, r->R, e->w[W2], r->R, r->w2);
@@ -192,13 +193,12 @@ static void forward(const tg_exec *e, const tg_tile *tile, float *y) {
     tg_stats_tile(e, tile, y);
 }
 
-static void zero_partials(const tg_mix_tile *t) {
-    const size_t D = (size_t)t->D, R = (size_t)t->R;
-    memset(t->dw1, 0, R * D * sizeof(float));
-    memset(t->db1, 0, R * sizeof(float));
-    memset(t->dw2, 0, R * D * sizeof(float));
-    if (R > 0) memset(t->db2, 0, D * sizeof(float));
-    t->dtau[0] = 0;
+/* The tile's chunk of a sum, zeroed at its first tile; NULL: not wanted */
+static float *partial_sum(const tg_exec *e, const tg_tile *t, float *place, int p) {
+    if (place == NULL) return NULL;
+    float *sum = tg_of_chunk(e, t, place);
+    if (t->first) memset(sum, 0, (size_t)tg_dw_floats(e, p) * sizeof *sum);
+    return sum;
 }
 
 static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
@@ -206,7 +206,11 @@ static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
     const float *z = tg_pull(e, tile);
     float *dx = tg_dx(e, tile);
     tg_mix_tile t = make_tile(e, tile, 1);
-    if (tile->first) zero_partials(&t);
+    t.dw1 = partial_sum(e, tile, r->dw1, W1);
+    t.db1 = partial_sum(e, tile, r->db1, B1);
+    t.dw2 = partial_sum(e, tile, r->dw2, W2);
+    t.db2 = partial_sum(e, tile, r->db2, B2);
+    t.dtau = partial_sum(e, tile, r->dtau, TEMPERATURE);
     for (int at = 0; at < tile->rows; at += t.C) {
         aim(e, tile, &t, at, next_rows(e, tile, at), z + (int64_t)at * t.D, tg_of_thread(e, tile, r->normed));
         t.dout = dy + (int64_t)at * e->out.cols;
@@ -224,15 +228,11 @@ static void backward(const tg_exec *e, const tg_tile *tile, const float *dy) {
 static void end_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
     const int D = r->D, R = r->R;
-    const struct {
-        const float *place;
-        int64_t n;
-    } sums[] = {[W1] = {r->dw1, (int64_t)R * D},
-                [B1] = {r->db1, R},
-                [B2] = {r->db2, D},
-                [TEMPERATURE] = {r->dtau, 1}};
-    for (int p = 0; p <= TEMPERATURE; p++)
-        if (p != W2 && e->dw[p] != NULL) tg_sum_partials(e, sums[p].place, sums[p].n, e->dw[p], e->dw_add[p]);
+    const float *const places[] = {[W1] = r->dw1, [B1] = r->db1, [B2] = r->db2, [TEMPERATURE] = r->dtau};
+    for (int p = W1; p <= TEMPERATURE; p++)
+        if (p != W2 && e->dw[p] != NULL)
+            tg_sum_partials(e, places[p], tg_dw_floats(e, p), e->dw[p], e->dw_add[p]);
+    tg_act_end(e, &r->act);
     if (e->dw[W2] == NULL) return;
     tg_sum_partials(e, r->dw2, (int64_t)R * D, r->sum, 0);
     e->k->turn(R, D, r->sum, D, e->dw[W2], R, e->dw_add[W2]);
@@ -247,14 +247,15 @@ const tg_op tg_op_mix = {
                [B1] = "gate1_bias",
                [W2] = "gate2_weight",
                [B2] = "gate2_bias",
-               [TEMPERATURE] = "temperature"},
+               [TEMPERATURE] = "temperature",
+               [SLOPE] = TG_ACT_PARAM},
     .attrs = {TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
               TG_INT(attrs, gate, 0, 0, 4096, "hidden width of the channel gate; 0: no gate"),
               TG_FLAG(attrs, cross, "append the product with the softmax over configs"),
-              TG_CHOICE(attrs, act, TG_ACT_NONE, TG_ACT_NAMES, "activation"),
+              TG_ACT_ATTRS(attrs, TG_ACT_NONE, "activation"),
               TG_REAL(attrs, dropout, 0, 0, TG_BELOW_ONE, "chance that an element is dropped in training"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result")},
-    .flags = TG_ACROSS_CONFIGS | TG_RANDOM,
+    .flags = TG_ACROSS_CONFIGS | TG_RANDOM | TG_PER_GRAPH,
     .fixes_dy = TG_FIXED_BY_OP,
     .most_rows = 256, /* statistics of several nodes at a time */
     .plan = plan,

@@ -1,3 +1,4 @@
+/* The loops of an op over its rows, and the memory of a call. */
 #include "ops/op.h"
 
 #include <math.h>
@@ -9,46 +10,7 @@
 #include "base/parallel.h"
 #include "base/rng.h"
 
-const tg_op *const tg_ops[] = {
-#define TG_ENTRY(name) &tg_op_##name,
-    TG_OP_LIST(TG_ENTRY)
-#undef TG_ENTRY
-        NULL};
-
-const tg_op *tg_find_op(const char *name) {
-    for (int i = 0; tg_ops[i] != NULL; i++)
-        if (strcmp(tg_ops[i]->name, name) == 0) return tg_ops[i];
-    return NULL;
-}
-
-/* ---- spaces ---- */
-
-typedef struct space_size {
-    int64_t items;
-    int per;
-} space_size;
-
-static inline space_size size_of(const tg_slate *s, tg_space space) {
-    switch (space) {
-#define SIZE(name, text, items, per)                                                                         \
-    case TG_SPACE_##name: return (space_size){items, per};
-        TG_SPACE_LIST(SIZE)
-#undef SIZE
-    default: return (space_size){0, 1};
-    }
-}
-
-int64_t tg_items(const tg_slate *s, tg_space space) { return size_of(s, space).items; }
-
-int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).per; }
-
 /* ---- the loop ---- */
-
-enum {
-    TILE = 64,   /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
-    GRAIN = 640, /* rows of a chunk: enough to amortise its partial sums ... */
-    FEW = 4,     /* ... but at least this many, and a multiple: threads wait for odd ones */
-};
 
 static const tg_phase *phases_of(const tg_exec *e, int back) {
     return back ? e->op->backward : e->op->forward;
@@ -59,22 +21,6 @@ static int count_phases(const tg_exec *e, int back) {
     int n = 0;
     while (n < TG_MAX_PHASES && (phases[n].forward != NULL || phases[n].backward != NULL)) n++;
     return n;
-}
-
-tg_loop tg_loop_of(const tg_exec *e) {
-    const int over = e->phase->over;
-    const tg_space space = over == TG_OVER_OUTPUT  ? e->out.space
-                           : over == TG_OVER_INPUT ? e->in[0].space
-                                                   : (tg_space)over;
-    const int per = tg_per_item(e->slate, space), by_config = e->phase->by_config;
-    tg_loop loop = {tg_items(e->slate, space), 1, by_config ? 1 : per, by_config ? per : 1};
-    const int64_t rows = loop.items * loop.per;
-    loop.chunks = rows < FEW * TILE ? tg_chunks(rows, TILE, FEW) : tg_chunks(rows, GRAIN, TG_MAX_CHUNKS);
-    if (rows >= FEW * TILE) loop.chunks = (loop.chunks + FEW - 1) / FEW * FEW;
-    if (loop.chunks * loop.configs > TG_MAX_CHUNKS && loop.configs > 1)
-        loop.chunks = loop.configs < TG_MAX_CHUNKS ? TG_MAX_CHUNKS / loop.configs : 1;
-    if (loop.chunks > loop.items) loop.chunks = loop.items > 0 ? loop.items : 1;
-    return loop;
 }
 
 /* Several nodes, one node, or equal parts of the configs of one node. */
@@ -161,16 +107,10 @@ static void end(const tg_exec *e, int back, int last) {
     if (back && e->into != NULL) end(e->into, 1, last);
 }
 
-static int threads_for(const tg_exec *e, double work, int64_t parts) {
-    int threads = tg_threads(work);
-    if (threads > parts) threads = (int)parts;
-    return threads < e->threads ? threads : e->threads; /* the number may have been changed since binding */
-}
-
 static void run_phase(tg_exec *e, int back, int number, int last) {
     const tg_loop loop = tg_loop_of(e);
     const int64_t chunks = loop.chunks * loop.configs;
-    const int threads = threads_for(e, e->work, chunks), most = e->phase_rows[number];
+    const int threads = tg_threads_for(e, e->work, chunks), most = e->phase_rows[number];
     begin(e, back);
     if (threads == 1) { /* a region of one thread would make a team all the same */
         for (int64_t i = 0; i < chunks; i++) run_chunk(e, back, loop, most, i, 0);
@@ -195,16 +135,6 @@ void tg_run(tg_exec *e, int back) {
         run_phase(e, back, i, i == phases - 1);
     }
     if (TG_REDZONE > 0) close_call(e, back);
-}
-
-void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context) {
-    const int threads = threads_for(e, work, n);
-    if (threads <= 1) {
-        for (int64_t i = 0; i < n; i++) fn(e, context, i);
-    } else {
-#pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t i = 0; i < n; i++) fn(e, context, i);
-    }
 }
 
 /* ---- memory ---- */
@@ -314,7 +244,7 @@ int64_t tg_place_call(tg_exec *e, int back, float *base) {
     int rows[TG_MAX_PHASES];
     for (int i = 0; i < phases; i++) {
         e->phase = &phases_of(e, back)[i];
-        rows[i] = tile_rows(tg_loop_of(e), whole, own ? e->op->most_rows : TILE);
+        rows[i] = tile_rows(tg_loop_of(e), whole, own ? e->op->most_rows : TG_TILE);
     }
     set_tile_rows(e, back, rows, phases);
     e->base = base;

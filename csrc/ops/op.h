@@ -22,6 +22,7 @@ enum {
     TG_MAX_SAVED = 4,
     TG_MAX_PHASES = 4,
     TG_MAX_CHUNKS = 32,
+    TG_TILE = 64,        /* rows: enough to amortise touching a weight gradient, few enough to stay in L2 */
     TG_ATTR_BYTES = 128, /* of an op's own structure of attributes */
     TG_ROOM_BYTES = 256, /* of its own structure of places in memory */
 };
@@ -93,16 +94,19 @@ typedef struct tg_attr_spec {
     double fallback, low, high;
     const char *choices; /* "none|relu": the value is the position */
     const char *doc;
+    const char *choice,
+        *param; /* with this choice, and no other, steps have this parameter; NULL: nothing like it */
 } tg_attr_spec;
 #define TG_INT(type, field, fallback, low, high, doc)                                                        \
-    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc}
+    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
-    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc}
-#define TG_FLAG(type, field, doc)    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc}
+    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
+#define TG_FLAG(type, field, doc)                                                                            \
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc, NULL, NULL}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
-    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc}
+    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc, NULL, NULL}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
-    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc}
+    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc, NULL, NULL}
 
 typedef struct tg_in_spec {
     const char *name;
@@ -121,6 +125,9 @@ enum {
     TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
+    TG_PER_GRAPH = 1
+        << 8, /* a row depends on other rows of the graph than those its edges lead to: inputs are
+                              rows of nodes, all of them */
 };
 
 /* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */
@@ -255,7 +262,7 @@ typedef struct tg_op {
     tg_attr_spec attrs[TG_MAX_ATTRS];
     unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
     tg_fixes fixes_dy;
-    int most_rows; /* about this many rows in a tile; 0: TILE of op.c */
+    int most_rows; /* about this many rows in a tile; 0: TG_TILE */
     tg_status (*plan)(tg_op_plan *plan, tg_error *err);
     /* Of pointers only whether they are NULL counts; tile_rows, shapes and slate are set. `room`: the op's own
        structure, zeroed. */
@@ -290,7 +297,7 @@ tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, 
    digit_rows and shared. */
 tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err);
 
-/* ---- shared by the op files (op.c, sums.c) ---- */
+/* ---- shared by the op files (loop.c, op.c, sums.c) ---- */
 
 /* Items of a space (nodes, edges, configs ...), and rows per item: the configs, or 1. */
 int64_t tg_items(const tg_slate *s, tg_space space);
@@ -339,6 +346,8 @@ void tg_add_dx(const tg_exec *e, int i, int64_t row, int64_t n, const float *d);
    as dx_add of a slot that is given twice supposes: here those in the mask `written` are there. */
 int tg_adds_dx(const tg_exec *e, int i, unsigned written);
 
+/* Threads of the call that are worth it for `work` operations in `parts` pieces. */
+int tg_threads_for(const tg_exec *e, double work, int64_t parts);
 /* fn(context, i) for i < n on the threads of the call, if `work` operations in all are worth it. */
 typedef void tg_part_fn(const tg_exec *e, void *context, int64_t i);
 void tg_parts(const tg_exec *e, int64_t n, double work, tg_part_fn *fn, void *context);

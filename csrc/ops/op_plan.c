@@ -1,9 +1,21 @@
-/* Attributes and inputs of a step checked against what its op says about itself. */
+/* The table of ops; attributes and inputs of a step checked against what its op says about itself. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/op.h"
+
+const tg_op *const tg_ops[] = {
+#define TG_ENTRY(name) &tg_op_##name,
+    TG_OP_LIST(TG_ENTRY)
+#undef TG_ENTRY
+        NULL};
+
+const tg_op *tg_find_op(const char *name) {
+    for (int i = 0; tg_ops[i] != NULL; i++)
+        if (strcmp(tg_ops[i]->name, name) == 0) return tg_ops[i];
+    return NULL;
+}
 
 const char *tg_space_name(tg_space space) {
     static const char *const names[] = {
@@ -115,6 +127,36 @@ static tg_status check_inputs(const tg_op *op, const tg_op_plan *plan, tg_error 
     return TG_OK;
 }
 
+/* Whether the attribute of a step has the choice that its parameter goes with. */
+static int chosen(const tg_attr_spec *spec, const void *attrs) {
+    int value;
+    memcpy(&value, (const char *)attrs + spec->offset, sizeof value);
+    return value == choice(spec->choices, spec->choice);
+}
+
+/* Name the parameters of the step; those go that belong to choices of attributes which were not made. */
+static void name_params(const tg_op *op, tg_op_plan *plan) {
+    for (int i = 0; i < TG_MAX_PARAMS; i++) {
+        TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
+        plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
+        for (int j = 0; j < TG_MAX_ATTRS && plan->params[i].name != NULL; j++) {
+            const tg_attr_spec *attr = &op->attrs[j];
+            if (attr->param != NULL && strcmp(attr->param, op->params[i]) == 0 && !chosen(attr, plan->attrs))
+                plan->params[i] = (tg_param_spec){.name = NULL};
+        }
+    }
+}
+
+/* An op that combines the rows of a graph has all of them. */
+static tg_status check_graph(const tg_op_plan *plan, tg_error *err) {
+    for (int i = 0; i < plan->n_in && (plan->flags & TG_PER_GRAPH); i++)
+        if (!tg_has_nodes(plan->in[i].space))
+            return tg_fail(err, TG_E_RECIPE,
+                           "combines the rows of all nodes of a graph: give it rows per node, not per %s",
+                           tg_space_name(plan->in[i].space));
+    return TG_OK;
+}
+
 /* Parameters that are shared must have the shape the op wants. */
 static tg_status check_shared(const tg_op_plan *plan, tg_error *err) {
     for (const tg_param_spec *s = plan->shared; s != NULL && s->name != NULL; s++) {
@@ -149,10 +191,8 @@ tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
     plan->flags = op->flags;
     tg_status status = check_inputs(op, plan, err);
     if (status == TG_OK) status = op->plan(plan, err);
-    for (int i = 0; status == TG_OK && i < TG_MAX_PARAMS; i++) {
-        TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
-        plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
-    }
+    if (status == TG_OK) status = check_graph(plan, err);
+    if (status == TG_OK) name_params(op, plan);
     if (status == TG_OK) check_own(op, plan);
     if (status == TG_OK) status = check_shared(plan, err);
     if (status == TG_OK && (plan->out.cols < 1 || plan->out.cols > MOST_COLUMNS))

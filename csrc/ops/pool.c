@@ -144,6 +144,7 @@ const tg_op tg_op_pool = {
     .inputs = {{"x", TG_IN_NODES, 0}},
     .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum",
                         "which of them")},
+    .flags = TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_INPUT, .forward = forward, .end = forward_end}},

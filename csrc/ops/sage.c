@@ -17,6 +17,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     (void)err;
     p->out = (tg_shape){p->in[0].space, O};
     p->needs_stats = a->norm;
+    if (!a->norm) p->flags &= ~(unsigned)TG_PER_GRAPH;
     p->makes_stats = a->stats;
     tg_add_linear(p, WEIGHT_L, O, F, 0);
     p->params[WEIGHT_R] = tg_weight(O, F, F);
@@ -187,7 +188,7 @@ const tg_op tg_op_sage = {
               TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
               TG_FLAG(attrs, norm, "instance norm of the input on the way in"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result")},
-    .flags = TG_NEEDS_EDGES,
+    .flags = TG_NEEDS_EDGES | TG_PER_GRAPH,
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .begin = begin, .forward = forward}},

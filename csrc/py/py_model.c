@@ -323,10 +323,10 @@ static PyObject *get_num_parameters(PyObject *object, void *unused) {
     return PyLong_FromLongLong(((tg_py_model *)object)->model->P);
 }
 
-/* What decides how configs are cut into chunks. */
+/* What decides how configs are cut into chunks, and whether a graph may be. */
 static PyObject *get_flag(PyObject *object, void *which) {
     const tg_model *m = ((tg_py_model *)object)->model;
-    const int flags[] = {(m->flags & TG_ACROSS_CONFIGS) != 0, m->per_config};
+    const int flags[] = {(m->flags & TG_ACROSS_CONFIGS) != 0, m->per_config, m->per_graph};
     return PyBool_FromLong(flags[(intptr_t)which]);
 }
 
@@ -380,6 +380,8 @@ static PyGetSetDef model_getset[] = {
     {"num_parameters", get_num_parameters, NULL, PyDoc_STR("P"), NULL},
     {"across_configs", get_flag, NULL, PyDoc_STR("Whether a score depends on other configs"), (void *)0},
     {"per_config", get_flag, NULL, PyDoc_STR("Whether there are rows per node and config"), (void *)1},
+    {"per_graph", get_flag, NULL, PyDoc_STR("Whether rows of a node depend on all nodes of its graph"),
+     (void *)2},
     {"memory", get_memory, NULL, PyDoc_STR("Bytes of working memory held now"), NULL},
     {"profile", get_profile, NULL, PyDoc_STR("(phase, step, seconds) of every event of the last pass"), NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -31,6 +31,8 @@ static PyObject *attr(const tg_attr_spec *spec) {
         PyObject *text = PyUnicode_FromString(spec->choices);
         PyObject *bar = PyUnicode_FromString("|");
         status = text == NULL || bar == NULL ? -1 : set(dict, "choices", PyUnicode_Split(text, bar, -1));
+        if (status == 0 && spec->param != NULL)
+            status = set(dict, "needs", Py_BuildValue("{s:s}", spec->choice, spec->param));
         Py_XDECREF(text);
         Py_XDECREF(bar);
     } else {
@@ -42,8 +44,8 @@ static PyObject *attr(const tg_attr_spec *spec) {
 }
 
 static PyObject *flags(unsigned bits) {
-    static const char *const names[] = {"edges",  "digits",         "opcodes", "layout",
-                                        "unique", "across configs", "random",  "config nodes"};
+    static const char *const names[] = {"edges",          "digits", "opcodes",      "layout",   "unique",
+                                        "across configs", "random", "config nodes", "per graph"};
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < sizeof names / sizeof *names; i++) {
         if (!(bits >> i & 1u)) continue;

@@ -94,13 +94,28 @@ static int count_params(const tg_op_plan *plan) {
     return n;
 }
 
+/* "linear: expected the parameters ['weight', 'bias'], got 3; slope goes with act=prelu, and nothing else" */
+static int refuse_params(const call *c, Py_ssize_t given) {
+    char hint[3 * TG_MAX_NAME] = "";
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names != NULL && i < TG_MAX_PARAMS; i++)
+        if (c->plan.params[i].name != NULL) tg_append(&names, PyUnicode_FromString(c->plan.params[i].name));
+    for (int i = 0; i < TG_MAX_ATTRS && c->op->attrs[i].name != NULL; i++) {
+        const tg_attr_spec *attr = &c->op->attrs[i];
+        if (attr->param != NULL)
+            PyOS_snprintf(hint, sizeof hint, "; %s goes with %s=%s, and nothing else", attr->param,
+                          attr->name, attr->choice);
+    }
+    if (names != NULL)
+        PyErr_Format(PyExc_ValueError, "%s: expected the parameters %R, got %zd%s", c->op->name, names, given,
+                     hint);
+    Py_XDECREF(names);
+    return -1;
+}
+
 static int take_params(call *c, PyObject *params) {
     const int n = count_params(&c->plan);
-    if (PyTuple_Size(params) != n) {
-        PyErr_Format(PyExc_ValueError, "%s: expected %d parameters, got %zd", c->op->name, n,
-                     PyTuple_Size(params));
-        return -1;
-    }
+    if (PyTuple_Size(params) != n) return refuse_params(c, PyTuple_Size(params));
     for (int i = 0, at = 0; i < TG_MAX_PARAMS; i++) {
         const tg_param_spec *p = &c->plan.params[i];
         if (p->name == NULL) continue;

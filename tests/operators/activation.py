@@ -5,42 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from reference.ops import ACTIVATIONS, activate, activate_slope
+from reference.activations import PLAIN, activate, activate_slope, slope_gradient
 
 Array = np.ndarray[Any, Any]
 GRADIENTS = ("x", "slope")
-WITH_ATTRIBUTES = ("elu", "leaky", "prelu")
 
 
-def _below(
-    x: Array, act: str, slope: Array | None, negative_slope: float = 0.01, alpha: float = 1.0, **rest: Any
-) -> tuple[Array, Array, Any]:
-    """What the function is where x <= 0 but for a factor, its slope, and the factor."""
-    if act == "elu":
-        return np.expm1(np.minimum(x, 0)), np.exp(np.minimum(x, 0)), alpha
-    return x, np.ones_like(x), slope if act == "prelu" else negative_slope
+def _elu(x: Array, alpha: float) -> tuple[Array, Array]:
+    """The function and its slope."""
+    low = np.minimum(x, 0)
+    return np.where(x > 0, x, alpha * np.expm1(low)), np.where(x > 0, 1.0, alpha * np.exp(low))
+
+
+def _slope(act: str, slope: Array | None, attrs: dict[str, Any]) -> Array | None:
+    """Below 0, where that is a straight line: leaky ReLU is a PReLU that learns nothing."""
+    return np.full(1, attrs.get("negative_slope", 0.01)) if act == "leaky" else slope
 
 
 def forward(x: Array, slope: Array | None = None, act: str = "relu", **attrs: Any) -> Array:
     """act(x)"""
-    if act not in WITH_ATTRIBUTES:
-        return activate(x, act)
-    value, _, factor = _below(x, act, slope, **attrs)
-    return np.where(x > 0, x, factor * value)
+    if act == "elu":
+        return _elu(x, attrs.get("alpha", 1.0))[0]
+    return activate(x, act, _slope(act, slope, attrs))
 
 
 def backward(
     dy: Array, x: Array, slope: Array | None = None, act: str = "relu", **attrs: Any
 ) -> dict[str, Array]:
     """dy act'(x), and for PReLU the gradient of its slope."""
-    if act not in WITH_ATTRIBUTES:
-        return {"x": dy * activate_slope(x, act)}
-    value, gradient, factor = _below(x, act, slope, **attrs)
-    out = {"x": dy * np.where(x > 0, 1.0, factor * gradient)}
-    if slope is not None:
-        each = np.where(x > 0, 0.0, dy * value).reshape(-1, x.shape[-1]).sum(0)
-        out["slope"] = each if attrs.get("per_column") else each.sum(keepdims=True)
-    return out
+    if act == "elu":
+        return {"x": dy * _elu(x, attrs.get("alpha", 1.0))[1]}
+    dx = dy * activate_slope(x, act, _slope(act, slope, attrs))
+    return {"x": dx} | slope_gradient(dy, x, slope)
 
 
 def _draw(*shape: int, slopes: int = 0) -> Any:
@@ -51,7 +47,7 @@ def cases() -> list[Any]:
     """All of them."""
     out: list[Any] = [
         (f"{act}-{'x'.join(map(str, shape))}", _draw(*shape), {"act": act})
-        for act in ACTIVATIONS
+        for act in PLAIN
         for shape in ((5, 1), (9, 4, 19))
     ]
     return [

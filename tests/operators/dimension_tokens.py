@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from reference import ops
+from reference.activations import PRELU, activate, activate_slope, draw_slope, slope_gradient
 from reference.cells import unique_cells
 
 Array = np.ndarray[Any, Any]
 
-GRADIENTS = ("x", "position", "bias", "weight")
+GRADIENTS = ("x", "position", "bias", "weight", "slope")
 
 
 def _layouts(
@@ -61,29 +61,31 @@ class Call:
 
 def forward(
     digits: Array, config_nodes: Array, node_feat: Array, position: Array, bias: Array,
-    weight: Array | None = None, x: Array | None = None, node_opcode: Array | None = None, tokens: int = 6,
-    cols: int = 64, act: str = "none", column: int = 21, groups: int = 1, step: int = 8,
-    digit_rows: int = 8,
+    weight: Array | None = None, slope: Array | None = None, x: Array | None = None,
+    node_opcode: Array | None = None, tokens: int = 6, cols: int = 64, act: str = "none",
+    per_column: bool = False, column: int = 21, groups: int = 1, step: int = 8, digit_rows: int = 8,
 ) -> Array:  # fmt: skip
     """y(U, T W)"""
     call = Call(
         digits, config_nodes, node_feat, position, bias, weight, x, node_opcode, tokens, column, groups, step
     )
-    return ops.activate(call.z, act).reshape(len(call.z), tokens * cols)
+    return activate(call.z, act, slope).reshape(len(call.z), tokens * cols)
 
 
 def backward(
     dy: Array, digits: Array, config_nodes: Array, node_feat: Array, position: Array, bias: Array,
-    weight: Array | None = None, x: Array | None = None, node_opcode: Array | None = None, tokens: int = 6,
-    cols: int = 64, act: str = "none", column: int = 21, groups: int = 1, step: int = 8,
-    digit_rows: int = 8,
+    weight: Array | None = None, slope: Array | None = None, x: Array | None = None,
+    node_opcode: Array | None = None, tokens: int = 6, cols: int = 64, act: str = "none",
+    per_column: bool = False, column: int = 21, groups: int = 1, step: int = 8, digit_rows: int = 8,
 ) -> dict[str, Array]:  # fmt: skip
     """With dz = dy act'(z): sums of it by table row, over all, and along the features."""
     call = Call(
         digits, config_nodes, node_feat, position, bias, weight, x, node_opcode, tokens, column, groups, step
     )
-    dz = dy.reshape(call.z.shape) * ops.activate_slope(call.z, act)
+    given = dy.reshape(call.z.shape)
+    dz = given * activate_slope(call.z, act, slope)
     grads = {"position": np.zeros_like(position), "bias": dz.sum((0, 1))}
+    grads |= slope_gradient(given, call.z, slope)
     np.add.at(grads["position"], call.rows, dz[:, :, None])
     if x is not None and weight is not None and call.f is not None:
         grads["weight"] = np.einsum("utw,utg->wg", dz, call.f)
@@ -132,7 +134,15 @@ def cells(
 
 
 def arguments(
-    nodes: int, k: int, configs: int, tokens: int, tensors: int, cols: int, groups: int = 0, kinds: int = 3
+    nodes: int,
+    k: int,
+    configs: int,
+    tokens: int,
+    tensors: int,
+    cols: int,
+    groups: int = 0,
+    kinds: int = 3,
+    **attrs: Any,
 ) -> Callable[..., dict[str, Array | None]]:
     """Arguments of a call; x, when there are groups, is node_feat in float64."""
 
@@ -144,7 +154,7 @@ def arguments(
             "position": rng.normal(size=(tensors * (tokens + 1), cols)),
             "bias": rng.normal(size=cols),
             "weight": rng.normal(size=(cols, groups)) if groups else None,
-        }
+        } | draw_slope(rng, attrs, cols)
 
     return make
 
@@ -165,6 +175,10 @@ def cases() -> list[tuple[Any, ...]]:
         ("alike", arguments(20, 20, 5, 6, 3, 8, 1, kinds=1), {"cols": 8, "act": "tanh"}),
         ("one", arguments(1, 1, 1, 1, 1, 1, 1), {"tokens": 1, "cols": 1, "column": 59, "digit_rows": 10}),
         ("nothing", arguments(3, 0, 4, 6, 3, 8, 1), {"cols": 8}),
+        *(
+            (name, arguments(12, 7, 9, 6, 3, 17, 1, **attrs), {"cols": 17, **attrs})
+            for name, attrs in PRELU.items()
+        ),
     ]
 
 
@@ -176,4 +190,7 @@ def large() -> list[tuple[Any, ...]]:
         made["digits"] = rng.integers(-1, 6, (24, 200, 18)).astype(np.int8)
         return made
 
-    return [(make, {"cols": 32, "groups": 2, "act": "gelu"})]
+    return [
+        (make, {"cols": 32, "groups": 2, "act": "gelu"}),
+        (arguments(300, 200, 24, 6, 3, 32, kinds=150, act="prelu"), {"cols": 32, "act": "prelu"}),
+    ]

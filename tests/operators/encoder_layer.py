@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from reference import ops
+from reference.activations import PRELU, activate, activate_slope, draw_slope, slope_gradient
 
 Array = np.ndarray[Any, Any]
 EPS = 1e-5  # of layer norm
@@ -25,6 +25,7 @@ GRADIENTS = (
     "norm1_bias",
     "norm2_weight",
     "norm2_bias",
+    "slope",
 )
 
 
@@ -80,7 +81,7 @@ class Layer:
         self.r = self.x + self.drop("branch1", self.multiply("out_proj", self.context))
         self.u = self.norm(2 if self.pre else 1, self.r)
         self.z = self.multiply("linear1", self.u)
-        self.h = self.drop("hidden", ops.activate(self.z, self.act))
+        self.h = self.drop("hidden", activate(self.z, self.act, self.w.get("slope")))
         self.s = (self.r if self.pre else self.u) + self.drop("branch2", self.multiply("linear2", self.h))
         self.y = (self.s if self.pre else self.norm(2, self.s)).reshape(x.shape)
 
@@ -115,7 +116,8 @@ class Layer:
         if not self.pre:
             ds = norm_back(2, ds, self.s)
         dh = self.drop("hidden", back("linear2", self.drop("branch2", ds), self.h))
-        du = back("linear1", dh * ops.activate_slope(self.z, self.act), self.u)
+        grads |= slope_gradient(dh, self.z, self.w.get("slope"))
+        du = back("linear1", dh * activate_slope(self.z, self.act, self.w.get("slope")), self.u)
         dr = norm_back(2, du, self.r) + ds if self.pre else norm_back(1, du + ds, self.r)
         g = _heads(back("out_proj", self.drop("branch1", dr), self.context), self.heads)
         dp = self.drop("attention", g @ np.swapaxes(self.v, 2, 3))
@@ -130,7 +132,7 @@ class Layer:
 def _layer(x: Array, given: dict[str, Any]) -> Layer:
     """The layer; what is not given has the op's defaults."""
     defaults = {"tokens": 6, "heads": 1, "act": "relu", "norm": "post"}
-    weights = {name: given[name] for name in GRADIENTS if name != "x"}
+    weights = {name: given[name] for name in GRADIENTS if name in given}
     return Layer(x, weights, defaults | {k: given[k] for k in defaults if k in given}, given.get("masks"))
 
 
@@ -144,7 +146,9 @@ def backward(dy: Array, x: Array, **given: Any) -> dict[str, Array]:
     return _layer(x, given).backward(dy)
 
 
-def arguments(rows: tuple[int, ...], tokens: int, width: int, hidden: int) -> Callable[..., dict[str, Array]]:
+def arguments(
+    rows: tuple[int, ...], tokens: int, width: int, hidden: int, **attrs: Any
+) -> Callable[..., dict[str, Array]]:
     """Arguments of a call."""
 
     def make(rng: np.random.Generator) -> dict[str, Array]:
@@ -165,7 +169,7 @@ def arguments(rows: tuple[int, ...], tokens: int, width: int, hidden: int) -> Ca
             "norm1_bias": rng.normal(size=width),
             "norm2_weight": rng.uniform(0.5, 1.5, width),
             "norm2_bias": rng.normal(size=width),
-        }
+        } | draw_slope(rng, attrs, hidden)
 
     return make
 
@@ -176,7 +180,11 @@ def cases() -> list[tuple[Any, ...]]:
 
     def add(name: str, rows: tuple[int, ...], tokens: int, width: int, hidden: int, **attrs: Any) -> None:
         out.append(
-            (name, arguments(rows, tokens, width, hidden), {"tokens": tokens, "hidden": hidden, **attrs})
+            (
+                name,
+                arguments(rows, tokens, width, hidden, **attrs),
+                {"tokens": tokens, "hidden": hidden, **attrs},
+            )
         )
 
     for norm in ("post", "pre"):
@@ -184,6 +192,8 @@ def cases() -> list[tuple[Any, ...]]:
         add(f"{norm}-configs", (5, 9), 3, 20, 17, heads=4, norm=norm, act="gelu")
         add(f"{norm}-odd", (7,), 5, 21, 9, heads=3, norm=norm, act="silu")
         add(f"{norm}-wide", (3,), 2, 140, 130, heads=1, norm=norm)
+        for name, attrs in PRELU.items():
+            add(f"{norm}-{name}", (5, 9), 3, 20, 17, heads=4, norm=norm, **attrs)
     # one token attends to itself: the softmax is 1 and its inputs have no gradient but rounding
     add("one-token", (130,), 1, 12, 8, heads=2, floor=1e-2, act="tanh")
     add("many-tokens", (2, 2), 64, 8, 8, heads=2, act="gelu", norm="pre")
@@ -197,4 +207,5 @@ def large() -> list[tuple[Any, ...]]:
     return [
         (arguments((1500,), 6, 32, 64), attrs),
         (arguments((60, 24), 6, 32, 64), attrs | {"norm": "pre"}),
+        (arguments((1500,), 6, 32, 64, act="prelu"), attrs | {"act": "prelu"}),
     ]

@@ -13,7 +13,6 @@ from typing import Any
 
 import cases
 import numpy as np
-from reference import ops
 
 from tpugraphs import _core
 
@@ -22,20 +21,12 @@ Named = dict[str, Array]
 Step = dict[str, Any]
 
 
-# Ops whose reference calls a parameter or input by another name, and attributes it does not know.
-_NAMES = {
-    "sage": {"weight_l": "w_l", "bias_l": "b_l", "weight_r": "w_r"},
-    "mix": {"gate1_weight": "w1", "gate1_bias": "b1", "gate2_weight": "w2", "gate2_bias": "b2"},
-}
-_UNKNOWN = {"out", "stats", "init", "rows", "cols", "gate", "cross", "dropout"}
+_WITHOUT_VALUE = {"stats", "init"}  # attributes that change no result of given parameters
 _OPS = {meta["name"]: meta for meta in _core.ops()}
 
 
-def _graph_arguments(op: str, attrs: Step, graph: Named, rows: Array) -> Named:
+def _graph_arguments(op: str, graph: Named, rows: Array) -> Named:
     """What the op's reference takes of the graph, by name."""
-    if op == "embedding":
-        layout = attrs["source"] == "layout"
-        return {"index": graph["layout_digits"] if layout else graph["node_opcode"][:, None]}
     digits = graph.get("digits")
     found = graph | {"num_nodes": len(graph["node_feat"]), "digits": None if digits is None else digits[rows]}
     known = inspect.signature(cases.forward_of(op)).parameters
@@ -54,20 +45,18 @@ def _call(
 ) -> tuple[str, Named, Step, dict[str, str]]:
     """How a step calls its reference: op, arguments, attributes; then argument -> slot or parameter."""
     op, given, meta = step["op"], step.get("attrs", {}), _OPS[step["op"]]
-    names, shared = _NAMES.get(op, {}), step.get("share", {})
-    arguments = _graph_arguments(op, given, graph, rows)
+    shared = step.get("share", {})
+    arguments = _graph_arguments(op, graph, rows)
     targets: dict[str, str] = {}
     for spec, slot, value in zip(meta["inputs"], step["in"], inputs, strict=False):
         arguments[spec["name"]], targets[spec["name"]] = value, slot
     for param in meta["params"]:
         full = shared.get(param, f"{step['name']}.{param}")
         if full in params:
-            name = names.get(param, param)
-            arguments[name], targets[name] = params[full], full
+            arguments[param], targets[param] = params[full], full
     attrs = {a["name"]: _default(a) for a in meta["attrs"]} | given
-    known = _UNKNOWN if op in cases.BY_HAND else {"stats"}
-    known = known | ({"norm"} if op == "sage" else set())
-    return op, arguments, {name: value for name, value in attrs.items() if name not in known}, targets
+    attrs = {name: value for name, value in attrs.items() if name not in _WITHOUT_VALUE}
+    return op, arguments, attrs, targets
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,6 @@ class _Done:
     arguments: Named
     attrs: Step
     targets: dict[str, str]
-    unnormed: Array | None
 
 
 def forward(
@@ -97,13 +85,9 @@ def forward(
     done = []
     for step in steps:
         given = [slots[s] for s in step["in"]]
-        normed = step["op"] == "sage" and step.get("attrs", {}).get("norm")
-        unnormed = given[0] if normed else None
-        if unnormed is not None:
-            given[0] = ops.instance_norm(unnormed)
         op, arguments, attrs, targets = _call(step, given, params, graph, rows)
         slots[step["out"]] = cases.forward_of(op)(**arguments, **attrs)
-        done.append(_Done(step, op, arguments, attrs, targets, unnormed))
+        done.append(_Done(step, op, arguments, attrs, targets))
     return slots, done
 
 
@@ -114,8 +98,6 @@ def backward(done: list[_Done], grads: Named) -> Named:
         if made.step["out"] not in grads:
             continue
         back = cases.backward_of(made.op)(grads[made.step["out"]], **made.arguments, **made.attrs)
-        if made.unnormed is not None:
-            back["x"] = ops.instance_norm_backward(back["x"], made.unnormed)["x"]
         for argument, target in {**made.targets, "digits": "digits"}.items():
             if argument in back:
                 grads[target] = grads[target] + back[argument] if target in grads else back[argument]

@@ -6,16 +6,42 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from reference.ops import adamw as _adamw
-from reference.ops import clip_scale
 
 Array = np.ndarray[Any, Any]
 State = list[Array]
 
 
+def clip_scale(grads: Array, clip: float) -> float:
+    """Factor of clipping by the global norm: min(1, clip / (|g|_2 + 1e-6)); 1 when clip is 0."""
+    return min(1.0, clip / (float(np.sqrt(np.sum(grads**2))) + 1e-6)) if clip > 0 else 1.0
+
+
+def adamw_step(
+    w: Array,
+    g: Array,
+    m1: Array,
+    m2: Array,
+    step: int,
+    lr: float,
+    weight_decay: float = 0.0,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+) -> tuple[Array, Array, Array]:
+    """One update with decoupled weight decay (Loshchilov & Hutter 2019), step counted from 1.
+
+    w *= 1 - lr wd; m1 = b1 m1 + (1-b1) g; m2 = b2 m2 + (1-b2) g^2;
+    w -= lr / (1-b1^t) m1 / (sqrt(m2 / (1-b2^t)) + eps). Returns new (w, m1, m2).
+    """
+    m1 = beta1 * m1 + (1.0 - beta1) * g
+    m2 = beta2 * m2 + (1.0 - beta2) * g * g
+    denominator = np.sqrt(m2 / (1.0 - beta2**step)) + eps
+    return w * (1.0 - lr * weight_decay) - lr / (1.0 - beta1**step) * m1 / denominator, m1, m2
+
+
 def adamw(w: Array, g: Array, state: State, step: int, lr: float, decay: float, **o: float) -> Any:
     """Decoupled decay."""
-    w, *state = _adamw(w, g, *state, step, lr, decay, o["beta1"], o["beta2"], o["eps"])
+    w, *state = adamw_step(w, g, *state, step, lr, decay, o["beta1"], o["beta2"], o["eps"])
     return w, state
 
 

@@ -12,7 +12,7 @@ from tpugraphs import _core
 from tpugraphs.errors import ShapeError
 
 Array = NDArray[np.float32]
-Activation = Literal["none", "relu", "gelu"]
+Activation = Literal["none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"]
 Direction = Literal["forward", "reverse", "both"]
 Precision = Literal["f32", "bf16", "int8"]
 Outs = Mapping[str, Array]

@@ -57,6 +57,11 @@ def _has_nodes(meta: Meta) -> bool:
     return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == 9 for spaces in rows)
 
 
+def _result(meta: Meta) -> str:
+    """Name of the argument for arrays to write to: `out`, unless that is an attribute of the op."""
+    return "result" if any(attr["name"] == "out" for attr in meta["attrs"]) else "out"
+
+
 def _default(attr: Meta) -> Any:
     if attr["kind"] == "choice":
         return attr["choices"][int(attr["default"])]
@@ -77,7 +82,7 @@ def _signature(meta: Meta, backward: bool) -> inspect.Signature:
     extra: dict[str, Any] = {} if _has_nodes(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
-    extra |= {"precision": "f32", "out": None}
+    extra |= {"precision": "f32", _result(meta): None}
     parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
     return inspect.Signature(parameters)
 
@@ -92,7 +97,8 @@ def _document(meta: Meta, backward: bool) -> str:
         shapes = " or ".join(_SHAPES[row] for row in spec["rows"])
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
-    lines += [f"{name} : float32 parameter" for name in meta["params"]]
+    needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
+    lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
         kind = "{" + ", ".join(attr["choices"]) + "}" if attr["kind"] == "choice" else attr["kind"]
         lines += [f"{attr['name']} : {kind}", f"    {attr['doc']}"]
@@ -165,7 +171,7 @@ def _make(meta: Meta) -> tuple[Callable[..., Any], Callable[..., Any]]:
         bound.apply_defaults()
         given = bound.arguments
         precision: Precision = given["precision"]
-        return _core.op_forward(*_Call(meta, given).arguments, None, given["out"], precision)
+        return _core.op_forward(*_Call(meta, given).arguments, None, given[_result(meta)], precision)
 
     def backward(*args: Any, **kwargs: Any) -> dict[str, Array]:
         bound = signatures[1].bind(*args, **kwargs)
@@ -173,7 +179,7 @@ def _make(meta: Meta) -> tuple[Callable[..., Any], Callable[..., Any]]:
         given = bound.arguments
         call = _Call(meta, given)
         names = call.inputs + call.params + (["digits"] if "digits" in meta["flags"] else [])
-        out: Outs | None = given["out"]
+        out: Outs | None = given[_result(meta)]
         if out is not None and (unknown := sorted(set(out) - set(names))):
             raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
         outs = None if out is None else tuple(out.get(name) for name in names)

@@ -75,7 +75,21 @@ def matmul(
     return _core.product(x, w, precision, bias, None, False, out)
 
 
-def _linear_call(x: Array, weight: Array, bias: Array, act: Activation, row: Array | None) -> _Call:
+def _slope_of(slope: Array | None, cols: int) -> tuple[Array, ...]:
+    """Check the slope of PReLU: a parameter, if it is given."""
+    if slope is None:
+        return ()
+    _require(slope, "slope", (1,), (cols,))
+    return (slope,)
+
+
+def _per_column(slopes: tuple[Array, ...]) -> int:
+    return int(any(len(slope) > 1 for slope in slopes))
+
+
+def _linear_call(
+    x: Array, weight: Array, bias: Array, act: Activation, row: Array | None, slope: Array | None
+) -> _Call:
     _require(x, "x", ("...", "F"))
     if row is not None:
         _require(row, "row", (1, "G"))
@@ -84,8 +98,13 @@ def _linear_call(x: Array, weight: Array, bias: Array, act: Activation, row: Arr
     _require(bias, "bias", (len(weight),))
     rows = x.reshape(-1, x.shape[-1])
     inputs = (rows,) if row is None else (rows, row)
-    attrs: dict[str, float | str] = {"out": len(weight), "act": act}
-    return "linear", attrs, inputs, (weight, bias), len(rows), 1, 0, False
+    slopes = _slope_of(slope, len(weight))
+    attrs: dict[str, float | str] = {
+        "out": len(weight),
+        "act": act,
+        "per_column": _per_column(slopes),
+    }
+    return "linear", attrs, inputs, (weight, bias, *slopes), len(rows), 1, 0, False
 
 
 def linear(
@@ -95,6 +114,7 @@ def linear(
     act: Activation = "none",
     out: Array | None = None,
     row: Array | None = None,
+    slope: Array | None = None,
 ) -> Array:
     """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
 
@@ -103,17 +123,19 @@ def linear(
     x : (..., F) float32
     weight : (O, F) float32, with `row` (O, G + F)
     bias : (O,) float32
-    act : {"none", "relu", "gelu"}
+    act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"}
         GELU is the exact one (erf).
     out : (..., O) float32, optional
     row : (1, G) float32, optional
         What all rows have in common: its product with the weight is made once.
+    slope : (1,) or (O,) float32
+        Of PReLU below 0, for which it is required, and for all columns or each. Others take none.
 
     Returns
     -------
     (..., O) float32
     """
-    call = _linear_call(x, weight, bias, act, row)
+    call = _linear_call(x, weight, bias, act, row, slope)
     if out is None:
         return _forward(call).reshape(*x.shape[:-1], len(weight))
     _require(out, "out", (*x.shape[:-1], len(weight)))
@@ -129,17 +151,17 @@ def linear_backward(
     act: Activation = "none",
     out: Outs | None = None,
     row: Array | None = None,
+    slope: Array | None = None,
 ) -> dict[str, Array]:
-    """Gradients of `linear`: keys ``x``, ``weight``, ``bias``, and ``row`` if it was given."""
-    call = _linear_call(x, weight, bias, act, row)
+    """Gradients of `linear`: keys ``x``, ``weight``, ``bias``, and ``row``, ``slope`` if given."""
+    call = _linear_call(x, weight, bias, act, row, slope)
     _require(dy, "dy", (*x.shape[:-1], len(weight)))
     given = {} if out is None else dict(out)
     if "x" in given:
         _require(given["x"], "out['x']", x.shape)
         given["x"] = given["x"].reshape(-1, x.shape[-1])
-    grads = _backward(
-        dy.reshape(-1, len(weight)), call, ["x", "row"][: len(call[2])], ["weight", "bias"], given
-    )
+    params = ["weight", "bias", "slope"][: len(call[3])]
+    grads = _backward(dy.reshape(-1, len(weight)), call, ["x", "row"][: len(call[2])], params, given)
     grads["x"] = out["x"] if out is not None and "x" in out else grads["x"].reshape(x.shape)
     return grads
 
@@ -425,6 +447,7 @@ def _mix_call(
     dropout: float,
     key: int,
     step: int,
+    slope: Array | None,
 ) -> tuple[_Call, list[str], list[str]]:
     _require(z, "z", ("N", "C", "D"), ("N", "D"))
     width = z.shape[-1]
@@ -443,19 +466,22 @@ def _mix_call(
         width *= 2
     if residual is not None:
         _require(residual, "residual", (*z.shape[:-1], width))
+    slopes = _slope_of(slope, width)
     attrs: dict[str, float | str] = {
         "norm": int(norm),
         "gate": 0 if gate[0] is None else gate[0].shape[0],
         "cross": int(temperature is not None),
         "act": act,
         "dropout": dropout,
+        "per_column": _per_column(slopes),
     }
     inputs = (z,) if residual is None else (z, residual)
-    params = [*given] if temperature is None else [*given, temperature]
-    names = (["w1", "b1", "w2", "b2"] if given else []) + ([] if temperature is None else ["temperature"])
+    found = dict(zip(("w1", "b1", "w2", "b2"), given, strict=False))
+    found |= {} if temperature is None else {"temperature": temperature}
+    found |= dict(zip(("slope",), slopes, strict=False))
     draw = (key * 0x9E3779B97F4A7C15 + step) & (2**64 - 1)
-    call: _Call = ("mix", attrs, inputs, tuple(params), len(z), _configs(z), draw, dropout > 0)
-    return call, ["z", "residual"][: len(inputs)], names
+    call: _Call = ("mix", attrs, inputs, tuple(found.values()), len(z), _configs(z), draw, dropout > 0)
+    return call, ["z", "residual"][: len(inputs)], list(found)
 
 
 def mix(
@@ -473,6 +499,7 @@ def mix(
     step: int = 0,
     out: Array | None = None,
     precision: Precision = "f32",
+    slope: Array | None = None,
 ) -> Array:
     """Everything that stands between two matrix products of the first place's blocks, in one pass.
 
@@ -489,20 +516,22 @@ def mix(
     w1, b1, w2, b2 : (R, D), (R,), (D, R), (D,) float32, optional
     temperature : (1,) float32, optional
     norm : bool
-    act : {"none", "relu", "gelu"}
+    act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"}
     dropout : float in [0, 1)
         The mask is a function of `key`, `step`, node, config and channel alone.
     out : (N, C, F) or (N, F) float32, optional
     precision : {"f32", "bf16", "int8"}
         Of the operands of the gate's products. For the last two the elementary functions are approximated
         as well as such operands warrant, to about 2e-4.
+    slope : (1,) or (F,) float32
+        See `linear`.
 
     Returns
     -------
     (N, C, F) or (N, F) float32
     """
     return _forward(
-        _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)[0],
+        _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step, slope)[0],
         out,
         precision,
     )
@@ -524,9 +553,11 @@ def mix_backward(
     step: int = 0,
     out: Outs | None = None,
     precision: Precision = "f32",
+    slope: Array | None = None,
 ) -> dict[str, Array]:
     """Gradients of `mix` for every array argument that was given."""
-    call, inputs, names = _mix_call(z, residual, (w1, b1, w2, b2), temperature, norm, act, dropout, key, step)
+    gate = (w1, b1, w2, b2)
+    call, inputs, names = _mix_call(z, residual, gate, temperature, norm, act, dropout, key, step, slope)
     return _backward(dy, call, inputs, names, out, precision)
 
 
