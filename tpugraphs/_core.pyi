@@ -196,7 +196,7 @@ class Model:
         inputs: dict[str, _PerSlate] | None = None,
         precision: str = "f32",
         workspace: Workspace | None = None,
-    ) -> dict[str, list[NDArray[np.float32]]]: ...
+    ) -> dict[str, list[NDArray[Any]]]: ...
     def input_gradients(
         self,
         slates: _Slates,

@@ -163,6 +163,7 @@ tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, t
     tg_binding bind;
     ws->last = NULL;
     tg_status status = tg_bind(&bind, model, ws, pass, err);
+    if (status == TG_OK && pass->bound != NULL) status = pass->bound(pass->bound_context, bind.slates, err);
     if (status == TG_OK) status = run_events(&bind, ws, 0, bind.plan->n_forward, err);
     if (status == TG_OK) copy_slots(&bind);
     if (status == TG_OK && bind.training) status = run_backward(&bind, ws, pass, err);
