@@ -9,14 +9,18 @@
 #include "model/bind.h"
 
 /* Checked builds: a buffer's life begins, filled with NaN, or ends, and what lies behind it is looked at. */
+static size_t bytes_of(const tg_binding *bind, int buffer, int b) {
+    return (size_t)tg_bound_floats(bind, buffer, b) * sizeof(float);
+}
+
 static void open_buffer(const tg_binding *bind, int buffer) {
     for (int b = 0; TG_REDZONE > 0 && b < bind->pass->n_entries; b++)
-        tg_redzone_open(tg_bound_part(bind, buffer, b), tg_bound_floats(bind, buffer, b));
+        tg_redzone_open(tg_bound_part(bind, buffer, b), bytes_of(bind, buffer, b));
 }
 
 static void close_buffer(const tg_binding *bind, int buffer) {
     for (int b = 0; TG_REDZONE > 0 && b < bind->pass->n_entries; b++)
-        tg_redzone_close("a slot", tg_bound_part(bind, buffer, b), tg_bound_floats(bind, buffer, b));
+        tg_redzone_close("a slot", tg_bound_part(bind, buffer, b), bytes_of(bind, buffer, b));
 }
 
 static void open_buffers(const tg_binding *bind, int event) { /* dscores is there before its first event */
@@ -168,9 +172,8 @@ tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, t
     if (status == TG_OK) copy_slots(&bind);
     if (status == TG_OK && bind.training) status = run_backward(&bind, ws, pass, err);
     if (status == TG_OK && bind.training) copy_input_gradients(&bind);
+    if (status == TG_OK) close_buffers(&bind, bind.plan->n_events); /* what is read after the last event */
     if (status == TG_OK) ws->last = bind.plan, ws->last_model = model->number;
-    if (TG_REDZONE > 0 && bind.base != NULL)
-        tg_unpoison(ws->arena.base, (int64_t)(ws->arena.size / sizeof(float)));
-    tg_unbind(&bind);
+    tg_unbind(&bind, ws);
     return status;
 }

@@ -85,7 +85,7 @@ typedef struct room {
     double *tree[2], *side[2];      /* (n + 1,), (n,): what each one lost, won */
 } room;
 
-static room carve(tg_scratch *c, int64_t n) {
+static room take(tg_scratch *c, int64_t n) {
     room r = {0};
     r.counts = tg_take(c, n, sizeof *r.counts);
     r.by = tg_take_ordered(c, n);
@@ -188,8 +188,8 @@ static double weighted(const tg_list *list, float margin, const room *r) {
 static double run(const tg_list *list) {
     const int64_t n = list->length;
     const float margin = (float)list->attr[0];
-    tg_scratch c = {list->scratch, 0};
-    const room r = carve(&c, n);
+    tg_scratch c = {.base = list->scratch};
+    const room r = take(&c, n);
     double pairs, active;
     if (n > DIRECT) {
         active = sorted(list, margin, &r, &pairs);
@@ -209,11 +209,10 @@ static double run(const tg_list *list) {
     return ((double)margin * active + sum) * scale;
 }
 
-static tg_loss_sizes sizes(int64_t length) {
+static double carve(tg_scratch *c, int64_t length) {
     const double n = (double)length;
-    tg_scratch c = {0};
-    carve(&c, length);
-    return (tg_loss_sizes){c.used, length <= DIRECT ? n * n / 2 + 50 * n : 400 * n};
+    take(c, length);
+    return length <= DIRECT ? n * n / 2 + 50 * n : 400 * n;
 }
 
 const tg_loss tg_loss_pairwise_hinge = {
@@ -223,7 +222,7 @@ const tg_loss tg_loss_pairwise_hinge = {
     .reductions = 1u << TG_REDUCE_MEAN_ALL | 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_PAIRS,
     .reduction = TG_REDUCE_MEAN_ALL,
     .reads = tg_reads_order,
-    .sizes = sizes,
+    .carve = carve,
     .run = run,
     .attrs = {{.name = "margin",
                .fallback = 1,
