@@ -115,12 +115,12 @@ static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld scores", (long long)L);
     int64_t *offsets = block;
     float *dscores = (float *)(offsets + B + 1);
-    tg_lists slates = {.count = B, .offsets = offsets, .first = (int64_t)pass->part * B};
+    tg_lists lists = pass->lists != NULL ? *pass->lists : (tg_lists){.count = B, .offsets = offsets};
+    lists.first = pass->part * lists.count;
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
     const tg_status status =
-        tg_losses_run(pass->losses, L, pass->scores, &pass->targets,
-                      pass->lists != NULL ? pass->lists : &slates, dscores, &pass->loss_value, err);
+        tg_losses_run(pass->losses, L, pass->scores, &pass->targets, &lists, dscores, &pass->loss_value, err);
     if (status == TG_OK && pass->parts > 1)
         for (int64_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     if (status == TG_OK) start_backward(bind, dscores);

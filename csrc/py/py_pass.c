@@ -115,8 +115,7 @@ static int make_unique_of(const tg_slate *slates, PyObject *list, Py_ssize_t n) 
         npy_intp dims[2] = {slates[i].K, slates[i].C};
         PyArrayObject *a = tg_new_array(NPY_INT32, 2, dims);
         if (a == NULL) return -1;
-        if (PyArray_NBYTES(a) > 0)
-            memcpy(PyArray_DATA(a), slates[i].unique_of, (size_t)PyArray_NBYTES(a));
+        if (PyArray_NBYTES(a) > 0) memcpy(PyArray_DATA(a), slates[i].unique_of, (size_t)PyArray_NBYTES(a));
         PyList_SetItem(list, i, (PyObject *)a);
     }
     return 0;
@@ -232,8 +231,8 @@ int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
         PyObject *name = PyTuple_GetItem(items, i);
         int status = want_unique_of(p, m, name);
         if (status == 0)
-            status = want_slot(p, m, name, m->n_slots, "outputs", p->fetched, p->fetched_rows,
-                               &p->pass.n_fetched);
+            status =
+                want_slot(p, m, name, m->n_slots, "outputs", p->fetched, p->fetched_rows, &p->pass.n_fetched);
         if (status < 0) return -1;
     }
     return 0;

@@ -111,7 +111,7 @@ typedef struct tg_lists {
     const int64_t
         *index; /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
     const float *scale, *shift; /* (L,) or NULL: the loss sees scale * score + shift (segment training) */
-    int64_t first;              /* number of the first list in the whole batch (keys of tie breaks) */
+    int64_t first; /* number of the first list in the whole batch (keys of tie breaks); set by a pass */
 } tg_lists;
 
 /* Value and, in dscores (L,), gradient with respect to the scores (L,) as they were given; 0 for entries of no list.
