@@ -335,6 +335,17 @@ def test_equal_configs_are_merged(keep, expected, kind):
         assert tg.dedup(graph, keep).runtime.tolist() == expected
 
 
+def test_runtimes_are_not_touched_before_a_metric_reads_them():
+    """On the way of a prediction nothing is computed from them."""
+    valid = np.arange(30) % 3 > 0
+    graph, pipeline = table(valid=valid), ranker().pipeline
+    pipeline.fit([table()])
+    prepared = pipeline.apply(graph)
+    assert prepared.measured is graph.config_runtime and "times" not in vars(prepared)
+    assert np.array_equal(np.isnan(prepared.times), ~valid)
+    assert np.array_equal(prepared.times[valid], graph.runtime[valid])
+
+
 @pytest.mark.parametrize("target", ["percentile", "normal-score", "log-runtime", "runtime"])
 def test_targets_of_configs_that_failed_are_nan(target):
     times = np.array([3.0, np.nan, 1, 2, 2, np.nan])

@@ -6,7 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -45,7 +45,7 @@ class Prepared:
     nbytes : int
         Memory it takes, roughly.
     measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN if a config failed.
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders.
     normalizers : (C,) int64, optional
         Normalizers of tile graphs.
     kept : (C,) int64, optional
@@ -54,6 +54,8 @@ class Prepared:
         Configs in a pack, whose pages can be given back.
     weights : (C,) float32, optional
         Weights of its configs in a loss; None: all 1.
+    valid : (C,) bool, optional
+        Which of its configs ran; None: all.
     """
 
     graph: Any
@@ -65,6 +67,7 @@ class Prepared:
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
     weights: NDArray[np.float32] | None = None
+    valid: NDArray[np.bool_] | None = None
 
     def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
         """Return some of the C configs as the core takes them."""
@@ -96,8 +99,9 @@ class Prepared:
 
     @cached_property
     def times(self) -> NDArray[Any]:
-        """What a metric is computed from (C,): nanoseconds, of tile graphs runtime / normalizer."""
-        return self.measured if self._divisors is None else self.measured / self._divisors
+        """What a metric is computed from (C,): runtimes, of tile graphs / normalizer; NaN if it failed."""
+        times = self.measured if self._divisors is None else self.measured / self._divisors
+        return times if self.valid is None or self.valid.all() else np.where(self.valid, times, np.nan)
 
     @cached_property
     def by_runtime(self) -> NDArray[np.int64]:
@@ -114,10 +118,7 @@ class Prepared:
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
-        none = np.zeros(len(configs), np.int64)
-        return replace(
-            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
-        )
+        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(len(configs), np.int64))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -380,7 +381,8 @@ class Pipeline:
             if weights is not None and getattr(graph, "valid", None) is not None:
                 weights = weights[graph.ran]
             graph = _ran(graph)
-        rows, digits, runtimes = None, None, _times(graph)
+        rows, digits, runtimes = None, None, graph.config_runtime
+        valid = None if training else getattr(graph, "valid", None)
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
@@ -409,7 +411,9 @@ class Pipeline:
             size += stored.nbytes
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
-        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
+        return Prepared(
+            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid
+        )
 
     def _merge(
         self, graph: Graph, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
@@ -513,13 +517,6 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     if len(rows) < len(weights):
         graph, weights = graph.select(rows), weights[rows]
     return graph, None if (weights == 1).all() else weights
-
-
-def _times(graph: Graph) -> NDArray[Any]:
-    """Runtimes (C,), NaN of configs that failed."""
-    valid = getattr(graph, "valid", None)
-    times: NDArray[Any] = graph.config_runtime
-    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
 
 
 def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
