@@ -158,9 +158,10 @@ const char *tg_model_lacks(const tg_model *m, const tg_graph *g) {
     if ((m->flags & TG_NEEDS_LAYOUT) && g->layout == NULL) return "no layout digits";
     if ((m->flags & TG_NEEDS_OPCODE) && g->opcode == NULL) return "no opcodes";
     const int digits = m->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE);
-    if (digits && g->T == 0 && (g->D != m->digit_cols || g->digit_rows != m->digit_rows))
-        return "config digits of another kind";
-    return digits && g->T > 0 ? "no config digits" : NULL;
+    if (digits && g->digits == NULL && g->codes.table == NULL) return "no config digits";
+    return digits && (g->D != m->digit_cols || g->digit_rows != m->digit_rows)
+               ? "config digits of another kind"
+               : NULL;
 }
 
 tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, tg_error *err) {

@@ -27,6 +27,7 @@ from tpugraphs.system import tensorfile
 __all__ = ["Pipeline", "Prepared", "Sizes"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]  # digits, features
 _NO_NODES = np.zeros(0, np.int64)
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
@@ -115,10 +116,10 @@ class Prepared:
             known[target] = targets(self.times, target)
         return known[target]
 
-    def with_configs(self, configs: NDArray[Any]) -> Prepared:
+    def with_configs(self, configs: Configs) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
-        graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
-        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(len(configs), np.int64))
+        graph = self.nodes.with_configs(*configs)
+        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -421,26 +422,26 @@ class Pipeline:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         rows = digits = None
-        if keep != "none" and stored is not None and stored.in_file:
+        features = getattr(graph, "config_feat", None) is not None
+        if keep != "none" and stored is not None and stored.in_file and not features:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
             rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
             rows, runtimes, normalizers = pruning.distinct(graph, keep)
         if len(runtimes) < 2:
-            field = "config_feat" if stored is None else "node_config_feat"
+            field = "config_feat" if features else "node_config_feat"
             raise DataError(
                 f"{field}: all configs are the same, so nothing can be learnt: leave it out",
                 file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
             )  # fmt: skip
         return rows, digits, runtimes, normalizers
 
-    def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
+    def configs(self, configs: Configs) -> Configs:
         """Return configs as the core takes them: digits (C, K, D) unchanged, features (C, T) prepared."""
-        if configs.ndim == 2:
-            return self._core.configs(configs)
-        if self.schema is not None:
-            check_digits("configs", configs, tuple(digit.values for digit in self.schema.digits), 0)
-        return configs
+        digits, features = configs
+        if digits is not None and self.schema is not None:
+            check_digits("configs", digits, tuple(digit.values for digit in self.schema.digits), 0)
+        return digits, None if features is None else self._core.configs(features)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the learnt state by its names in a file."""
@@ -532,8 +533,9 @@ def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
 
 
 def _digits(graph: Graph) -> Digits | None:
-    """Configs of a graph that are digits per node."""
-    return None if getattr(graph, "config_feat", None) is not None else graph._digits
+    """Configs of a graph as digits per node, None if they are features only."""
+    features = getattr(graph, "config_feat", None) is not None
+    return None if features and graph._digits.shape[2] == 0 else graph._digits
 
 
 def _name(graph: Graph) -> str:
