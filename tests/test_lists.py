@@ -104,6 +104,15 @@ def test_a_fit_learns_what_the_scores_of_other_segments_leave():
     assert min(ranker.history.loss) > 1e3 and (ranker.model.params != before).any()
 
 
+def test_a_callback_that_gives_something_else_is_refused():
+    class Wrong(Callback):
+        def scale_and_shift(self, fit, graph, rows):
+            return 2.0
+
+    with pytest.raises(tg.ConfigError, match=r"expected \(scale, shift\) or None, got 2.0"):
+        small_ranker(steps=1).fit(GRAPHS, verbose=False, callbacks=[Wrong()])
+
+
 @pytest.mark.parametrize("lists", ["part", "batch"])
 def test_fits_resume_exactly_and_have_the_bits_of_any_number_of_threads(tmp_path, lists):
     fields = {"steps": 8, "slates": 2, "accumulate": 2, "loss": "list_mle", "lists": lists, "part": 5}

@@ -106,7 +106,7 @@ def as_configs(graph: Graph, configs: Any) -> Configs | None:
         both = _digits(graph, _array(configs[1])), _features(graph, configs[0])
         if len(both[0]) == len(both[1]):
             return both
-        expected, found = "as many rows of features as of digits", f"{len(both[1])} and {len(both[0])}"
+        expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
         raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
     arrays.check_mask("configs", configs)
     configs = _array(configs)

@@ -224,7 +224,10 @@ class Fit:
     def _moved(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
         """Scale and shift of the scores of a slate by the first callback that has some."""
         given = (callback.scale_and_shift(self, graph, rows) for callback in self.callbacks)
-        return next((pair for pair in given if pair is not None), None)
+        pair = next((pair for pair in given if pair is not None), None)
+        if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
+            raise ConfigError(f"scale_and_shift: expected (scale, shift) or None, got {pair!r:.60}")
+        return pair
 
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
