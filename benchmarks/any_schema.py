@@ -141,7 +141,7 @@ def derived(graph: tg.Graph) -> Floats:
     """Columns (C, T) that the recipe makes of the configs."""
     ranker = tg.Ranker("graph-config")
     ranker.pipeline.fit([graph])
-    return ranker.pipeline.configs(graph.config_feat).astype(np.float64)
+    return ranker.pipeline.configs((None, graph.config_feat))[1].astype(np.float64)
 
 
 def _options(seed: int, trees: int) -> dict[str, Any]:

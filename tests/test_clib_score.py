@@ -33,11 +33,13 @@ def write_graph(path, graph):
     ids = np.asarray(getattr(graph, "node_config_ids", np.zeros(0)), np.int64)
     whole = getattr(graph, "graph_feat", None)
     whole = np.zeros(0, np.float32) if whole is None else whole
-    configs = np.asarray(graph.node_config_feat, np.int8) if len(ids) else graph.config_feat
+    feat = np.zeros((0, 0), np.float32) if graph.config_feat is None else graph.config_feat
+    digits = graph.digits_of(slice(None) if len(ids) else [])
     opcode = np.zeros(0, np.uint8) if graph.node_opcode is None else graph.node_opcode
     sizes = [*graph.node_feat.shape, len(graph.edge_index), len(ids), whole.size]
-    sizes += [graph.num_configs, configs.shape[-1], graph.node_opcode is not None]
-    arrays = [np.array(sizes, np.int64), graph.edge_index, ids, graph.node_feat, whole, configs, opcode]
+    sizes += [graph.num_configs, (digits if len(ids) else feat).shape[-1]]
+    sizes += [graph.node_opcode is not None, feat.shape[-1] if len(ids) else 0]
+    arrays = [np.array(sizes, np.int64), graph.edge_index, ids, graph.node_feat, whole, feat, digits, opcode]
     path.write_bytes(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
 
 
@@ -95,6 +97,20 @@ def test_digits_of_a_schema_are_scored_and_checked(program, tmp_path):
     done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
     assert done.returncode == 1
     assert done.stderr == "configs: expected digits that the schema has, found 3 in column 1 of config 39\n"
+
+
+def test_digits_and_features_are_scored_together(program, tmp_path):
+    def make(seed):
+        schema = Schema(**{**vars(with_digits(seed).schema), "config": small_any().schema.config})
+        return with_digits(seed, config_feat=small_any(seed, 40).config_feat, schema=schema)
+
+    ranker = small_ranker("graph-config", steps=3)
+    ranker.fit([make(0), make(1)])
+    graph = make(2)
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
+    write_graph(tmp_path / "graph", with_digits(2))
+    done = run(program, tmp_path / "ranker", tmp_path / "graph", tmp_path / "scores")
+    assert done.returncode == 1 and done.stderr.endswith("found no features of configs\n")
 
 
 def refused(program, tmp_path, content, name="ranker"):
@@ -228,8 +244,8 @@ def test_graphs_that_cannot_be_ranked_are_refused(program, files):
     write_graph(files / "graph", graph)
     good = (files / "graph").read_bytes()
     edge = np.int64(99).tobytes()
-    assert refused(program, files, good[:64] + edge + good[72:], "graph").startswith("edge_index: expected")
-    none = np.array([0, 140, 0, 0, 0, 0, 0, 0], np.int64).tobytes()
+    assert refused(program, files, good[:72] + edge + good[80:], "graph").startswith("edge_index: expected")
+    none = np.array([0, 140, 0, 0, 0, 0, 0, 0, 0], np.int64).tobytes()
     assert refused(program, files, none, "graph") == "nodes: expected at least one, found 0\n"
     narrow = good[:48] + np.int64(17).tobytes() + good[56:]
     expected = (

@@ -11,6 +11,7 @@ import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.data.schema import Column, Digit, Schema
 from tpugraphs.preprocess.targets import targets
+from tpugraphs.ranker.baselines import LinearBaseline
 
 SMALL = {"width": 16, "steps": 4, "evaluate_every": 2}
 
@@ -51,6 +52,13 @@ def digits(seed=0, D=5, values=4, nodes=6, edges=True, **changes):
     return tg.Graph(**{**given, **changes})
 
 
+def both(seed=0, **changes):
+    """Configs of the whole program and of its nodes."""
+    config = np.random.default_rng(seed).integers(1, 9, (30, 2)) * 1.0
+    cost = 3 * (config[:, 0] - 4) ** 2
+    return digits(seed, **{"config_feat": config, "runtime": digits(seed).runtime + cost, **changes})
+
+
 def with_opcodes(seed=0, **changes):
     return digits(seed, node_opcode=np.arange(6) * 40, **changes)
 
@@ -73,6 +81,11 @@ SHAPES = {
     "runtimes are whole": lambda seed=0: table(seed, runtime=np.arange(30) % 7 + 2),
     "some failed": lambda seed=0: small_any(seed, valid=np.arange(48) % 3 > 0),
     "digits, some failed": lambda seed=0: digits(seed, valid=np.arange(30) % 3 > 0),
+    "digits and features": both,
+    "digits and features, no nodes told apart": lambda seed=0: both(seed, node_feat=np.zeros((6, 0))),
+    "digits and features, problems": lambda seed=0: both(
+        seed, graph_feat=[float(seed)], valid=np.arange(30) % 3 > 0
+    ),
     "repeats": lambda seed=0: table(seed, repeats=np.full((30, 4), 2.0)),
     "published layout": small_graph,
     "published tile": small_tile,
@@ -83,7 +96,7 @@ SHAPES = {
 def test_it_learns_from_every_shape(shape):
     make = SHAPES[shape]
     train, other = [make(0), make(1)], make(2)
-    r = ranker(steps=60, learning_rate=1e-2)
+    r = ranker(steps=250, learning_rate=1e-2)
     history = r.fit(train, verbose=False)
     assert np.mean(history.loss[-5:]) < 0.8 * np.mean(history.loss[:5])
     scores = r.predict(other)
@@ -106,14 +119,71 @@ def test_files_threads_and_configs_given_as_arrays_keep_bits(shape, tmp_path):
     again, other = tg.Ranker.load(tmp_path / "r.safetensors"), make(2)
     expected = r.predict(other)
     assert again.predict(other).tobytes() == expected.tobytes()
-    given = other.config_feat if getattr(other, "config_feat", None) is not None else other.config_digits
+    arrays = [
+        array[3:9]
+        for array in (getattr(other, "config_feat", None), other._digits.get())
+        if array is not None and array.shape[-1]
+    ]
+    lists = [array.astype(np.float64).tolist() for array in arrays]
     for one in (r, again):
-        for configs in (given[3:9], given[3:9].astype(np.float64).tolist()):
+        for configs in (tuple(arrays), lists) if len(arrays) == 2 else (arrays[0], lists[0]):
             assert one.predict(make(2), configs).tobytes() == r.predict(other, range(3, 9)).tobytes()
     assert again.pipeline.schema == r.pipeline.schema
 
 
-@pytest.mark.parametrize("shape", ["table", "program", "digits, some failed"])
+@pytest.mark.parametrize("ending", ["npz", "tgpack"])
+def test_configs_with_digits_and_features(ending, tmp_path):
+    """Both are read, stored, merged and hashed; a graph that lacks one of them is another schema's."""
+    g = both()
+    g.save(tmp_path / f"g.{ending}")
+    stored = tg.load(tmp_path / f"g.{ending}")
+    assert stored.schema == g.schema and stored.num_configs == 30
+    for name in ("config_feat", "config_digits", "node_config_ids"):
+        assert np.array_equal(getattr(stored, name), getattr(g, name))
+    r = fitted([stored, both(1)], steps=250)
+    assert state(r) == state(fitted([g, both(1)], steps=250)) and r.predict(stored).shape == (30,)
+    assert tg.metrics.kendall_tau(r.predict(g), g.runtime) > 0.8
+    for name in ("config_feat", "node_config_feat"):  # neither is left aside
+        level = np.array(getattr(g, name))
+        level[:] = level[:1]
+        assert not np.array_equal(r.predict(g.replace(**{name: level}, schema=g.schema)), r.predict(g))
+    for other in (digits(), table(config_feat=g.config_feat)):
+        with pytest.raises(tg.DataError, match=r"graph '.0': "):
+            r.predict(other)
+
+
+def test_equal_configs_agree_in_digits_and_features():
+    g = both().select([0, 1, 0, 2, 1])
+    feat = np.array(g.config_feat)
+    feat[2, 1] += 1  # the same digits, other features
+    g = g.replace(config_feat=feat)
+    first, inverse = g.distinct_configs()
+    assert first.tolist() == [0, 1, 2, 3] and inverse.tolist() == [0, 1, 2, 3, 1]
+    assert tg.dedup(g).num_configs == 4 and ranker(dedup="first").fit(g, verbose=False).loss
+
+
+def test_configs_given_as_features_and_digits():
+    g = both()
+    r = fitted([g], steps=2)
+    feat, cells = g.config_feat[:4], g.config_digits[:4]
+    for wrong in (feat, cells, (feat, cells[:3]), (feat[:, :1], cells), (feat, cells[:, :1]), [feat, feat]):
+        with pytest.raises(tg.DataError, match="configs"):
+            r.predict(g, wrong)
+    assert r.predict(g, [2, 5]).shape == (2,)  # rows
+    with pytest.raises(tg.DataError, match="30 configs, as node_config_feat has"):
+        g.replace(config_feat=feat)
+    with pytest.raises(tg.ConfigError, match="features or as digits.*graph-config"):
+        LinearBaseline().fit(g)
+
+
+def test_trees_read_digits_and_features():
+    pytest.importorskip("lightgbm")
+    trees = tg.Ranker(recipe="eighth-lightgbm", steps=3, min_data_in_leaf=2)
+    trees.fit([both()], verbose=False)
+    assert trees.estimator.trees[0].width == 1 + 4 * 3 + 2 + 2 * 5 and trees.predict(both()).shape == (30,)
+
+
+@pytest.mark.parametrize("shape", ["table", "program", "digits, some failed", "digits and features"])
 def test_a_fit_goes_on_where_it_stopped(shape, tmp_path):
     make = SHAPES[shape]
     train, options = [make(0), make(1)], {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
@@ -333,6 +403,17 @@ def test_equal_configs_are_merged(keep, expected, kind):
         prepared = r.pipeline.apply(graph, training=True)
         assert prepared.times.tolist() == expected
         assert tg.dedup(graph, keep).runtime.tolist() == expected
+
+
+def test_runtimes_are_not_touched_before_a_metric_reads_them():
+    """On the way of a prediction nothing is computed from them."""
+    valid = np.arange(30) % 3 > 0
+    graph, pipeline = table(valid=valid), ranker().pipeline
+    pipeline.fit([table()])
+    prepared = pipeline.apply(graph)
+    assert prepared.measured is graph.config_runtime and "times" not in vars(prepared)
+    assert np.array_equal(np.isnan(prepared.times), ~valid)
+    assert np.array_equal(prepared.times[valid], graph.runtime[valid])
 
 
 @pytest.mark.parametrize("target", ["percentile", "normal-score", "log-runtime", "runtime"])

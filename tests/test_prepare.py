@@ -495,13 +495,16 @@ def test_powers_need_finite_numbers_and_a_row():
     assert again.fitted
 
 
-def test_configs_are_features_or_digits():
-    """A graph of features of configs has no digits, even where it has configurable nodes."""
+def test_configs_are_features_digits_or_both():
+    """A graph of features of configs has no digits by itself, even where it has configurable nodes."""
     graph = stored(K=3, config_feat=np.ones((5, 2)))
     core = _core.Prepare([])
     digits = np.zeros((9, 3, 18), np.int8)
-    with pytest.raises(ValueError, match="digits or config_feat, got both"):
-        core.apply(*graph.values(), digits=digits)
+    with pytest.raises(tg.ShapeError, match="digits"):
+        core.apply(*graph.values(), digits=digits)  # of another number of configs
+    pair = np.zeros((5, 3, 3), np.uint8), np.zeros((1, 6), np.int8)
+    with pytest.raises(TypeError, match=r"a pair \(codes, table\) without config_feat"):
+        core.apply(*graph.values(), digits=pair)
     rows = np.zeros(2, np.int64)
     linear = {"op": "linear", "name": "head", "in": ["config_feat"], "out": "scores", "attrs": {"out": 1}}
     model = _core.Model([linear], 0, 2, config_features=2, graph_features=2)
@@ -513,6 +516,10 @@ def test_configs_are_features_or_digits():
         graph["config_feat"] = np.ones((5, columns), np.float32)
         with pytest.raises(ValueError, match="configs of another kind|config digits"):
             asks.run([(core.apply(*graph.values()), rows)], ["h"])
+    graph["config_feat"] = np.ones((9, 2), np.float32)
+    mixed = _core.Model([table, linear], 0, 2, config_features=2, graph_features=2, outputs=["h", "scores"])
+    found = mixed.run([(core.apply(*graph.values(), digits=digits), rows)], ["h", "scores"])
+    assert found["h"][0].shape[1:] == (2, 2) and found["scores"][0].shape == (2, 1)
     for wrong in (-5, 1, 35, 2**31 - 1):
         with pytest.raises(ValueError, match=r"digit_rows: expected 4\.\.34"):
             core.apply(*{**graph, "config_feat": None}.values(), digits=digits, digit_rows=wrong)

@@ -36,7 +36,7 @@ def schemas(draw):
         Digit(name, draw(st.integers(2, 32))) for name in draw(st.lists(NAMES, max_size=3, unique=True))
     )
     return Schema(
-        node=group(3), graph=group(3), config=() if digits else group(3), digits=digits,
+        node=group(3), graph=group(3), config=group(3), digits=digits,
         opcodes=draw(st.none() | st.integers(1, 256)), unit=draw(st.none() | st.sampled_from(list(UNITS))),
         inferred=draw(st.booleans()),
     )  # fmt: skip
@@ -139,7 +139,6 @@ def test_digits_differ():
         lambda: Schema(node=(Column("a"), Column("a", "log"))),
         lambda: Schema(digits=(Digit("a", 2), Digit("a", 2))),
         lambda: Schema(digits=tuple(Digit(f"d{i}", 2) for i in range(65))),
-        lambda: Schema(config=(Column("a"),), digits=(Digit("b", 2),)),
         lambda: Schema(node=("a",)),
         lambda: Schema(opcodes=0),
         lambda: Schema(opcodes=257),
@@ -241,7 +240,7 @@ def test_published_graphs_are_such_graphs():
         ({"repeats": [[1, 2], [0, 1], [2, 2]]}, "repeats", "0.0 at (1, 0)"),
         ({"repeats": [[1, 2]]}, "repeats", "shape (3, R)"),
         ({"config_feat": None}, "config_feat", "there are runtimes"),
-        ({"node_config_ids": [0]}, "config_feat", "both config_feat and node_config_ids"),
+        ({"node_config_ids": [0]}, "node_config_feat", "node_config_ids and node_config_feat together"),
         ({"edge_index": [[0, 4]]}, "edge_index", "4 at (0, 1)"),
         ({"node_feat": None, "node_opcode": 3}, "node_opcode", "shape (N,), found shape ()"),
         ({"schema": "layout"}, "schema", "a tpugraphs.Schema"),

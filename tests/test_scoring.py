@@ -103,7 +103,7 @@ def test_a_file_is_inflated_once_and_digits_are_not_copied(graph, ranker, tmp_pa
     assert len(reads) == 1
     for digits, prepare in (
         (lazy._digits.stored(), lambda: ranker.pipeline.apply(lazy)),
-        (given, lambda: ranker.pipeline.apply(lazy, configs=False).with_configs(given)),
+        (given, lambda: ranker.pipeline.apply(lazy, configs=False).with_configs((given, None))),
     ):
         before = sys.getrefcount(digits)
         prepared = prepare()

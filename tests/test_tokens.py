@@ -187,6 +187,41 @@ def test_configs_with_equal_cells_have_equal_scores_and_order_does_not_matter():
     assert np.allclose(alone, scores, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [{}, {"k": 0}, {"configs": 1}])
+def test_rows_of_unique_cells_can_be_fetched(shape):
+    model, slates = made(), []
+    for seed in (0, 1):
+        arrays = graph_arrays(seed, **shape)
+        slates.append((arrays, (_core.Graph(**arrays), models.rows(len(arrays["digits"])))))
+    names = ["t1", "unique", "cells", "scores", "unique_of"]
+    got = model.run([one for _, one in slates], names)
+    assert list(got) == names
+    for i, (arrays, one) in enumerate(slates):
+        of, at = unique_cells(
+            arrays["digits"], arrays["config_nodes"], arrays["node_feat"], arrays["node_opcode"]
+        )
+        assert got["unique_of"][i].dtype == np.int32 and np.array_equal(got["unique_of"][i], of)
+        assert got["t1"][i].shape == (len(at), 6 * WIDTH) and got["unique"][i].shape == (len(at), WIDTH)
+        assert np.array_equal(got["cells"][i], got["unique"][i][of])
+        assert np.array_equal(got["scores"][i][:, 0], model.scores([one])[0])
+        assert np.array_equal(model.run([one], ["unique"])["unique"][0], got["unique"][i])
+
+
+def test_numbers_of_unique_cells_are_an_output_of_models_that_have_them():
+    one = (_core.Graph(**graph_arrays()), models.rows(9))
+    model = made()
+    with pytest.raises(ValueError, match="'unique_of' is there twice"):
+        model.run([one], ["unique_of", "unique_of"])
+    plain = _core.Model([step("linear", "one", "node_feat", "unique_of", out=3)], 0, COLUMNS,
+                        outputs=["unique_of"])  # fmt: skip
+    assert plain.run([one], ["unique_of"])["unique_of"][0].shape == (23, 3)  # its own slot of that name
+    other = _core.Model([step("linear", "one", "node_feat", "y", out=3)], 0, COLUMNS, outputs=["y"])
+    with pytest.raises(ValueError, match="no step of the model has unique cells"):
+        other.run([one], ["unique_of"])
+    with pytest.raises(tg.RecipeError, match="feed rows of CONFIG_NODE_CONFIG"):
+        _core.Model(token_model(), 0, COLUMNS, inputs={"fed": ("UNIQUE", 3)})
+
+
 # ---- digits ---------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 #ifdef TG_CHECKED
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +13,29 @@
 #define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void)(at), (void)(size))
 #endif
 
-static const uint32_t CANARY = 0x7fa55aa5; /* a NaN that no arithmetic makes */
+enum { CANARY = 0xa5 };
 
 void tg_check_failed(const char *file, int line, const char *what) {
     fprintf(stderr, "%s:%d: check failed: %s\n", file, line, what);
     abort();
 }
 
-void tg_unpoison(float *place, int64_t floats) {
-    ASAN_UNPOISON_MEMORY_REGION(place, (size_t)floats * sizeof *place);
+void tg_unpoison(void *place, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(place, bytes); }
+
+void tg_redzone_open(void *place, size_t bytes) {
+    char *end = (char *)place + bytes;
+    tg_unpoison(place, bytes + TG_REDZONE_BYTES);
+    memset(place, 0xff, bytes);
+    memset(end, CANARY, TG_REDZONE_BYTES);
+    ASAN_POISON_MEMORY_REGION(end, TG_REDZONE_BYTES);
 }
 
-void tg_redzone_open(float *place, int64_t floats) {
-    tg_unpoison(place, floats + TG_REDZONE);
-    for (int64_t i = 0; i < floats; i++) place[i] = NAN;
-    for (int i = 0; i < TG_REDZONE; i++) memcpy(place + floats + i, &CANARY, sizeof CANARY);
-    ASAN_POISON_MEMORY_REGION(place + floats, TG_REDZONE * sizeof *place);
-}
-
-void tg_redzone_close(const char *what, float *place, int64_t floats) {
-    tg_unpoison(place + floats, TG_REDZONE);
-    for (int i = 0; i < TG_REDZONE; i++)
-        if (memcmp(place + floats + i, &CANARY, sizeof CANARY) != 0) {
-            fprintf(stderr, "%s: float %lld behind its end was overwritten\n", what, (long long)i);
+void tg_redzone_close(const char *what, void *place, size_t bytes) {
+    const unsigned char *end = (unsigned char *)place + bytes;
+    tg_unpoison((char *)place + bytes, TG_REDZONE_BYTES);
+    for (int i = 0; i < TG_REDZONE_BYTES; i++)
+        if (end[i] != CANARY) {
+            fprintf(stderr, "%s: byte %d behind its end was overwritten\n", what, i);
             abort();
         }
 }

@@ -11,20 +11,21 @@
 enum { TG_REDZONE = 32 }; /* floats */
 void tg_check_failed(const char *file, int line, const char *what);
 #define TG_ASSERT(condition) ((condition) ? (void)0 : tg_check_failed(__FILE__, __LINE__, #condition))
-/* NaN into place(floats), which must not be poisoned, and a redzone behind it. */
-void tg_redzone_open(float *place, int64_t floats);
-/* Whether the redzone behind place(floats) was written to; it becomes ordinary memory. */
-void tg_redzone_close(const char *what, float *place, int64_t floats);
-/* Make place(floats) ordinary memory. */
-void tg_unpoison(float *place, int64_t floats);
+/* Fills place(bytes) with what is NaN as float or double and -1 as an integer, and puts a redzone behind it. */
+void tg_redzone_open(void *place, size_t bytes);
+/* Whether the redzone behind place(bytes) was written to; it becomes ordinary memory. */
+void tg_redzone_close(const char *what, void *place, size_t bytes);
+/* Make place(bytes) ordinary memory. */
+void tg_unpoison(void *place, size_t bytes);
 #else
 enum { TG_REDZONE = 0 };
 #define TG_ASSERT(condition) ((void)sizeof(condition))
-static inline void tg_redzone_open(float *place, int64_t floats) { (void)place, (void)floats; }
-static inline void tg_redzone_close(const char *what, float *place, int64_t floats) {
-    (void)what, (void)place, (void)floats;
+static inline void tg_redzone_open(void *place, size_t bytes) { (void)place, (void)bytes; }
+static inline void tg_redzone_close(const char *what, void *place, size_t bytes) {
+    (void)what, (void)place, (void)bytes;
 }
-static inline void tg_unpoison(float *place, int64_t floats) { (void)place, (void)floats; }
+static inline void tg_unpoison(void *place, size_t bytes) { (void)place, (void)bytes; }
 #endif
+enum { TG_REDZONE_BYTES = 4 * TG_REDZONE };
 
 #endif

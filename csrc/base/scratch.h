@@ -1,6 +1,7 @@
 /* One function that both measures memory and hands it out: it takes its parts in a fixed order, first from nothing
    (base NULL, `used` tells how much is needed), then from a block of that size. Parts are 64
-   bytes or a multiple apart, so they are aligned as the block is, up to that. */
+   bytes or a multiple apart, so they are aligned as the block is, up to that. Checked builds: there is a redzone behind
+   every part, and a third call, with `closing`, looks at them. */
 #ifndef TG_SCRATCH_H
 #define TG_SCRATCH_H
 
@@ -13,12 +14,18 @@
 typedef struct tg_scratch {
     char *base;
     size_t used;
+    const char *closing; /* what the block is */
 } tg_scratch;
 
 static inline void *tg_take(tg_scratch *c, int64_t count, size_t size) {
     TG_ASSERT(count >= 0);
-    void *part = c->base == NULL ? NULL : c->base + c->used;
-    c->used += tg_align((size_t)count * size);
+    const size_t bytes = (size_t)count * size;
+    char *part = c->base == NULL ? NULL : c->base + c->used;
+    c->used += tg_align(bytes + TG_REDZONE_BYTES);
+    if (TG_REDZONE > 0 && part != NULL) {
+        if (c->closing != NULL) tg_redzone_close(c->closing, part, bytes);
+        else tg_redzone_open(part, bytes);
+    }
     return part;
 }
 

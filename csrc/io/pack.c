@@ -151,8 +151,7 @@ static tg_status check_shapes(const tg_pack *pack, tg_error *err) {
     const tg_part nodes = pack->kind == TG_PACK_ANY ? TG_ANY_NODES : TG_NODE_FEAT;
     if (pack->part[nodes].shape[0] < 1) return bad(err, (int)nodes, "at least one node", 0);
     const int digits = pack->part[TG_ANY_DIGITS].itemsize != 0, ids = pack->part[TG_ANY_IDS].itemsize != 0;
-    if (digits != ids || (digits && pack->part[TG_ANY_CONFIGS].itemsize != 0))
-        return bad(err, digits ? TG_ANY_DIGITS : TG_ANY_IDS, "configs as features, or nodes and digits", 1);
+    if (digits != ids) return bad(err, digits ? TG_ANY_DIGITS : TG_ANY_IDS, "both nodes and digits", 1);
     if (pack->kind != TG_PACK_LAYOUT) return TG_OK;
     const int64_t entries = pack->part[TG_TABLE].shape[0], codes = pack->part[TG_CODES].bytes;
     const int size = pack->part[TG_CODES].itemsize;

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "base/scratch.h"
 
 static int64_t padded(int64_t floats) { return (floats + TG_REDZONE + 15) & ~(int64_t)15; }
 
@@ -205,25 +206,28 @@ size_t tg_workspace_bytes(const tg_workspace *ws) { return ws->arena.size + ws->
 
 /* ---- configs ---- */
 
-/* Bytes of what is gathered for an entry: digits, features of configs, equal cells. */
-typedef struct config_bytes {
-    size_t digits, feat, unique;
-} config_bytes;
+/* What is gathered for an entry. */
+typedef struct gathered {
+    int8_t *digits;                 /* (C,K,D) */
+    float *feat;                    /* (C,T) */
+    int32_t *unique_of, *unique_at; /* (K,C), room for as many; if equal cells are asked for */
+} gathered;
 
-static config_bytes bytes_of(const tg_model *model, const tg_entry *entry) {
+static gathered carve(tg_scratch *c, const tg_model *model, const tg_entry *entry) {
     const tg_graph *g = entry->graph;
-    const size_t C = (size_t)entry->C, cells = C * (size_t)g->K;
-    return (config_bytes){tg_align(cells * (size_t)g->D), tg_align(C * (size_t)g->T * sizeof(float)),
-                          model->flags & TG_NEEDS_UNIQUE ? tg_align(cells * sizeof(int32_t)) : 0};
+    const int64_t cells = (int64_t)entry->C * g->K, numbered = model->flags & TG_NEEDS_UNIQUE ? cells : 0;
+    gathered to;
+    to.digits = tg_take(c, cells * g->D, sizeof *to.digits);
+    to.feat = tg_take(c, (int64_t)entry->C * g->T, sizeof *to.feat);
+    to.unique_of = tg_take(c, numbered, sizeof *to.unique_of);
+    to.unique_at = tg_take(c, numbered, sizeof *to.unique_at);
+    return to;
 }
 
 static int64_t all_config_bytes(const tg_model *model, const tg_pass *pass) {
-    int64_t bytes = 0;
-    for (int b = 0; b < pass->n_entries; b++) {
-        const config_bytes size = bytes_of(model, &pass->entries[b]);
-        bytes += (int64_t)(size.digits + size.feat + 2 * size.unique);
-    }
-    return bytes;
+    tg_scratch c = {0};
+    for (int b = 0; b < pass->n_entries; b++) carve(&c, model, &pass->entries[b]);
+    return (int64_t)c.used;
 }
 
 /* Gradients of digits and of inputs are those of every cell by itself. */
@@ -237,26 +241,21 @@ static tg_status gather(tg_binding *bind, tg_workspace *ws, tg_error *err) {
     if (!tg_arena_reserve(&ws->configs, (size_t)bytes))
         return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass, %lld MB",
                        (long long)(bytes >> 20));
-    char *at = ws->configs.base;
+    tg_scratch c = {.base = ws->configs.base};
     for (int b = 0; b < bind->pass->n_entries; b++) {
         const tg_entry *entry = &bind->pass->entries[b];
-        const config_bytes size = bytes_of(bind->model, entry);
+        const gathered to = carve(&c, bind->model, entry);
         tg_slate *slate = &bind->slates[b];
-        int8_t *digits = (int8_t *)at;
-        float *feat = (float *)(at + size.digits);
-        const tg_status status = tg_gather_configs(entry, digits, feat, err);
+        const tg_status status = tg_gather_configs(entry, to.digits, to.feat, err);
         if (status != TG_OK) return status;
-        slate->digits = digits;
-        bind->config_feat[b] = feat;
-        at += size.digits + size.feat;
-        if (size.unique == 0) continue;
-        int32_t *unique_of = (int32_t *)at, *unique_at = (int32_t *)(at + size.unique);
-        at += 2 * size.unique;
+        slate->digits = to.digits;
+        bind->config_feat[b] = to.feat;
+        if (!(bind->model->flags & TG_NEEDS_UNIQUE) || slate->K == 0) continue;
         const tg_equal_cells equal = equal_cells(bind->model, bind->pass);
-        if ((slate->U = tg_unique_cells(entry, digits, equal, unique_of, unique_at)) < 0)
+        if ((slate->U = tg_unique_cells(entry, to.digits, equal, to.unique_of, to.unique_at)) < 0)
             return tg_fail(err, TG_E_MEMORY, "no memory for the configs of a pass");
-        slate->unique_of = unique_of;
-        slate->unique_at = unique_at;
+        slate->unique_of = to.unique_of;
+        slate->unique_at = to.unique_at;
     }
     return TG_OK;
 }
@@ -330,7 +329,14 @@ tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *ws, con
     return TG_OK;
 }
 
-void tg_unbind(tg_binding *bind) { free(bind->block); }
+void tg_unbind(tg_binding *bind, const tg_workspace *ws) {
+    if (TG_REDZONE > 0 && bind->base != NULL) {
+        tg_scratch c = {.base = ws->configs.base, .closing = "the configs of a pass"};
+        for (int b = 0; b < bind->pass->n_entries; b++) carve(&c, bind->model, &bind->pass->entries[b]);
+        tg_unpoison(ws->arena.base, ws->arena.size);
+    }
+    free(bind->block);
+}
 
 int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *entries, int training,
                        tg_error *err) {
@@ -351,7 +357,7 @@ int64_t tg_model_bytes(const tg_model *model, int n_entries, const tg_entry *ent
         for (int b = 0; b < n_entries; b++) bind.slates[b].U = entries[b].C * entries[b].graph->K;
         bytes = measure(&bind) * (int64_t)sizeof(float) + all_config_bytes(model, &pass);
     }
-    tg_unbind(&bind);
+    tg_unbind(&bind, &ws);
     tg_workspace_free(&ws);
     return bytes;
 }

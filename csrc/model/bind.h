@@ -22,10 +22,10 @@ typedef struct tg_binding {
 } tg_binding;
 
 /* Choose a plan, gather the configs and find a place for everything in the workspace. tg_unbind frees the binding in
-   any case. */
+   any case; checked builds look at the redzones in the configs of one that is complete. */
 tg_status tg_bind(tg_binding *bind, const tg_model *model, tg_workspace *workspace, const tg_pass *pass,
                   tg_error *err);
-void tg_unbind(tg_binding *bind);
+void tg_unbind(tg_binding *bind, const tg_workspace *workspace);
 
 /* The part of a buffer that belongs to slate b; NULL for none. */
 float *tg_bound_part(const tg_binding *bind, int buffer, int b);

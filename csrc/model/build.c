@@ -61,7 +61,10 @@ tg_status tg_model_add_input(tg_model *m, const char *name, tg_shape shape, tg_e
     if (strcmp(name, "digits") == 0)
         return tg_fail(err, TG_E_RECIPE, "input 'digits': the digits of configs come from the graphs");
     if (shape.space == TG_SPACE_UNIQUE)
-        return tg_fail(err, TG_E_RECIPE, "input '%.60s': unique cells are known within a pass only", name);
+        return tg_fail(err, TG_E_RECIPE,
+                       "input '%.60s': unique cells are counted when a batch is bound; feed rows of "
+                       "CONFIG_NODE_CONFIG, one per cell",
+                       name);
     if (shape.cols < 1 || shape.cols > MOST_INPUT_COLUMNS)
         return tg_fail(err, TG_E_RECIPE, "input '%.60s': expected 1..%d columns, got %d", name,
                        MOST_INPUT_COLUMNS, shape.cols);

@@ -10,7 +10,7 @@
 typedef struct tg_graph {
     int32_t N, E, K, F;
     int64_t C;                   /* configs stored */
-    int has_configs;             /* digits given (even if K is 0), or features of configs */
+    int has_configs;             /* digits given (even if K is 0), features of configs, or both */
     int D, digit_rows;           /* digits of a configurable node; their values are in -1..digit_rows-3 */
     int T, G;                    /* columns of config_feat, of graph_feat; 0 without */
     const float *node_feat;      /* (N,F) */

@@ -9,14 +9,18 @@
 #include "model/bind.h"
 
 /* Checked builds: a buffer's life begins, filled with NaN, or ends, and what lies behind it is looked at. */
+static size_t bytes_of(const tg_binding *bind, int buffer, int b) {
+    return (size_t)tg_bound_floats(bind, buffer, b) * sizeof(float);
+}
+
 static void open_buffer(const tg_binding *bind, int buffer) {
     for (int b = 0; TG_REDZONE > 0 && b < bind->pass->n_entries; b++)
-        tg_redzone_open(tg_bound_part(bind, buffer, b), tg_bound_floats(bind, buffer, b));
+        tg_redzone_open(tg_bound_part(bind, buffer, b), bytes_of(bind, buffer, b));
 }
 
 static void close_buffer(const tg_binding *bind, int buffer) {
     for (int b = 0; TG_REDZONE > 0 && b < bind->pass->n_entries; b++)
-        tg_redzone_close("a slot", tg_bound_part(bind, buffer, b), tg_bound_floats(bind, buffer, b));
+        tg_redzone_close("a slot", tg_bound_part(bind, buffer, b), bytes_of(bind, buffer, b));
 }
 
 static void open_buffers(const tg_binding *bind, int event) { /* dscores is there before its first event */
@@ -111,12 +115,12 @@ static tg_status run_losses(const tg_binding *bind, tg_pass *pass, int64_t L, tg
     if (block == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for %lld scores", (long long)L);
     int64_t *offsets = block;
     float *dscores = (float *)(offsets + B + 1);
-    tg_lists slates = {.count = B, .offsets = offsets, .first = (int64_t)pass->part * B};
+    tg_lists lists = pass->lists != NULL ? *pass->lists : (tg_lists){.count = B, .offsets = offsets};
+    lists.first = pass->part * lists.count;
     offsets[0] = 0;
     for (int b = 0; b < B; b++) offsets[b + 1] = offsets[b] + pass->entries[b].C;
     const tg_status status =
-        tg_losses_run(pass->losses, L, pass->scores, &pass->targets,
-                      pass->lists != NULL ? pass->lists : &slates, dscores, &pass->loss_value, err);
+        tg_losses_run(pass->losses, L, pass->scores, &pass->targets, &lists, dscores, &pass->loss_value, err);
     if (status == TG_OK && pass->parts > 1)
         for (int64_t i = 0; i < L; i++) dscores[i] /= (float)pass->parts;
     if (status == TG_OK) start_backward(bind, dscores);
@@ -154,22 +158,23 @@ const char *tg_model_lacks(const tg_model *m, const tg_graph *g) {
     if ((m->flags & TG_NEEDS_LAYOUT) && g->layout == NULL) return "no layout digits";
     if ((m->flags & TG_NEEDS_OPCODE) && g->opcode == NULL) return "no opcodes";
     const int digits = m->flags & (TG_NEEDS_DIGITS | TG_NEEDS_UNIQUE);
-    if (digits && g->T == 0 && (g->D != m->digit_cols || g->digit_rows != m->digit_rows))
-        return "config digits of another kind";
-    return digits && g->T > 0 ? "no config digits" : NULL;
+    if (digits && g->digits == NULL && g->codes.table == NULL) return "no config digits";
+    return digits && (g->D != m->digit_cols || g->digit_rows != m->digit_rows)
+               ? "config digits of another kind"
+               : NULL;
 }
 
 tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, tg_error *err) {
     tg_binding bind;
     ws->last = NULL;
     tg_status status = tg_bind(&bind, model, ws, pass, err);
+    if (status == TG_OK && pass->bound != NULL) status = pass->bound(pass->bound_context, bind.slates, err);
     if (status == TG_OK) status = run_events(&bind, ws, 0, bind.plan->n_forward, err);
     if (status == TG_OK) copy_slots(&bind);
     if (status == TG_OK && bind.training) status = run_backward(&bind, ws, pass, err);
     if (status == TG_OK && bind.training) copy_input_gradients(&bind);
+    if (status == TG_OK) close_buffers(&bind, bind.plan->n_events); /* what is read after the last event */
     if (status == TG_OK) ws->last = bind.plan, ws->last_model = model->number;
-    if (TG_REDZONE > 0 && bind.base != NULL)
-        tg_unpoison(ws->arena.base, (int64_t)(ws->arena.size / sizeof(float)));
-    tg_unbind(&bind);
+    tg_unbind(&bind, ws);
     return status;
 }

@@ -42,6 +42,9 @@ typedef struct tg_pass {
     const tg_slot_rows *fed;     /* input slots that are fed per call */
     const tg_slot_rows *fetched; /* slots to copy out */
     float *scores;               /* (L,), L the sum of C; NULL: not wanted */
+    /* NULL, or called before anything runs: only now unique cells are known, and with them the rows of `fetched` */
+    tg_status (*bound)(void *context, const tg_slate *slates, tg_error *err);
+    void *bound_context;
     /* Training */
     const tg_losses *losses; /* NULL: none */
     tg_targets targets;      /* (L,) */

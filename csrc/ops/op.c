@@ -144,8 +144,8 @@ static int64_t padded(int64_t floats) { return (floats + 15) & ~(int64_t)15; }
 /* Checked builds: redzones behind `copies` places, `stride` apart; with `closing`, they are looked at. */
 static void guard(float *place, int copies, int64_t stride, int64_t floats, const char *closing) {
     for (int i = 0; TG_REDZONE > 0 && i < copies; i++) {
-        if (closing != NULL) tg_redzone_close(closing, place + i * stride, floats);
-        else tg_redzone_open(place + i * stride, floats);
+        if (closing != NULL) tg_redzone_close(closing, place + i * stride, (size_t)floats * sizeof *place);
+        else tg_redzone_open(place + i * stride, (size_t)floats * sizeof *place);
     }
 }
 
@@ -254,7 +254,7 @@ int64_t tg_place_call(tg_exec *e, int back, float *base) {
 
 static void close_call(tg_exec *e, int back) {
     place(e, back, 0, e->base, e->op->name);
-    tg_unpoison(e->base, e->floats);
+    tg_unpoison(e->base, (size_t)e->floats * sizeof *e->base);
 }
 
 /* ---- tiles ---- */

@@ -237,7 +237,7 @@ static tg_status deliver(tg_draft *d, tg_graph *g, tg_error *err) {
         status = take(d, TG_TABLE_CONFIG, &g->config_feat, &g->owned[2], err);
         g->T = d->table[TG_TABLE_CONFIG].cols;
         g->C = s->C;
-        g->D = 0; /* these configs are not digits */
+        if (g->digits == NULL) g->D = 0; /* as many as there will be */
         g->has_configs = 1;
     }
     g->opcode = g->owned[3] = d->opcode;

@@ -9,8 +9,9 @@
 static int take_codes(tg_graph *g, PyObject *pair) {
     tg_codes codes;
     npy_intp table[2] = {-1, TG_LAYOUT_DIGITS};
-    if (PyTuple_Size(pair) != 2) {
-        PyErr_SetString(PyExc_TypeError, "digits: expected an array or a pair (codes, table)");
+    if (PyTuple_Size(pair) != 2 || g->D != TG_DIGITS || g->config_feat != NULL) {
+        PyErr_SetString(PyExc_TypeError,
+                        "digits: expected an array, or a pair (codes, table) without config_feat");
         return -1;
     }
     PyArrayObject *entries = tg_array(PyTuple_GetItem(pair, 1), "table", NPY_INT8, 2, table, "(T, 6)");
@@ -22,37 +23,34 @@ static int take_codes(tg_graph *g, PyObject *pair) {
     return -1;
 }
 
-/* The configs of a graph: layout digits, or features of whole configs. */
+/* The configs of a graph: digits, features of whole configs (which a prepared one has already), or both. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {-1, g->K, g->D > 0 ? g->D : -1}, flat[2] = {-1, -1};
+    npy_intp wide[3] = {g->config_feat != NULL ? (npy_intp)g->C : -1, g->K, g->D > 0 ? g->D : -1};
+    npy_intp flat[2] = {-1, -1};
     PyArrayObject *a;
-    if (PyTuple_Check(digits)) {
-        if (take_codes(g, digits) < 0) return -1;
-    } else if (digits != Py_None) {
-        const char *shape = wide[2] == TG_DIGITS ? "(C, K, 18)" : "(C, K, D)";
-        if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
-        if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
-            PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS,
-                         wide[2]);
+    if (config_feat != Py_None) {
+        if ((a = tg_array(config_feat, "config_feat", NPY_FLOAT32, 2, flat, "(C, T)")) == NULL) return -1;
+        if (flat[1] < 1 || flat[1] > 65536) {
+            PyErr_Format(PyExc_ValueError, "config_feat: expected 1..65536 columns, got %zd", flat[1]);
             return -1;
         }
-        g->D = (int)wide[2];
-        g->digits = TG_I8(a);
-        g->C = wide[0];
+        g->config_feat = TG_F32(a);
+        g->C = wide[0] = flat[0];
+        g->T = (int)flat[1];
         g->has_configs = 1;
+        if (digits == Py_None) g->D = 0;
     }
-    if (config_feat == Py_None) return 0;
-    if ((a = tg_array(config_feat, "config_feat", NPY_FLOAT32, 2, flat, "(C, T)")) == NULL) return -1;
-    if (g->has_configs || g->K > 0 || flat[1] < 1 || flat[1] > 65536) {
-        PyErr_Format(PyExc_ValueError,
-                     "config_feat: expected 1..65536 columns and no digits and no config nodes, got "
-                     "%zd columns, %s and %d config nodes",
-                     flat[1], g->has_configs ? "digits" : "no digits", g->K);
+    if (digits == Py_None) return 0;
+    if (PyTuple_Check(digits)) return take_codes(g, digits);
+    const char *shape = wide[2] == TG_DIGITS ? "(C, K, 18)" : "(C, K, D)";
+    if ((a = tg_array(digits, "digits", NPY_INT8, 3, wide, shape)) == NULL) return -1;
+    if (wide[2] < 1 || wide[2] > TG_MOST_DIGITS) {
+        PyErr_Format(PyExc_ValueError, "digits: expected 1..%d columns, got %zd", TG_MOST_DIGITS, wide[2]);
         return -1;
     }
-    g->config_feat = TG_F32(a);
-    g->C = flat[0];
-    g->T = (int)flat[1];
+    g->D = (int)wide[2];
+    g->digits = TG_I8(a);
+    g->C = wide[0];
     g->has_configs = 1;
     return 0;
 }

@@ -25,6 +25,7 @@ void tg_py_pass_free(tg_py_pass *p) {
     for (int i = 0; i < TG_MAX_SLOTS; i++) free_rows(&p->fetched_rows[i]);
     for (int i = 0; i < TG_MAX_INPUTS; i++) free_rows(&p->input_grad_rows[i]);
     free_rows(&p->digit_rows);
+    Py_CLEAR(p->unique_of);
     for (int i = 0; i < p->n_keep; i++) Py_XDECREF(p->keep[i]);
     for (int i = 0; i < p->n_owned; i++) free(p->owned[i]);
     p->n_keep = p->n_owned = 0;
@@ -77,13 +78,12 @@ int tg_py_pass_init(tg_py_pass *p, const tg_state *state, const tg_model *model,
 
 /* ---- arrays per slate ---- */
 
-/* Rows and dimensions that slot `shape` has for entry i. */
-static int slot_dims(const tg_py_pass *p, int i, tg_shape shape, npy_intp dims[3]) {
-    const tg_slate slate = tg_make_slate(&p->batch.entries[i]);
-    const int per = tg_per_item(&slate, shape.space);
+/* Rows and dimensions that slot `shape` has for a slate. */
+static int slot_dims(const tg_slate *slate, tg_shape shape, npy_intp dims[3]) {
+    const int per = tg_per_item(slate, shape.space);
     const int three = shape.space == TG_SPACE_NODE_CONFIG || shape.space == TG_SPACE_CONFIG_NODE_CONFIG ||
                       shape.space == TG_SPACE_EDGE_CONFIG;
-    dims[0] = (npy_intp)tg_items(&slate, shape.space);
+    dims[0] = (npy_intp)tg_items(slate, shape.space);
     dims[1] = three ? per : shape.cols;
     dims[2] = shape.cols;
     return three ? 3 : 2;
@@ -96,22 +96,42 @@ static int reserve_rows(const tg_py_pass *p, tg_py_rows *rows) {
     return -1;
 }
 
-/* New arrays for a slot of every entry. */
-static int make_rows(const tg_py_pass *p, tg_shape shape, tg_py_rows *rows) {
-    if (shape.space == TG_SPACE_UNIQUE) {
-        PyErr_SetString(PyExc_ValueError,
-                        "rows of unique cells are known within a pass only: gather them first");
-        return -1;
-    }
-    if (reserve_rows(p, rows) < 0 || (rows->arrays = PyList_New(p->batch.n)) == NULL) return -1;
+/* New arrays for a slot of every entry. `slates`: of the bound batch, NULL before. */
+static int make_rows(const tg_py_pass *p, tg_shape shape, const tg_slate *slates, tg_py_rows *rows) {
+    if ((rows->arrays = PyList_New(p->batch.n)) == NULL) return -1;
     for (int i = 0; i < p->batch.n; i++) {
+        const tg_slate slate = slates != NULL ? slates[i] : tg_make_slate(&p->batch.entries[i]);
         npy_intp dims[3];
-        PyArrayObject *a = tg_new_array(NPY_FLOAT32, slot_dims(p, i, shape, dims), dims);
+        PyArrayObject *a = tg_new_array(NPY_FLOAT32, slot_dims(&slate, shape, dims), dims);
         if (a == NULL) return -1;
         rows->rows[i] = TG_F32(a);
         PyList_SetItem(rows->arrays, i, (PyObject *)a);
     }
     return 0;
+}
+
+static int make_unique_of(const tg_slate *slates, PyObject *list, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        npy_intp dims[2] = {slates[i].K, slates[i].C};
+        PyArrayObject *a = tg_new_array(NPY_INT32, 2, dims);
+        if (a == NULL) return -1;
+        if (PyArray_NBYTES(a) > 0) memcpy(PyArray_DATA(a), slates[i].unique_of, (size_t)PyArray_NBYTES(a));
+        PyList_SetItem(list, i, (PyObject *)a);
+    }
+    return 0;
+}
+
+/* Everything whose size follows from the number of unique cells. */
+static tg_status make_unique(void *context, const tg_slate *slates, tg_error *err) {
+    tg_py_pass *p = context;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int status = p->unique_of == NULL ? 0 : make_unique_of(slates, p->unique_of, p->batch.n);
+    for (int i = 0; status == 0 && i < p->pass.n_fetched; i++)
+        if (p->fetched_rows[i].arrays == NULL)
+            status = make_rows(p, p->model->slots[p->fetched[i].slot].shape, slates, &p->fetched_rows[i]);
+    if (status < 0) PyErr_Clear();
+    PyGILState_Release(gil);
+    return status == 0 ? TG_OK : tg_fail(err, TG_E_MEMORY, "no memory for rows of unique cells");
 }
 
 /* `arrays` as a tuple of as many items as there are slates (a new reference), or NULL with an exception. */
@@ -147,8 +167,9 @@ int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
         if ((rows->arrays = per_slate(p, arrays, m->slots[slot].name)) == NULL || reserve_rows(p, rows) < 0)
             return -1;
         for (int i = 0; i < p->batch.n; i++) {
+            const tg_slate slate = tg_make_slate(&p->batch.entries[i]);
             npy_intp dims[3];
-            const int ndim = slot_dims(p, i, m->slots[slot].shape, dims);
+            const int ndim = slot_dims(&slate, m->slots[slot].shape, dims);
             PyArrayObject *a = tg_array(PyTuple_GetItem(rows->arrays, i), m->slots[slot].name, NPY_FLOAT32,
                                         ndim, dims, ndim == 3 ? "(rows, C, F)" : "(rows, F)");
             if (a == NULL) return -1;
@@ -178,20 +199,42 @@ static int want_slot(const tg_py_pass *p, const tg_model *m, PyObject *name, int
             PyErr_Format(PyExc_ValueError, "%s: '%s' is there twice", what, m->slots[slot].name);
             return -1;
         }
-    if (make_rows(p, m->slots[slot].shape, &rows[*n]) < 0) return -1;
+    const tg_shape shape = m->slots[slot].shape;
+    if (reserve_rows(p, &rows[*n]) < 0) return -1;
+    if (shape.space != TG_SPACE_UNIQUE && make_rows(p, shape, NULL, &rows[*n]) < 0) return -1;
     wanted[*n] = (tg_slot_rows){slot, rows[*n].rows};
     ++*n;
     return 0;
+}
+
+/* 1 if `name` is that of the numbers of unique cells, which then are wanted; -1 with an exception. */
+static int want_unique_of(tg_py_pass *p, const tg_model *m, PyObject *name) {
+    if (!PyUnicode_Check(name) || PyUnicode_CompareWithASCIIString(name, "unique_of") != 0 ||
+        tg_model_find_slot(m, "unique_of") >= 0)
+        return 0;
+    if (m->flags & TG_NEEDS_UNIQUE && p->unique_of == NULL)
+        return (p->unique_of = PyList_New(p->batch.n)) == NULL ? -1 : 1;
+    PyErr_SetString(PyExc_ValueError, p->unique_of != NULL
+                                          ? "outputs: 'unique_of' is there twice"
+                                          : "outputs: 'unique_of': no step of the model has unique cells");
+    return -1;
 }
 
 int tg_py_pass_fetch(tg_py_pass *p, const tg_model *m, PyObject *names) {
     PyObject *items = PySequence_Tuple(names);
     if (items == NULL) return -1;
     p->keep[p->n_keep++] = items;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++)
-        if (want_slot(p, m, PyTuple_GetItem(items, i), m->n_slots, "outputs", p->fetched, p->fetched_rows,
-                      &p->pass.n_fetched) < 0)
-            return -1;
+    p->model = m;
+    p->pass.bound = make_unique;
+    p->pass.bound_context = p;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(items); i++) {
+        PyObject *name = PyTuple_GetItem(items, i);
+        int status = want_unique_of(p, m, name);
+        if (status == 0)
+            status =
+                want_slot(p, m, name, m->n_slots, "outputs", p->fetched, p->fetched_rows, &p->pass.n_fetched);
+        if (status < 0) return -1;
+    }
     return 0;
 }
 
@@ -368,7 +411,10 @@ static PyObject *by_name(const tg_model *m, int n, const tg_slot_rows *slots, co
 }
 
 PyObject *tg_py_fetched(const tg_py_pass *p, const tg_model *m) {
-    return by_name(m, p->pass.n_fetched, p->fetched, p->fetched_rows);
+    PyObject *dict = by_name(m, p->pass.n_fetched, p->fetched, p->fetched_rows);
+    if (dict != NULL && p->unique_of != NULL && PyDict_SetItemString(dict, "unique_of", p->unique_of) < 0)
+        Py_CLEAR(dict);
+    return dict;
 }
 
 PyObject *tg_py_gradients(const tg_py_pass *p, const tg_model *m) {

@@ -21,6 +21,8 @@ typedef struct tg_py_pass {
     tg_slot_rows fed[TG_MAX_INPUTS], fetched[TG_MAX_SLOTS], input_grads[TG_MAX_INPUTS];
     tg_py_rows fed_rows[TG_MAX_INPUTS], fetched_rows[TG_MAX_SLOTS], input_grad_rows[TG_MAX_INPUTS],
         digit_rows;
+    const tg_model *model; /* for what is made once the batch is bound */
+    PyObject *unique_of;   /* list of (K,C) int32, or NULL */
     PyObject *keep[6];
     int n_keep;
     void *owned[6]; /* free() */
@@ -34,7 +36,7 @@ void tg_py_pass_free(tg_py_pass *p);
 
 /* {"name": [array per slate], ...}: the inputs that are fed per call, all of them. NULL or None: none. */
 int tg_py_pass_feed(tg_py_pass *p, const tg_model *model, PyObject *inputs);
-/* Names of slots whose rows are wanted. */
+/* Names of slots whose rows are wanted, "unique_of" among them: the row of every cell in slots of unique cells. */
 int tg_py_pass_fetch(tg_py_pass *p, const tg_model *model, PyObject *names);
 /* Scores of all entries are wanted. */
 int tg_py_pass_scores(tg_py_pass *p, const tg_model *model);

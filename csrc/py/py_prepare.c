@@ -155,8 +155,6 @@ static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
         return NULL;
     tg_kept *kept = NULL;
     if (capsule != Py_None && (kept = PyCapsule_GetPointer(capsule, kept_name)) == NULL) return NULL;
-    if (configs && digits != Py_None && stored.config_feat != NULL)
-        return PyErr_Format(PyExc_ValueError, "configs: expected digits or config_feat, got both");
     tg_py_graph *graph = tg_py_graph_new(tg_state_of(object)->graph, digit_rows);
     if (graph == NULL || enter(self, 0) < 0) {
         Py_XDECREF((PyObject *)graph);

@@ -19,7 +19,7 @@ typedef struct room {
     int64_t n;
 } room;
 
-static room carve(tg_scratch *c, int64_t n) {
+static room take(tg_scratch *c, int64_t n) {
     room r = {.n = n};
     r.by = tg_take_ordered(c, n);
     r.gain = tg_take(c, n, sizeof *r.gain);
@@ -96,8 +96,8 @@ static int64_t rows_of(const room *r) {
 static double run(const tg_list *list) {
     const double sigma = list->attr[SIGMA], k = list->attr[TOP];
     const int64_t n = list->length, top = k > 0 && k < (double)n ? (int64_t)k : n;
-    tg_scratch c = {list->scratch, 0};
-    room r = carve(&c, n);
+    tg_scratch c = {.base = list->scratch};
+    room r = take(&c, n);
     const double pairs = tg_order_list(list, r.by);
     make_gains(list, top, &r);
     make_places(list, top, &r);
@@ -107,10 +107,9 @@ static double run(const tg_list *list) {
     return sum * scale;
 }
 
-static tg_loss_sizes sizes(int64_t length) {
-    tg_scratch c = {0};
-    carve(&c, length);
-    return (tg_loss_sizes){c.used, 15 * (double)length * (double)length};
+static double carve(tg_scratch *c, int64_t length) {
+    take(c, length);
+    return 15 * (double)length * (double)length;
 }
 
 static tg_reads reads(const double *attr) {
@@ -125,7 +124,7 @@ const tg_loss tg_loss_lambda_rank = {
     .reductions = 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_ALL | 1u << TG_REDUCE_MEAN_PAIRS,
     .reduction = TG_REDUCE_SUM,
     .reads = reads,
-    .sizes = sizes,
+    .carve = carve,
     .run = run,
     .attrs =
         {[GAIN] = {.name = "gain",

@@ -68,7 +68,7 @@ typedef struct room {
     uint64_t *work;    /* (6n,) of the order, then (2n + 14,) of the kernel */
 } room;
 
-static room carve(tg_scratch *c, int64_t n) {
+static room take(tg_scratch *c, int64_t n) {
     room r;
     r.numbers = tg_take(c, n, sizeof *r.numbers);
     r.work = tg_take(c, 6 * n > 2 * n + 14 ? 6 * n : 2 * n + 14, sizeof *r.work);
@@ -79,8 +79,8 @@ static double run(const tg_list *list) {
     const int64_t n = list->length;
     const double temperature = list->attr[0], reduce = tg_reduce_entries(list);
     const double scale = reduce * list->share / temperature;
-    tg_scratch c = {list->scratch, 0};
-    const room r = carve(&c, n);
+    tg_scratch c = {.base = list->scratch};
+    const room r = take(&c, n);
     double loss, *work = (double *)r.work;
     order_slowest_first(n, list->order, list->key, r.numbers, r.work);
     if (list->weight != NULL || temperature != 1 ||
@@ -89,10 +89,9 @@ static double run(const tg_list *list) {
     return reduce * loss;
 }
 
-static tg_loss_sizes sizes(int64_t length) {
-    tg_scratch c = {0};
-    carve(&c, length);
-    return (tg_loss_sizes){c.used, 100 * (double)length};
+static double carve(tg_scratch *c, int64_t length) {
+    take(c, length);
+    return 100 * (double)length;
 }
 
 const tg_loss tg_loss_list_mle = {
@@ -102,7 +101,7 @@ const tg_loss tg_loss_list_mle = {
     .reductions = 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_ALL,
     .reduction = TG_REDUCE_SUM,
     .reads = tg_reads_order,
-    .sizes = sizes,
+    .carve = carve,
     .run = run,
     .attrs = {{.name = "temperature",
                .fallback = 1,

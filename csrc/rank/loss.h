@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/scratch.h"
 #include "base/status.h"
 
 enum { TG_MAX_LOSSES = 8, TG_MAX_LOSS_ATTRS = 6 };
@@ -53,13 +54,8 @@ typedef struct tg_list {
     double share;    /* times this ... */
     uint64_t key;    /* of draws */
     float *gradient; /* (length,) ... out: d value / d scores */
-    void *scratch;   /* as many bytes as tg_loss.sizes says, aligned as by malloc */
+    char *scratch;   /* for the parts that tg_loss.carve takes, aligned as by malloc */
 } tg_list;
-
-typedef struct tg_loss_sizes {
-    size_t scratch; /* bytes */
-    double work;    /* scalar operations, roughly */
-} tg_loss_sizes;
 
 typedef struct tg_loss {
     const char *name, *doc;
@@ -67,7 +63,8 @@ typedef struct tg_loss {
     unsigned reductions;    /* bits by tg_reduction */
     tg_reduction reduction; /* unless another is asked for */
     tg_reads (*reads)(const double *attr);
-    tg_loss_sizes (*sizes)(int64_t length);    /* never falls with length */
+    /* Takes the scratch of a list of that length; its work, in scalar operations, roughly. Neither falls with length. */
+    double (*carve)(tg_scratch *c, int64_t length);
     double (*run)(const tg_list *list);        /* the value, without share */
     tg_loss_attr attrs[TG_MAX_LOSS_ATTRS + 1]; /* ends with name NULL */
 } tg_loss;
@@ -114,7 +111,7 @@ typedef struct tg_lists {
     const int64_t
         *index; /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
     const float *scale, *shift; /* (L,) or NULL: the loss sees scale * score + shift (segment training) */
-    int64_t first;              /* number of the first list in the whole batch (keys of tie breaks) */
+    int64_t first; /* number of the first list in the whole batch (keys of tie breaks); set by a pass */
 } tg_lists;
 
 /* Value and, in dscores (L,), gradient with respect to the scores (L,) as they were given; 0 for entries of no list.

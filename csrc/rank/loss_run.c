@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
-#include "base/scratch.h"
 #include "base/rng.h"
 
 /* All lists, one after the other: E entries. */
@@ -218,7 +217,7 @@ static void scatter(const batch *b, int64_t L, const tg_lists *lists, const floa
 }
 
 static double run_list(const tg_loss_term *term, const batch *b, int64_t number, double share,
-                       float *gradient, void *scratch) {
+                       float *gradient, char *scratch) {
     const int64_t start = b->offsets[number];
     const unsigned reads = term->loss->reads(term->attr).targets;
     const tg_list list = {.length = b->offsets[number + 1] - start,
@@ -233,17 +232,24 @@ static double run_list(const tg_loss_term *term, const batch *b, int64_t number,
                           .gradient = gradient + start,
                           .scratch = scratch};
     TG_ASSERT(isfinite(share) && (term->loss->reductions >> term->reduction & 1));
-    if (list.length >= term->loss->least) return term->loss->run(&list);
-    memset(list.gradient, 0, (size_t)list.length * sizeof *list.gradient);
-    return 0;
+    if (list.length < term->loss->least) {
+        memset(list.gradient, 0, (size_t)list.length * sizeof *list.gradient);
+        return 0;
+    }
+    const double value = term->loss->run(&list);
+    tg_scratch done = {.base = scratch, .closing = term->loss->name};
+    if (TG_REDZONE > 0) term->loss->carve(&done, list.length);
+    return value;
 }
 
 /* Threads that share out the lists; one list may use them all by itself. */
 static int threads_for(const tg_loss_term *term, const batch *b) {
     double work = 0;
     if (b->count < 2 || term->over_batch) return 1;
-    for (int64_t list = 0; list < b->count; list++)
-        work += term->loss->sizes(b->offsets[list + 1] - b->offsets[list]).work;
+    for (int64_t list = 0; list < b->count; list++) {
+        tg_scratch c = {0};
+        work += term->loss->carve(&c, b->offsets[list + 1] - b->offsets[list]);
+    }
     const int threads = tg_threads(work);
     return threads < b->count ? threads : (int)b->count;
 }
@@ -269,9 +275,10 @@ static sizes measure(const tg_losses *losses, const batch *b, const tg_lists *li
                .threads = 1};
     for (int t = 0; t < losses->n; t++) {
         const tg_loss_term *term = &losses->term[t];
-        const size_t scratch = tg_align(term->loss->sizes(term->over_batch ? b->E : longest).scratch);
+        tg_scratch c = {0};
+        term->loss->carve(&c, term->over_batch ? b->E : longest);
         const int threads = threads_for(term, b);
-        if (scratch > s.scratch) s.scratch = scratch;
+        if (c.used > s.scratch) s.scratch = c.used;
         if (threads > s.threads) s.threads = threads;
     }
     return s;
@@ -320,10 +327,11 @@ tg_status tg_losses_run(const tg_losses *losses, int64_t L, const float *scores,
     if (block == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for the loss of lists of up to %lld entries",
                        (long long)longest);
-    tg_scratch given = {block, 0};
+    tg_scratch given = {.base = block}, done = {.base = block, .closing = "the losses of a batch"};
     const room r = carve(&given, losses, &b, need, targets->weight != NULL, s);
     TG_ASSERT(given.used == wanted.used);
     status = run_in(&r, b, s, losses, L, lists, dscores, value, err);
+    if (TG_REDZONE > 0) carve(&done, losses, &b, need, targets->weight != NULL, s);
     free(block);
     return status;
 }

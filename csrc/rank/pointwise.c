@@ -39,7 +39,10 @@ static double run_mse(const tg_list *list) { return run_with(list, squared); }
 static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
 static double run_mape(const tg_list *list) { return run_with(list, relative); }
 
-static tg_loss_sizes sizes(int64_t length) { return (tg_loss_sizes){0, 4 * (double)length}; }
+static double carve(tg_scratch *c, int64_t length) {
+    (void)c;
+    return 4 * (double)length;
+}
 
 static tg_reads any_value(const double *attr) {
     (void)attr;
@@ -52,7 +55,7 @@ static tg_reads with_logarithm(const double *attr) {
 
 #define POINTWISE                                                                                            \
     .least = 1, .reductions = 1u << TG_REDUCE_MEAN | 1u << TG_REDUCE_SUM, .reduction = TG_REDUCE_MEAN,       \
-    .sizes = sizes
+    .carve = carve
 
 const tg_loss tg_loss_mse = {
     POINTWISE,

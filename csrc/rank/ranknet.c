@@ -8,7 +8,7 @@ typedef struct room {
     double *a, *c, *memory; /* (n,) sigma * score, (n,) -weight, by order; tg_pair_rows */
 } room;
 
-static room carve(tg_scratch *c, int64_t n) {
+static room take(tg_scratch *c, int64_t n) {
     room r;
     r.by = tg_take_ordered(c, n);
     r.a = tg_take(c, n, sizeof *r.a);
@@ -27,8 +27,8 @@ static double row(const void *context, int64_t p, double *g, double *spare) {
 static double run(const tg_list *list) {
     const int64_t n = list->length;
     const double sigma = list->attr[0];
-    tg_scratch c = {list->scratch, 0};
-    const room r = carve(&c, n);
+    tg_scratch c = {.base = list->scratch};
+    const room r = take(&c, n);
     const double pairs = tg_order_list(list, r.by);
     for (int64_t p = 0; p < n; p++) {
         r.a[p] = sigma * (double)list->scores[r.by.items[p].index];
@@ -40,10 +40,9 @@ static double run(const tg_list *list) {
     return sum * scale;
 }
 
-static tg_loss_sizes sizes(int64_t length) {
-    tg_scratch c = {0};
-    carve(&c, length);
-    return (tg_loss_sizes){c.used, 10 * (double)length * (double)length};
+static double carve(tg_scratch *c, int64_t length) {
+    take(c, length);
+    return 10 * (double)length * (double)length;
 }
 
 const tg_loss tg_loss_ranknet = {
@@ -53,7 +52,7 @@ const tg_loss tg_loss_ranknet = {
     .reductions = 1u << TG_REDUCE_MEAN_PAIRS | 1u << TG_REDUCE_SUM | 1u << TG_REDUCE_MEAN_ALL,
     .reduction = TG_REDUCE_MEAN_PAIRS,
     .reads = tg_reads_order,
-    .sizes = sizes,
+    .carve = carve,
     .run = run,
     .attrs = {{.name = "sigma",
                .fallback = 1,

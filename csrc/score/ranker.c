@@ -212,16 +212,19 @@ static tg_status check_digits(const tg_ranker *r, const tg_ranker_configs *confi
     return TG_OK;
 }
 
-/* Either kind of configs, into the graph as it is stored or the one to be prepared. */
+/* Features go into the graph as it is stored, digits into the one to be prepared. */
 static tg_status take_configs(const tg_ranker *r, const tg_ranker_configs *c, tg_stored *stored, tg_graph *g,
                               tg_error *err) {
-    if ((c->digits != NULL) == (c->features != NULL))
-        return tg_fail_field(err, "configs", "digits or features", c->digits != NULL ? "both" : "neither");
+    if (c->digits == NULL && c->features == NULL)
+        return tg_fail_field(err, "configs", "digits or features", "neither");
     if (c->features != NULL) {
         stored->config_feat = c->features;
-        stored->C = c->count, stored->T = c->columns;
-        if (stored->K == 0) return check_array("configs", c->columns, TG_MAX_COLUMNS, c->features, err);
-        return tg_fail_field(err, "configs", "digits of the configurable nodes", "features of whole configs");
+        stored->C = c->count, stored->T = c->digits != NULL ? c->feature_columns : c->columns;
+        const tg_status status = check_array("configs", stored->T, TG_MAX_COLUMNS, c->features, err);
+        if (status != TG_OK || (c->digits == NULL && stored->K == 0)) return status;
+        if (c->digits == NULL)
+            return tg_fail_field(err, "configs", "digits of the configurable nodes",
+                                 "features of whole configs");
     }
     if (stored->K == 0) return tg_fail_field(err, "node_config_ids", "at least one", "none");
     g->digits = c->digits;

@@ -28,11 +28,12 @@ typedef struct tg_ranker_graph {
     const float *graph_feat;        /* (graph_columns), or NULL without */
 } tg_ranker_graph;
 
-/* Configs of a graph: digits of its configurable nodes, or features of whole configs; the other is NULL. */
+/* Configs of a graph: digits of its configurable nodes, features of whole configs, or both. What is not there is NULL. */
 typedef struct tg_ranker_configs {
     int64_t count, columns;
-    const int8_t *digits;  /* (count, config_nodes, columns), layout: 18 columns of -1..5 */
-    const float *features; /* (count, columns), tile: 24 columns */
+    const int8_t *digits;    /* (count, config_nodes, columns), layout: 18 columns of -1..5 */
+    const float *features;   /* (count, columns), tile: 24 columns; with digits (count, feature_columns) */
+    int64_t feature_columns; /* if there are digits, too */
 } tg_ranker_configs;
 
 /* Open the ranker file `path`. `*ranker` is NULL after an error: TG_E_IO, TG_E_MEMORY, or TG_E_CHECKPOINT for a file

@@ -1,4 +1,4 @@
-/* Score without Python: score RANKER GRAPH SCORES. GRAPH holds eight int64 sizes and then the arrays that
+/* Score without Python: score RANKER GRAPH SCORES. GRAPH holds nine int64 sizes and then the arrays that
    test_clib_score.py writes in this order; SCORES gets the float32 scores. An error is one line and exit code 1. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,17 +40,17 @@ static const void *take(const char **at, int64_t count, size_t size) {
 static int read_job(const char *path, job *j) {
     if ((j->bytes = read_all(path)) == NULL) return 0;
     const int64_t *n = (const int64_t *)(const void *)j->bytes;
-    const char *at = j->bytes + 8 * sizeof *n;
+    const char *at = j->bytes + 9 * sizeof *n;
     j->graph = (tg_ranker_graph){
         .nodes = n[0], .node_columns = n[1], .edges = n[2], .config_nodes = n[3], .graph_columns = n[4]};
-    j->configs = (tg_ranker_configs){.count = n[5], .columns = n[6]};
-    const int64_t cells = n[5] * n[6] * (n[3] > 0 ? n[3] : 1);
+    j->configs = (tg_ranker_configs){.count = n[5], .columns = n[6], .feature_columns = n[8]};
+    const int64_t cells = n[3] > 0 ? n[5] * n[6] * n[3] : 0, columns = n[3] > 0 ? n[8] : n[6];
     j->graph.edge_index = take(&at, 2 * n[2], sizeof(int64_t));
     j->graph.node_config_ids = take(&at, n[3], sizeof(int64_t));
     j->graph.node_feat = take(&at, n[0] * n[1], sizeof(float));
     j->graph.graph_feat = take(&at, n[4], sizeof(float));
-    j->configs.features = take(&at, n[3] > 0 ? 0 : cells, sizeof(float));
-    j->configs.digits = take(&at, n[3] > 0 ? cells : 0, 1);
+    j->configs.features = take(&at, n[5] * columns, sizeof(float));
+    j->configs.digits = take(&at, cells, 1);
     j->graph.node_opcode = take(&at, n[7] * n[0], 1);
     return 1;
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tpugraphs import kernels
+from tpugraphs import _core, kernels
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays, description, formats
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
@@ -49,9 +49,9 @@ class Graph:
     graph_feat : (G,) float, optional
         Features of the whole problem, such as its sizes or the device.
     config_feat : (C, T) float, optional
-        Configs as features, or
+        Configs as features, and/or
     node_config_ids : (K,) int, optional
-        Configurable nodes, each once, and
+        configurable nodes, each once, with
     node_config_feat : (C, K, D), optional
         configs as digits per configurable node, whole numbers from -1 ("not set") on.
     runtime : (C,) int or float, optional
@@ -153,12 +153,6 @@ class Graph:
             node_feat = np.zeros((nodes, 0))
         names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
         self._init_nodes(node_feat, "F", node_opcode, [] if edge_index is None else edge_index, names["node"])
-        if config_feat is not None and (node_config_feat is not None or node_config_ids is not None):
-            raise arrays.fail(
-                "config_feat", "configs as features or as digits per node", "both config_feat and "
-                + ("node_config_feat" if node_config_feat is not None else "node_config_ids"),
-                "put what belongs to the whole config into config_feat alone",
-            )  # fmt: skip
         for group, value, shape in (("graph", graph_feat, ("G",)), ("config", config_feat, ("C", "T"))):
             field, array = f"{group}_feat", None
             if value is not None:
@@ -174,6 +168,12 @@ class Graph:
             digits: Digits = SchemaDigits(none.shape, (), none)
         else:
             digits = self._any_digits(node_config_feat, schema)
+            if self.config_feat is not None and len(self.config_feat) != digits.shape[0]:
+                raise arrays.fail(
+                    "config_feat",
+                    f"{digits.shape[0]} configs, as node_config_feat has",
+                    f"{len(self.config_feat)}",
+                )
         self._set(_digits=digits)
         self._set(schema=self._own_schema(schema))
 
@@ -342,7 +342,7 @@ class Graph:
 
     @property
     def num_config_nodes(self) -> int:
-        """K, 0 where configs are features."""
+        """K, 0 where configs are features only."""
         return int(self.node_config_ids.shape[0])
 
     @property
@@ -545,9 +545,13 @@ class Graph:
         inverse : (C,) int64
             For every config, its place in `first`.
         """
-        if self.config_feat is not None:
-            return kernels.dedup_rows(self.config_feat)
-        return self._digits.distinct()
+        if self.config_feat is None:
+            return self._digits.distinct()
+        first, inverse = kernels.dedup_rows(self.config_feat)
+        if self._digits.shape[2] == 0:
+            return first, inverse
+        both = np.stack([inverse, self._digits.distinct()[1]], 1)
+        return _core.dedup_rows(both.view(np.float32))  # which compares bytes
 
     def merged(self, keep: str) -> Self:
         """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""

@@ -43,7 +43,7 @@ class Schema:
     node, graph, config : tuple of Column
         Columns of ``node_feat``, ``graph_feat`` and ``config_feat``.
     digits : tuple of Digit
-        Columns of ``node_config_feat``, at most 64. A schema has these or ``config``, not both.
+        Columns of ``node_config_feat``, at most 64. A schema may have ``config``, too.
     opcodes : int or None
         Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
     unit : {"ns", "us", "ms", "s"} or None
@@ -65,8 +65,6 @@ class Schema:
         for group in GROUPS:
             object.__setattr__(self, group, _columns(group, getattr(self, group), Column, _MOST_COLUMNS))
         object.__setattr__(self, "digits", _columns("digits", self.digits, Digit, _NUMBERS["most_digits"]))
-        if self.config and self.digits:
-            raise ConfigError("schema: expected config columns or digits, found both")
         opcodes = plain(self.opcodes)
         object.__setattr__(self, "opcodes", opcodes)
         if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):

@@ -177,7 +177,7 @@ class Network:
             prepared, rows = self.prepare(graph), graph.row_numbers(configs)
         else:
             prepared = self.prepare(graph, configs=False).with_configs(self.pipeline.configs(given))
-            rows = np.arange(len(given))
+            rows = np.arange(prepared.num_configs)
         count = max(1, int(tta)) * rows.size
         with Progress(count, "predict", "config", verbose) as progress:
             if tta == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.preprocess.pipeline import Prepared
+from tpugraphs.preprocess.pipeline import Configs, Prepared
 
 __all__ = [
     "SCORING",
@@ -90,32 +90,54 @@ def score(
     return scores
 
 
-def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.float32] | None:
-    """Configs given as such, None if they are given as rows.
+def as_configs(graph: Graph, configs: Any) -> Configs | None:
+    """Configs given as such, (digits, features) of which one may be None; None if they are given as rows.
 
     Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
-    features (n, 24).
+    features (n, 24). Where a graph has both, so must they: ``(features, digits)``.
 
     Raises
     ------
     DataError
         Not as many configurable nodes as the graph has, values that are not digits, or not finite numbers.
     """
+    features, digits = getattr(graph, "config_feat", None) is not None, bool(graph.schema.digits)
+    if features and digits and isinstance(configs, (list, tuple)) and _is_pair(configs):
+        both = _digits(graph, _array(configs[1])), _features(graph, configs[0])
+        if len(both[0]) == len(both[1]):
+            return both
+        expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
+        raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
     arrays.check_mask("configs", configs)
-    if isinstance(configs, (list, tuple)):
-        configs = np.asarray(configs)
-    features = getattr(graph, "config_feat", None) is not None
-    if features and getattr(configs, "ndim", 0) == 2:
-        array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
-        return np.ascontiguousarray(arrays.floats("configs", array))
-    if getattr(configs, "ndim", 0) != 3:
+    configs = _array(configs)
+    dimensions = getattr(configs, "ndim", 0)
+    if dimensions not in (2, 3) or (dimensions == 2 and not features):
         return None
-    if features:
+    if features and (digits or dimensions == 3):
+        also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
         raise DataError(
-            f"configs: expected features (n, {graph.config_feat.shape[1]}) or row numbers (n,), got shape "
-            f"{tuple(configs.shape)}",
+            f"configs: expected {'(' * digits}features (n, {graph.config_feat.shape[1]}){also} or row "
+            f"numbers (n,), got shape {tuple(configs.shape)}",
             file=str(graph.name), field="configs",
         )  # fmt: skip
+    return (None, _features(graph, configs)) if features else (_digits(graph, configs), None)
+
+
+def _is_pair(given: Sequence[Any]) -> bool:
+    """Whether these are not row numbers."""
+    return len(given) == 2 and not np.isscalar(given[0])
+
+
+def _array(given: Any) -> Any:
+    return np.asarray(given) if isinstance(given, (list, tuple)) else given
+
+
+def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
+    array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
+    return np.ascontiguousarray(arrays.floats("configs", array))
+
+
+def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
     if configs.shape[1:] != (nodes, width):
         raise DataError(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from tpugraphs.system import tensorfile
 __all__ = ["Pipeline", "Prepared", "Sizes"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]  # digits, features
 _NO_NODES = np.zeros(0, np.int64)
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
@@ -45,7 +46,7 @@ class Prepared:
     nbytes : int
         Memory it takes, roughly.
     measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders; NaN if a config failed.
+        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders.
     normalizers : (C,) int64, optional
         Normalizers of tile graphs.
     kept : (C,) int64, optional
@@ -54,6 +55,8 @@ class Prepared:
         Configs in a pack, whose pages can be given back.
     weights : (C,) float32, optional
         Weights of its configs in a loss; None: all 1.
+    valid : (C,) bool, optional
+        Which of its configs ran; None: all.
     """
 
     graph: Any
@@ -65,6 +68,7 @@ class Prepared:
     kept: NDArray[np.int64] | None = None
     mapped: Digits | None = None
     weights: NDArray[np.float32] | None = None
+    valid: NDArray[np.bool_] | None = None
 
     def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
         """Return some of the C configs as the core takes them."""
@@ -96,8 +100,9 @@ class Prepared:
 
     @cached_property
     def times(self) -> NDArray[Any]:
-        """What a metric is computed from (C,): nanoseconds, of tile graphs runtime / normalizer."""
-        return self.measured if self._divisors is None else self.measured / self._divisors
+        """What a metric is computed from (C,): runtimes, of tile graphs / normalizer; NaN if it failed."""
+        times = self.measured if self._divisors is None else self.measured / self._divisors
+        return times if self.valid is None or self.valid.all() else np.where(self.valid, times, np.nan)
 
     @cached_property
     def by_runtime(self) -> NDArray[np.int64]:
@@ -111,13 +116,10 @@ class Prepared:
             known[target] = targets(self.times, target)
         return known[target]
 
-    def with_configs(self, configs: NDArray[Any]) -> Prepared:
+    def with_configs(self, configs: Configs) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
-        graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
-        none = np.zeros(len(configs), np.int64)
-        return replace(
-            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
-        )
+        graph = self.nodes.with_configs(*configs)
+        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -380,7 +382,8 @@ class Pipeline:
             if weights is not None and getattr(graph, "valid", None) is not None:
                 weights = weights[graph.ran]
             graph = _ran(graph)
-        rows, digits, runtimes = None, None, _times(graph)
+        rows, digits, runtimes = None, None, graph.config_runtime
+        valid = None if training else getattr(graph, "valid", None)
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
@@ -409,7 +412,9 @@ class Pipeline:
             size += stored.nbytes
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
-        return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
+        return Prepared(
+            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid
+        )
 
     def _merge(
         self, graph: Graph, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
@@ -417,26 +422,26 @@ class Pipeline:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         rows = digits = None
-        if keep != "none" and stored is not None and stored.in_file:
+        features = getattr(graph, "config_feat", None) is not None
+        if keep != "none" and stored is not None and stored.in_file and not features:
             digits, first, inverse = stored.read_distinct()  # the equal ones never exist
             rows, runtimes, _ = pruning.merge(first, inverse, runtimes, None, keep, graph.kind)
         elif keep != "none":
             rows, runtimes, normalizers = pruning.distinct(graph, keep)
         if len(runtimes) < 2:
-            field = "config_feat" if stored is None else "node_config_feat"
+            field = "config_feat" if features else "node_config_feat"
             raise DataError(
                 f"{field}: all configs are the same, so nothing can be learnt: leave it out",
                 file=str(graph.name), field=field, found="1 distinct", expected="at least 2",
             )  # fmt: skip
         return rows, digits, runtimes, normalizers
 
-    def configs(self, configs: NDArray[Any]) -> NDArray[Any]:
+    def configs(self, configs: Configs) -> Configs:
         """Return configs as the core takes them: digits (C, K, D) unchanged, features (C, T) prepared."""
-        if configs.ndim == 2:
-            return self._core.configs(configs)
-        if self.schema is not None:
-            check_digits("configs", configs, tuple(digit.values for digit in self.schema.digits), 0)
-        return configs
+        digits, features = configs
+        if digits is not None and self.schema is not None:
+            check_digits("configs", digits, tuple(digit.values for digit in self.schema.digits), 0)
+        return digits, None if features is None else self._core.configs(features)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the learnt state by its names in a file."""
@@ -515,13 +520,6 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     return graph, None if (weights == 1).all() else weights
 
 
-def _times(graph: Graph) -> NDArray[Any]:
-    """Runtimes (C,), NaN of configs that failed."""
-    valid = getattr(graph, "valid", None)
-    times: NDArray[Any] = graph.config_runtime
-    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
-
-
 def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Arrays of a graph as the core takes them."""
     return (
@@ -535,8 +533,9 @@ def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
 
 
 def _digits(graph: Graph) -> Digits | None:
-    """Configs of a graph that are digits per node."""
-    return None if getattr(graph, "config_feat", None) is not None else graph._digits
+    """Configs of a graph as digits per node, None if they are features only."""
+    features = getattr(graph, "config_feat", None) is not None
+    return None if features and graph._digits.shape[2] == 0 else graph._digits
 
 
 def _name(graph: Graph) -> str:

@@ -262,7 +262,13 @@ class LinearBaseline(ScorerBase):
 
 
 def _has_features(graph: Graph) -> bool:
-    return getattr(graph, "config_feat", None) is not None
+    features: bool = getattr(graph, "config_feat", None) is not None
+    if features and graph.schema.digits:
+        raise ConfigError(
+            f"LinearBaseline reads configs as features or as digits, and graph {graph.name!r} has both: use "
+            "the recipe graph-config"
+        )
+    return features
 
 
 def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:

@@ -436,7 +436,7 @@ class Ranker(ScorerBase):
             Configs of the graph, in this order, as for ``graph.select``; by default all. Or configs that the
             graph does not have. Layout: digits, whole numbers in -1..5, as in ``graph.node_config_feat``;
             C-contiguous int8 is used in place, other types are copied to one byte per digit. Tile: the 24
-            numbers of ``graph.config_feat``.
+            numbers of ``graph.config_feat``. Of a graph with both: ``(features, digits)``.
         tta : int
             Test-time augmentation: mean over this many random orders of the configs, which matters to recipes
             with attention across configs. 0: the given order, once.

@@ -380,7 +380,7 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
 
 def _size(graph: Graph) -> tuple[int, int]:
     """Return (nodes, configurable nodes) if configs are digits. All graphs with features share one model."""
-    return (0, 0) if graph.config_feat is not None else (int(graph.num_nodes), int(graph.num_config_nodes))
+    return (int(graph.num_nodes), int(graph.num_config_nodes)) if graph._digits.shape[2] else (0, 0)
 
 
 def _each(callbacks: Sequence[Callback], event: str, fit: Rounds, *args: Any) -> None:

@@ -73,6 +73,13 @@ class TrainingFields:
         choices=TARGETS,
         doc="what losses of values fit (log_mse takes the logarithm itself); others compare runtimes",
     )
+    lists: str = option(
+        "slate",
+        choices=("slate", "part", "batch"),
+        doc="what a loss ranks together: a slate, each part of one, or all slates of a pass; the losses of "
+        "the lists are averaged",
+    )
+    part: int = option(16, 2, 1 << 20, doc="configs of a part, at most: slates are cut evenly (lists=part)")
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")

@@ -41,15 +41,17 @@ class EighthFields(TableFields):
 
 
 def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return one row per config (n, F): its digits, or statistics of the nodes with its features.
+    """Return one row per config (n, F): its digits, or statistics of the nodes with all it has.
 
     Parameters
     ----------
     rows : (n,) int64
         Which configs.
     """
+    cells = graph.digits_of(rows)
+    digits = cells.reshape(rows.size, cells.shape[1] * cells.shape[2]).astype(np.float32)
     if graph.config_feat is None:
-        return np.asarray(graph.digits_of(rows), np.float32).reshape(rows.size, -1)
+        return digits
     nodes = np.asarray(graph.node_feat, np.float64)
     parts = [np.array([float(nodes.shape[0])])]
     if nodes.size:
@@ -58,7 +60,7 @@ def features(fields: EighthFields, graph: Graph, rows: NDArray[np.int64]) -> NDA
         parts.append(np.asarray(graph.graph_feat, np.float64))
     same = np.concatenate(parts).astype(np.float32)
     configs = np.asarray(graph.config_feat, np.float32)[rows]
-    return np.hstack([np.broadcast_to(same, (rows.size, same.size)), configs])
+    return np.hstack([np.broadcast_to(same, (rows.size, same.size)), configs, digits])
 
 
 RECIPES = (

@@ -2,9 +2,9 @@
 
 The model depends on what the graphs hold. Nodes that differ in anything get features, an opcode embedding and
 (with edges) GraphSAGE. They are pooled to one row per graph, or per config where nodes are configured.
-Configs get their features and how these relate to powers of two. A linear layer sees them together with the
-row of the graph; residual blocks follow, and a linear path leads past all of them. The first layer starts
-with larger weights than the others, which makes the members of an ensemble differ more.
+Configs get their features, with digits or without, and how these relate to powers of two. A linear layer sees
+them together with the row of the graph; residual blocks follow, and a linear path leads past all of them. The
+first layer starts with larger weights than the others, which makes the members of an ensemble differ more.
 """
 
 from __future__ import annotations
@@ -123,7 +123,11 @@ def steps(fields: GraphConfig, sizes: Sizes) -> Steps:
         model.append(_step("linear", "hidden0", [row], "x0", **hidden))
     else:
         model.append(_step("noise", "noise", ["config_feat"], "configs", std=fields.noise))
-        model.append(_step("linear", "hidden0", ["configs", *([row] if row else [])], "x0", **hidden))
+        inputs = ["configs", *([row] if row else [])]
+        if sizes.digits[0] > 0:  # the row is one per config, too
+            model.append(_step("concat", "whole", inputs))
+            inputs = ["whole"]
+        model.append(_step("linear", "hidden0", inputs, "x0", **hidden))
     for i in range(fields.blocks):
         model += _block(f"x{i + 1}", f"x{i}", fields)
     model.append(_step("layer_norm", "last_norm", [f"x{fields.blocks}"]))

@@ -221,6 +221,14 @@ class Fit:
         chosen = [self._next_slate() for _ in range(self.fields.slates)]
         return chosen, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
 
+    def _moved(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
+        """Scale and shift of the scores of a slate by the first callback that has some."""
+        given = (callback.scale_and_shift(self, graph, rows) for callback in self.callbacks)
+        pair = next((pair for pair in given if pair is not None), None)
+        if pair is not None and not (isinstance(pair, tuple) and len(pair) == 2):
+            raise ConfigError(f"scale_and_shift: expected (scale, shift) or None, got {pair!r:.60}")
+        return pair
+
     def _train_step(self, interrupts: Interrupts) -> None:
         number, visit, parts = self.step + 1, self.visit, int(self.fields.accumulate)
         rate = schedules.rate(number, self.total, self.fields)
@@ -231,7 +239,8 @@ class Fit:
                 if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
                 chosen, names = self._next_slates()
-                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts))
+                moved = [self._moved(prepared.name, rows) for prepared, rows in chosen]
+                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts), moved)
                 losses.append(self._in_core(interrupts, names, add))
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import DataError, RecipeError
+from tpugraphs.errors import ConfigError, DataError, RecipeError
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
     from tpugraphs.preprocess.pipeline import Prepared
 
     Chosen = tuple[Prepared, NDArray[np.int64]]
+    Moved = tuple[Any, Any]
 
 __all__ = ["Optimizer", "parameter_groups"]
 
@@ -45,6 +46,7 @@ class Optimizer:
             "precision": network.precision,
         }
         self._values = f.target if network.reads_values else None
+        self._kind, self._most = f.lists, int(f.part)
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
             "kind": f.optimizer,
@@ -52,10 +54,26 @@ class Optimizer:
             **{name: float(getattr(f, name)) for name in numbers},
         }
 
-    def gradients(self, step: int, chosen: Sequence[Chosen], part: tuple[int, int] = (0, 1)) -> float:
+    def gradients(
+        self,
+        step: int,
+        chosen: Sequence[Chosen],
+        part: tuple[int, int] = (0, 1),
+        moved: Sequence[Moved | None] = (),
+    ) -> float:
         """Return the loss of part i of n of a step's batch, and add its gradients to those of earlier parts.
 
-        `chosen`: prepared graphs, and which of their configs.
+        Parameters
+        ----------
+        step : int
+            From 1 on.
+        chosen : sequence of (Prepared, (n,) int64)
+            Prepared graphs, and which of their configs.
+        part : tuple of int
+            ``(i, n)``.
+        moved : sequence of (scale, shift) or None, optional
+            One for each of `chosen`: the losses see ``scale * scores + shift``. A number, or one per config,
+            (n,). Where the scores are those of one segment of a graph, `shift` is what the others add.
         """
         slates = [prepared.slate(rows) for prepared, rows in chosen]
         targets: dict[str, Sequence[NDArray[Any]]] = {}
@@ -67,10 +85,32 @@ class Optimizer:
                 np.ones(len(rows), np.float32) if prepared.weights is None else prepared.weights[rows]
                 for prepared, rows in chosen
             ]
-        loss: float = self.trainer.gradients(slates, targets, step=step, part=part, **self._pass)[0]
+        lists = self._lists([len(rows) for _, rows in chosen], moved)
+        loss: float = self.trainer.gradients(
+            slates, targets, step=step, part=part, lists=lists, **self._pass
+        )[0]
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")
         return loss
+
+    def _lists(
+        self, sizes: Sequence[int], moved: Sequence[Moved | None]
+    ) -> dict[str, NDArray[Any] | None] | None:
+        """Return the lists of slates of these sizes as the core takes them, None where each is one."""
+        moves = any(one is not None for one in moved)
+        if self._kind == "slate" and not moves:
+            return None
+        lengths = [sum(sizes)] if self._kind == "batch" else list(sizes)
+        if self._kind == "part":
+            cuts = [(n, -(-n // self._most)) for n in sizes]
+            lengths = [n * (i + 1) // k - n * i // k for n, k in cuts for i in range(k)]
+        lists: dict[str, NDArray[Any] | None] = {"offsets": np.cumsum([0, *lengths], dtype=np.int64)}
+        for i, name in enumerate(("scale", "shift") if moves else ()):
+            each = [(1.0, 0.0)[i] if one is None else one[i] for one in moved]
+            lists[name] = np.concatenate(
+                [_per_config(name, value, n) for value, n in zip(each, sizes, strict=True)]
+            )
+        return lists
 
     def update(self, step: int, learning_rate: float, norms: list[float]) -> None:
         """Update the parameters by the gradients and append the norm of the gradients to `norms`.
@@ -80,6 +120,16 @@ class Optimizer:
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
         norms.extend(map(self.trainer.update, [optimizer]))
+
+
+def _per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
+    try:
+        return np.broadcast_to(np.asarray(value, np.float32), (n,))
+    except (TypeError, ValueError):
+        found = f"shape {np.shape(value)}" if isinstance(value, np.ndarray) else repr(value)
+        raise ConfigError(
+            f"{name}: expected a number or one for each of {n} configs of a slate, got {found}"
+        ) from None
 
 
 def parameter_groups(

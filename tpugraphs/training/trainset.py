@@ -138,7 +138,7 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
-    if digits and getattr(graph, "config_feat", None) is None:
+    if digits and graph._digits.shape[2]:
         for block in graph._digits.blocks():
             h.update(np.ascontiguousarray(block).data)
     return h.hexdigest()
