@@ -20,7 +20,7 @@ $(LIBRARY): $(OBJECTS)
 	@$(AR) rcs $@ $^
 build/lib/%.o: %.c csrc/flags.mk
 	@mkdir -p $(@D)
-	$(CC) $(CORE_FLAGS) -fPIC $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -c -o $@ $<
+	$(CC) $(CORE_FLAGS) -fPIC $(WARNINGS) -Werror $(FLAGS_$(notdir $*)) -MMD -MP -c -o $@ $<
 -include $(OBJECTS:.o=.d)
 format:
 	ruff check --fix . && ruff format . && clang-format -i $(C_FILES)
