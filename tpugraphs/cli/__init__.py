@@ -11,24 +11,16 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError, Error, RecipeError
+
 __all__ = ["main"]
 
-COMMANDS = (
-    "demo",
-    "download",
-    "inspect",
-    "audit",
-    "pack",
-    "recipes",
-    "train",
-    "evaluate",
-    "predict",
-    "submit",
-    "doctor",
-)
+COMMANDS = ("demo download inspect audit pack recipes train evaluate predict submit doctor").split()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +32,6 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from tpugraphs import __version__
-    from tpugraphs.cli import common
 
     parser = _Parser(
         prog="tpugraphs",
@@ -113,15 +104,15 @@ def _run(argv: Sequence[str] | None) -> int:
         args = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has printed help, version or the error
         return stop.code if isinstance(stop.code, int) else 2
-    from tpugraphs.errors import ConfigError, Error, RecipeError
-
     try:
         if args.threads is not None:
             from tpugraphs import _core
 
             _core.set_num_threads(args.threads)
-        code: int = args.run(args)
-        return code
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+            code: int = args.run(args)
+            return code
     except KeyboardInterrupt as stop:
         print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
         return 130
@@ -137,9 +128,9 @@ def _report(args: argparse.Namespace, error: BaseException, code: int) -> int:
     """Tell of an error in one line on stderr, and as JSON on stdout if asked for; returns the exit code."""
     message = _message(error)
     if args.json:
-        fields = {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
-        print(json.dumps({"error": message, "kind": type(error).__name__, **fields}))
-    print(f"tpugraphs {args.command}: error: {message}", file=sys.stderr)
+        shown = {"error": message, "kind": type(error).__name__, **common.error_fields(error)}
+        print(json.dumps(shown))
+    common.warn(args, message, "error")
     return code
 
 

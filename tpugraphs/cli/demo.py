@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "train on embedded measurements of AlexNet and judge the ranker on configurations it has not seen"
@@ -36,18 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=common.whole(1), metavar="N", help=f"optimizer steps (default: {STEPS})"
     )
-    parser.add_argument(
-        "--seed",
-        type=common.whole(0, 2**63 - 1),
-        default=0,
-        help="of split, weights and sampling (default: %(default)s)",
-    )
+    common.add_seed(parser, "of split, weights and sampling")
 
 
 def run(args: argparse.Namespace) -> int:
     """Split, train, judge, draw, submit."""
     start = time.perf_counter()
-    folder = common.output_directory(args.out)
+    folder = Path(args.out).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
     steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
     train, valid, unseen = _data(args)
     ranker, history = _train(args, train, valid, steps)
@@ -71,12 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """AlexNet as three graphs that share no configuration."""
-    from tpugraphs import data
-    from tpugraphs.data.splits import split_configs
-
-    graph = data.sample("alexnet")
-    graph = graph.replace(collection=COLLECTION)
-    parts = [graph.select(rows) for rows in split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
+    graph = tg.sample("alexnet").replace(collection=COLLECTION)
+    parts = [graph.select(rows) for rows in tg.training.split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
     if args.quick:
         parts = [part.select(slice(0, limit)) for part, limit in zip(parts, (2000, 128, 256), strict=True)]
     train, valid, unseen = parts
@@ -91,9 +84,7 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
 
 
 def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
-    from tpugraphs.ranker.ranker import Ranker
-
-    ranker = Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
+    ranker = tg.Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
     history = common.fit(args, ranker, train, valid=valid, steps=steps)
     common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
     return ranker, history
@@ -101,40 +92,31 @@ def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tupl
 
 def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tuple[Any, Any]:
     """Report of ranker and baselines on the unseen configurations, and the ranker's order of them."""
-    import numpy as np
-
-    from tpugraphs.evaluation import evaluator as evaluation
-    from tpugraphs.ranker import baselines
-
-    linear = baselines.LinearBaseline().fit(train)
+    linear = tg.baselines.LinearBaseline().fit(train)
     scores = ranker.predict(unseen)
     scorers: dict[str, Any] = {
         "ranker": lambda graph: scores,
         "linear": linear.predict,
-        "random": partial(baselines.random_scores, seed=args.seed),
+        "random": partial(tg.baselines.random_scores, seed=args.seed),
     }
-    report = evaluation.evaluate(scorers, unseen, seed=args.seed)
-    return report, np.argsort(scores, kind="stable")
+    report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
+    return report, scores.argsort(kind="stable")
 
 
 def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ranking: Any) -> dict[str, str]:
     """Write all files; returns path to what it is."""
-    from tpugraphs.evaluation import plot
-    from tpugraphs.submission import files as submission
-
-    paths = {
-        name: str(folder / name)
-        for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
-    }
-    plot.save(report.plot(history=history), paths["report.png"])
-    report.save(paths["report.json"])
-    counts = {unseen.submission_id: unseen.num_configs}
-    submission.write(paths["submission.csv"], {unseen.submission_id: ranking}, counts)
-    submission.validate(paths["submission.csv"], counts).raise_for_problems()
-    ranker.save(paths["ranker.safetensors"])
-    what = (
-        "learning curve, predicted against measured rank, what keeping the first gives",
-        "the table with more digits",
+    picture, table, rows, trained = (
+        str(folder / name) for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
     )
-    more = ("a valid submission for the unseen part", "the trained ranker")
-    return dict(zip(paths.values(), (*what, *more), strict=True))
+    tg.plot.save(report.plot(history=history), picture)
+    report.save(table)
+    counts = {unseen.submission_id: unseen.num_configs}
+    tg.submission.write(rows, {unseen.submission_id: ranking}, counts)
+    tg.submission.validate(rows, counts).raise_for_problems()
+    ranker.save(trained)
+    return {
+        picture: "learning curve, predicted against measured rank, what keeping the first gives",
+        table: "the table with more digits",
+        rows: "a valid submission for the unseen part",
+        trained: "the trained ranker",
+    }

@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from tpugraphs.cli import common
 
 HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
 EXAMPLE = "tpugraphs doctor --json"
+_CGROUP = "/sys/fs/cgroup"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -118,66 +120,41 @@ def _count(variable: str) -> int:
 
 def _limits() -> dict[str, Any]:
     affinity = getattr(os, "sched_getaffinity", None)
+    folders = _cgroup_folders()
+    shares = [_read(f"{folder}/cpu.max") or "max" for folder in folders]
+    old = [_read(f"{_CGROUP}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # of version 1
+    shares.append(f"{old[0] or 'max'} {old[1] or 100_000}")
+    quotas = [share.partition(" ")[::2] for share in shares]
+    processors = [int(quota) / int(period) for quota, period in quotas if quota.isdigit()]
+    texts = [_read(f"{folder}/memory.max") for folder in folders]
+    texts.append(_read(f"{_CGROUP}/memory/memory.limit_in_bytes"))
+    limits = [int(text) for text in texts if text and text.isdigit() and int(text) < 1 << 60]
+    memory = dict(re.findall(r"^(\w+):\s*(\d+) kB", _read("/proc/meminfo") or "", re.M))
+    gib = {name: round(int(kib) / 2**20, 1) for name, kib in memory.items()}
     return {
         "processors": os.cpu_count(),
         "processors_allowed": len(affinity(0)) if affinity else None,
-        "cgroup_quota_processors": _cgroup_quota(),
-        "cgroup_memory_limit_gib": _cgroup_memory(),
-        "memory_gib": _meminfo("MemTotal"),
-        "memory_available_gib": _meminfo("MemAvailable"),
+        "cgroup_quota_processors": round(min(processors), 2) if processors else None,
+        "cgroup_memory_limit_gib": round(min(limits) / 2**30, 2) if limits else None,
+        "memory_gib": gib.get("MemTotal"),
+        "memory_available_gib": gib.get("MemAvailable"),
     }
 
 
 def _read(path: str) -> str | None:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return None
 
 
 def _processor() -> str | None:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or None
+    found = re.search(r"^model name\s*:\s*(.*)", _read("/proc/cpuinfo") or "", re.M)
+    return found[1] if found else platform.processor() or None
 
 
-def _meminfo(name: str) -> float | None:
-    for line in (_read("/proc/meminfo") or "").splitlines():
-        if line.startswith(name + ":"):
-            return round(int(line.split()[1]) / 2**20, 1)
-    return None
-
-
-def _cgroup_folders() -> list[Path]:
+def _cgroup_folders() -> list[str]:
     """Folders of this process's control group (version 2), innermost first."""
-    line = next(
-        (line for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "0::/"
-    )
-    inner = Path("/sys/fs/cgroup" + line[3:].rstrip("/"))
-    return [folder for folder in (inner, *inner.parents) if str(folder).startswith("/sys/fs/cgroup")]
-
-
-def _cgroup_quota() -> float | None:
-    """Processors' worth of time this process may use, or None without a limit."""
-    quotas = []
-    for folder in _cgroup_folders():
-        words = (_read(str(folder / "cpu.max")) or "max").split()
-        if words[0] != "max":
-            quotas.append(int(words[0]) / int(words[1]))
-    old = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if old[0] and old[1] and int(old[0]) > 0:
-        quotas.append(int(old[0]) / int(old[1]))
-    return round(min(quotas), 2) if quotas else None
-
-
-def _cgroup_memory() -> float | None:
-    limits = []
-    for path in (
-        *(str(folder / "memory.max") for folder in _cgroup_folders()),
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ):
-        text = (_read(path) or "max").strip()
-        if text.isdigit() and int(text) < 1 << 60:
-            limits.append(int(text))
-    return round(min(limits) / 2**30, 2) if limits else None
+    found = re.search("^0::(.*)", _read("/proc/self/cgroup") or "", re.M)
+    inner = Path(_CGROUP, found[1].strip("/") if found else "")
+    return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
 
 HELP = "show the commands that download the published collections, or run the download"
 EXAMPLE = "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run"
@@ -19,12 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLLECTION",
         help="collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
     )
-    parser.add_argument(
-        "--root",
-        default=os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs"),
-        metavar="DIR",
-        help="where to put them (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
-    )
+    common.add_root(parser, "where to put them")
     parser.add_argument(
         "--source",
         choices=("official", "kaggle"),
@@ -44,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
-    from tpugraphs.errors import ConfigError
 
     url = download.OFFICIAL if args.url is None else args.url
     if not args.now:

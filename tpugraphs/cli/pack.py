@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "turn .npz files into packs, which open at once and are read config by config"
@@ -31,13 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack; 1 if a file could not be, after all the others have been."""
-    from tpugraphs.data import packs
-
-    report = packs.pack_tree(
+    report = tg.packs.pack_tree(
         args.dir, args.out, jobs=args.jobs, verify=args.verify, verbose=common.show_progress(args)
     )
     for failure in report.failed:
-        print(f"tpugraphs pack: error: {failure['error']}", file=sys.stderr)
+        common.warn(args, failure["error"], "error")
     parts = [f"{report.packed} packed", f"{report.skipped} up to date"]
     if args.verify:
         parts.append(f"{report.verified} verified")

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "list the recipes, or what one does: its fields, losses and optimizer"
@@ -21,18 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List all recipes, or the fields of one."""
-    from tpugraphs.ranker.ranker import Ranker
-    from tpugraphs.recipes import get_recipe, list_recipes
-
     if args.recipe is None:
-        summaries = {name: get_recipe(name).summary for name in list_recipes()}
+        summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}
         common.emit(args, summaries)
         width = max(map(len, summaries))
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.say(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
-    told = get_recipe(args.recipe).describe()
-    common.emit(args, {**told, "fields": Ranker(args.recipe).get_params()})
+    told = tg.recipes.get_recipe(args.recipe).describe()
+    common.emit(args, {**told, "fields": tg.Ranker(args.recipe).get_params()})
     common.say(args, "\n".join(_lines(told)))
     return 0
 
