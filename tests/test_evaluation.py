@@ -251,7 +251,7 @@ def test_one_runtime_of_zero_is_named_and_can_be_left_out() -> None:
     rows = np.flatnonzero(runtime > 0)
     assert evaluate(baselines.random_scores, graph, configs=rows).rows[0].configs == 19
     assert len(evaluate(truth, graph.select(runtime > 0)).rows) == 1
-    with pytest.raises(tg.DataError, match="configs: .*out of bounds"):
+    with pytest.raises(tg.DataError, match="configs: expected numbers in -20..19"):
         evaluate(truth, graph, configs=[20])
 
 

@@ -19,10 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR", help="put the tree of packs there, not next to the .npz files"
     )
     parser.add_argument(
-        "--jobs",
-        type=common.whole(1, 4096),
-        metavar="N",
-        help="files at a time (default: number of threads)",
+        "--jobs", type=common.whole(1, 4096), metavar="N", help="files at a time (default: number of threads)"
     )
     parser.add_argument(
         "--verify", action="store_true", help="also read all packs back and compare checksums"

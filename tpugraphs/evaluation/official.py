@@ -137,4 +137,4 @@ class Coverage:
 
     def to_dict(self) -> dict[str, list[str]]:
         """Plain values, for JSON."""
-        return {"not_listed": list(self.not_listed), "not_given": list(self.not_given)}
+        return {name: list(graphs) for name, graphs in vars(self).items()}
