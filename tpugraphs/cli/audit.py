@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(
         parser,
-        help="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] below "
-        "--root",
+        help="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
+        "below --root",
     )
     parser.add_argument("--all", action="store_true", help="list graphs without findings, too")
     parser.add_argument(

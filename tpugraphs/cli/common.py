@@ -174,7 +174,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
 
 
 def collection_split(spec: str) -> tuple[str, str] | None:
-    """Collection and split ("" if none is given) that `spec` names; None if it names something else.
+    """Return collection and split ("" if none is given) that `spec` names; None if it names something else.
 
     Raises
     ------
@@ -309,7 +309,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
 
 
 def after_fit(args: argparse.Namespace, history: History, done: str | None) -> None:
-    """Warn of graphs that were left out. After Ctrl-C raise KeyboardInterrupt: `done` says how far it came."""
+    """Warn of graphs that were left out. After Ctrl-C, where `done` says how far, say how to resume."""
     for name, why in history.skipped.items():
         warn(args, f"{name} is left out: {why}")
     if done is not None:
