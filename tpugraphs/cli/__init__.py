@@ -50,11 +50,10 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
-        command.add_argument(
-            "--threads", type=common.whole(1, 4096), metavar="N", help="use N threads (default: all allowed)"
-        )
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        common.option(command, "--json", "print the result as JSON, and nothing else")
+        meaning = "use N threads (default: all allowed)"
+        common.option(command, "--threads N", meaning, type=common.whole(1, 4096))
+        common.option(command, "--debug", "show the traceback of an error")
         command.set_defaults(run=module.run)
     return parser
 
@@ -83,18 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
-        _drop_output()
-    except OSError as error:  # the disk is full, for example
-        _drop_output()
-        if code == 0:
+    except OSError as error:  # the disk is full, or the reader of our output has gone, as in `| head`
+        # What is left of our output goes nowhere, so that the end of the process does not try again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0 and not isinstance(error, BrokenPipeError):
             print(f"tpugraphs: error: {_message(error)}", file=sys.stderr)
     return code or 1
-
-
-def _drop_output() -> None:
-    """Let what is left of our output go nowhere, so that the end of the process does not try again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -121,17 +114,12 @@ def _run(argv: Sequence[str] | None) -> int:
     except (Error, OSError, MemoryError) as error:
         if args.debug:
             raise
-        return _report(args, error, 2 if isinstance(error, ConfigError | RecipeError) else 1)
-
-
-def _report(args: argparse.Namespace, error: BaseException, code: int) -> int:
-    """Tell of an error in one line on stderr, and as JSON on stdout if asked for; returns the exit code."""
-    message = _message(error)
-    if args.json:
-        shown = {"error": message, "kind": type(error).__name__, **common.error_fields(error)}
-        print(json.dumps(shown))
-    common.warn(args, message, "error")
-    return code
+        message = _message(error)
+        if args.json:
+            fields = common.error_fields(error)
+            print(json.dumps({"error": message, "kind": type(error).__name__, **fields}))
+        common.warn(args, message, "error")
+        return 2 if isinstance(error, ConfigError | RecipeError) else 1
 
 
 _LONGEST = 2000  # characters of a message

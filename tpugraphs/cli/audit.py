@@ -18,13 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(
         parser,
-        help="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
+        meaning="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
         "below --root",
     )
-    parser.add_argument("--all", action="store_true", help="list graphs without findings, too")
-    parser.add_argument(
-        "--write-exclude", metavar="FILE", help="write what to leave out to FILE, for --exclude @FILE"
-    )
+    common.option(parser, "--all", "list graphs without findings, too")
+    common.option(parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE")
 
 
 def run(args: argparse.Namespace) -> int:

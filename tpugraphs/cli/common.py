@@ -27,6 +27,9 @@ DATA_HELP = (
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
 
+NORMALIZE = ("none", "minmax", "rank")
+REPEATED: dict[str, Any] = {"action": "append", "default": []}  # of an option that may be given several times
+
 
 def default_root() -> str:
     """Where collections are looked for without --root."""
@@ -49,70 +52,67 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
+def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
+    """Add an option to a parser or group as its usage reads: ``"--out FILE"``; ``"--all"`` is a switch."""
+    name, _, metavar = usage.partition(" ")
+    if metavar:
+        how["metavar"] = metavar
+    elif not how:
+        how["action"] = "store_true"
+    to.add_argument(name, help=meaning, **how)
+
+
 def add_data(
-    parser: argparse.ArgumentParser, split: str = "", name: str = "data", nargs: str = "+", **options: Any
+    parser: argparse.ArgumentParser, split: str = "", name: str = "data", meaning: str = "", **how: Any
 ) -> None:
     """Add the graphs to work on, where collections are looked for, and which graphs are left out."""
-    meaning = f"; a collection means its {split} split" if split else ""
-    parser.add_argument(name, **{"nargs": nargs, "metavar": "DATA", "help": DATA_HELP + meaning, **options})
+    meaning = meaning or DATA_HELP + (f"; a collection means its {split} split" if split else "")
+    option(parser, f"{name} DATA", meaning, **{"nargs": "+", **how})
     add_root(parser, "directory of the downloaded collections")
-    parser.add_argument(
-        "--exclude", action="append", default=[], metavar="PATTERN",
-        help="leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
+    option(
+        parser,
+        "--exclude PATTERN",
+        "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
         "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`; repeatable",
-    )  # fmt: skip
+        **REPEATED,
+    )
 
 
 def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Add --root."""
-    parser.add_argument(
-        "--root",
-        default=default_root(),
-        metavar="DIR",
-        help=f"{meaning} (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
-    )
+    meaning += " (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)"
+    option(parser, "--root DIR", meaning, default=default_root())
 
 
 def add_seed(parser: argparse.ArgumentParser, meaning: str = "") -> None:
     """Add --seed."""
-    of = f"{meaning} (default: %(default)s)" if meaning else "default: %(default)s"
-    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help=of)
+    meaning = f"{meaning} (default: %(default)s)" if meaning else "default: %(default)s"
+    option(parser, "--seed", meaning, type=whole(0, 2**63 - 1), default=0)
 
 
 def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> None:
     """Add --precision, of matrix products."""
-    parser.add_argument(
-        "--precision",
-        choices=("f32", "bf16") if training else ("f32", "bf16", "int8"),
-        default="f32" if training else None,
-        help="of the operands of matrix products (default: "
-        + ("%(default)s)" if training else "what the ranker was trained with)"),
-    )
+    default = "%(default)s" if training else "what the ranker was trained with"
+    meaning = f"of the operands of matrix products (default: {default})"
+    how = {"choices": ("f32", "bf16"), "default": "f32"} if training else {"choices": ("f32", "bf16", "int8")}
+    option(parser, "--precision", meaning, **how)
 
 
 def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add RANKER, and what belongs to several of them; see `open_rankers`."""
-    parser.add_argument(
-        "ranker",
-        metavar="RANKER",
-        nargs="?" if optional else None,
-        help="ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together",
-    )
+    meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
+    option(parser, "ranker RANKER", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")
-    group.add_argument(
+    option(
+        group,
         "--normalize",
-        choices=("none", "minmax", "rank"),
-        help="before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as "
-        "the ensemble was made)",
+        "before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as the "
+        "ensemble was made)",
+        choices=NORMALIZE,
     )
-    group.add_argument("--weights", metavar="W,W,...", help="of the mean, one each (default: equal)")
-    parser.add_argument(
-        "--tta",
-        type=whole(0, 10_000),
-        default=0,
-        metavar="K",
-        help="mean over K random orders of the configurations, for recipes with attention across them",
-    )
+    option(group, "--weights W,W,...", "of the mean, one each (default: equal)")
+    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
+    option(parser, "--tta K", meaning, type=whole(0, 10_000), default=0)
 
 
 def open_rankers(args: argparse.Namespace) -> Any:

@@ -30,13 +30,9 @@ _NEXT = """Next, with the full data set (Kaggle: predict-ai-model-runtime) unpac
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--out", default="demo_out", metavar="DIR", help="where to write (default: %(default)s)"
-    )
-    parser.add_argument("--quick", action="store_true", help="a few steps only: shows the way, learns little")
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help=f"optimizer steps (default: {STEPS})"
-    )
+    common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
+    common.option(parser, "--quick", "a few steps only: shows the way, learns little")
+    common.option(parser, "--steps N", f"optimizer steps (default: {STEPS})", type=common.whole(1))
     common.add_seed(parser, "of split, weights and sampling")
 
 

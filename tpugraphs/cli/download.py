@@ -13,27 +13,24 @@ EXAMPLE = "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "collection",
+    common.option(
+        parser,
+        "collection COLLECTION",
+        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
         nargs="*",
-        metavar="COLLECTION",
-        help="collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
     )
     common.add_root(parser, "where to put them")
-    parser.add_argument(
+    common.option(
+        parser,
         "--source",
+        "archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
         choices=("official", "kaggle"),
         default="official",
-        help="archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
     )
-    parser.add_argument(
-        "--run",
-        dest="now",
-        action="store_true",
-        help="download and unpack now; after an interruption the same command resumes",
-    )
-    parser.add_argument("--keep", action="store_true", help="with --run: keep the archives, in DIR/.download")
-    parser.add_argument("--url", metavar="URL", help="folder of the archives, instead of the published one")
+    meaning = "download and unpack now; after an interruption the same command resumes"
+    common.option(parser, "--run", meaning, dest="now", action="store_true")
+    common.option(parser, "--keep", "with --run: keep the archives, in DIR/.download")
+    common.option(parser, "--url URL", "folder of the archives, instead of the published one")
 
 
 def run(args: argparse.Namespace) -> int:

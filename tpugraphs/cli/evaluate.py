@@ -26,24 +26,22 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser)
-    parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
-    parser.add_argument("--random", action="store_true", help="judge a random order as well")
-    parser.add_argument(
+    common.option(parser, "--out FILE", f"also write the report: {' '.join(SUFFIXES)}")
+    common.option(parser, "--random", "judge a random order as well")
+    common.option(
+        parser,
         "--official",
-        action="store_true",
-        help="judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
+        "judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
         "graphs), by the published metrics only",
     )
-    parser.add_argument(
+    common.option(
+        parser,
         "--leave-out",
-        action="store_true",
-        help="judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
+        "judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
         "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
     )
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help="with --leave-out: steps of each training"
-    )
-    parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble, too")
+    common.option(parser, "--steps N", "with --leave-out: steps of each training", type=common.whole(1))
+    common.option(parser, "--members", "show every ranker of an ensemble, too")
     common.add_seed(parser, "of the bootstrap")
     common.add_precision(parser)
     common.add_data(parser, "valid")

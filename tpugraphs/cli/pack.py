@@ -14,16 +14,11 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("dir", metavar="DIR", help="folder of .npz files, at any depth, or one file")
-    parser.add_argument(
-        "--out", metavar="DIR", help="put the tree of packs there, not next to the .npz files"
-    )
-    parser.add_argument(
-        "--jobs", type=common.whole(1, 4096), metavar="N", help="files at a time (default: number of threads)"
-    )
-    parser.add_argument(
-        "--verify", action="store_true", help="also read all packs back and compare checksums"
-    )
+    common.option(parser, "dir DIR", "folder of .npz files, at any depth, or one file")
+    common.option(parser, "--out DIR", "put the tree of packs there, not next to the .npz files")
+    meaning = "files at a time (default: number of threads)"
+    common.option(parser, "--jobs N", meaning, type=common.whole(1, 4096))
+    common.option(parser, "--verify", "also read all packs back and compare checksums")
 
 
 def run(args: argparse.Namespace) -> int:

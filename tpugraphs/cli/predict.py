@@ -20,11 +20,8 @@ _SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help="scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32",
-    )
+    meaning = "scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32"
+    common.option(parser, "--out FILE", meaning)
     common.add_precision(parser)
     common.add_data(parser, "test")
 

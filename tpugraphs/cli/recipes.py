@@ -17,7 +17,7 @@ _WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="show the fields of this recipe")
+    common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,45 +29,33 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
-    parser.add_argument("--out", metavar="FILE", help="file to write (default: submission.csv)")
-    parser.add_argument("--collection", metavar="NAME", help="collection of files that do not lie in one")
+    common.option(parser, "--out FILE", "file to write (default: submission.csv)")
+    common.option(parser, "--collection NAME", "collection of files that do not lie in one")
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
-    group.add_argument(
-        "--ranker",
+    common.option(
+        group,
+        "--ranker COLLECTION=FILE",
+        "ranker or ensemble of a collection below --root; several of one rank together; repeatable",
         dest="for_collection",
-        action="append",
-        default=[],
-        metavar="COLLECTION=FILE",
-        help="ranker or ensemble of a collection below --root; several of one rank together; repeatable",
+        **common.REPEATED,
     )
-    group.add_argument(
-        "--rankers",
-        metavar="DIR",
-        help="folder of such files, named after their collections: layout-xla-random.safetensors",
-    )
-    group.add_argument("--split", choices=SPLITS, help="default: test; with --score: valid")
-    group.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="rows of this submission file are taken over and their graphs not ranked again; repeatable",
-    )
-    group.add_argument(
-        "--fill", metavar="FILE", help="rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
-    )
-    parser.add_argument("--merge", nargs="+", metavar="FILE", help="put these submission files together")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="with --merge: a later file replaces an ID of an earlier one"
-    )
-    parser.add_argument("--validate", metavar="FILE", help="check this submission file")
-    parser.add_argument(
-        "--template",
-        metavar="FILE",
-        help="IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
+    meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
+    common.option(group, "--rankers DIR", meaning)
+    common.option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
+    meaning = "rows of this submission file are taken over and their graphs not ranked again; repeatable"
+    common.option(group, "--keep FILE", meaning, **common.REPEATED)
+    meaning = "rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
+    common.option(group, "--fill FILE", meaning)
+    common.option(parser, "--merge FILE", "put these submission files together", nargs="+")
+    common.option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
+    common.option(parser, "--validate FILE", "check this submission file")
+    common.option(
+        parser,
+        "--template FILE",
+        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
         "--root, if that is given); with --root, graphs have the number of configs that is found there",
     )
-    parser.add_argument("--score", metavar="FILE", help="score this file on graphs with known runtimes")
+    common.option(parser, "--score FILE", "score this file on graphs with known runtimes")
     common.add_precision(parser)
     common.add_data(parser, "test", nargs="*")
     parser.set_defaults(root=None)  # whether it is given matters to --validate

@@ -25,69 +25,39 @@ RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-confi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, "train", "--data", required=True)
-    parser.add_argument(
-        "--valid",
-        nargs="+",
-        metavar="DATA|SHARE",
-        help="graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
+    common.option(
+        parser,
+        "--valid DATA|SHARE",
+        "graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
         f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
+        nargs="+",
     )
-    parser.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help="see `tpugraphs recipes` (default: "
-        + ", ".join(f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph")
-        + f", {RECIPES['graph']} for others)",
+    defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
+    meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
+    common.option(parser, "--recipe NAME", meaning)
+    common.option(
+        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
     )
-    parser.add_argument(
-        "--preset", choices=("cpu", "full"), default="cpu", help="sized for a CPU, or as published"
-    )
-    parser.add_argument("--out", default="ranker.safetensors", metavar="FILE", help="default: %(default)s")
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help="optimizer steps (default: the recipe's)"
-    )
-    parser.add_argument(
-        "--epochs", type=common.whole(1), metavar="N", help="passes over the graphs, instead of --steps"
-    )
+    common.option(parser, "--out FILE", "default: %(default)s", default="ranker.safetensors")
+    common.option(parser, "--steps N", "optimizer steps (default: the recipe's)", type=common.whole(1))
+    common.option(parser, "--epochs N", "passes over the graphs, instead of --steps", type=common.whole(1))
     common.add_seed(parser)
-    several = parser.add_argument_group("several seeds")
-    several.add_argument(
-        "--seeds",
-        type=common.whole(1, 1000),
-        metavar="N",
-        help="train N rankers side by side, from --seed on; FILE is an ensemble",
-    )
-    several.add_argument(
-        "--select",
-        metavar="RULE",
-        help="which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
+    group = parser.add_argument_group("several seeds")
+    meaning = "train N rankers side by side, from --seed on; FILE is an ensemble"
+    common.option(group, "--seeds N", meaning, type=common.whole(1, 1000))
+    common.option(
+        group,
+        "--select RULE",
+        "which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
         "(default: the first; all without validation)",
     )
-    several.add_argument(
-        "--normalize",
-        choices=("none", "minmax", "rank"),
-        default="none",
-        help="of the ensemble, before the mean of the scores (default: %(default)s)",
-    )
-    several.add_argument(
-        "--workers",
-        type=common.whole(1, 4096),
-        metavar="N",
-        help="steps at a time (default: as many as seeds or threads); fewer take less memory",
-    )
-    several.add_argument(
-        "--log", metavar="FILE", help="curves and selection, as JSON (default: next to --out)"
-    )
-    parser.add_argument(
-        "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="set a field of the recipe; repeatable",
-    )
+    meaning = "of the ensemble, before the mean of the scores (default: %(default)s)"
+    common.option(group, "--normalize", meaning, choices=common.NORMALIZE, default="none")
+    meaning = "steps at a time (default: as many as seeds or threads); fewer take less memory"
+    common.option(group, "--workers N", meaning, type=common.whole(1, 4096))
+    common.option(group, "--log FILE", "curves and selection, as JSON (default: next to --out)")
+    common.option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
+    common.option(parser, "--set FIELD=VALUE", "set a field of the recipe; repeatable", **common.REPEATED)
     common.add_precision(parser, training=True)
 
 
