@@ -12,19 +12,9 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
-from tpugraphs.evaluation.bootstrap import bootstrap_tau
-from tpugraphs.evaluation.report import LAYOUT_METRICS, TILE_METRICS, Group, Report, Row
+from tpugraphs.evaluation.report import Report, Row
 
-__all__ = [
-    "LAYOUT_METRICS",
-    "TILE_METRICS",
-    "Group",
-    "Report",
-    "Row",
-    "bootstrap_tau",
-    "evaluate",
-    "measured_runtimes",
-]
+__all__ = ["evaluate", "measured_runtimes"]
 
 
 def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray[Any]:

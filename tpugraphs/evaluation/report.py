@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -143,6 +143,7 @@ class Group:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Report:
     """Results per graph, and means per collection and scorer with bootstrap intervals.
 
@@ -150,7 +151,7 @@ class Report:
 
     Parameters
     ----------
-    rows : iterable of Row
+    rows : sequence of Row
     draws : int
         Bootstrap samples per interval.
     level : float
@@ -161,29 +162,26 @@ class Report:
         What a report by the published protocol covers; see `evaluate`.
     """
 
-    def __init__(
-        self,
-        rows: Iterable[Row],
-        *,
-        draws: int = 1000,
-        level: float = 0.95,
-        seed: int = 0,
-        coverage: published.Coverage | None = None,
-    ) -> None:
-        self.rows: tuple[Row, ...] = tuple(rows)
-        self.draws, self.level, self.seed = draws, level, seed
-        self.coverage = coverage
+    rows: Sequence[Row]
+    _: KW_ONLY
+    draws: int = 1000
+    level: float = 0.95
+    seed: int = 0
+    coverage: published.Coverage | None = None
+
+    def __post_init__(self) -> None:
+        self.rows = tuple(self.rows)
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
             return NotImplemented
-        rows, coverage = self.rows + other.rows, None
+        rows, coverage = [*self.rows, *other.rows], None
         if self.coverage and other.coverage:
             judged = ((row.collection, row.graph) for row in rows)
             coverage = published.Coverage.of(judged, self.coverage.not_listed + other.coverage.not_listed)
-        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=coverage)
+        return replace(self, rows=rows, coverage=coverage)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -234,7 +232,7 @@ class Report:
         rows = [row for row in self.rows if row.configs >= configs]
         if not rows:
             raise ConfigError(f"no graph of this report has {configs} configs")
-        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=self.coverage)
+        return replace(self, rows=rows)
 
     def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
         """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
@@ -254,9 +252,9 @@ class Report:
         values = [
             group.values[metric]
             for group in self.groups
-            if metric in group.values
-            and collection in (None, group.collection)
+            if collection in (None, group.collection)
             and scorer in (None, group.scorer)
+            and metric in group.values
         ]
         if not values:
             known = sorted({name for row in self.rows for name in row.values})
@@ -268,14 +266,12 @@ class Report:
 
     # Tables
 
-    def _columns(self, names: Iterable[str], rows: Iterable[Row]) -> list[str]:
-        """Choose the metric columns; the tau of the order is shown only if ties make it another number."""
-        differ = any(
-            abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
-            for row in rows
-            if "tau_order" in row.values
-        )
-        return [name for name in names if name != "tau_order" or differ]
+    @cached_property
+    def _names(self) -> set[str]:
+        """Metrics to show: the tau of the order only if ties make it another number."""
+        names = {name for row in self.rows for name in row.values}
+        gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
+        return names if max(gaps, default=0) > _SHOWN_DIFFERENCE else names - {"tau_order"}
 
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
@@ -285,10 +281,9 @@ class Report:
             rows = [row for row in self.rows if row.tile == tile]
             groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
             there = {name for row in rows for name in row.values}
-            chosen = [name for name in names if name in there and (only is None or name in only)]
-            if not chosen:
+            there &= self._names if only is None else set(only)
+            if not (shown := [name for name in names if name in there]):
                 continue
-            shown = chosen if only is not None else self._columns(chosen, rows)
             several = len(rows) > len(groups)
             if per_graph and several:
                 lines = []
@@ -319,8 +314,7 @@ class Report:
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
-        names = {name for row in self.rows for name in self._columns(row.values, self.rows)}
-        names &= set(names if only is None else only)
+        names = self._names if only is None else self._names & set(only)
         notes = [] if self.coverage is None else self.coverage.notes()
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
@@ -431,8 +425,7 @@ class Report:
         -------
         matplotlib.figure.Figure
         """
-        figure: Figure = plot.report(self, history=history)
-        return figure
+        return plot.report(self, history=history)
 
 
 def _head(metric: str) -> str:

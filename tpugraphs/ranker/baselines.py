@@ -42,7 +42,7 @@ def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int =
     Raises
     ------
     ConfigError
-        A seed that is no whole number of at least 0.
+        A seed that is not a whole number, or is below 0.
     """
     n = _rows(graph, configs).size
     return np.random.default_rng(_seed(seed)).permutation(n).astype(np.float64)

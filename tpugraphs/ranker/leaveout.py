@@ -81,7 +81,7 @@ def leave_out(
         raise ConfigError(
             "graphs: expected at least two graphs (or groups), to learn from one and rank another"
         )
-    rows: dict[int, tuple[Row, ...]] = {}
+    rows: dict[int, Sequence[Row]] = {}
     for label in tqdm(folds, desc="leave out", unit="fit", disable=not wanted(verbose)):
         inside = [i for i, other in enumerate(labels) if other == label]
         outside = [i for i, other in enumerate(labels) if other != label]
