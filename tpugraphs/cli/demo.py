@@ -15,13 +15,13 @@ HELP = "train on embedded measurements of AlexNet and judge the ranker on config
 EXAMPLE = "tpugraphs demo --out demo_out"
 
 RECIPE = "first-layout-cross"
-STEPS = 1000
-EVALUATE_EVERY = 100
-QUICK_STEPS = 4
+STEPS, QUICK_STEPS = 1000, 4
 SHOWN = ("tau", "opa", "slowdown@1", "slowdown@5")
 # Which of the two searches made the AlexNet measurements is not known; an ID of the submission needs one.
 COLLECTION = "layout:xla:random"
 
+_NOISE = """On this graph even equal configurations differ when measured again: the tau of a perfect ranker
+would be about 0.8, not 1."""
 _NEXT = """Next, with the full data set (Kaggle: predict-ai-model-runtime) unpacked in DIR:
   tpugraphs train --data layout:xla:random --root DIR --out xla_random.safetensors
   tpugraphs evaluate xla_random.safetensors layout:xla:random --root DIR
@@ -41,24 +41,28 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     folder = Path(args.out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
+    steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
     train, valid, unseen = _data(args)
-    ranker, history = _train(args, train, valid, steps)
+    ranker = tg.Ranker(RECIPE, seed=args.seed, evaluate_every=100)
+    history = common.fit(args, ranker, train, valid=valid, steps=steps)
+    common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
     trained = time.perf_counter() - start
-    report, ranking = _judge(args, ranker, train, unseen)
-    common.say(args, "\n" + report.table(metrics=SHOWN) + "\n")
-    common.say(
-        args,
-        "On this graph even equal configurations differ when measured again: the tau of a perfect ranker\n"
-        "would be about 0.8, not 1.\n",
-    )
-    files = _write(folder, ranker, history, report, unseen, ranking)
+    scores = ranker.predict(unseen)
+    scorers = {
+        "ranker": lambda graph: scores,
+        "linear": tg.baselines.LinearBaseline().fit(train).predict,
+        "random": partial(tg.baselines.random_scores, seed=args.seed),
+    }
+    report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
+    common.say(args, f"\n{report.table(metrics=SHOWN)}\n\n{_NOISE}\n")
+    files = _write(folder, ranker, history, report, {unseen.submission_id: scores.argsort(kind="stable")})
     seconds = time.perf_counter() - start
     for path, what in files.items():
         common.say(args, f"  {path}  {what}")
     common.say(args, f"\n{seconds:.0f} s in all, {trained:.0f} s until the ranker was trained.\n\n{_NEXT}")
-    result = report.to_dict() | {"files": list(files), "steps": steps, "seconds": round(seconds, 2)}
-    common.emit(args, result)
+    common.emit(
+        args, {**report.to_dict(), "files": list(files), "steps": steps, "seconds": round(seconds, 2)}
+    )
     return 0
 
 
@@ -79,35 +83,15 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     return train, valid, unseen
 
 
-def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
-    ranker = tg.Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
-    history = common.fit(args, ranker, train, valid=valid, steps=steps)
-    common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
-    return ranker, history
-
-
-def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tuple[Any, Any]:
-    """Report of ranker and baselines on the unseen configurations, and the ranker's order of them."""
-    linear = tg.baselines.LinearBaseline().fit(train)
-    scores = ranker.predict(unseen)
-    scorers: dict[str, Any] = {
-        "ranker": lambda graph: scores,
-        "linear": linear.predict,
-        "random": partial(tg.baselines.random_scores, seed=args.seed),
-    }
-    report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
-    return report, scores.argsort(kind="stable")
-
-
-def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ranking: Any) -> dict[str, str]:
+def _write(folder: Path, ranker: Any, history: Any, report: Any, rankings: dict[str, Any]) -> dict[str, str]:
     """Write all files; returns path to what it is."""
     picture, table, rows, trained = (
         str(folder / name) for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
     )
     tg.plot.save(report.plot(history=history), picture)
     report.save(table)
-    counts = {unseen.submission_id: unseen.num_configs}
-    tg.submission.write(rows, {unseen.submission_id: ranking}, counts)
+    counts = {row_id: ranking.size for row_id, ranking in rankings.items()}
+    tg.submission.write(rows, rankings, counts)
     tg.submission.validate(rows, counts).raise_for_problems()
     ranker.save(trained)
     return {

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
@@ -40,19 +41,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> tuple[dict[str, Any], list[str]]:
-    """Find out what is on this machine, and what could be better.
-
-    Returns
-    -------
-    found : dict
-    hints : list of str
-    """
-    import tpugraphs
-
+    """Return what is on this machine, and hints of what could be better."""
     hints: list[str] = []
     found: dict[str, Any] = {
-        "tpugraphs": tpugraphs.__version__,
-        "location": str(Path(tpugraphs.__file__).parent),
+        "tpugraphs": tg.__version__,
+        "location": str(Path(tg.__file__).parent),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
@@ -79,32 +72,27 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     try:
         from tpugraphs import _core
     except ImportError as error:
-        import tpugraphs
-
-        missing = "_core'" in str(error)
-        hints.append(
-            tpugraphs._core_missing()
-            if missing
-            else "the C core cannot be loaded: reinstall with `pip install --force-reinstall .`"
-        )
+        reinstall = "the C core cannot be loaded: reinstall with `pip install --force-reinstall .`"
+        hints.append(tg._core_missing() if "_core'" in str(error) else reinstall)
         return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
     took = time.perf_counter() - start
-    facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
     level, levels = _core.get_isa(), _core.isa_levels()
-    facts["instruction_set"] = level
-    facts["instruction_sets_available"] = ", ".join(levels)
-    facts["bf16_products"] = (
-        "by the processor's own instruction"
+    threads = _core.get_num_threads()
+    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
+    facts = {
+        "core": "ok",
+        "core_import_ms": round(took * 1e3, 1),
+        "instruction_set": level,
+        "instruction_sets_available": ", ".join(levels),
+        "bf16_products": "by the processor's own instruction"
         if level == "avx512_bf16"
-        else "rounded, then multiplied as float32: no faster than f32"
-    )
+        else "rounded, then multiplied as float32: no faster than f32",
+        "threads": f"{threads} ({source or 'processors this process may use, within its quota'})",
+    }
     if level != levels[0]:
         hints.append(f"{level} is in use, but {levels[0]} is faster on this processor")
     if level == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
-    threads = _core.get_num_threads()
-    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
-    facts["threads"] = f"{threads} ({source or 'processors this process may use, within its quota'})"
     if threads == 1 and (os.cpu_count() or 1) > 1:
         hints.append(
             f"only 1 thread of {os.cpu_count()} processors is used ({source or 'affinity or quota'})"

@@ -71,10 +71,8 @@ def _by_preset(values: Mapping[str, Any], show: Any) -> str:
 
 def _terms(terms: list[dict[str, Any]]) -> str:
     """Losses, or parameter groups, in words."""
-    words = []
-    for term in terms:
-        name, *rest = term.items()
-        words.append(
-            name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
-        )
+    words = [
+        name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
+        for name, *rest in (term.items() for term in terms)
+    ]
     return " + ".join(words) or "none"

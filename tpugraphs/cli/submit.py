@@ -64,11 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do one of them."""
     several = bool(args.for_collection or args.rankers)
-    chosen = [
-        args.ranker is not None and args.score is None, several,
-        args.merge is not None, args.validate is not None, args.score is not None,
-    ]  # fmt: skip
-    if sum(chosen) != 1:
+    alone = args.ranker is not None and args.score is None
+    if sum([alone, several, *(name is not None for name in (args.merge, args.validate, args.score))]) != 1:
         raise ConfigError(
             "give RANKER and DATA, or --merge FILES, or --ranker COLLECTION=FILE (or --rankers DIR), or "
             "--validate FILE, or --score FILE"
@@ -167,12 +164,10 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        if rows:
-            missing = "" if name in rankers else " (no ranker)"
-            common.say(args, f"{name}: {rows} row{'s' * (rows != 1)}{missing}")
-        else:
-            missing = "" if name in rankers else ": no ranker, no rows; it will score 0"
-            common.say(args, f"{name}{missing}")
+        said = f": {rows} row{'s' * (rows != 1)}" if rows else ""
+        if name not in rankers:
+            said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+        common.say(args, f"{name}{said}")
     return rankings, counts
 
 
@@ -210,7 +205,7 @@ def _score(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, path: str, template: Any, counts: dict[str, int] | None) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
     result = tg.submission.validate(path, template, counts)
-    problems = [{"line": p.line, "id": p.id, "message": p.message} for p in result.problems]
+    problems = [vars(problem) for problem in result.problems]
     common.emit(args, {"file": path, "rows": result.rows, "valid": result.ok, "problems": problems})
     common.say(args, str(result))
     return 0 if result.ok else 1

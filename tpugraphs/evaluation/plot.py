@@ -30,14 +30,7 @@ _DOTS = 400  # up to this many configurations are drawn one by one
 
 
 def learning_curve(ax: Axes, history: Any) -> None:
-    """Draw the training loss and the validation tau against the step.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    history : History
-        Of `Ranker.fit`.
-    """
+    """Draw the training loss and the validation tau of a `History` against the step."""
     loss, at = np.asarray(history.loss, np.float64), np.asarray(history.valid_steps, np.int64)
     tau = np.asarray(history.valid_metric, np.float64)
     _bare(ax, "Training", "step", "loss (moving mean)")
@@ -66,12 +59,7 @@ def learning_curve(ax: Axes, history: Any) -> None:
 def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") -> None:
     """Draw predicted against measured rank of every configuration; a perfect ranking is the diagonal.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    scores, runtimes : (n,) numbers
-    title : str
-        Put before the tau.
+    `scores` and `runtimes` are (n,) numbers; `title` is put before the tau.
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
@@ -99,11 +87,7 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
 def kept(ax: Axes, rows: list[Row]) -> None:
     """Draw how slow configurations are on average if only those predicted fastest are kept.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    rows : list of Row
-        Of one graph, one per scorer.
+    `rows` are those of one graph, one per scorer.
     """
     _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
     curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]

@@ -168,14 +168,11 @@ class SeedRuns:
         one, j = self.runs[0].ranker, self.judgement
         return {
             "package": __version__,
-            "recipe": one.recipe,
-            "preset": one.preset,
-            "precision": one.precision,
+            **{name: getattr(one, name) for name in ("recipe", "preset", "precision", "metric")},
             "fields": plain(one.fields),
-            "metric": one.metric,
             "rule": {"select": self.rule.name, "text": self.rule.text},
             "validation_graphs": self.graphs,
-            "mean": None if j is None else j.mean,
+            "mean": self.mean,
             "sd": None if j is None or len(j.means) < 2 else j.sd,
             "interval": None if j is None else list(j.interval),
             "interval_over": None if j is None else j.over,
