@@ -137,9 +137,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory; use fewer or smaller graphs"
     if isinstance(error, OSError) and error.filename is not None:
-        what = error.strerror or type(error).__name__
-        remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
-        return _line(f"{os.fsdecode(error.filename)}: {what}" + (f"; {remedy}" if remedy else ""))
+        remedy = "".join(f"; {text}" for kind, text in _REMEDIES.items() if isinstance(error, kind))
+        return _line(f"{os.fsdecode(error.filename)}: {error.strerror or type(error).__name__}{remedy}")
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return _line(text) or type(error).__name__
 

@@ -64,7 +64,7 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
     _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
-    measured, predicted = _percentile(y), _percentile(s)
+    measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
         ax.plot(measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0)
     else:
@@ -164,11 +164,6 @@ def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     total = np.cumsum(values)
     total[width:] -= total[:-width].copy()
     return np.asarray(total / np.minimum(np.arange(1, values.size + 1), width))
-
-
-def _percentile(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean rank of each value, as a percentage of the way from the smallest to the largest."""
-    return 100 * metrics.mean_ranks(values) / max(values.size - 1, 1)
 
 
 def _bare(ax: Axes, title: str, x: str, y: str) -> None:
