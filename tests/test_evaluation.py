@@ -208,6 +208,14 @@ def test_random_scores_are_a_seeded_permutation() -> None:
     assert baselines.random_scores(graph, np.arange(7)).shape == (7,)
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "3", True, None])
+def test_seeds_of_a_random_order_are_checked(seed) -> None:
+    for make in (baselines.RandomBaseline, lambda seed: baselines.random_scores(layout(), seed=seed)):
+        with pytest.raises(tg.Error, match="seed: expected a whole number of at least 0, got") as caught:
+            make(seed=seed)
+        assert isinstance(caught.value, ValueError)
+
+
 def test_linear_baseline_learns_additive_runtimes() -> None:
     graph = layout(3000)
     model = baselines.LinearBaseline().fit(graph, np.arange(2000))
@@ -251,7 +259,7 @@ def test_one_runtime_of_zero_is_named_and_can_be_left_out() -> None:
     rows = np.flatnonzero(runtime > 0)
     assert evaluate(baselines.random_scores, graph, configs=rows).rows[0].configs == 19
     assert len(evaluate(truth, graph.select(runtime > 0)).rows) == 1
-    with pytest.raises(tg.DataError, match="configs: .*out of bounds"):
+    with pytest.raises(tg.DataError, match="configs: expected numbers in -20..19"):
         evaluate(truth, graph, configs=[20])
 
 

@@ -316,3 +316,19 @@ def test_compare_precisions_tells_what_a_precision_costs(alexnet, trained):
         assert 0.5 < values["overlap"] <= 1 and values["tau_to_f32"] > 0.7
     bare = alexnet.replace(config_runtime=np.zeros(1500, np.int64))
     assert scoring.compare_precisions(trained, bare, unseen)["int8"]["tau"] is None
+
+
+def test_compare_precisions_leaves_failed_configs_out_of_tau():
+    rng = np.random.default_rng(0)
+    features, valid = rng.standard_normal((40, 3)).astype(np.float32), np.arange(40) % 7 != 3
+    runtime = np.where(valid, 1 + np.exp(features[:, 0]), np.nan)
+    g = tg.Graph(config_feat=features, runtime=runtime, valid=valid)
+    r = tg.Ranker("graph-config", steps=5)
+    r.fit(g, verbose=False)
+    for configs in (None, np.arange(30), np.arange(40) < 20):
+        rows = g.row_numbers(configs)
+        told, scores = scoring.compare_precisions(r, g, configs, k=5), r.predict(g, rows)
+        ran = valid[rows]
+        assert told["f32"]["tau"] == tg.metrics.kendall_tau(scores[ran], runtime[rows[ran]])
+        assert told["f32"]["tau_to_f32"] == told["f32"]["overlap"] == 1
+    assert scoring.compare_precisions(r, g, np.flatnonzero(~valid))["int8"]["tau"] is None

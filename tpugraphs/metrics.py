@@ -1,8 +1,9 @@
 """How good a ranking is: scores (smaller = predicted faster) against measured runtimes.
 
-All are O(n log n) in C. Any array-like of numbers does: float32, float64, int32 and int64 arrays go through
-as they are, other dtypes are widened without loss. Comparisons are exact, also for int64 beyond 2**53. A
-score or runtime that is NaN raises `DataError`; infinite scores have a place in the order and do not.
+All are O(n log n) in C and take scores (n,) and runtimes (n,). Any array-like of numbers does: float32,
+float64, int32 and int64 arrays go through as they are, other dtypes are widened without loss. Comparisons are
+exact, also for int64 beyond 2**53. A score or runtime that is NaN raises `DataError`; infinite scores have a
+place in the order and do not. Different lengths and more dimensions raise `ShapeError`.
 """
 
 from __future__ import annotations
@@ -68,21 +69,10 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
     exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so that beyond 2**53 some that
     differ are ties to it.
 
-    Parameters
-    ----------
-    scores, runtimes : (n,) numbers
-
     Returns
     -------
     float
         In [-1, 1]; 0.0 where SciPy gives NaN: either side constant, or fewer than two entries.
-
-    Raises
-    ------
-    DataError
-        NaN on either side.
-    ShapeError
-        Different lengths, or not one-dimensional.
     """
     return _core.kendall_tau(*_pair(scores, runtimes), 0)
 
@@ -93,19 +83,10 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
     Strict on both sides: equal runtimes make no pair, equal scores of a pair count as wrong. Without ties it
     is ``(tau + 1) / 2``.
 
-    Parameters
-    ----------
-    scores, runtimes : (n,) numbers
-
     Returns
     -------
     float
         In [0, 1]; 0.0 if there is no pair (constant runtimes, or fewer than two entries).
-
-    Raises
-    ------
-    DataError, ShapeError
-        As `kendall_tau`.
     """
     return _core.opa(*_pair(scores, runtimes), 0)
 
@@ -113,19 +94,10 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
 def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's correlation of mid-ranks.
 
-    Parameters
-    ----------
-    scores, runtimes : (n,) numbers
-
     Returns
     -------
     float
         In [-1, 1]; 0.0 if either side is constant or there are fewer than two entries.
-
-    Raises
-    ------
-    DataError, ShapeError
-        As `kendall_tau`.
     """
     return _core.spearman(*_pair(scores, runtimes), 0)
 
@@ -153,8 +125,6 @@ def top_k_slowdown(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
         NaN scores; runtimes that are not finite and positive; no entries at all.
     ConfigError
         k below 1.
-    ShapeError
-        As `kendall_tau`.
     """
     return _core.top_k_slowdown(*_pair(scores, runtimes), k)
 
@@ -163,43 +133,19 @@ def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain of the first `k`, with gain ``min(runtimes) / runtime``.
 
     Sum over places p = 1..k of gain / log2(p + 1), divided by that of the true order. The gain is the
-    relevance itself (linear), and any constant in it cancels, so this is relevance 1 / runtime.
-
-    Parameters
-    ----------
-    scores, runtimes, k
-        As `top_k_slowdown`.
+    relevance itself (linear), and any constant in it cancels, so this is relevance 1 / runtime. Parameters
+    and errors are those of `top_k_slowdown`.
 
     Returns
     -------
     float
         In (0, 1].
-
-    Raises
-    ------
-    DataError, ConfigError, ShapeError
-        As `top_k_slowdown`.
     """
     return _core.ndcg(*_pair(scores, runtimes), k)
 
 
 def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
-    """Tile metric of the competition for one graph: ``1 - top_k_slowdown``. At most 1, unbounded below.
-
-    Parameters
-    ----------
-    scores, runtimes, k
-        As `top_k_slowdown`.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    DataError, ConfigError, ShapeError
-        As `top_k_slowdown`.
-    """
+    """Tile metric of the competition for one graph: ``1 - top_k_slowdown``. At most 1, unbounded below."""
     return 1.0 - top_k_slowdown(scores, runtimes, k)
 
 
@@ -207,23 +153,10 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
     """2 minus the mean runtime of the `k` predicted fastest over that of the `k` fastest: 1 is perfect.
 
     The first place chose its tile models by it. Of fewer than `k` configs all are taken, and it is 1.
-
-    Parameters
-    ----------
-    scores, runtimes, k
-        As `top_k_slowdown`.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    DataError, ConfigError, ShapeError
-        As `top_k_slowdown`.
+    Parameters and errors are those of `top_k_slowdown`.
     """
     top_k_slowdown(scores, runtimes, k)  # checks them
-    s, y = (np.asarray(values) for values in _pair(scores, runtimes))
+    s, y = _pair(scores, runtimes)
     chosen = y[np.argsort(s, kind="stable")[:k]]
     return 2.0 - float(chosen.mean() / np.sort(y)[:k].mean())
 

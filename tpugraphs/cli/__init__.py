@@ -11,24 +11,16 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError, Error, RecipeError
+
 __all__ = ["main"]
 
-COMMANDS = (
-    "demo",
-    "download",
-    "inspect",
-    "audit",
-    "pack",
-    "recipes",
-    "train",
-    "evaluate",
-    "predict",
-    "submit",
-    "doctor",
-)
+COMMANDS = ("demo download inspect audit pack recipes train evaluate predict submit doctor").split()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +32,6 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     from tpugraphs import __version__
-    from tpugraphs.cli import common
 
     parser = _Parser(
         prog="tpugraphs",
@@ -59,11 +50,10 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
-        command.add_argument(
-            "--threads", type=common.whole(1, 4096), metavar="N", help="use N threads (default: all allowed)"
-        )
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        common.option(command, "--json", "print the result as JSON, and nothing else")
+        meaning = "use N threads (default: all allowed)"
+        common.option(command, "--threads N", meaning, type=common.whole(1, 4096))
+        common.option(command, "--debug", "show the traceback of an error")
         command.set_defaults(run=module.run)
     return parser
 
@@ -92,18 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
-        _drop_output()
-    except OSError as error:  # the disk is full, for example
-        _drop_output()
-        if code == 0:
+    except OSError as error:  # the disk is full, or the reader of our output has gone, as in `| head`
+        # What is left of our output goes nowhere, so that the end of the process does not try again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code == 0 and not isinstance(error, BrokenPipeError):
             print(f"tpugraphs: error: {_message(error)}", file=sys.stderr)
     return code or 1
-
-
-def _drop_output() -> None:
-    """Let what is left of our output go nowhere, so that the end of the process does not try again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -113,15 +97,15 @@ def _run(argv: Sequence[str] | None) -> int:
         args = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has printed help, version or the error
         return stop.code if isinstance(stop.code, int) else 2
-    from tpugraphs.errors import ConfigError, Error, RecipeError
-
     try:
         if args.threads is not None:
             from tpugraphs import _core
 
             _core.set_num_threads(args.threads)
-        code: int = args.run(args)
-        return code
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+            code: int = args.run(args)
+            return code
     except KeyboardInterrupt as stop:
         print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
         return 130
@@ -130,17 +114,12 @@ def _run(argv: Sequence[str] | None) -> int:
     except (Error, OSError, MemoryError) as error:
         if args.debug:
             raise
-        return _report(args, error, 2 if isinstance(error, ConfigError | RecipeError) else 1)
-
-
-def _report(args: argparse.Namespace, error: BaseException, code: int) -> int:
-    """Tell of an error in one line on stderr, and as JSON on stdout if asked for; returns the exit code."""
-    message = _message(error)
-    if args.json:
-        fields = {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
-        print(json.dumps({"error": message, "kind": type(error).__name__, **fields}))
-    print(f"tpugraphs {args.command}: error: {message}", file=sys.stderr)
-    return code
+        message = _message(error)
+        if args.json:
+            fields = common.error_fields(error)
+            print(json.dumps({"error": message, "kind": type(error).__name__, **fields}))
+        common.warn(args, message, "error")
+        return 2 if isinstance(error, ConfigError | RecipeError) else 1
 
 
 _LONGEST = 2000  # characters of a message
@@ -158,9 +137,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory; use fewer or smaller graphs"
     if isinstance(error, OSError) and error.filename is not None:
-        what = error.strerror or type(error).__name__
-        remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
-        return _line(f"{os.fsdecode(error.filename)}: {what}" + (f"; {remedy}" if remedy else ""))
+        remedy = "".join(f"; {text}" for kind, text in _REMEDIES.items() if isinstance(error, kind))
+        return _line(f"{os.fsdecode(error.filename)}: {error.strerror or type(error).__name__}{remedy}")
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return _line(text) or type(error).__name__
 

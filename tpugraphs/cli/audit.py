@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError
+from tpugraphs.system.files import atomic_write
 
 HELP = "look through measured graphs: duplicates, noise, level shifts, files to leave out"
 EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt"
@@ -14,28 +16,20 @@ EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclu
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "data",
-        nargs="+",
-        metavar="DATA",
-        help="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
+    common.add_data(
+        parser,
+        meaning="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
         "below --root",
     )
-    parser.add_argument("--all", action="store_true", help="list graphs without findings, too")
-    parser.add_argument(
-        "--write-exclude", metavar="FILE", help="write what to leave out to FILE, for --exclude @FILE"
-    )
-    common.add_data_options(parser)
+    common.option(parser, "--all", "list graphs without findings, too")
+    common.option(parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a file cannot be read, after all have been looked at."""
-    from tpugraphs.data.auditing import audit
-    from tpugraphs.system.files import atomic_write
-
     common.check_writable(args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
-    result = audit(sources, exclude=common.patterns(args.exclude), verbose=common.show_progress(args))
+    result = tg.audit(sources, exclude=common.patterns(args.exclude), verbose=common.show_progress(args))
     if args.write_exclude is not None:
         with atomic_write(args.write_exclude) as file:
             file.write(result.exclude_file().encode())
@@ -52,14 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _source(spec: str, args: argparse.Namespace) -> Any:
     """Turn a word of the command line into what `audit` takes."""
-    from tpugraphs import data
-
     if spec.startswith("sample:"):
-        return data.sample(spec.removeprefix("sample:"))
-    name, _, split = spec.partition("/")
-    if name not in data.COLLECTIONS:
-        return spec
-    if split not in ("", *data.SPLITS):
-        raise ConfigError(f"{spec}: no split {split!r}; splits are {', '.join(data.SPLITS)}")
-    folder = data.open_collection(name, root=args.root).folder
-    return f"{folder}/{split}" if split else folder
+        return tg.data.sample(spec.removeprefix("sample:"))
+    found = common.collection_split(spec)
+    return spec if found is None else str(Path(tg.data.open_collection(found[0], args.root).folder, found[1]))

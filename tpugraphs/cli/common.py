@@ -7,13 +7,14 @@ import ast
 import json
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
+import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import SPLITS
+from tpugraphs.names import COLLECTIONS, SPLITS
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -25,6 +26,9 @@ DATA_HELP = (
     "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
+
+NORMALIZE = ("none", "minmax", "rank")
+REPEATED: dict[str, Any] = {"action": "append", "default": []}  # of an option that may be given several times
 
 
 def default_root() -> str:
@@ -48,59 +52,67 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Add --root, where collections are looked for."""
-    parser.add_argument(
-        "--root",
-        default=default_root(),
-        metavar="DIR",
-        help="directory of the downloaded collections (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
-    )
-    parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
+def option(to: Any, usage: str, meaning: str, **how: Any) -> None:
+    """Add an option to a parser or group as its usage reads: ``"--out FILE"``; ``"--all"`` is a switch."""
+    name, _, metavar = usage.partition(" ")
+    if metavar:
+        how["metavar"] = metavar
+    elif not how:
+        how["action"] = "store_true"
+    to.add_argument(name, help=meaning, **how)
+
+
+def add_data(
+    parser: argparse.ArgumentParser, split: str = "", name: str = "data", meaning: str = "", **how: Any
+) -> None:
+    """Add the graphs to work on, where collections are looked for, and which graphs are left out."""
+    meaning = meaning or DATA_HELP + (f"; a collection means its {split} split" if split else "")
+    option(parser, f"{name} DATA", meaning, **{"nargs": "+", **how})
+    add_root(parser, "directory of the downloaded collections")
+    option(
+        parser,
+        "--exclude PATTERN",
+        "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
         "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`; repeatable",
+        **REPEATED,
     )
+
+
+def add_root(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add --root."""
+    meaning += " (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)"
+    option(parser, "--root DIR", meaning, default=default_root())
+
+
+def add_seed(parser: argparse.ArgumentParser, meaning: str = "") -> None:
+    """Add --seed."""
+    meaning = f"{meaning} (default: %(default)s)" if meaning else "default: %(default)s"
+    option(parser, "--seed", meaning, type=whole(0, 2**63 - 1), default=0)
 
 
 def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> None:
     """Add --precision, of matrix products."""
-    choices = ("f32", "bf16") if training else ("f32", "bf16", "int8")
-    parser.add_argument(
-        "--precision",
-        choices=choices,
-        default="f32" if training else None,
-        help="of the operands of matrix products (default: "
-        + ("%(default)s)" if training else "what the ranker was trained with)"),
-    )
+    default = "%(default)s" if training else "what the ranker was trained with"
+    meaning = f"of the operands of matrix products (default: {default})"
+    how = {"choices": ("f32", "bf16"), "default": "f32"} if training else {"choices": ("f32", "bf16", "int8")}
+    option(parser, "--precision", meaning, **how)
 
 
 def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add RANKER, and what belongs to several of them; see `open_rankers`."""
-    parser.add_argument(
-        "ranker",
-        metavar="RANKER",
-        nargs="?" if optional else None,
-        help="ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together",
-    )
+    meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
+    option(parser, "ranker RANKER", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")
-    group.add_argument(
+    option(
+        group,
         "--normalize",
-        choices=("none", "minmax", "rank"),
-        help="before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as "
-        "the ensemble was made)",
+        "before the mean of their scores: nothing, scale to 0..1, or take places (default: none, or as the "
+        "ensemble was made)",
+        choices=NORMALIZE,
     )
-    group.add_argument("--weights", metavar="W,W,...", help="of the mean, one each (default: equal)")
-    parser.add_argument(
-        "--tta",
-        type=whole(0, 10_000),
-        default=0,
-        metavar="K",
-        help="mean over K random orders of the configurations, for recipes with attention across them",
-    )
+    option(group, "--weights W,W,...", "of the mean, one each (default: equal)")
+    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
+    option(parser, "--tta K", meaning, type=whole(0, 10_000), default=0)
 
 
 def open_rankers(args: argparse.Namespace) -> Any:
@@ -111,8 +123,6 @@ def open_rankers(args: argparse.Namespace) -> Any:
     ConfigError
         No graphs are left, or weights that are not numbers.
     """
-    from tpugraphs.ranker.ensemble import open_rankers
-
     paths = [args.ranker]
     while args.data and args.data[0].endswith(".safetensors"):
         paths.append(args.data.pop(0))
@@ -124,36 +134,25 @@ def open_rankers(args: argparse.Namespace) -> Any:
             weights = [float(weight) for weight in args.weights.split(",")]
         except ValueError:
             raise ConfigError(f"--weights {args.weights}: expected numbers, for example 2,1,1") from None
-    return open_rankers(paths, weights, args.normalize)
+    return tg.ensemble.open_rankers(paths, weights, args.normalize)
 
 
 class Graphs(Sequence["Graph"]):
-    """Graphs that are read when asked for, and not kept."""
+    """Graphs that are read when asked for, and not kept, from (name, reader) of each."""
 
-    def __init__(self, readers: Iterable[tuple[str, Callable[[], Graph]]]) -> None:
-        self._readers = list(readers)
+    def __init__(self, readers: Sequence[tuple[str, Callable[[], Graph]]]) -> None:
+        self.readers = readers
 
     @property
     def names(self) -> list[str]:
         """Names, without reading."""
-        return [name for name, _ in self._readers]
-
-    def every(self, n: int) -> tuple[Graphs, Graphs]:
-        """Split off every `n`-th graph: the others, and these."""
-        chosen = self._readers[n - 1 :: n]
-        return Graphs(reader for reader in self._readers if reader not in chosen), Graphs(chosen)
+        return [name for name, _ in self.readers]
 
     def __len__(self) -> int:
-        return len(self._readers)
+        return len(self.readers)
 
-    @overload
-    def __getitem__(self, index: int) -> Graph: ...
-    @overload
-    def __getitem__(self, index: slice) -> Graphs: ...
-    def __getitem__(self, index: int | slice) -> Graph | Graphs:
-        if isinstance(index, slice):
-            return Graphs(self._readers[index])
-        return self._readers[index][1]()
+    def __getitem__(self, index: Any) -> Any:
+        return self.readers[index][1]()
 
 
 def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> Graphs:
@@ -166,55 +165,57 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     DataError
         A directory without .npz files, or everything excluded.
     """
-    from tpugraphs.data.collections import excluded
-
-    readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
     exclude = patterns(args.exclude)
-    kept = [(name, read) for name, of, read in readers if not excluded(name, of, exclude)]
+    readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
+    kept = [(name, read) for name, of, read in readers if not tg.data.collections.excluded(name, of, exclude)]
     if not kept:
         raise DataError(f"no graphs are left of {', '.join(specs)}; --exclude leaves out all of them")
     return Graphs(kept)
 
 
+def collection_split(spec: str) -> tuple[str, str] | None:
+    """Return collection and split ("" if none is given) that `spec` names; None if it names something else.
+
+    Raises
+    ------
+    ConfigError
+        There is no such split.
+    """
+    name, _, split = spec.partition("/")
+    if name not in COLLECTIONS:
+        return None
+    if split not in ("", *SPLITS):
+        raise ConfigError(f"{spec}: no split {split!r}; splits are {', '.join(SPLITS)}")
+    return name, split
+
+
 def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Callable[[], Graph]]]:
     """Name, collection if it is known, and reader of every graph that `spec` names."""
-    from tpugraphs import data
-
     if spec.startswith("sample:"):
         name = spec.removeprefix("sample:")
-        data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
-        return [(name, None, lambda: data.sample(name))]
-    collection, _, part = spec.partition("/")
-    if collection in data.COLLECTIONS:
-        if part not in ("", *SPLITS):
-            raise ConfigError(f"{spec}: no split {part!r}; splits are {', '.join(SPLITS)}")
-        graphs = getattr(data.open_collection(collection, root=root), part or split)
-        return [
-            (name, collection, lambda i=i: graphs[i])  # type: ignore[misc]
-            for i, name in enumerate(graphs.names)
-        ]
+        tg.data.sample_info(name)  # refuses an unknown name now, not in the middle of the work
+        return [(name, None, partial(tg.data.sample, name))]
+    if (found := collection_split(spec)) is not None:
+        graphs = getattr(tg.data.open_collection(found[0], root=root), found[1] or split)
+        return [(name, found[0], partial(graphs.__getitem__, i)) for i, name in enumerate(graphs.names)]
     path = Path(spec).expanduser()
-    if path.is_dir():
-        files = data.collections.graph_files(path)
-        if not files:
-            raise DataError(
-                "no .npz files in this directory, and no packs; give the one that holds them, or COLLECTION "
-                "with --root",
-                file=spec,
-                expected=".npz files",
-                found="none",
-            )
-        of = data.collection_of(str(files[0].absolute()))
-        return [(file.stem, of, lambda file=file: data.load(file)) for file in files]  # type: ignore[misc]
-    if not path.exists() and ":" in spec and os.sep not in spec:
-        raise ConfigError(
-            f"{spec}: no such file, and no collection or sample of that name; "
-            f"collections are {', '.join(data.COLLECTIONS)}; samples are sample:NAME with NAME one of "
-            f"{', '.join(data.list_samples()[:3])}, ..."
-        )
     if not path.exists():
+        if ":" in spec and os.sep not in spec:
+            raise ConfigError(
+                f"{spec}: no such file, and no collection or sample of that name; "
+                f"collections are {', '.join(COLLECTIONS)}; samples are sample:NAME with NAME one of "
+                f"{', '.join(tg.data.list_samples()[:3])}, ..."
+            )
         raise FileNotFoundError(2, os.strerror(2), spec)
-    return [(path.stem, data.collection_of(str(path.absolute())), lambda: data.load(path))]
+    files = tg.data.collections.graph_files(path) if path.is_dir() else [path]
+    if not files:
+        raise DataError(
+            "no .npz files in this directory, and no packs; give the one that holds them, or COLLECTION "
+            "with --root",
+            file=spec, expected=".npz files", found="none",
+        )  # fmt: skip
+    of = tg.data.collection_of(str(files[0].absolute()))
+    return [(file.stem, of, partial(tg.data.load, file)) for file in files]
 
 
 def patterns(exclude: Sequence[str]) -> list[str]:
@@ -275,6 +276,24 @@ def show_progress(args: argparse.Namespace) -> bool:
     return not args.json and sys.stderr.isatty()
 
 
+def error_fields(error: BaseException) -> dict[str, str | None]:
+    """File, field, found and expected of an error, None where it has none."""
+    return {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
+
+
+def each(args: argparse.Namespace, graphs: Sequence[Graph], what: str) -> Iterable[Graph]:
+    """Go through graphs, with a progress bar in a terminal."""
+    from tqdm import tqdm
+
+    bar: Iterable[Graph] = tqdm(graphs, desc=what, unit="graph", leave=False, disable=not show_progress(args))
+    return bar
+
+
+def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
+    """Print a line on stderr."""
+    print(f"tpugraphs {args.command}: {kind}: {text}", file=sys.stderr)
+
+
 def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) -> History:
     """Fit a ranker, with a progress bar in a terminal and a line per evaluation in a log.
 
@@ -283,25 +302,20 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to resume.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="interrupted after step")  # told below
-        history = ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
-    tell_skipped(args, history)
-    if history.interrupted:
-        hint = going_on(options.get("checkpoint_dir"))
-        raise KeyboardInterrupt(f"after step {len(history.loss)} of {history.total_steps}; {hint}")
+    history = ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
+    done = f"after step {len(history.loss)} of {history.total_steps}"
+    after_fit(args, history, done if history.interrupted else None)
     return history
 
 
-def tell_skipped(args: argparse.Namespace, history: History | None) -> None:
-    """Warn of graphs that were left out."""
-    for name, why in history.skipped.items() if history is not None else ():
-        print(f"tpugraphs {args.command}: warning: {name} is left out: {why}", file=sys.stderr)
-
-
-def going_on(folder: str | None) -> str:
-    """Say how to resume after Ctrl-C."""
-    return f"the same command resumes from {folder}" if folder else "nothing is saved"
+def after_fit(args: argparse.Namespace, history: History, done: str | None) -> None:
+    """Warn of graphs that were left out. After Ctrl-C, where `done` says how far, say how to resume."""
+    for name, why in history.skipped.items():
+        warn(args, f"{name} is left out: {why}")
+    if done is not None:
+        folder = getattr(args, "checkpoint_dir", None)
+        hint = f"the same command resumes from {folder}" if folder else "nothing is saved"
+        raise KeyboardInterrupt(f"{done}; {hint}")
 
 
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
@@ -311,20 +325,11 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not args.json and not sys.stderr.isatty():
-                text = (
-                    f"{who}step {fit.step:,} of {fit.total:,}: {fit.history.metric} {metric:.4f}, "
-                    f"{fit.history.seconds:.0f} s"
-                )
+                reached = f"{fit.history.metric} {metric:.4f}, {fit.history.seconds:.0f} s"
+                text = f"{who}step {fit.step:,} of {fit.total:,}: {reached}"
                 print(text, file=sys.stderr, flush=True)
 
     return ProgressLines()
-
-
-def output_directory(path: str) -> Path:
-    """Make a directory for output and return it."""
-    folder = Path(path).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def check_writable(path: str | None) -> None:

@@ -8,19 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "train on embedded measurements of AlexNet and judge the ranker on configurations it has not seen"
 EXAMPLE = "tpugraphs demo --out demo_out"
 
 RECIPE = "first-layout-cross"
-STEPS = 1000
-EVALUATE_EVERY = 100
-QUICK_STEPS = 4
+STEPS, QUICK_STEPS = 1000, 4
 SHOWN = ("tau", "opa", "slowdown@1", "slowdown@5")
 # Which of the two searches made the AlexNet measurements is not known; an ID of the submission needs one.
 COLLECTION = "layout:xla:random"
 
+_NOISE = """On this graph even equal configurations differ when measured again: the tau of a perfect ranker
+would be about 0.8, not 1."""
 _NEXT = """Next, with the full data set (Kaggle: predict-ai-model-runtime) unpacked in DIR:
   tpugraphs train --data layout:xla:random --root DIR --out xla_random.safetensors
   tpugraphs evaluate xla_random.safetensors layout:xla:random --root DIR
@@ -29,54 +30,46 @@ _NEXT = """Next, with the full data set (Kaggle: predict-ai-model-runtime) unpac
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--out", default="demo_out", metavar="DIR", help="where to write (default: %(default)s)"
-    )
-    parser.add_argument("--quick", action="store_true", help="a few steps only: shows the way, learns little")
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help=f"optimizer steps (default: {STEPS})"
-    )
-    parser.add_argument(
-        "--seed",
-        type=common.whole(0, 2**63 - 1),
-        default=0,
-        help="of split, weights and sampling (default: %(default)s)",
-    )
+    common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
+    common.option(parser, "--quick", "a few steps only: shows the way, learns little")
+    common.option(parser, "--steps N", f"optimizer steps (default: {STEPS})", type=common.whole(1))
+    common.add_seed(parser, "of split, weights and sampling")
 
 
 def run(args: argparse.Namespace) -> int:
     """Split, train, judge, draw, submit."""
     start = time.perf_counter()
-    folder = common.output_directory(args.out)
-    steps = args.steps if args.steps is not None else QUICK_STEPS if args.quick else STEPS
+    folder = Path(args.out).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
     train, valid, unseen = _data(args)
-    ranker, history = _train(args, train, valid, steps)
+    ranker = tg.Ranker(RECIPE, seed=args.seed, evaluate_every=100)
+    history = common.fit(args, ranker, train, valid=valid, steps=steps)
+    common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
     trained = time.perf_counter() - start
-    report, ranking = _judge(args, ranker, train, unseen)
-    common.say(args, "\n" + report.table(metrics=SHOWN) + "\n")
-    common.say(
-        args,
-        "On this graph even equal configurations differ when measured again: the tau of a perfect ranker\n"
-        "would be about 0.8, not 1.\n",
-    )
-    files = _write(folder, ranker, history, report, unseen, ranking)
+    scores = ranker.predict(unseen)
+    scorers = {
+        "ranker": lambda graph: scores,
+        "linear": tg.baselines.LinearBaseline().fit(train).predict,
+        "random": partial(tg.baselines.random_scores, seed=args.seed),
+    }
+    report = tg.evaluation.evaluate(scorers, unseen, seed=args.seed)
+    common.say(args, f"\n{report.table(metrics=SHOWN)}\n\n{_NOISE}\n")
+    files = _write(folder, ranker, history, report, {unseen.submission_id: scores.argsort(kind="stable")})
     seconds = time.perf_counter() - start
     for path, what in files.items():
         common.say(args, f"  {path}  {what}")
     common.say(args, f"\n{seconds:.0f} s in all, {trained:.0f} s until the ranker was trained.\n\n{_NEXT}")
-    result = report.to_dict() | {"files": list(files), "steps": steps, "seconds": round(seconds, 2)}
-    common.emit(args, result)
+    common.emit(
+        args, {**report.to_dict(), "files": list(files), "steps": steps, "seconds": round(seconds, 2)}
+    )
     return 0
 
 
 def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     """AlexNet as three graphs that share no configuration."""
-    from tpugraphs import data
-    from tpugraphs.data.splits import split_configs
-
-    graph = data.sample("alexnet")
-    graph = graph.replace(collection=COLLECTION)
-    parts = [graph.select(rows) for rows in split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
+    graph = tg.sample("alexnet").replace(collection=COLLECTION)
+    parts = [graph.select(rows) for rows in tg.training.split_configs(graph, (0.82, 0.03, 0.15), args.seed)]
     if args.quick:
         parts = [part.select(slice(0, limit)) for part, limit in zip(parts, (2000, 128, 256), strict=True)]
     train, valid, unseen = parts
@@ -90,51 +83,20 @@ def _data(args: argparse.Namespace) -> tuple[Any, Any, Any]:
     return train, valid, unseen
 
 
-def _train(args: argparse.Namespace, train: Any, valid: Any, steps: int) -> tuple[Any, Any]:
-    from tpugraphs.ranker.ranker import Ranker
-
-    ranker = Ranker(RECIPE, seed=args.seed, evaluate_every=EVALUATE_EVERY)
-    history = common.fit(args, ranker, train, valid=valid, steps=steps)
-    common.say(args, f"Trained {RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps.")
-    return ranker, history
-
-
-def _judge(args: argparse.Namespace, ranker: Any, train: Any, unseen: Any) -> tuple[Any, Any]:
-    """Report of ranker and baselines on the unseen configurations, and the ranker's order of them."""
-    import numpy as np
-
-    from tpugraphs.evaluation import evaluator as evaluation
-    from tpugraphs.ranker import baselines
-
-    linear = baselines.LinearBaseline().fit(train)
-    scores = ranker.predict(unseen)
-    scorers: dict[str, Any] = {
-        "ranker": lambda graph: scores,
-        "linear": linear.predict,
-        "random": partial(baselines.random_scores, seed=args.seed),
-    }
-    report = evaluation.evaluate(scorers, unseen, seed=args.seed)
-    return report, np.argsort(scores, kind="stable")
-
-
-def _write(folder: Path, ranker: Any, history: Any, report: Any, unseen: Any, ranking: Any) -> dict[str, str]:
+def _write(folder: Path, ranker: Any, history: Any, report: Any, rankings: dict[str, Any]) -> dict[str, str]:
     """Write all files; returns path to what it is."""
-    from tpugraphs.evaluation import plot
-    from tpugraphs.submission import files as submission
-
-    paths = {
-        name: str(folder / name)
-        for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
-    }
-    plot.save(report.plot(history=history), paths["report.png"])
-    report.save(paths["report.json"])
-    counts = {unseen.submission_id: unseen.num_configs}
-    submission.write(paths["submission.csv"], {unseen.submission_id: ranking}, counts)
-    submission.validate(paths["submission.csv"], counts).raise_for_problems()
-    ranker.save(paths["ranker.safetensors"])
-    what = (
-        "learning curve, predicted against measured rank, what keeping the first gives",
-        "the table with more digits",
+    picture, table, rows, trained = (
+        str(folder / name) for name in ("report.png", "report.json", "submission.csv", "ranker.safetensors")
     )
-    more = ("a valid submission for the unseen part", "the trained ranker")
-    return dict(zip(paths.values(), (*what, *more), strict=True))
+    tg.plot.save(report.plot(history=history), picture)
+    report.save(table)
+    counts = {row_id: ranking.size for row_id, ranking in rankings.items()}
+    tg.submission.write(rows, rankings, counts)
+    tg.submission.validate(rows, counts).raise_for_problems()
+    ranker.save(trained)
+    return {
+        picture: "learning curve, predicted against measured rank, what keeping the first gives",
+        table: "the table with more digits",
+        rows: "a valid submission for the unseen part",
+        trained: "the trained ranker",
+    }

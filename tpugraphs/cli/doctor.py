@@ -6,15 +6,18 @@ import argparse
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
 EXAMPLE = "tpugraphs doctor --json"
+_CGROUP = "/sys/fs/cgroup"
 _THREAD_VARIABLES = ("TPUGRAPHS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -38,19 +41,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> tuple[dict[str, Any], list[str]]:
-    """Find out what is on this machine, and what could be better.
-
-    Returns
-    -------
-    found : dict
-    hints : list of str
-    """
-    import tpugraphs
-
+    """Return what is on this machine, and hints of what could be better."""
     hints: list[str] = []
     found: dict[str, Any] = {
-        "tpugraphs": tpugraphs.__version__,
-        "location": str(Path(tpugraphs.__file__).parent),
+        "tpugraphs": tg.__version__,
+        "location": str(Path(tg.__file__).parent),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
@@ -77,32 +72,27 @@ def _core_facts(hints: list[str]) -> dict[str, Any]:
     try:
         from tpugraphs import _core
     except ImportError as error:
-        import tpugraphs
-
-        missing = "_core'" in str(error)
-        hints.append(
-            tpugraphs._core_missing()
-            if missing
-            else "the C core cannot be loaded: reinstall with `pip install --force-reinstall .`"
-        )
+        reinstall = "the C core cannot be loaded: reinstall with `pip install --force-reinstall .`"
+        hints.append(tg._core_missing() if "_core'" in str(error) else reinstall)
         return {"core": f"cannot be imported: {error}", "instruction_set": None, "threads": None}
     took = time.perf_counter() - start
-    facts: dict[str, Any] = {"core": "ok", "core_import_ms": round(took * 1e3, 1)}
     level, levels = _core.get_isa(), _core.isa_levels()
-    facts["instruction_set"] = level
-    facts["instruction_sets_available"] = ", ".join(levels)
-    facts["bf16_products"] = (
-        "by the processor's own instruction"
+    threads = _core.get_num_threads()
+    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
+    facts = {
+        "core": "ok",
+        "core_import_ms": round(took * 1e3, 1),
+        "instruction_set": level,
+        "instruction_sets_available": ", ".join(levels),
+        "bf16_products": "by the processor's own instruction"
         if level == "avx512_bf16"
-        else "rounded, then multiplied as float32: no faster than f32"
-    )
+        else "rounded, then multiplied as float32: no faster than f32",
+        "threads": f"{threads} ({source or 'processors this process may use, within its quota'})",
+    }
     if level != levels[0]:
         hints.append(f"{level} is in use, but {levels[0]} is faster on this processor")
     if level == "baseline" and platform.machine().lower() in ("x86_64", "amd64"):
         hints.append("training without AVX2 or AVX-512 is several times slower")
-    threads = _core.get_num_threads()
-    source = next((f"{name}={os.environ[name]}" for name in _THREAD_VARIABLES if _count(name)), None)
-    facts["threads"] = f"{threads} ({source or 'processors this process may use, within its quota'})"
     if threads == 1 and (os.cpu_count() or 1) > 1:
         hints.append(
             f"only 1 thread of {os.cpu_count()} processors is used ({source or 'affinity or quota'})"
@@ -118,66 +108,41 @@ def _count(variable: str) -> int:
 
 def _limits() -> dict[str, Any]:
     affinity = getattr(os, "sched_getaffinity", None)
+    folders = _cgroup_folders()
+    shares = [_read(f"{folder}/cpu.max") or "max" for folder in folders]
+    old = [_read(f"{_CGROUP}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # of version 1
+    shares.append(f"{old[0] or 'max'} {old[1] or 100_000}")
+    quotas = [share.partition(" ")[::2] for share in shares]
+    processors = [int(quota) / int(period) for quota, period in quotas if quota.isdigit()]
+    texts = [_read(f"{folder}/memory.max") for folder in folders]
+    texts.append(_read(f"{_CGROUP}/memory/memory.limit_in_bytes"))
+    limits = [int(text) for text in texts if text and text.isdigit() and int(text) < 1 << 60]
+    memory = dict(re.findall(r"^(\w+):\s*(\d+) kB", _read("/proc/meminfo") or "", re.M))
+    gib = {name: round(int(kib) / 2**20, 1) for name, kib in memory.items()}
     return {
         "processors": os.cpu_count(),
         "processors_allowed": len(affinity(0)) if affinity else None,
-        "cgroup_quota_processors": _cgroup_quota(),
-        "cgroup_memory_limit_gib": _cgroup_memory(),
-        "memory_gib": _meminfo("MemTotal"),
-        "memory_available_gib": _meminfo("MemAvailable"),
+        "cgroup_quota_processors": round(min(processors), 2) if processors else None,
+        "cgroup_memory_limit_gib": round(min(limits) / 2**30, 2) if limits else None,
+        "memory_gib": gib.get("MemTotal"),
+        "memory_available_gib": gib.get("MemAvailable"),
     }
 
 
 def _read(path: str) -> str | None:
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return None
 
 
 def _processor() -> str | None:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or None
+    found = re.search(r"^model name\s*:\s*(.*)", _read("/proc/cpuinfo") or "", re.M)
+    return found[1] if found else platform.processor() or None
 
 
-def _meminfo(name: str) -> float | None:
-    for line in (_read("/proc/meminfo") or "").splitlines():
-        if line.startswith(name + ":"):
-            return round(int(line.split()[1]) / 2**20, 1)
-    return None
-
-
-def _cgroup_folders() -> list[Path]:
+def _cgroup_folders() -> list[str]:
     """Folders of this process's control group (version 2), innermost first."""
-    line = next(
-        (line for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "0::/"
-    )
-    inner = Path("/sys/fs/cgroup" + line[3:].rstrip("/"))
-    return [folder for folder in (inner, *inner.parents) if str(folder).startswith("/sys/fs/cgroup")]
-
-
-def _cgroup_quota() -> float | None:
-    """Processors' worth of time this process may use, or None without a limit."""
-    quotas = []
-    for folder in _cgroup_folders():
-        words = (_read(str(folder / "cpu.max")) or "max").split()
-        if words[0] != "max":
-            quotas.append(int(words[0]) / int(words[1]))
-    old = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if old[0] and old[1] and int(old[0]) > 0:
-        quotas.append(int(old[0]) / int(old[1]))
-    return round(min(quotas), 2) if quotas else None
-
-
-def _cgroup_memory() -> float | None:
-    limits = []
-    for path in (
-        *(str(folder / "memory.max") for folder in _cgroup_folders()),
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ):
-        text = (_read(path) or "max").strip()
-        if text.isdigit() and int(text) < 1 << 60:
-            limits.append(int(text))
-    return round(min(limits) / 2**30, 2) if limits else None
+    found = re.search("^0::(.*)", _read("/proc/self/cgroup") or "", re.M)
+    inner = Path(_CGROUP, found[1].strip("/") if found else "")
+    return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

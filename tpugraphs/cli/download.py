@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
 
 HELP = "show the commands that download the published collections, or run the download"
 EXAMPLE = "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run"
@@ -13,38 +13,29 @@ EXAMPLE = "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "collection",
+    common.option(
+        parser,
+        "collection COLLECTION",
+        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
         nargs="*",
-        metavar="COLLECTION",
-        help="collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
     )
-    parser.add_argument(
-        "--root",
-        default=os.environ.get("TPUGRAPHS_ROOT", "~/data/tpugraphs"),
-        metavar="DIR",
-        help="where to put them (default: $TPUGRAPHS_ROOT or ~/data/tpugraphs)",
-    )
-    parser.add_argument(
+    common.add_root(parser, "where to put them")
+    common.option(
+        parser,
         "--source",
+        "archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
         choices=("official", "kaggle"),
         default="official",
-        help="archives of the authors, or the Kaggle competition (needs an account); default: %(default)s",
     )
-    parser.add_argument(
-        "--run",
-        dest="now",
-        action="store_true",
-        help="download and unpack now; after an interruption the same command resumes",
-    )
-    parser.add_argument("--keep", action="store_true", help="with --run: keep the archives, in DIR/.download")
-    parser.add_argument("--url", metavar="URL", help="folder of the archives, instead of the published one")
+    meaning = "download and unpack now; after an interruption the same command resumes"
+    common.option(parser, "--run", meaning, dest="now", action="store_true")
+    common.option(parser, "--keep", "with --run: keep the archives, in DIR/.download")
+    common.option(parser, "--url URL", "folder of the archives, instead of the published one")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
-    from tpugraphs.errors import ConfigError
 
     url = download.OFFICIAL if args.url is None else args.url
     if not args.now:

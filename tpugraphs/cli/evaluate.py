@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import REPORT_SUFFIXES as SUFFIXES
 
 if TYPE_CHECKING:
@@ -24,38 +26,29 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser)
-    parser.add_argument(
-        "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its valid split"
-    )
-    parser.add_argument("--out", metavar="FILE", help=f"also write the report: {' '.join(SUFFIXES)}")
-    parser.add_argument("--random", action="store_true", help="judge a random order as well")
-    parser.add_argument(
+    common.option(parser, "--out FILE", f"also write the report: {' '.join(SUFFIXES)}")
+    common.option(parser, "--random", "judge a random order as well")
+    common.option(
+        parser,
         "--official",
-        action="store_true",
-        help="judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
+        "judge as published: on 1,000 fixed configurations of every valid layout graph (all of tile "
         "graphs), by the published metrics only",
     )
-    parser.add_argument(
+    common.option(
+        parser,
         "--leave-out",
-        action="store_true",
-        help="judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
+        "judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
         "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
     )
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help="with --leave-out: steps of each training"
-    )
-    parser.add_argument("--members", action="store_true", help="show every ranker of an ensemble, too")
-    parser.add_argument(
-        "--seed", type=common.whole(0, 2**63 - 1), default=0, help="of the bootstrap (default: %(default)s)"
-    )
+    common.option(parser, "--steps N", "with --leave-out: steps of each training", type=common.whole(1))
+    common.option(parser, "--members", "show every ranker of an ensemble, too")
+    common.add_seed(parser, "of the bootstrap")
     common.add_precision(parser)
-    common.add_data_options(parser)
+    common.add_data(parser, "valid")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the report."""
-    from tpugraphs.errors import ConfigError
-
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
     common.check_writable(args.out)
@@ -78,35 +71,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _leave_out(args: argparse.Namespace) -> Report:
     """Train and judge in turn."""
-    from tpugraphs.errors import ConfigError
-    from tpugraphs.ranker import baselines
-    from tpugraphs.ranker.leaveout import leave_out
-    from tpugraphs.ranker.ranker import Ranker, list_recipes
-
     if args.official or args.members or args.tta or args.precision:
         raise ConfigError("--leave-out takes no --official, --members, --tta or --precision")
     name = args.ranker
-    ranker = Ranker(name) if name in list_recipes() else Ranker.load(name)
-    beside = {"random": partial(baselines.random_scores, seed=args.seed)} if args.random else {}
-    return leave_out(
-        ranker,
+    report: Report = tg.leave_out(
+        tg.Ranker(name) if name in tg.list_recipes() else tg.Ranker.load(name),
         list(common.open_graphs(args.data, args, "train")),
-        beside=beside,
+        beside=_random(args),
         verbose=common.show_progress(args),
         seed=args.seed,
         **({} if args.steps is None else {"steps": args.steps}),
     )
+    return report
 
 
 def _evaluate(args: argparse.Namespace) -> Report:
     """Judge what is there."""
-    from tpugraphs.evaluation import evaluator as evaluation
-    from tpugraphs.ranker import baselines
-
     ranker, progress = common.open_rankers(args), common.show_progress(args)
     graphs = common.open_graphs(args.data, args, "valid")
     judged = ranker.judged(args.tta, args.precision, progress, args.members)
-    scorers: dict[str, Any] = {ranker.file_kind: judged.pop(ranker.name), **judged}
-    if args.random:
-        scorers["random"] = partial(baselines.random_scores, seed=args.seed)
-    return evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed, progress=progress)
+    scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}
+    report: Report = tg.evaluation.evaluate(
+        scorers, graphs, official=args.official, seed=args.seed, progress=progress
+    )
+    return report
+
+
+def _random(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the random order as a scorer, if --random asks for it."""
+    return {"random": partial(tg.baselines.random_scores, seed=args.seed)} if args.random else {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "turn .npz files into packs, which open at once and are read config by config"
@@ -14,30 +14,20 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("dir", metavar="DIR", help="folder of .npz files, at any depth, or one file")
-    parser.add_argument(
-        "--out", metavar="DIR", help="put the tree of packs there, not next to the .npz files"
-    )
-    parser.add_argument(
-        "--jobs",
-        type=common.whole(1, 4096),
-        metavar="N",
-        help="files at a time (default: number of threads)",
-    )
-    parser.add_argument(
-        "--verify", action="store_true", help="also read all packs back and compare checksums"
-    )
+    common.option(parser, "dir DIR", "folder of .npz files, at any depth, or one file")
+    common.option(parser, "--out DIR", "put the tree of packs there, not next to the .npz files")
+    meaning = "files at a time (default: number of threads)"
+    common.option(parser, "--jobs N", meaning, type=common.whole(1, 4096))
+    common.option(parser, "--verify", "also read all packs back and compare checksums")
 
 
 def run(args: argparse.Namespace) -> int:
     """Pack; 1 if a file could not be, after all the others have been."""
-    from tpugraphs.data import packs
-
-    report = packs.pack_tree(
+    report = tg.packs.pack_tree(
         args.dir, args.out, jobs=args.jobs, verify=args.verify, verbose=common.show_progress(args)
     )
     for failure in report.failed:
-        print(f"tpugraphs pack: error: {failure['error']}", file=sys.stderr)
+        common.warn(args, failure["error"], "error")
     parts = [f"{report.packed} packed", f"{report.skipped} up to date"]
     if args.verify:
         parts.append(f"{report.verified} verified")

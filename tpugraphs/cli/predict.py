@@ -6,9 +6,11 @@ import argparse
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
+from tpugraphs.system.files import atomic_write
 
 HELP = "score the configurations of graphs; smaller is predicted faster"
 EXAMPLE = "tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv"
@@ -18,24 +20,15 @@ _SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser)
-    parser.add_argument(
-        "data", nargs="+", metavar="DATA", help=common.DATA_HELP + "; a collection means its test split"
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help="scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32",
-    )
+    meaning = "scores.csv (graph,config,place,score) or, for one graph, scores.npy (C,) float32"
+    common.option(parser, "--out FILE", meaning)
     common.add_precision(parser)
-    common.add_data_options(parser)
+    common.add_data(parser, "test")
 
 
 def run(args: argparse.Namespace) -> int:
     """Score, and print or write."""
     import numpy as np
-
-    from tpugraphs.errors import ConfigError
-    from tpugraphs.system.files import atomic_write
 
     common.check_writable(args.out)
     suffix = Path(args.out).suffix if args.out else None
@@ -46,18 +39,18 @@ def run(args: argparse.Namespace) -> int:
     if suffix == ".npy" and len(graphs) > 1:
         raise ConfigError(f"--out {args.out}: .npy holds one graph, here are {len(graphs)}; use .csv")
     results: list[tuple[str, Any, Any]] = []
-    for graph in _progress(args, graphs):
-        scores = ranker.predict(
-            graph, tta=args.tta, precision=args.precision, verbose=common.show_progress(args)
-        )
+    verbose = common.show_progress(args)
+    for graph in common.each(args, graphs, "predict"):
+        scores = ranker.predict(graph, tta=args.tta, precision=args.precision, verbose=verbose)
         results.append((graph.name, scores, np.argsort(scores, kind="stable")))
-    if suffix == ".npy":
-        content = io.BytesIO()  # np.save to a file does not notice when the disk is full
-        np.save(content, results[0][1])
+    if suffix is not None:
         with atomic_write(args.out) as file:
-            file.write(content.getbuffer())
-    elif suffix == ".csv":
-        _write_csv(args.out, results)
+            if suffix == ".csv":
+                _write_csv(file, results)
+            else:
+                content = io.BytesIO()  # np.save to a file does not notice when the disk is full
+                np.save(content, results[0][1])
+                file.write(content.getbuffer())
     for name, scores, order in results:
         common.say(args, f"{name}: {scores.size:,} configurations, predicted fastest first:")
         best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
@@ -75,25 +68,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _progress(args: argparse.Namespace, graphs: common.Graphs) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(graphs, desc="predict", unit="graph", leave=False, disable=not common.show_progress(args))
-
-
-def _write_csv(path: str, results: list[tuple[str, Any, Any]]) -> None:
-    from tpugraphs.system.files import atomic_write
-
-    with atomic_write(path) as binary:
-        file = io.TextIOWrapper(binary, "utf-8", newline="")
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("graph", "config", "place", "score"))
-        for name, scores, order in results:
-            place = [0] * len(order)
-            for position, row in enumerate(order.tolist()):
-                place[row] = position
-            rows = zip(place, scores.tolist(), strict=True)
-            writer.writerows(
-                (name, config, where, f"{score:.9g}") for config, (where, score) in enumerate(rows)
-            )
-        file.detach()  # flushes, and leaves closing to atomic_write
+def _write_csv(binary: BinaryIO, results: list[tuple[str, Any, Any]]) -> None:
+    file = io.TextIOWrapper(binary, "utf-8", newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("graph", "config", "place", "score"))
+    for name, scores, order in results:
+        places = order.argsort()
+        writer.writerows(
+            (name, config, place, f"{score:.9g}")
+            for config, (place, score) in enumerate(zip(places.tolist(), scores.tolist(), strict=True))
+        )
+    file.detach()  # flushes, and leaves closing to the caller

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
 
 HELP = "list the recipes, or what one does: its fields, losses and optimizer"
@@ -16,23 +17,20 @@ _WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="show the fields of this recipe")
+    common.option(parser, "recipe RECIPE", "show the fields of this recipe", nargs="?")
 
 
 def run(args: argparse.Namespace) -> int:
     """List all recipes, or the fields of one."""
-    from tpugraphs.ranker.ranker import Ranker
-    from tpugraphs.recipes import get_recipe, list_recipes
-
     if args.recipe is None:
-        summaries = {name: get_recipe(name).summary for name in list_recipes()}
+        summaries = {name: tg.recipes.get_recipe(name).summary for name in tg.list_recipes()}
         common.emit(args, summaries)
         width = max(map(len, summaries))
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
         common.say(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
-    told = get_recipe(args.recipe).describe()
-    common.emit(args, {**told, "fields": Ranker(args.recipe).get_params()})
+    told = tg.recipes.get_recipe(args.recipe).describe()
+    common.emit(args, {**told, "fields": tg.Ranker(args.recipe).get_params()})
     common.say(args, "\n".join(_lines(told)))
     return 0
 
@@ -73,10 +71,8 @@ def _by_preset(values: Mapping[str, Any], show: Any) -> str:
 
 def _terms(terms: list[dict[str, Any]]) -> str:
     """Losses, or parameter groups, in words."""
-    words = []
-    for term in terms:
-        name, *rest = term.items()
-        words.append(
-            name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
-        )
+    words = [
+        name[1] + (" with " + ", ".join(f"{key} {value}" for key, value in rest) if rest else "")
+        for name, *rest in (term.items() for term in terms)
+    ]
     return " + ".join(words) or "none"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.names import SPLITS
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.names import COLLECTIONS, SPLITS
 
-if TYPE_CHECKING:
-    from tpugraphs.data.collections import Split
+Rankings = dict[str, Any]  # ID -> (n,) configs
 
 HELP = "write a submission file, of one or all collections; check, merge or score one"
 EXAMPLE = (
@@ -28,67 +29,43 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
-    parser.add_argument(
-        "data", nargs="*", metavar="DATA", help=common.DATA_HELP + "; a collection means its test split"
-    )
-    parser.add_argument("--out", metavar="FILE", help="file to write (default: submission.csv)")
-    parser.add_argument("--collection", metavar="NAME", help="collection of files that do not lie in one")
+    common.option(parser, "--out FILE", "file to write (default: submission.csv)")
+    common.option(parser, "--collection NAME", "collection of files that do not lie in one")
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
-    group.add_argument(
-        "--ranker",
+    common.option(
+        group,
+        "--ranker COLLECTION=FILE",
+        "ranker or ensemble of a collection below --root; several of one rank together; repeatable",
         dest="for_collection",
-        action="append",
-        default=[],
-        metavar="COLLECTION=FILE",
-        help="ranker or ensemble of a collection below --root; several of one rank together; repeatable",
+        **common.REPEATED,
     )
-    group.add_argument(
-        "--rankers",
-        metavar="DIR",
-        help="folder of such files, named after their collections: layout-xla-random.safetensors",
-    )
-    group.add_argument("--split", choices=SPLITS, help="default: test; with --score: valid")
-    group.add_argument(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="rows of this submission file are taken over and their graphs not ranked again; repeatable",
-    )
-    group.add_argument(
-        "--fill", metavar="FILE", help="rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
-    )
-    parser.add_argument("--merge", nargs="+", metavar="FILE", help="put these submission files together")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="with --merge: a later file replaces an ID of an earlier one"
-    )
-    parser.add_argument("--validate", metavar="FILE", help="check this submission file")
-    parser.add_argument(
-        "--template",
-        metavar="FILE",
-        help="IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
+    meaning = "folder of such files, named after their collections: layout-xla-random.safetensors"
+    common.option(group, "--rankers DIR", meaning)
+    common.option(group, "--split", "default: test; with --score: valid", choices=SPLITS)
+    meaning = "rows of this submission file are taken over and their graphs not ranked again; repeatable"
+    common.option(group, "--keep FILE", meaning, **common.REPEATED)
+    meaning = "rows for what no ranker ranks, such as Kaggle's sample_submission.csv"
+    common.option(group, "--fill FILE", meaning)
+    common.option(parser, "--merge FILE", "put these submission files together", nargs="+")
+    common.option(parser, "--overwrite", "with --merge: a later file replaces an ID of an earlier one")
+    common.option(parser, "--validate FILE", "check this submission file")
+    common.option(
+        parser,
+        "--template FILE",
+        "IDs that must be there: Kaggle's sample_submission.csv (default: those of the graphs below "
         "--root, if that is given); with --root, graphs have the number of configs that is found there",
     )
-    parser.add_argument("--score", metavar="FILE", help="score this file on graphs with known runtimes")
+    common.option(parser, "--score FILE", "score this file on graphs with known runtimes")
     common.add_precision(parser)
-    common.add_data_options(parser)
+    common.add_data(parser, "test", nargs="*")
     parser.set_defaults(root=None)  # whether it is given matters to --validate
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one of them."""
-    from tpugraphs.errors import ConfigError
-    from tpugraphs.submission import files as submission
-
     several = bool(args.for_collection or args.rankers)
-    chosen = [
-        args.ranker is not None and args.score is None,
-        several,
-        args.merge is not None,
-        args.validate is not None,
-        args.score is not None,
-    ]
-    if sum(chosen) != 1:
+    alone = args.ranker is not None and args.score is None
+    if sum([alone, several, *(name is not None for name in (args.merge, args.validate, args.score))]) != 1:
         raise ConfigError(
             "give RANKER and DATA, or --merge FILES, or --ranker COLLECTION=FILE (or --rankers DIR), or "
             "--validate FILE, or --score FILE"
@@ -98,67 +75,50 @@ def run(args: argparse.Namespace) -> int:
     if args.score is not None:
         return _score(args)
     if args.validate is not None:
-        counts = _counts(args) if root_given else None
+        counts = tg.competition.counts(_splits(args, args.split or "test")) if root_given else None
         return _check(args, args.validate, args.template or counts, counts)
     out = args.out or "submission.csv"
     common.check_writable(out)
-    counts = None
+    rankings: Rankings
     if args.merge is not None:
-        rankings: dict[str, Any] = submission.merge(args.merge, out=out, overwrite=args.overwrite)
-    elif several:
-        rankings, counts = _rank_all(args, out)
-        submission.write(out, rankings, counts)
+        rankings, counts = tg.submission.merge(args.merge, out=out, overwrite=args.overwrite), None
     else:
-        rankings, counts = _rank(args)
-        submission.write(out, rankings, counts)
+        rankings, counts = _rank_all(args, out) if several else _rank(args)
+        tg.submission.write(out, rankings, counts)
     common.say(args, f"wrote {out}: {len(rankings)} graphs")
     return _check(args, out, args.template, counts)
 
 
-def _rank(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, int]]:
+def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     """Ranking and number of configurations by submission ID."""
-    from tqdm import tqdm
-
-    from tpugraphs.errors import ConfigError, DataError
-    from tpugraphs.metrics import COLLECTIONS
-
     if args.collection is not None and args.collection not in COLLECTIONS:
         raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(COLLECTIONS)}")
     if not args.data:
         raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, args.split or "test")
-    rankings: dict[str, Any] = {}
+    rankings: Rankings = {}
     counts: dict[str, int] = {}
-    for graph in tqdm(graphs, desc="rank", unit="graph", leave=False, disable=not common.show_progress(args)):
+    options = {"tta": args.tta, "precision": args.precision, "verbose": common.show_progress(args)}
+    for graph in common.each(args, graphs, "rank"):
+        file = graph.path or graph.name
         if args.collection is not None:
             graph = graph.replace(collection=args.collection)
         elif graph.collection is None:
             raise DataError(
                 "no collection is known for this graph, and its ID needs one; "
                 "give --collection, for example layout:xla:random",
-                file=graph.path or graph.name,
-                field="collection",
-            )
+                file=file, field="collection",
+            )  # fmt: skip
         if graph.submission_id in rankings:
-            raise DataError(
-                f"{graph.submission_id} is given twice; leave one out",
-                file=graph.path or graph.name,
-                field="name",
-            )
-        rankings[graph.submission_id] = ranker.rank(
-            graph, tta=args.tta, precision=args.precision, verbose=common.show_progress(args)
-        )
+            raise DataError(f"{graph.submission_id} is given twice; leave one out", file=file, field="name")
+        rankings[graph.submission_id] = ranker.rank(graph, **options)
         counts[graph.submission_id] = graph.num_configs
     return rankings, counts
 
 
 def _files(args: argparse.Namespace) -> dict[str, list[str]]:
     """Ranker files by collection; --ranker goes before --rankers."""
-    from tpugraphs.errors import ConfigError
-    from tpugraphs.metrics import COLLECTIONS
-    from tpugraphs.submission.competition import ranker_files
-
     given: dict[str, list[str]] = {}
     for assignment in args.for_collection:
         name, equals, path = assignment.partition("=")
@@ -168,101 +128,75 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
                 + ", ".join(COLLECTIONS)
             )
         given.setdefault(name, []).append(path)
-    return {**(ranker_files(args.rankers) if args.rankers else {}), **given}
+    return {**(tg.competition.ranker_files(args.rankers) if args.rankers else {}), **given}
 
 
-def _rank_all(args: argparse.Namespace, out: str) -> tuple[dict[str, Any], dict[str, int]]:
+def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
     """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
-    from tpugraphs.errors import ConfigError
-    from tpugraphs.metrics import COLLECTIONS
-    from tpugraphs.ranker import ensemble
-    from tpugraphs.submission import competition
-    from tpugraphs.submission import files as submission
     from tpugraphs.system.progress import Progress
 
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
-    order = [name for name in COLLECTIONS if name in files]
-    rankers = {name: ensemble.open_rankers(files[name]) for name in order}
-    kept = submission.merge(args.keep)
-    filling = submission.read(args.fill) if args.fill else {}
-    splits = {
-        name: split
-        for name in order
-        for split in competition.open_splits(
-            args.root, args.split or "test", [name], common.patterns(args.exclude)
-        ).values()
-    }
-    rankings: dict[str, Any] = {}
+    rankers = {name: tg.ensemble.open_rankers(files[name]) for name in COLLECTIONS if name in files}
+    kept = tg.submission.merge(args.keep)
+    filling = tg.submission.read(args.fill) if args.fill else {}
+    exclude = common.patterns(args.exclude)
+    splits: dict[str, Any] = {}
+    for name in rankers:
+        splits |= tg.competition.open_splits(args.root, args.split or "test", [name], exclude)
+    rankings: Rankings = {}
     counts: dict[str, int] = {}
     options = {"tta": args.tta, "precision": args.precision, "verbose": False}
+    graphs = sum(len(split) for split in splits.values())
     try:
-        with Progress(
-            sum(map(len, splits.values())), "rank", "graph", common.show_progress(args) or None
-        ) as bar:
-            for row in competition.rank_all(rankers, splits, kept, **options):
+        with Progress(graphs, "rank", "graph", common.show_progress(args) or None) as bar:
+            for row in tg.competition.rank_all(rankers, splits, kept, **options):
                 bar.update(1)
                 if row.note:
-                    _warn(f"{row.id} {row.note}")
+                    common.warn(args, f"{row.id} {row.note}")
                 if row.ranking is not None:
                     rankings[row.id], counts[row.id] = row.ranking, row.configs
     except BaseException:
-        _save_part(out, rankings)
+        _save_part(args, out, rankings)
         raise
     for row_id, ranking in [*kept.items(), *filling.items()]:
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        source = (
-            "" if name in rankers else " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
-        )
-        common.say(args, f"{name}: {rows} row{'s' * (rows != 1)}{source}" if rows else f"{name}{source}")
+        said = f": {rows} row{'s' * (rows != 1)}" if rows else ""
+        if name not in rankers:
+            said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
+        common.say(args, f"{name}{said}")
     return rankings, counts
 
 
-def _warn(text: str) -> None:
-    print(f"tpugraphs submit: warning: {text}", file=sys.stderr)
-
-
-def _save_part(out: str, rankings: dict[str, Any]) -> None:
+def _save_part(args: argparse.Namespace, out: str, rankings: Rankings) -> None:
     """Write what is done when ranking ends in the middle."""
-    from tpugraphs.submission import files as submission
-
     if rankings:
         part = f"{os.path.splitext(out)[0]}.partial.csv"
-        submission.write(part, rankings)
+        tg.submission.write(part, rankings)
         print(
             f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to resume",
             file=sys.stderr,
         )
 
 
-def _splits(args: argparse.Namespace, split: str) -> dict[str, Split]:
+def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
     """Open that split of the collections below --root; says which are not there."""
-    from tpugraphs.metrics import COLLECTIONS
-    from tpugraphs.submission import competition
-
-    splits = competition.open_splits(args.root, split, exclude=common.patterns(args.exclude))
+    exclude = common.patterns(args.exclude)
+    splits: dict[str, Any] = tg.competition.open_splits(args.root, split, exclude=exclude)
     absent = [name for name in COLLECTIONS if name not in splits]
     if absent:
-        _warn(f"not below {args.root}: {', '.join(absent)}")
+        common.warn(args, f"not below {args.root}: {', '.join(absent)}")
     return splits
 
 
-def _counts(args: argparse.Namespace) -> dict[str, int]:
-    from tpugraphs.submission import competition
-
-    return competition.counts(_splits(args, args.split or "test"))
-
-
 def _score(args: argparse.Namespace) -> int:
-    from tpugraphs.submission import files as submission
-
     split = args.split or "valid"
     data = [*([args.ranker] if args.ranker is not None else []), *args.data]
     graphs = [common.open_graphs(data, args, split)] if data else list(_splits(args, split).values())
-    result = submission.score(args.score, *graphs, progress=common.show_progress(args))
+    result = tg.submission.score(args.score, *graphs, progress=common.show_progress(args))
     common.emit(args, {"file": args.score, **{k: v for k, v in vars(result).items() if k != "path"}})
     common.say(args, str(result))
     return 0
@@ -270,10 +204,8 @@ def _score(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace, path: str, template: Any, counts: dict[str, int] | None) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
-    from tpugraphs.submission import files as submission
-
-    result = submission.validate(path, template, counts)
-    problems = [{"line": p.line, "id": p.id, "message": p.message} for p in result.problems]
+    result = tg.submission.validate(path, template, counts)
+    problems = [vars(problem) for problem in result.problems]
     common.emit(args, {"file": path, "rows": result.rows, "valid": result.ok, "problems": problems})
     common.say(args, str(result))
     return 0 if result.ok else 1

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
+from tpugraphs.names import COLLECTIONS
 
 HELP = "train a ranker on measured graphs and save it"
 EXAMPLE = (
@@ -20,185 +24,105 @@ RECIPES = {"layout": "first-layout", "tile": "first-tile", "graph": "graph-confi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        required=True,
-        metavar="DATA",
-        help=common.DATA_HELP + "; a collection means its train split",
-    )
-    parser.add_argument(
-        "--valid",
-        nargs="+",
-        metavar="DATA|SHARE",
-        help="graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
+    common.add_data(parser, "train", "--data", required=True)
+    common.option(
+        parser,
+        "--valid DATA|SHARE",
+        "graphs that choose the best checkpoint, or a share of the configurations of --data such as 0.1 "
         f"or 0 (default: the valid split of a collection; of {MANY} graphs or more every {MANY}th; else 0.1)",
+        nargs="+",
     )
-    parser.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help="see `tpugraphs recipes` (default: "
-        + ", ".join(f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph")
-        + f", {RECIPES['graph']} for others)",
+    defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
+    meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
+    common.option(parser, "--recipe NAME", meaning)
+    common.option(
+        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
     )
-    parser.add_argument(
-        "--preset", choices=("cpu", "full"), default="cpu", help="sized for a CPU, or as published"
-    )
-    parser.add_argument("--out", default="ranker.safetensors", metavar="FILE", help="default: %(default)s")
-    parser.add_argument(
-        "--steps", type=common.whole(1), metavar="N", help="optimizer steps (default: the recipe's)"
-    )
-    parser.add_argument(
-        "--epochs", type=common.whole(1), metavar="N", help="passes over the graphs, instead of --steps"
-    )
-    parser.add_argument("--seed", type=common.whole(0, 2**63 - 1), default=0, help="default: %(default)s")
-    several = parser.add_argument_group("several seeds")
-    several.add_argument(
-        "--seeds",
-        type=common.whole(1, 1000),
-        metavar="N",
-        help="train N rankers side by side, from --seed on; FILE is an ensemble",
-    )
-    several.add_argument(
-        "--select",
-        metavar="RULE",
-        help="which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
+    common.option(parser, "--out FILE", "default: %(default)s", default="ranker.safetensors")
+    common.option(parser, "--steps N", "optimizer steps (default: the recipe's)", type=common.whole(1))
+    common.option(parser, "--epochs N", "passes over the graphs, instead of --steps", type=common.whole(1))
+    common.add_seed(parser)
+    group = parser.add_argument_group("several seeds")
+    meaning = "train N rankers side by side, from --seed on; FILE is an ensemble"
+    common.option(group, "--seeds N", meaning, type=common.whole(1, 1000))
+    common.option(
+        group,
+        "--select RULE",
+        "which to keep: one-standard-error of the best on the validation graphs, best-K, or all "
         "(default: the first; all without validation)",
     )
-    several.add_argument(
-        "--normalize",
-        choices=("none", "minmax", "rank"),
-        default="none",
-        help="of the ensemble, before the mean of the scores (default: %(default)s)",
-    )
-    several.add_argument(
-        "--workers",
-        type=common.whole(1, 4096),
-        metavar="N",
-        help="steps at a time (default: as many as seeds or threads); fewer take less memory",
-    )
-    several.add_argument(
-        "--log", metavar="FILE", help="curves and selection, as JSON (default: next to --out)"
-    )
-    parser.add_argument(
-        "--checkpoint-dir", metavar="DIR", help="save state here; the same command resumes from it"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="set a field of the recipe; repeatable",
-    )
+    meaning = "of the ensemble, before the mean of the scores (default: %(default)s)"
+    common.option(group, "--normalize", meaning, choices=common.NORMALIZE, default="none")
+    meaning = "steps at a time (default: as many as seeds or threads); fewer take less memory"
+    common.option(group, "--workers N", meaning, type=common.whole(1, 4096))
+    common.option(group, "--log FILE", "curves and selection, as JSON (default: next to --out)")
+    common.option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
+    common.option(parser, "--set FIELD=VALUE", "set a field of the recipe; repeatable", **common.REPEATED)
     common.add_precision(parser, training=True)
-    common.add_data_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train and save."""
-    from tpugraphs.errors import ConfigError
-
     if args.steps is not None and args.epochs is not None:
         raise ConfigError("give --steps or --epochs, not both")
     if args.seeds is None and (args.select, args.log, args.workers) != (None, None, None):
         raise ConfigError("--select, --log and --workers go with --seeds")
-    from tpugraphs.ranker.ranker import Ranker
-
     common.check_writable(args.out)
     graphs = common.open_graphs(args.data, args, "train")
     if args.recipe is None:
         args.recipe = RECIPES[graphs[0].kind]
-    if args.seeds is not None:
-        return _run_seeds(args, graphs)
-    ranker = Ranker(
-        args.recipe,
-        seed=args.seed,
-        preset=args.preset,
-        precision=args.precision,
-        **common.parse_fields(args.set),
-    )
-    train, valid = _split(args, graphs)
-    _say_data(args, train, valid)
-    history = common.fit(
-        args,
-        ranker,
-        train,
-        valid=valid,
-        steps=args.steps,
-        epochs=args.epochs,
-        checkpoint_dir=args.checkpoint_dir,
-    )
-    ranker.save(args.out)
-    best = history.best_metric
-    common.emit(
-        args,
-        {
-            "out": args.out,
-            "recipe": args.recipe,
-            "parameters": ranker.num_parameters,
-            f"best_valid_{history.metric}": best,
-            "history": history.to_dict(),
-        },
-    )
-    if best is not None:
-        common.say(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
-    common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
+    options = {"preset": args.preset, "precision": args.precision, **common.parse_fields(args.set)}
+    length = {"steps": args.steps, "epochs": args.epochs, "checkpoint_dir": args.checkpoint_dir}
+    (_train if args.seeds is None else _train_seeds)(args, graphs, options, length)
     return 0
 
 
-def _say_data(args: argparse.Namespace, train: Any, valid: Any) -> None:
-    common.say(
-        args,
-        f"{args.recipe}: {_count(len(train))} to train on, "
-        + (f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ())))
-        + " to validate on",
-    )
+def _train(
+    args: argparse.Namespace, graphs: common.Graphs, options: dict[str, Any], length: dict[str, Any]
+) -> None:
+    """Train one ranker."""
+    ranker = tg.Ranker(args.recipe, seed=args.seed, **options)
+    train, valid = _split(args, graphs)
+    history = common.fit(args, ranker, train, valid=valid, **length)
+    ranker.save(args.out)
+    best = history.best_metric
+    result = {"out": args.out, "recipe": args.recipe, "parameters": ranker.num_parameters}
+    common.emit(args, {**result, f"best_valid_{history.metric}": best, "history": history.to_dict()})
+    if best is not None:
+        common.say(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
+    common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
 
 
-def _run_seeds(args: argparse.Namespace, graphs: common.Graphs) -> int:
+def _train_seeds(
+    args: argparse.Namespace, graphs: common.Graphs, options: dict[str, Any], length: dict[str, Any]
+) -> None:
     """Train several rankers, save the ensemble of those that the rule keeps, and the log."""
-    import warnings
-    from pathlib import Path
-
-    from tpugraphs.ranker.seeds import train_seeds
-    from tpugraphs.training.selection import Rule
-
     if args.select is not None:
-        Rule.parse(args.select)
+        tg.selection.Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
     common.check_writable(log)
     train, valid = _split(args, graphs)
-    _say_data(args, train, valid)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="interrupted after steps")  # told below
-        runs = train_seeds(
-            args.recipe,
-            train,
-            valid,
-            seeds=range(args.seed, args.seed + args.seeds),
-            select=args.select,
-            steps=args.steps,
-            epochs=args.epochs,
-            callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
-            checkpoint_dir=args.checkpoint_dir,
-            workers=args.workers,
-            verbose=common.show_progress(args),
-            preset=args.preset,
-            precision=args.precision,
-            **common.parse_fields(args.set),
-        )
-    common.tell_skipped(args, runs.rankers[0].history)
-    if runs.interrupted:
-        histories = [run.history for run in runs.runs if run.history is not None]
-        done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
-        hint = common.going_on(args.checkpoint_dir)
-        raise KeyboardInterrupt(f"after {done} of {total} steps of all seeds; {hint}")
+    runs = tg.train_seeds(
+        args.recipe,
+        train,
+        valid,
+        seeds=range(args.seed, args.seed + args.seeds),
+        select=args.select,
+        callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
+        workers=args.workers,
+        verbose=common.show_progress(args),
+        **length,
+        **options,
+    )
+    histories = [run.history for run in runs.runs if run.history is not None]
+    done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
+    done_of = f"after {done} of {total} steps of all seeds" if runs.interrupted else None
+    common.after_fit(args, histories[0], done_of)
     runs.ensemble(normalize=args.normalize).save(args.out)
     runs.save(log)
     common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})
     common.say(args, runs.table())
     common.say(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
-    return 0
 
 
 def _count(graphs: int) -> str:
@@ -206,25 +130,28 @@ def _count(graphs: int) -> str:
 
 
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
-    """Graphs to train on; graphs, or a share of the configurations, to validate on, or None."""
-    from tpugraphs import data
-    from tpugraphs.errors import ConfigError
+    """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
+    train, valid = _parts(args, graphs)
+    share = f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ()))
+    common.say(args, f"{args.recipe}: {_count(len(train))} to train on, {share} to validate on")
+    return train, valid
 
+
+def _parts(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     valid: list[str] = args.valid or []
     if not valid:
         names = [spec.partition("/")[0] for spec in args.data]
-        if all(name in data.COLLECTIONS for name in names):
+        if all(name in COLLECTIONS for name in names):
             valid = [f"{name}/valid" for name in dict.fromkeys(names)]
         elif len(graphs) >= MANY:
-            return graphs.every(MANY)
+            rest = [reader for i, reader in enumerate(graphs.readers, 1) if i % MANY]
+            return common.Graphs(rest), common.Graphs(graphs.readers[MANY - 1 :: MANY])
         else:
             valid = ["0.1"]
     try:
-        share = float(valid[0]) if len(valid) == 1 else None
-    except ValueError:
-        share = None
-    if share is None:
+        (share,) = map(float, valid)
+    except ValueError:  # several, or no number
         return graphs, common.open_graphs(valid, args, "valid")
     if not 0 <= share < 1:
         raise ConfigError(f"--valid {valid[0]}: a share of the configurations must be at least 0 and below 1")
-    return (graphs, None) if share == 0 else (list(graphs), share)
+    return (list(graphs), share) if share else (graphs, None)

@@ -51,9 +51,8 @@ def bootstrap_tau(
     if s.size < 2 or draws < 1:
         return whole, whole
     drawn = deviations([s], y, metrics.kendall_tau, draws=draws, seed=seed, max_rows=max_rows)
-    tail = (1 - level) / 2
-    low, high = whole + np.quantile(drawn[0], [tail, 1 - tail])
-    return max(-1.0, float(low)), min(1.0, float(high))
+    low, high = _middle(drawn[0], level)
+    return max(-1.0, whole + low), min(1.0, whole + high)
 
 
 def deviations(
@@ -79,22 +78,25 @@ def deviations(
     -------
     (scorers, draws) float64
     """
-    n = runtimes.size
+    n, rng = runtimes.size, np.random.default_rng(seed)
     m = min(n, max_rows)
-    rng = np.random.default_rng(seed)
-    drawn = np.empty((len(scores), draws))
-    for draw in range(draws):
+    drawn = []
+    for _ in range(draws):
         rows = rng.integers(n, size=m)
-        for i, own in enumerate(scores):
-            drawn[i, draw] = metric(own[rows], runtimes[rows])
+        drawn.append([metric(own[rows], runtimes[rows]) for own in scores])
     whole = np.array([[metric(own, runtimes)] for own in scores])
-    return np.asarray((drawn - whole) * math.sqrt(m / n), np.float64)
+    return np.asarray((np.transpose(drawn) - whole) * math.sqrt(m / n), np.float64)
 
 
 def bootstrap_mean(values: NDArray[np.float64], draws: int, level: float, seed: int) -> tuple[float, float]:
     """Percentile interval of the mean of values (n,) over redrawn graphs."""
     rng = np.random.default_rng(seed)
     means = values[rng.integers(values.size, size=(max(draws, 1), values.size))].mean(axis=1)
+    return _middle(means, level)
+
+
+def _middle(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Return the ends of the interval that leaves out equal shares at both sides."""
     tail = (1 - level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+    low, high = np.quantile(drawn, [tail, 1 - tail])
     return float(low), float(high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,9 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
-from tpugraphs.evaluation.bootstrap import bootstrap_tau
-from tpugraphs.evaluation.report import LAYOUT_METRICS, TILE_METRICS, Group, Report, Row
+from tpugraphs.evaluation.report import Report, Row
 
-__all__ = [
-    "LAYOUT_METRICS",
-    "TILE_METRICS",
-    "Group",
-    "Report",
-    "Row",
-    "bootstrap_tau",
-    "evaluate",
-    "measured_runtimes",
-]
+__all__ = ["evaluate", "measured_runtimes"]
 
 
 def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray[Any]:
@@ -49,30 +39,16 @@ def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray
     """
     if not hasattr(graph, "config_runtime"):
         raise not_a_graph("graph", graph)
-    runtimes = np.asarray(graph.config_runtime)
-    name = getattr(graph, "name", None) or "graph"
-    if runtimes.size == 0:
-        raise DataError("has no configurations to judge a ranking by", file=name, field="config_runtime")
-    try:
-        rows = np.arange(runtimes.size)[slice(None) if configs is None else np.asarray(configs)]
-    except IndexError as error:
-        raise DataError(f"configs: {error}", file=name, field="configs") from None
+    if graph.num_configs == 0:
+        raise DataError(
+            "has no configurations to judge a ranking by", file=graph.name, field="config_runtime"
+        )
+    rows = graph.row_numbers(configs)
     require_measured(
         graph, rows, "no ranking can be judged", "use a train or valid file, or `submit` for a test file"
     )
-    normalizers = getattr(graph, "config_runtime_normalizers", None)
-    if normalizers is not None:
-        divisors = np.asarray(normalizers)
-        if int(divisors.min()) <= 0:
-            raise DataError(
-                f"config_runtime_normalizers: expected positive nanoseconds, found {int(divisors.min())}",
-                file=name,
-                field="config_runtime_normalizers",
-                found=str(int(divisors.min())),
-                expected="positive",
-            )
-        runtimes = runtimes / divisors
-    return runtimes if configs is None else runtimes[rows]
+    runtimes = graph.config_runtime[rows]
+    return runtimes / graph.config_runtime_normalizers[rows] if graph.kind == "tile" else runtimes
 
 
 def evaluate(
@@ -99,10 +75,10 @@ def evaluate(
     configs : (n,) int, optional
         Judge only these rows; for one graph only.
     official : bool
-        Judge by the published protocol (:mod:`tpugraphs.official`), so that numbers compare with published
-        ones: 1,000 fixed configs of every valid graph of a layout collection, all configs of tile graphs, and
-        only the published metrics. Configs that a list repeats are scored once. Graphs that no list names are
-        left out, and the report says so.
+        Judge by the published protocol (:mod:`tpugraphs.evaluation.official`), so that numbers compare with
+        published ones: 1,000 fixed configs of every valid graph of a layout collection, all configs of tile
+        graphs, and only the published metrics. Configs that a list repeats are scored once. Graphs that no
+        list names are left out, and the report says so.
     name : str
         Name of a single scorer in the report.
     draws, level, seed
@@ -123,10 +99,8 @@ def evaluate(
         `configs` together with several graphs or with `official`, or no graphs.
     """
     single = hasattr(graphs, "config_runtime")
-    if not single and (
-        isinstance(graphs, (str, bytes, Mapping))
-        or not (isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__"))
-    ):
+    several = isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__")
+    if not single and (isinstance(graphs, (str, bytes, Mapping)) or not several):
         raise ConfigError(
             f"graphs: expected a graph, a list of graphs or a split of a collection, got "
             f"{type(graphs).__name__}"
@@ -152,29 +126,28 @@ def evaluate(
     for graph in sequence:
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)
-        tile = getattr(graph, "config_runtime_normalizers", None) is not None
-        kind = "tile" if tile else getattr(graph, "kind", "layout")
-        collection = getattr(graph, "collection", None) or kind
-        title = getattr(graph, "name", None) or "graph"
+        collection, names = graph.collection or graph.kind, None
         chosen = published.rows_of(graph) if official else configs
-        if official and chosen is None:
-            not_listed.append(f"{collection}:{title}")
-            continue
-        failed = getattr(graph, "valid", None)
-        ran = graph.ran if failed is not None and chosen is None else None
+        if official:
+            if chosen is None:
+                not_listed.append(f"{collection}:{graph.name}")
+                continue
+            names = published.TILE_METRICS if graph.kind == "tile" else published.LAYOUT_METRICS
+        ran = graph.ran if graph.valid is not None and chosen is None else None
         runtimes = measured_runtimes(graph, chosen if ran is None else ran)
-        names = (published.TILE_METRICS if tile else published.LAYOUT_METRICS) if official else None
         for who, score in scorers.items():
-            scores = _scores(score, graph, chosen, once=official)
-            if ran is not None and np.shape(scores) == (graph.num_configs,):
-                scores = np.asarray(scores)[ran]
-            rows.append(Row.judge(title, collection, who, scores, runtimes, names))
+            scores = np.asarray(_scores(score, graph, chosen, once=official))
+            if ran is not None and scores.shape == (graph.num_configs,):
+                scores = scores[ran]
+            rows.append(Row.judge(graph.name, collection, who, scores, runtimes, names))
     coverage = None
     if official:
         coverage = published.Coverage.of(((row.collection, row.graph) for row in rows), not_listed)
         if not_listed and not rows:
+            more = f" and {len(not_listed) - 3} more" if len(not_listed) > 3 else ""
             raise DataError(
-                f"none of these graphs is in the published lists of validation configs: {_some(not_listed)}; "
+                "none of these graphs is in the published lists of validation configs: "
+                f"{', '.join(not_listed[:3])}{more}; "
                 "give the valid split of a collection, for example layout:xla:random/valid",
                 field="name", expected="a published valid graph", found=not_listed[0],
             )  # fmt: skip
@@ -183,19 +156,10 @@ def evaluate(
 
 def _scores(score: Callable[..., ArrayLike], graph: Graph, configs: Any, *, once: bool) -> ArrayLike:
     """Scores of these configs; with `once`, repeated ones are asked for once."""
-    if configs is None:
+    if configs is None or (once and graph.config_feat is not None):
         return score(graph)
     if not once:
         return score(graph, configs)
-    if getattr(graph, "config_feat", None) is not None:
-        return score(graph)
     distinct, inverse = np.unique(configs, return_inverse=True)
     given = np.asarray(score(graph, distinct))
-    if given.shape != distinct.shape:
-        return given  # the row refuses it and names the shapes
-    return given[inverse]
-
-
-def _some(names: Sequence[str]) -> str:
-    """Name the first few."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return given[inverse] if given.shape == distinct.shape else given  # which the row refuses

@@ -83,11 +83,9 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
             f"collection: expected one of {', '.join(LAYOUTS)}, found {collection}, so it is not known "
             "which configs the published evaluation judges; open the graph with tg.open_collection, or use "
             "g.replace(collection=...)",
-            file=graph.path or name,
-            field="collection",
-            expected="a layout collection",
+            file=graph.path or name, field="collection", expected="a layout collection",
             found=str(collection),
-        )
+        )  # fmt: skip
     rows = _lists(collection).get(name)
     if rows is not None and int(rows.max()) >= count:
         needed = int(rows.max()) + 1
@@ -95,11 +93,9 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
             f"config_runtime: expected at least {needed} configs, as the published evaluation of "
             f"{collection} judges config {needed - 1} of this graph, found {count}; this is not the "
             "published valid file: download it again, or evaluate without the published lists",
-            file=graph.path or name,
-            field="config_runtime",
-            expected=f"{needed} configs or more",
+            file=graph.path or name, field="config_runtime", expected=f"{needed} configs or more",
             found=str(count),
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -137,4 +133,4 @@ class Coverage:
 
     def to_dict(self) -> dict[str, list[str]]:
         """Plain values, for JSON."""
-        return {"not_listed": list(self.not_listed), "not_given": list(self.not_given)}
+        return {name: list(graphs) for name, graphs in vars(self).items()}

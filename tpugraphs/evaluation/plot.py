@@ -30,99 +30,64 @@ _DOTS = 400  # up to this many configurations are drawn one by one
 
 
 def learning_curve(ax: Axes, history: Any) -> None:
-    """Draw the training loss and the validation tau against the step.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    history : History
-        Of `Ranker.fit`.
-    """
-    steps, loss, valid_steps, tau = _series(history)
+    """Draw the training loss and the validation tau of a `History` against the step."""
+    loss, at = np.asarray(history.loss, np.float64), np.asarray(history.valid_steps, np.int64)
+    tau = np.asarray(history.valid_metric, np.float64)
     _bare(ax, "Training", "step", "loss (moving mean)")
     if loss.size:
-        ax.plot(steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
-        ax.plot(steps, _smooth(loss), color="#6d7680", linewidth=1.6)
+        ax.plot(history.steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
+        ax.plot(history.steps, _smooth(loss), color="#6d7680", linewidth=1.6)
         ax.set_ylim(0, float(np.quantile(loss, 0.995)) * 1.05 or 1.0)
-        ax.set_xlim(0, float(max(steps[-1], valid_steps[-1] if tau.size else 0)))
+        ax.set_xlim(0, max([history.steps[-1], *at[-1:]]))
     if tau.size:
-        right = ax.twinx()
-        right.plot(valid_steps, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
-        best = int(np.argmax(tau))
+        right, best = ax.twinx(), int(np.argmax(tau))
+        right.plot(at, tau, color=_TAU, linewidth=1.8, marker="o", markersize=4, clip_on=False)
         right.plot(
-            valid_steps[best],
-            tau[best],
-            "o",
-            markersize=10,
-            markerfacecolor="none",
-            markeredgecolor=_TAU,
-            markeredgewidth=1.4,
-            clip_on=False,
-        )
+            at[best], tau[best], "o", markersize=10, markerfacecolor="none", markeredgecolor=_TAU,
+            markeredgewidth=1.4, clip_on=False,
+        )  # fmt: skip
         right.annotate(
-            f"{tau[best]:.3f}",
-            (valid_steps[best], tau[best]),
-            (-6, -18),
-            textcoords="offset points",
-            ha="right",
-            color=_TAU,
-            fontweight="bold",
-        )
+            f"{tau[best]:.3f}", (at[best], tau[best]), (-6, -18), textcoords="offset points",
+            ha="right", color=_TAU, fontweight="bold",
+        )  # fmt: skip
         right.set_ylabel(f"{getattr(history, 'metric', 'tau')} on validation configurations", color=_TAU)
         right.tick_params(axis="y", colors=_TAU, length=0)
         right.set_ylim(min(0.0, float(tau.min())), max(0.8, float(tau.max()) * 1.05))
-        for side in ("top", "left", "bottom", "right"):
-            right.spines[side].set_visible(False)
+        right.spines[:].set_visible(False)
 
 
 def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") -> None:
     """Draw predicted against measured rank of every configuration; a perfect ranking is the diagonal.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    scores, runtimes : (n,) numbers
-    title : str
-        Put before the tau.
+    `scores` and `runtimes` are (n,) numbers; `title` is put before the tau.
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
     _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
-    measured, predicted = _percentile(y), _percentile(s)
+    measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
         ax.plot(measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0)
     else:
         bins = int(np.clip(np.sqrt(s.size) / 1.6, 20, 48))
         ax.hexbin(
-            measured,
-            predicted,
-            gridsize=bins,
-            extent=(0, 100, 0, 100),
-            bins="log",
-            mincnt=1,
-            cmap="Blues",
+            measured, predicted, gridsize=bins, extent=(0, 100, 0, 100), bins="log", mincnt=1, cmap="Blues",
             linewidths=0.1,
-        )
+        )  # fmt: skip
     ax.plot([0, 100], [0, 100], color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
-    ax.set(xlim=(0, 100), ylim=(0, 100), xticks=[0, 50, 100], yticks=[0, 50, 100])
+    ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticklabels(["fastest", "half", "slowest"])
-    ax.get_xticklabels()[0].set_horizontalalignment("left")
-    ax.get_xticklabels()[-1].set_horizontalalignment("right")
+        axis.set_ticks([0, 50, 100], ["fastest", "half", "slowest"])
+    for label, along in zip(ax.get_xticklabels(), ("left", "center", "right"), strict=True):
+        label.set(horizontalalignment=along)
     for label, along in zip(ax.get_yticklabels(), ("bottom", "center", "top"), strict=True):
         label.set(rotation=90, verticalalignment=along)
     ax.grid(False)
-    ax.set_aspect("equal")
 
 
 def kept(ax: Axes, rows: list[Row]) -> None:
     """Draw how slow configurations are on average if only those predicted fastest are kept.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    rows : list of Row
-        Of one graph, one per scorer.
+    `rows` are those of one graph, one per scorer.
     """
     _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
     curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]
@@ -193,28 +158,12 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def _series(history: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return steps and losses, and steps and values of the validation metric."""
-    steps = np.asarray(history.steps, np.int64)
-    loss = np.asarray(history.loss, np.float64)
-    valid_steps = np.asarray(history.valid_steps, np.int64)
-    tau = np.asarray(history.valid_metric, np.float64)
-    return steps, loss, valid_steps, tau
-
-
 def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Trailing mean over about a fortieth of the series, over what there is at its beginning."""
     width = max(1, values.size // 40)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    end = np.arange(1, values.size + 1)
-    start = np.maximum(0, end - width)
-    mean: NDArray[np.float64] = (total[end] - total[start]) / (end - start)
-    return mean
-
-
-def _percentile(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean rank of each value, as a percentage of the way from the smallest to the largest."""
-    return 100 * metrics.mean_ranks(values) / max(values.size - 1, 1)
+    total = np.cumsum(values)
+    total[width:] -= total[:-width].copy()
+    return np.asarray(total / np.minimum(np.arange(1, values.size + 1), width))
 
 
 def _bare(ax: Axes, title: str, x: str, y: str) -> None:
@@ -224,7 +173,5 @@ def _bare(ax: Axes, title: str, x: str, y: str) -> None:
     ax.grid(True, color=_GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(colors=_INK, length=0)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color("#9a9a9a")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color("#9a9a9a")

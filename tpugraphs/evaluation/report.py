@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -28,27 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Report", "Row"]
 
 LAYOUT_METRICS = (
-    "tau",
-    "tau_order",
-    "opa",
-    "spearman",
-    "slowdown@1",
-    "slowdown@5",
-    "slowdown@10",
-    "slowdown@100",
-    "ndcg@10",
+    *("tau", "tau_order", "opa", "spearman"),
+    *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
 )
 TILE_METRICS = published.TILE_METRICS
-_HEADS = {
-    "tau": "tau",
-    "tau_order": "tau (order)",
-    "opa": "OPA",
-    "spearman": "Spearman",
-    "slowdown@1": "slow@1",
-    "slowdown@5": "slow@5",
-    "slowdown@10": "slow@10",
-    "slowdown@100": "slow@100",
-    "ndcg@10": "nDCG@10",
+_HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
+_METRICS: dict[str, Callable[..., float]] = {
+    "tau": metrics.kendall_tau,
+    "opa": metrics.opa,
+    "spearman": metrics.spearman,
+    "slowdown": metrics.top_k_slowdown,
+    "ndcg": metrics.ndcg,
 }
 _SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
 
@@ -95,40 +85,33 @@ class Row:
             )
         if s.dtype.kind == "f" and np.isnan(s).any():
             raise DataError(
-                f"score {int(np.flatnonzero(np.isnan(s))[0])} by {scorer!r} is NaN; a diverged ranker cannot "
+                f"score {int(np.isnan(s).argmax())} by {scorer!r} is NaN; a diverged ranker cannot "
                 "be judged, train it with a smaller learning rate",
-                file=graph,
-                field="scores",
-                found="NaN",
-                expected="numbers",
-            )
+                file=graph, field="scores", found="NaN", expected="numbers",
+            )  # fmt: skip
         if names is None:
             names = TILE_METRICS if collection.startswith("tile") else LAYOUT_METRICS
         values = {name: _metric(name, s, y) for name in names}
         return cls(graph, collection, scorer, int(s.size), values, s, y)
 
     @property
+    def tile(self) -> bool:
+        """Whether it is a tile graph."""
+        return self.collection.startswith("tile")
+
+    @property
     def trivial(self) -> frozenset[str]:
         """Metrics that are perfect for any order of a tile graph's configs, because it has at most k."""
-        if not self.collection.startswith("tile"):
-            return frozenset()
-        tops = {name: int(name.partition("@")[2]) for name in self.values if name.startswith("slowdown@")}
-        return frozenset(name for name, k in tops.items() if self.configs <= k)
+        tops = [name for name in self.values if name.startswith("slowdown@")] if self.tile else []
+        return frozenset(name for name in tops if self.configs <= int(name.partition("@")[2]))
 
 
 def _metric(name: str, scores: NDArray[Any], runtimes: NDArray[Any]) -> float:
     """One metric by its name."""
     kind, _, k = name.partition("@")
-    if kind == "slowdown":
-        return metrics.top_k_slowdown(scores, runtimes, int(k))
-    if kind == "ndcg":
-        return metrics.ndcg(scores, runtimes, int(k))
     if kind == "tau_order":
-        order = np.empty(scores.size, np.int64)
-        order[np.argsort(scores, kind="stable")] = np.arange(scores.size)
-        return metrics.kendall_tau(order, runtimes)
-    by_name = {"tau": metrics.kendall_tau, "opa": metrics.opa, "spearman": metrics.spearman}
-    return by_name[kind](scores, runtimes)
+        kind, scores = "tau", scores.argsort(kind="stable").argsort()
+    return _METRICS[kind](scores, runtimes, *([int(k)] if k else []))
 
 
 @dataclass(frozen=True)
@@ -160,6 +143,7 @@ class Group:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False)
 class Report:
     """Results per graph, and means per collection and scorer with bootstrap intervals.
 
@@ -167,7 +151,7 @@ class Report:
 
     Parameters
     ----------
-    rows : iterable of Row
+    rows : sequence of Row
     draws : int
         Bootstrap samples per interval.
     level : float
@@ -178,29 +162,26 @@ class Report:
         What a report by the published protocol covers; see `evaluate`.
     """
 
-    def __init__(
-        self,
-        rows: Iterable[Row],
-        *,
-        draws: int = 1000,
-        level: float = 0.95,
-        seed: int = 0,
-        coverage: published.Coverage | None = None,
-    ) -> None:
-        self.rows: tuple[Row, ...] = tuple(rows)
-        self.draws, self.level, self.seed = draws, level, seed
-        self.coverage = coverage
+    rows: Sequence[Row]
+    _: KW_ONLY
+    draws: int = 1000
+    level: float = 0.95
+    seed: int = 0
+    coverage: published.Coverage | None = None
+
+    def __post_init__(self) -> None:
+        self.rows = tuple(self.rows)
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
             return NotImplemented
-        rows, coverage = self.rows + other.rows, None
+        rows, coverage = [*self.rows, *other.rows], None
         if self.coverage and other.coverage:
             judged = ((row.collection, row.graph) for row in rows)
             coverage = published.Coverage.of(judged, self.coverage.not_listed + other.coverage.not_listed)
-        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=coverage)
+        return replace(self, rows=rows, coverage=coverage)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -217,38 +198,28 @@ class Report:
         return tuple(self._group(*key, rows) for key, rows in members.items())
 
     def _group(self, collection: str, scorer: str, rows: Sequence[Row]) -> Group:
-        names = [name for name in rows[0].values if all(name in row.values for row in rows)]
-        left_out: dict[str, int] = {}
-        if self.coverage is None:
-            counts = {name: sum(name in row.trivial for row in rows) for name in names}
-            left_out = {name: count for name, count in counts.items() if count}
-        columns = {
-            name: np.array([row.values[name] for row in rows if not left_out or name not in row.trivial])
-            for name in names
-            if left_out.get(name, 0) < len(rows)
-        }
+        values: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
-        if len(rows) == 1:
-            if "tau" in columns:
-                intervals["tau"] = bootstrap_tau(
-                    rows[0].scores, rows[0].runtimes, draws=self.draws, level=self.level, seed=self.seed
+        left_out: dict[str, int] = {}
+        one = rows[0]
+        for name in one.values:
+            if any(name not in row.values for row in rows):
+                continue
+            judged = [row for row in rows if self.coverage is not None or name not in row.trivial]
+            if len(judged) < len(rows):
+                left_out[name] = len(rows) - len(judged)
+            if judged:
+                column = np.array([row.values[name] for row in judged])
+                values[name] = float(column.mean())
+            if len(judged) > 1:
+                intervals[name] = bootstrap_mean(column, self.draws, self.level, self.seed)
+            elif len(rows) == 1 and name == "tau":
+                intervals[name] = bootstrap_tau(
+                    one.scores, one.runtimes, draws=self.draws, level=self.level, seed=self.seed
                 )
-        else:
-            intervals = {
-                name: bootstrap_mean(values, self.draws, self.level, self.seed)
-                for name, values in columns.items()
-                if values.size > 1
-            }
-        return Group(
-            collection,
-            scorer,
-            len(rows),
-            sum(row.configs for row in rows),
-            {name: float(values.mean()) for name, values in columns.items()},
-            intervals,
-            "configs" if len(rows) == 1 else "graphs",
-            left_out,
-        )
+        over = "configs" if len(rows) == 1 else "graphs"
+        configs = sum(row.configs for row in rows)
+        return Group(collection, scorer, len(rows), configs, values, intervals, over, left_out)
 
     def at_least(self, configs: int) -> Report:
         """Report of the graphs with at least this many configs, for example 6 for the best of 5.
@@ -261,7 +232,7 @@ class Report:
         rows = [row for row in self.rows if row.configs >= configs]
         if not rows:
             raise ConfigError(f"no graph of this report has {configs} configs")
-        return Report(rows, draws=self.draws, level=self.level, seed=self.seed, coverage=self.coverage)
+        return replace(self, rows=rows)
 
     def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
         """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
@@ -281,9 +252,9 @@ class Report:
         values = [
             group.values[metric]
             for group in self.groups
-            if metric in group.values
-            and collection in (None, group.collection)
+            if collection in (None, group.collection)
             and scorer in (None, group.scorer)
+            and metric in group.values
         ]
         if not values:
             known = sorted({name for row in self.rows for name in row.values})
@@ -295,63 +266,55 @@ class Report:
 
     # Tables
 
-    def _columns(self, names: Iterable[str], rows: Iterable[Row]) -> list[str]:
-        """Choose the metric columns; the tau of the order is shown only if ties make it another number."""
-        differ = any(
-            abs(row.values["tau"] - row.values["tau_order"]) > _SHOWN_DIFFERENCE
-            for row in rows
-            if "tau_order" in row.values
-        )
-        return [name for name in names if name != "tau_order" or differ]
+    @cached_property
+    def _names(self) -> set[str]:
+        """Metrics to show: the tau of the order only if ties make it another number."""
+        names = {name for row in self.rows for name in row.values}
+        gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
+        return names if max(gaps, default=0) > _SHOWN_DIFFERENCE else names - {"tau_order"}
 
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
         """Title, column heads and cells of every table; what is the same in all lines goes to the title."""
-        for tile, names in ((False, LAYOUT_METRICS), (True, published.TILE_METRICS)):
-            rows = [row for row in self.rows if row.collection.startswith("tile") == tile]
+        for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
+            rows = [row for row in self.rows if row.tile == tile]
             groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
             there = {name for row in rows for name in row.values}
-            chosen = [name for name in names if name in there and (only is None or name in only)]
-            if not rows or not chosen:
+            there &= self._names if only is None else set(only)
+            if not (shown := [name for name in names if name in there]):
                 continue
-            shown = chosen if only is not None else self._columns(chosen, rows)
-            if per_graph and len(rows) > len(groups):
-                lines = [
-                    [("collection", row.collection), ("graph", row.graph), ("scorer", row.scorer)]
-                    + [("configs", f"{row.configs:,}")]
-                    + [
-                        (_HEADS[name], _number(name, row.values[name]) + "*" * (name in row.trivial))
-                        for name in shown
-                        if name in row.values
-                    ]
-                    for row in rows
-                ]
+            several = len(rows) > len(groups)
+            if per_graph and several:
+                lines = []
+                for row in rows:
+                    line = {"collection": row.collection, "graph": row.graph, "scorer": row.scorer}
+                    line["configs"] = f"{row.configs:,}"
+                    for name in shown:
+                        if name in row.values:
+                            line[_head(name)] = _number(name, row.values[name]) + "*" * (name in row.trivial)
+                    lines.append(list(line.items()))
                 yield tables.section("", lines)
             lines = []
             for group in groups:
-                line = [("collection", group.collection), ("scorer", group.scorer)]
+                line = {"collection": group.collection, "scorer": group.scorer}
                 if group.graphs > 1:
-                    line.append(("graphs", str(group.graphs)))
+                    line["graphs"] = str(group.graphs)
                 else:
-                    name = next(row.graph for row in rows if row.collection == group.collection)
-                    line.append(("graph", name))
-                line.append(("configs", f"{group.configs:,}"))
-                for place, name in enumerate(shown):
-                    if name not in group.values:
-                        continue
-                    line.append((_HEADS[name], _number(name, group.values[name])))
-                    ends = group.intervals.get(name)
-                    if place == 0 and ends:
-                        text = " … ".join(_number(name, end) for end in ends)
-                        line.append((f"{self.level:.0%} interval", text))
-                lines.append(line)
-            yield tables.section("mean, " if len(rows) > len(groups) else "", lines)
+                    line["graph"] = next(row.graph for row in rows if row.collection == group.collection)
+                line["configs"] = f"{group.configs:,}"
+                for name in shown:
+                    if name in group.values:
+                        line[_head(name)] = _number(name, group.values[name])
+                    if name == shown[0] and name in group.intervals:
+                        ends = (_number(name, end) for end in group.intervals[name])
+                        line[f"{self.level:.0%} interval"] = " … ".join(ends)
+                lines.append(list(line.items()))
+            yield tables.section("mean, " if several else "", lines)
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
-        names = {name for row in self.rows for name in self._columns(row.values, self.rows)}
-        names &= set(names if only is None else only)
+        names = self._names if only is None else self._names & set(only)
         notes = [] if self.coverage is None else self.coverage.notes()
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
@@ -395,15 +358,10 @@ class Report:
         """Everything but the scores, as plain Python values."""
         return {
             **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
-            "level": self.level,
-            "draws": self.draws,
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in ("level", "draws", "seed")},
             "collections": [
                 {
-                    "collection": group.collection,
-                    "scorer": group.scorer,
-                    "graphs": group.graphs,
-                    "configs": group.configs,
+                    **{name: getattr(group, name) for name in ("collection", "scorer", "graphs", "configs")},
                     "means": group.values,
                     "intervals": {name: list(pair) for name, pair in group.intervals.items()},
                     "intervals_over": group.over,
@@ -413,10 +371,7 @@ class Report:
             ],
             "graphs": [
                 {
-                    "collection": row.collection,
-                    "graph": row.graph,
-                    "scorer": row.scorer,
-                    "configs": row.configs,
+                    **{name: getattr(row, name) for name in ("collection", "graph", "scorer", "configs")},
                     **row.values,
                     **({"trivial": sorted(row.trivial)} if row.trivial else {}),
                 }
@@ -470,8 +425,11 @@ class Report:
         -------
         matplotlib.figure.Figure
         """
-        figure: Figure = plot.report(self, history=history)
-        return figure
+        return plot.report(self, history=history)
+
+
+def _head(metric: str) -> str:
+    return _HEADS.get(metric, metric.replace("slowdown", "slow"))
 
 
 def _number(metric: str, value: float) -> str:

@@ -173,23 +173,25 @@ def compare_precisions(
     Returns
     -------
     dict of str to dict
-        For each precision: ``tau`` of scores and runtimes (None if they were not measured); ``tau_to_f32`` of
-        its scores and those of f32; ``overlap``: share of the k predicted fastest that f32 has among its k.
+        For each precision: ``tau`` of scores and runtimes of the configs that ran (None if they were not
+        measured); ``tau_to_f32`` of its scores and those of f32; ``overlap``: share of the k predicted
+        fastest that f32 has among its k.
 
     Examples
     --------
     >>> compare_precisions(ranker, graph, unseen)["int8"]["tau"]  # doctest: +SKIP
     """
     scores = {name: ranker.predict(graph, configs, precision=name, verbose=False) for name in SCORING}
-    runtimes = None
-    if graph.has_runtimes:
-        runtimes = np.asarray(graph.config_runtime)[slice(None) if configs is None else np.asarray(configs)]
+    rows = graph.row_numbers(configs)
+    ran = np.ones(rows.size, np.bool_) if graph.valid is None else np.asarray(graph.valid)[rows]
+    measured = graph.has_runtimes and ran.any()
+    runtimes = np.asarray(graph.config_runtime)[rows[ran]] if measured else None
     exact = scores["f32"]
     _, places = np.unique(exact, return_inverse=True)  # tau takes runtimes > 0
     best = np.argsort(exact, kind="stable")[:k]
     return {
         name: {
-            "tau": None if runtimes is None else metrics.kendall_tau(mine, runtimes),
+            "tau": None if runtimes is None else metrics.kendall_tau(mine[ran], runtimes),
             "tau_to_f32": metrics.kendall_tau(mine, places + 1),
             "overlap": np.intersect1d(best, np.argsort(mine, kind="stable")[:k]).size / max(1, best.size),
         }

@@ -38,9 +38,20 @@ def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int =
     Returns
     -------
     (n,) float64
+
+    Raises
+    ------
+    ConfigError
+        A seed that is not a whole number, or is below 0.
     """
     n = _rows(graph, configs).size
-    return np.random.default_rng(seed).permutation(n).astype(np.float64)
+    return np.random.default_rng(_seed(seed)).permutation(n).astype(np.float64)
+
+
+def _seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}")
+    return int(seed)
 
 
 @filekinds.register("random-baseline")
@@ -55,7 +66,7 @@ class RandomBaseline(ScorerBase):
     """
 
     def __init__(self, seed: int = 0, kind: str = "any") -> None:
-        self.seed, self._kind = int(seed), kind
+        self.seed, self._kind = _seed(seed), kind
 
     @property
     def kind(self) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import evaluate
-from tpugraphs.evaluation.report import Report
+from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.ranker.scorer import scoring
 from tpugraphs.system.progress import wanted
 from tpugraphs.training.trainset import as_graphs
 
@@ -73,27 +74,27 @@ def leave_out(
     labels = list(range(len(sequence)) if groups is None else groups)
     if len(labels) != len(sequence):
         raise ConfigError(f"groups: expected one label per graph ({len(sequence)}), got {len(labels)}")
+    from tqdm.auto import tqdm
+
     folds = list(dict.fromkeys(labels))
     if len(folds) < 2:
         raise ConfigError(
             "graphs: expected at least two graphs (or groups), to learn from one and rank another"
         )
-    rows: dict[int, list[Any]] = {}
-    for label in _progress(folds, wanted(verbose)):
+    rows: dict[int, Sequence[Row]] = {}
+    for label in tqdm(folds, desc="leave out", unit="fit", disable=not wanted(verbose)):
         inside = [i for i, other in enumerate(labels) if other == label]
+        outside = [i for i, other in enumerate(labels) if other != label]
+        held, rest = [sequence[i] for i in inside], _Part(sequence, outside)
         fresh = Ranker(**ranker.get_params())
-        held, rest = _Part(sequence, inside), _Part(sequence, sorted(set(range(len(labels))) - set(inside)))
         try:
             fresh.fit(list(rest) if isinstance(sequence, list) else rest, verbose=False, **fit)
         except DataError as error:
             error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
             raise
-        scorers: dict[str, Callable[..., ArrayLike]] = {
-            ranker.recipe: lambda graph, fresh=fresh: fresh.predict(graph, verbose=False),
-            **(beside or {}),
-        }
+        scorers = {ranker.recipe: scoring(fresh, verbose=False), **(beside or {})}
         for i, graph in zip(inside, held, strict=True):
-            rows[i] = list(evaluate(scorers, graph).rows)
+            rows[i] = evaluate(scorers, graph).rows
     return Report([row for i in sorted(rows) for row in rows[i]], draws=draws, level=level, seed=seed)
 
 
@@ -107,13 +108,4 @@ class _Part(Sequence[Any]):
         return len(self.chosen)
 
     def __getitem__(self, index: Any) -> Any:
-        graph = self.graphs[self.chosen[index]]
-        if not hasattr(graph, "config_runtime"):
-            raise not_a_graph("graphs", graph)
-        return graph
-
-
-def _progress(folds: list[Any], verbose: bool) -> Any:
-    from tqdm.auto import tqdm
-
-    return tqdm(folds, desc="leave out", unit="fit", disable=not verbose)
+        return self.graphs[self.chosen[index]]

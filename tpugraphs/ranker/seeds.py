@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
@@ -64,7 +65,7 @@ class SeedRun:
     values: list[float] | None = None
     failed: str | None = None
     selected: bool = False
-    why: str = ""
+    why: str = "interrupted before its first step"
 
     @property
     def history(self) -> History | None:
@@ -73,17 +74,11 @@ class SeedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with the whole curves."""
-        return {
-            "seed": self.seed,
-            "metric": self.metric,
-            "values": self.values,
-            "selected": self.selected,
-            "why": self.why,
-            "failed": self.failed,
-            "history": self.history.to_dict() if self.history is not None else None,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "ranker"}
+        return {**own, "history": self.history.to_dict() if self.history is not None else None}
 
 
+@dataclass(repr=False, eq=False)
 class SeedRuns:
     """Rankers of several seeds, what they reached, and which were selected.
 
@@ -103,28 +98,12 @@ class SeedRuns:
         Time that this call took.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[SeedRun],
-        rule: Rule,
-        graphs: Sequence[str],
-        judgement: Judgement | None,
-        interrupted: bool,
-        seconds: float,
-    ) -> None:
-        self.runs, self.rule, self.graphs = tuple(runs), rule, list(graphs)
-        self.judgement, self.interrupted, self.seconds = judgement, interrupted, seconds
-        usable = [run for run in self.runs if run.ranker.fitted]
-        choices = judgement.choose(rule) if judgement is not None else None
-        for i, run in enumerate(usable):
-            if judgement is not None and choices is not None:
-                run.metric, run.values = float(judgement.means[i]), judgement.values[i].tolist()
-                run.selected, run.why = choices[i].selected, choices[i].why
-            else:
-                run.selected, run.why = True, "all are kept"
-        for run in self.runs:
-            if not run.ranker.fitted:
-                run.why = f"failed: {run.failed}" if run.failed else "interrupted before its first step"
+    runs: tuple[SeedRun, ...]
+    rule: Rule
+    graphs: list[str]
+    judgement: Judgement | None
+    interrupted: bool
+    seconds: float
 
     @property
     def rankers(self) -> tuple[Ranker, ...]:
@@ -189,14 +168,11 @@ class SeedRuns:
         one, j = self.runs[0].ranker, self.judgement
         return {
             "package": __version__,
-            "recipe": one.recipe,
-            "preset": one.preset,
-            "precision": one.precision,
+            **{name: getattr(one, name) for name in ("recipe", "preset", "precision", "metric")},
             "fields": plain(one.fields),
-            "metric": one.metric,
             "rule": {"select": self.rule.name, "text": self.rule.text},
             "validation_graphs": self.graphs,
-            "mean": None if j is None else j.mean,
+            "mean": self.mean,
             "sd": None if j is None or len(j.means) < 2 else j.sd,
             "interval": None if j is None else list(j.interval),
             "interval_over": None if j is None else j.over,
@@ -310,34 +286,28 @@ def train_seeds(
     if workers is not None and (not isinstance(workers, Integral) or workers < 1):
         raise ConfigError(f"workers: expected a whole number of at least 1, got {workers!r}")
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
-    if not isinstance(rankers[0].estimator, NetworkEstimator):
+    first = rankers[0]
+    estimators = [one.estimator for one in rankers if isinstance(one.estimator, NetworkEstimator)]
+    if not estimators:
         raise ConfigError(
-            f"recipe {rankers[0].recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
+            f"recipe {first.recipe} trains no network: fit a ranker per seed, then tg.Ensemble(rankers)"
         )
-    epochs, steps = rankers[0].length(epochs, steps, checkpoint_every)
+    epochs, steps = first.length(epochs, steps, checkpoint_every)
     with ExitStack() as stack:
         folder = stack.enter_context(held(checkpoint_dir))
         if folder is not None:
-            _state_plan(folder, rankers[0], numbers, rule)
-        first = rankers[0]
-        material = Material(
-            first.pipeline,
-            train,
-            valid,
-            first.fields.valid_configs,
-            numbers[0],
-            folder is not None,
-            sample_weight,
-        )
+            _state_plan(folder, first, numbers, rule)
+        most, hashed = first.fields.valid_configs, folder is not None
+        material = Material(first.pipeline, train, valid, most, numbers[0], hashed, sample_weight)
         fits = []
-        for ranker in rankers:
+        for ranker, estimator in zip(rankers, estimators, strict=True):
             own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
             called = callbacks(int(ranker.seed)) if callbacks is not None else ()
-            estimator = ranker.estimator
-            assert isinstance(estimator, NetworkEstimator)
             how = FitOptions(steps, epochs, called, checkpoint_every, False, ranker)
             fits.append(estimator.start(material, own, how))
-        return _run(fits, rule, workers, verbose, began)
+        crew = _Crew(fits, workers)
+        crew.run(progress.wanted(verbose))
+        return _runs(fits, crew, rule, began)
 
 
 def _seeds(seeds: Any) -> list[int]:
@@ -377,160 +347,114 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
             )  # fmt: skip
 
 
-def _run(
-    fits: Sequence[Fit], rule: Rule, workers: int | None, verbose: bool | None, began: float
-) -> SeedRuns:
-    """Train all, give the rankers what was learnt, judge and select."""
-    crew = _Crew(fits, workers, verbose)
-    crew.run()
-    runs = []
+def _runs(fits: Sequence[Fit], crew: _Crew, rule: Rule, began: float) -> SeedRuns:
+    """Give the rankers what was learnt, judge and select."""
     for fit in fits:
-        failed = crew.failed.get(fit)
-        if failed is not None:
+        if fit in crew.failed:
             fit.ranker.reset()
         elif fit.step > 0:
-            fit.end(crew.stopping)
-        runs.append(SeedRun(int(fit.seed), fit.ranker, failed=failed))
+            fit.end(crew.stop.pressed)
     usable = [fit for fit in fits if fit.ranker.fitted]
     if not usable:
-        if crew.stopping:
+        if crew.stop.pressed:
             raise KeyboardInterrupt
         raise Error(f"training failed with every seed; the first: {next(iter(crew.failed.values()))}")
+    runs = {fit: SeedRun(int(fit.seed), fit.ranker) for fit in fits}
+    for fit, text in crew.failed.items():
+        runs[fit].failed, runs[fit].why = text, f"failed: {text}"
     judgement, names = None, []
     if usable[0].valid:
-        judged = []
-        for fit in usable:
-            judged.append(list(fit.valid_scores()))
-        names = [name for name, _, _ in judged[0]]
-        runtimes = [times for _, _, times in judged[0]]
+        judged = [list(fit.valid_scores()) for fit in usable]
+        names, runtimes = [name for name, _, _ in judged[0]], [times for _, _, times in judged[0]]
         judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
-    if crew.stopping:
+    choices = judgement.choose(rule) if judgement is not None else []
+    for i, fit in enumerate(usable):
+        run = runs[fit]
+        if judgement is None:
+            run.selected, run.why = True, "all are kept"
+        else:
+            run.metric, run.values = float(judgement.means[i]), judgement.values[i].tolist()
+            run.selected, run.why = choices[i].selected, choices[i].why
+    if crew.stop.pressed:
         steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
         again = "; the same call with the same checkpoint_dir resumes" if fits[0].path is not None else ""
-        warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=4)
-    return SeedRuns(runs, rule, names, judgement, crew.stopping, time.monotonic() - began)
+        warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=3)
+    seconds = time.monotonic() - began
+    return SeedRuns(tuple(runs.values()), rule, names, judgement, crew.stop.pressed, seconds)
 
 
 class _Crew:
-    """Workers who take turns with the fits, one step at a time, always of the fit that is behind.
+    """Workers that take turns with the fits, one step at a time, always of the fit that is behind.
 
     A worker is a thread that calls the core, so several steps run at the same time, each with its share of
     the core's threads: that needs less waiting for one another than all threads on one step. The models share
     their working memory, so there is as much of it as there are workers.
     """
 
-    def __init__(self, fits: Sequence[Fit], workers: int | None, verbose: bool | None) -> None:
-        self.fits, self.open, self.busy = fits, list(fits), set[Fit]()
+    def __init__(self, fits: Sequence[Fit], workers: int | None) -> None:
+        self.fits, self.waiting = fits, list(fits)
         for fit in fits:
             fit.model.share_memory(fits[0].model)
         self.failed: dict[Fit, str] = {}
-        self.flags = {fit: Interrupts() for fit in fits}
-        self.threads = _core.get_num_threads()
+        self.threads, self.lock = _core.get_num_threads(), threading.Lock()
         self.live = min(len(fits), self.threads if workers is None else int(workers))
-        self.stopping = False
-        self.broken: BaseException | None = None
-        self.changed = threading.Condition()
-        self.bar = self._bar(verbose)
+        self.stop = Interrupts()  # for the fits: the workers get no signals
 
-    def _bar(self, verbose: bool | None) -> Any:
-        if not progress.wanted(verbose):
-            return None
+    def run(self, verbose: bool) -> None:
+        """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
         from tqdm.auto import tqdm
 
-        count, total = len(self.fits), sum(fit.total for fit in self.fits)
-        return tqdm(
-            total=total, desc=f"{count} x {self.fits[0].ranker.recipe}", unit="step", dynamic_ncols=True
-        )
-
-    def run(self) -> None:
-        """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
-        with Interrupts() as interrupts:
+        bar = tqdm(
+            total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True, disable=not verbose,
+            desc=f"{len(self.fits)} x {self.fits[0].ranker.recipe}",
+        )  # fmt: skip
+        with bar, Interrupts() as interrupts, ThreadPoolExecutor(self.live) as pool:
+            for fit in self.fits:
+                fit.begin(interrupts)
+            self.stop.pressed = interrupts.pressed
+            jobs = [pool.submit(self._work, i) for i in range(self.live)]
             try:
-                for fit in self.fits:
-                    fit.begin(interrupts)
+                while not interrupts.pressed and wait(jobs, _POLL).not_done:
+                    self._show(bar)
+            except KeyboardInterrupt:  # of somebody else's handler
                 if interrupts.pressed:
-                    self._stop()
-                members = [
-                    threading.Thread(target=self._work, args=(i,), daemon=True) for i in range(self.live)
-                ]
-                try:
-                    for member in members:
-                        member.start()
-                    self._watch(interrupts)
-                except KeyboardInterrupt:
-                    if interrupts.pressed:  # again
-                        raise
-                finally:
-                    while any(member.is_alive() for member in members):
-                        self._stop()
-                        members = [member for member in members if member.is_alive()]
-                        for member in members:
-                            member.join(_POLL)
+                    raise
             finally:
-                if self.bar is not None:
-                    self.bar.close()
-        if self.broken is not None:
-            raise self.broken
+                while wait(jobs, _POLL).not_done:
+                    self.stop.pressed = True
+                    for fit in self.fits:  # only passes that run now end: so ask again
+                        fit.model.cancel()
+            self._show(bar)
+        for job in jobs:
+            job.result()
 
-    def _watch(self, interrupts: Interrupts) -> None:
-        while True:
-            with self.changed:
-                if self.live == 0:
-                    break
-                self.changed.wait(_POLL)
-            if interrupts.pressed:
-                self._stop()
-            self._show()
-        self._show()
-
-    def _show(self) -> None:
-        if self.bar is None:
-            return
+    def _show(self, bar: Any) -> None:
         best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
         if best:
-            self.bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
-        self.bar.update(sum(fit.step for fit in self.fits) - self.bar.n)
-
-    def _stop(self) -> None:
-        """Ask all to stop. A pass of the core is left at once if it runs now: so ask again."""
-        with self.changed:
-            if self.live == 0:
-                return
-            self.stopping = True
-            for flag in self.flags.values():
-                flag.pressed = True
-            for fit in self.busy:
-                fit.model.cancel()
+            bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
+        bar.update(sum(fit.step for fit in self.fits) - bar.n)
 
     def _take(self, number: int) -> tuple[Fit, int] | None:
         """Fit and number of threads of the next step; None if there is nothing more to do for a worker."""
-        with self.changed:
-            free = [fit for fit in self.open if fit not in self.busy]
-            if self.stopping or not free:  # the others do what is left
+        with self.lock:
+            if self.stop.pressed or not self.waiting:  # the others do what is left
                 self.live -= 1
-                self.changed.notify_all()
                 return None
-            fit = min(free, key=lambda fit: fit.step)
-            self.busy.add(fit)
+            fit = min(self.waiting, key=lambda fit: fit.step)
+            self.waiting.remove(fit)
             return fit, max(1, self.threads // self.live + (number < self.threads % self.live))
 
     def _work(self, number: int) -> None:
         while (taken := self._take(number)) is not None:
             fit, threads = taken
-            going = False
+            _core.limit_threads(threads)
             try:
-                _core.limit_threads(threads)
-                going = fit.advance(self.flags[fit])
+                if fit.advance(self.stop):
+                    self.waiting.append(fit)
             except KeyboardInterrupt:
                 pass
             except BaseException as error:
-                if type(error) is Error:  # it diverged
-                    self.failed[fit] = str(error)
-                else:
-                    self.broken = self.broken or error
-                    self.stopping = True
-            with self.changed:
-                self.busy.discard(fit)
-                if not going:
-                    self.open.remove(fit)
-                self.changed.notify_all()
+                if type(error) is not Error:
+                    self.stop.pressed = True
+                    raise
+                self.failed[fit] = str(error)  # it diverged
