@@ -24,16 +24,16 @@ def fail(
     return DataError(text, field=field, found=found, expected=expected)
 
 
-def with_file(error: DataError, file: str) -> DataError:
-    """Add the file to errors that do not name one."""
-    if error.file is not None:
+def with_file(error: DataError, file: str | None) -> DataError:
+    """Add the file, if there is one, to errors that do not name one."""
+    if error.file is not None or file is None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
 
 
 @contextmanager
-def naming(file: str) -> Iterator[None]:
-    """Name the file in a DataError or OSError raised within."""
+def naming(file: str | None) -> Iterator[None]:
+    """Name the file, if there is one, in a DataError or OSError raised within."""
     try:
         yield
     except DataError as error:
@@ -57,6 +57,14 @@ def check_mask(field: str, value: Any, where: str = "") -> None:
     if count:
         todo = "leave them out, or fill them with numpy.ma.filled"
         raise fail(field, "values without a mask", f"{count} masked", todo, where)
+
+
+def from_member(member: tuple[Any, str, tuple[int, ...], int]) -> AnyArray:
+    """Return an array as `_core.npz_load` gives it: bytes, dtype, shape, whether in Fortran order."""
+    data, dtype, shape, fortran = member
+    data.flags.writeable = False
+    array: AnyArray = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+    return array
 
 
 def numbers(field: str, value: Any) -> AnyArray:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import fail, place, with_file
-from tpugraphs.data.digits import CodedDigits, Digits, SchemaDigits
+from tpugraphs.data.arrays import fail, naming, place
+from tpugraphs.data.digits import CodedDigits, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
-from tpugraphs.data.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
+from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute, atomic_write
@@ -29,6 +29,7 @@ from tpugraphs.system.files import absolute, atomic_write
 __all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
 SUFFIX = ".tgpack"
+KINDS: dict[str, type[Graph]] = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
 Origin = tuple[int, int, int]
 
 
@@ -61,65 +62,47 @@ class Pack:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
+        with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
-            self.schema = self._read_schema()
-        except DataError as error:
-            raise with_file(error, path) from None
-        except OSError as error:
-            raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
+            own = self.kind == "graph"
+            self.schema = read_schema(self.arrays["schema"]) if own else KINDS[self.kind].schema
         self._fields: dict[str, Any] | None = None
-
-    def _read_schema(self) -> Schema:
-        if self.kind != "graph":
-            return TILE if self.kind == "tile" else LAYOUT
-        return read_schema(self.arrays["schema"])
 
     def digits(self) -> Digits:
         """Configs by node, in the file."""
         arrays = self.arrays
-        if self.kind == "graph":
-            values = tuple(digit.values for digit in self.schema.digits)
-            array: NDArray[np.int8] = arrays.get(
-                "node_config_feat", np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
-            )
-            if array.shape[2] != len(values):
-                expected, found = f"{len(values)} digits per node, as in the schema", f"{array.shape[2]}"
-                raise fail("node_config_feat", expected, found, "make the pack again")
-            shape = (array.shape[0], array.shape[1], array.shape[2])
-            return SchemaDigits(shape, values, array, self.path, handle=self.handle, checked=False)
-        return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+        if self.kind != "graph":
+            return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+        values = tuple(digit.values for digit in self.schema.digits)
+        none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
+        array: NDArray[np.int8] = arrays.get("node_config_feat", none)
+        if array.shape[2] != len(values):
+            expected = f"{len(values)} digits per node, as in the schema"
+            raise fail("node_config_feat", expected, f"{array.shape[2]}", "make the pack again")
+        shape = (array.shape[0], array.shape[1], array.shape[2])
+        return Digits(shape, array, self.path, handle=self.handle, values=values)
 
     def fields(self) -> dict[str, Any]:
         """Arrays of the graph but the configs, their checksums and contents checked once."""
         if self._fields is None:
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
-            try:
+            with naming(self.path):
                 _core.pack_check(self.handle, False)
                 if self.kind == "graph":
                     given["schema"] = self.schema
-                    if "node_config_feat" in given:
-                        given["node_config_feat"] = self.digits()
-                    if "valid" in given:
-                        given["valid"] = _as_bools(given["valid"])
-                    graph: Any = Graph(**given)
-                    given = graph.fields()
-                elif self.kind == "tile":
-                    graph = TileGraph(**given)
-                else:
-                    graph = LayoutGraph(**{**given, "node_config_feat": self.digits()})
-            except DataError as error:
-                raise with_file(error, self.path) from None
-            texts = ("node_config_feat", "name", "collection", "path")
-            self._fields = {name: graph.__dict__[name] for name in given if name not in texts}
+                if "node_config_feat" in given:
+                    given["node_config_feat"] = self.digits()
+                if "valid" in given:
+                    given["valid"] = _as_bools(given["valid"])
+                graph = KINDS[self.kind](**given)
+            own = ("_digits", "name", "collection", "path")
+            self._fields = {name: value for name, value in graph.__dict__.items() if name not in own}
         return self._fields
 
     def check(self) -> None:
         """Check every byte; DataError naming the file."""
-        try:
+        with naming(self.path):
             _core.pack_check(self.handle, True)
-        except DataError as error:
-            raise with_file(error, self.path) from None
         self.fields()
 
     def release(self) -> None:
@@ -158,16 +141,12 @@ def open_pack(path: str, limit: int) -> Graph:
             "of that file; run tpugraphs pack again, or delete one of the two",
             file=path, field="file", expected=f"made from {source}", found="made from another version",
         )  # fmt: skip
-    kinds = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
-    graph: Any = object.__new__(kinds[pack.kind])
+    graph = object.__new__(KINDS[pack.kind])
     graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
-    try:
-        if pack.kind != "tile":
+    if pack.kind != "tile":
+        with naming(path):
             graph._set(_digits=pack.digits())
-    except DataError as error:
-        raise with_file(error, path) from None
-    found: Graph = graph
-    return found
+    return graph
 
 
 def made_from(origin: Origin, source: str) -> bool:
@@ -201,7 +180,7 @@ def write(path: str | os.PathLike[str], graph: Graph) -> None:
     write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
 
 
-def write_pack(path: str, graph: Any, origin: Origin, done: NDArray[np.int64]) -> None:
+def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64]) -> None:
     """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
     digits = graph._digits.source() if graph.kind == "layout" else None
     arrays = {
