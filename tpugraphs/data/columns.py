@@ -124,6 +124,7 @@ def objects(values: Sequence[Any]) -> AnyArray:
 
 
 Place = Callable[[int], str]  # row -> where it is, for errors
+REPAIR = "drop or repair this row"
 
 
 def in_row(row: int) -> str:
@@ -131,8 +132,10 @@ def in_row(row: int) -> str:
     return f"row {row}"
 
 
-def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
+def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
     """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
+
+    `todo` says what to do about a row that is refused.
 
     Raises
     ------
@@ -147,7 +150,7 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
     if array.dtype.kind not in "OUSbiuf":
         raise refuse("strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
     if array.dtype.kind in "OUS":
-        return _typed_objects(refuse, array, place)
+        return _typed_objects(refuse, array, place, todo)
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind == "f":
@@ -160,11 +163,13 @@ def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
         expected = "a number below 2^63"
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise refuse(expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
+        raise refuse(expected, f"{array[row].item()!r} in {place(row)}", todo or REPAIR)
     return wide
 
 
-def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Place) -> AnyArray:
+def _typed_objects(
+    refuse: Callable[..., DataError], array: AnyArray, place: Place, todo: str | None
+) -> AnyArray:
     """Do the same for Python objects: the first value says which type all have."""
     values = [plain(value) for value in array.tolist()]
     names = {str: "string", bool: "bool", int: "number", float: "number"}
@@ -172,17 +177,13 @@ def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Pla
     for row, value in enumerate(values):
         kind = names.get(type(value))
         if kind is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise refuse(
-                "a string, a bool or a finite number", f"{value!r} in {place(row)}",
-                "drop or repair this row",
-            )  # fmt: skip
+            expected = "a string, a bool or a finite number"
+            raise refuse(expected, f"{value!r} in {place(row)}", todo or REPAIR)
         first = first or kind
         if kind != first:
-            raise refuse(
-                f"values of one type, {first}s as in {place(0)}",
-                f"{value!r} ({kind}) in {place(row)}",
-                "make all of them strings or all numbers",
-            )  # fmt: skip
+            expected, found = f"values of one type, {first}s as in {place(0)}", f"{value!r} ({kind})"
+            same = "make all of them strings or all numbers"
+            raise refuse(expected, f"{found} in {place(row)}", todo or same)
     if first == "string" or first is None:
         return objects(values)
     whole = all(type(value) is int for value in values)
@@ -192,24 +193,18 @@ def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Pla
         raise refuse("numbers below 2^63", "a larger one") from None
 
 
-def categories(array: AnyArray) -> tuple[Any, ...]:
-    """Return the values of a category in order; `values` come from :func:`typed`."""
-    return tuple(sorted(set(array.tolist())))
+def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
+    """Infer the kind of a column of a table, unless it is given; its values come from :func:`typed`.
 
-
-def infer_column(name: str, array: AnyArray) -> Column:
-    """Infer the kind of a column of a table; its values come from :func:`typed`.
-
-    Strings are a category (values in order), bools a flag. Numbers are a log number if none is negative, the
-    largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
+    See :func:`tpugraphs.from_frame`.
     """
-    if array.dtype.kind == "O":
-        return Column(name, "category", categories(array))
-    if array.dtype.kind == "b":
-        return Column(name, "flag")
-    positive = array[array > 0]
-    spread = len(positive) > 0 and array.min() >= 0 and array.max() >= max(1.0, 16.0 * float(positive.min()))
-    return Column(name, "log" if spread else "number")
+    if kind is None and array.dtype.kind in "Ob":
+        kind = "category" if array.dtype.kind == "O" else "flag"
+    if kind is None:
+        some = array[array > 0]
+        spread = len(some) > 0 and array.min() >= 0 and array.max() >= max(1.0, 16.0 * float(some.min()))
+        kind = "log" if spread else "number"
+    return Column(name, kind, tuple(sorted(set(array.tolist()))) if kind == "category" else ())
 
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
