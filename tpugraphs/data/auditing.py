@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
@@ -38,6 +38,7 @@ _KINDS = {
     "single-config": (True, "one config only"),
     "constant": (True, "constant runtimes"),
     "zero-runtimes": (False, "runtimes of 0"),
+    "all-failed": (True, "all configs failed"),
     "failed-configs": (False, "failed configs"),
     "shift": (False, "block shift"),
     "modes": (False, "two modes"),
@@ -168,22 +169,13 @@ class Audit:
         clean = sum(not graph.findings for graph in self.graphs)
         summary = [f"{len(self)} graph{'s' if len(self) != 1 else ''}; {clean} without findings"]
         summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
-        return "\n\n".join([*blocks, "\n".join([*summary, *self._notes(), self._suggestion()])])
-
-    def _notes(self) -> list[str]:
-        notes = []
+        equal = "of the runtimes of equal configs"
         if any(graph.noise_median is not None for graph in self.graphs):
-            notes.append("noise: slowest / fastest - 1 of the runtimes of equal configs, over such configs.")
+            summary.append(f"noise: slowest / fastest - 1 {equal}, over such configs.")
         if any(graph.shift is not None for graph in self.graphs):
-            notes.append(
-                "shift: step of the runtimes of equal configs from one block of the file to the next."
-            )
-        return notes
-
-    def _suggestion(self) -> str:
-        if not self.exclude:
-            return "nothing to exclude"
-        return f"suggestion: exclude={self.exclude!r}"
+            summary.append(f"shift: step {equal} from one block of the file to the next.")
+        summary.append(f"suggestion: exclude={self.exclude!r}" if self.exclude else "nothing to exclude")
+        return "\n\n".join([*blocks, "\n".join(summary)])
 
     def exclude_file(self) -> str:
         """Text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
@@ -209,27 +201,25 @@ def _percent(value: float | None) -> str:
 
 
 def _table(graphs: Sequence[GraphAudit]) -> str:
-    lines = [_line(graph) for graph in graphs]
-    title = ""
-    if len({line["collection"] for line in lines}) == 1:
-        title = lines[0]["collection"].strip("-")
-        lines = [{head: cell for head, cell in line.items() if head != "collection"} for line in lines]
-    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
-
-
-def _line(graph: GraphAudit) -> dict[str, str]:
-    cells = [
-        ("collection", graph.collection or "-"),
-        ("graph", graph.name),
-        ("configs", f"{graph.configs:,}"),
-        ("distinct", f"{graph.distinct:,}"),
-        ("most copies", f"{graph.largest:,}"),
-        ("noise, median", _percent(graph.noise_median)),
-        ("max", _percent(graph.noise_max)),
-        ("shift", f"{graph.shift.size:+.3%}" if graph.shift else "-"),
-        ("findings", "; ".join(_short(finding) for finding in graph.findings) or "-"),
+    names = [graph.collection or "-" for graph in graphs]
+    lines = [
+        {
+            "graph": graph.name,
+            "configs": f"{graph.configs:,}",
+            "distinct": f"{graph.distinct:,}",
+            "most copies": f"{graph.largest:,}",
+            "noise, median": _percent(graph.noise_median),
+            "max": _percent(graph.noise_max),
+            "shift": f"{graph.shift.size:+.3%}" if graph.shift else "-",
+            "findings": "; ".join(map(_short, graph.findings)) or "-",
+        }
+        for graph in graphs
     ]
-    return dict(cells)
+    title = names[0].strip("-")
+    if len(set(names)) > 1:
+        title = ""
+        lines = [{"collection": name, **line} for name, line in zip(names, lines, strict=True)]
+    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
 
 
 def _short(finding: Finding) -> str:
@@ -239,76 +229,64 @@ def _short(finding: Finding) -> str:
 # --- one graph ----------------------------------------------------------------------------------------------
 
 
-def _found(kind: str, text: str) -> Finding:
-    return Finding(kind, text, _KINDS[kind][0])
+def _findings(
+    name: str, collection: str | None, needed: bool, found: Iterable[tuple[str, str]]
+) -> tuple[Finding, ...]:
+    """Make findings; none advises to exclude a graph that is `needed`, as a submission must rank it."""
+    known = corrupt.reason(name, collection)
+    parts = [("known-corrupt", f"known to be corrupt: {known}")] if known else []
+    return tuple(Finding(kind, text, _KINDS[kind][0] and not needed) for kind, text in (*parts, *found))
 
 
 def _audit_graph(graph: Graph) -> GraphAudit:
     """Audit one graph. Raises DataError if its configs are damaged."""
     first, inverse = graph.distinct_configs()
-    copies = np.bincount(inverse, minlength=1)
-    findings = _known(graph.name, graph.collection)
-    configs, distinct = int(graph.num_configs), len(first)
+    configs, distinct = graph.num_configs, len(first)
+    found: list[tuple[str, str]] = []
     if configs == 0:
-        findings.append(_found("no-configs", "no configs: nothing to learn from or to rank"))
+        found.append(("no-configs", "no configs: nothing to learn from or to rank"))
     elif distinct == 1:
-        findings.append(_found("single-config", "one config only: nothing to compare"))
+        found.append(("single-config", "one config only: nothing to compare"))
     elif distinct < 0.1 * configs:
-        findings.append(_found("duplicates", f"only {distinct:,} of {configs:,} configs are different"))
+        found.append(("duplicates", f"only {distinct:,} of {configs:,} configs are different"))
     if graph.kind == "tile" and 1 < configs < FEW:
-        findings.append(_found("few-configs", f"{configs} configs: the best {FEW} are all there are"))
+        found.append(("few-configs", f"{configs} configs: the best {FEW} are all there are"))
     noise: dict[str, Any] = {}
-    if configs and not graph.has_runtimes:
-        findings.append(_found("placeholder", "runtimes are placeholders, as in published test files"))
+    needed = False
+    if configs and len(graph.ran) == 0:
+        found.append(("all-failed", f"all {configs:,} configs failed: nothing to learn from"))
+    elif configs and not graph.has_runtimes:
+        found.append(("placeholder", "runtimes are placeholders, as in published test files"))
+        needed = True
     elif configs:
-        noise = _measurements(graph, inverse, findings)
-    if configs and not graph.has_runtimes:
-        findings = _kept(findings)
-    return GraphAudit(
-        graph.name, graph.collection, graph.kind, graph.path, configs, distinct, int(copies.max()),
-        **noise, findings=tuple(findings),
-    )  # fmt: skip
+        noise = _measurements(graph, inverse, found)
+    findings = _findings(graph.name, graph.collection, needed, found)
+    largest = int(np.bincount(inverse, minlength=1).max())
+    source = (graph.name, graph.collection, graph.kind, graph.path)
+    return GraphAudit(*source, configs, distinct, largest, **noise, findings=findings)
 
 
-def _kept(findings: list[Finding]) -> list[Finding]:
-    """Return the same findings without the advice to exclude: a submission needs every test graph."""
-    return [replace(finding, exclude=False) for finding in findings]
-
-
-def _known(name: str, collection: str | None) -> list[Finding]:
-    why = corrupt.reason(name, collection)
-    return [_found("known-corrupt", f"known to be corrupt: {why}")] if why else []
-
-
-def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
-    """Spread of single measurements (n, R), over the configs that have two or more."""
-    several = repeats[np.isfinite(repeats).sum(axis=1) > 1]
-    if len(several) == 0:
-        return {}
-    spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
-    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
-
-
-def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
-    """Noise, modes and shift of measured runtimes; adds to `findings`."""
-    runtime, ran = graph.config_runtime, graph.ran
+def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
+    """Noise, modes and shift of measured runtimes; adds to what was `found`."""
+    runtime, ran = graph.runtime, graph.ran
     unit = f" {graph.schema.unit}" if graph.schema.unit else ""
     if len(ran) < len(runtime):
-        findings.append(_found("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
+        found.append(("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
     if len(ran) > 1 and runtime[ran].min() == runtime[ran].max():
-        findings.append(_found("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
+        found.append(("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
     good = runtime > 0
     if not good[ran].all():
-        text = f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"
-        findings.append(_found("zero-runtimes", text))
+        found.append(("zero-runtimes", f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"))
     times = runtime[good].astype(np.float64)
-    if graph.kind == "tile":
+    if isinstance(graph, TileGraph):
         times = times / graph.config_runtime_normalizers[good]
     rows, groups = np.flatnonzero(good), inverse[good]
     repeated = np.bincount(groups)[groups] > 1
     rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
-    if rows.size == 0:
-        return _noise(graph.repeats[good]) if graph.repeats is not None else {}
+    if rows.size == 0:  # single measurements, of the configs that have two or more
+        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[good]
+        several = several[np.isfinite(several).sum(axis=1) > 1]
+        return _noise(np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1) if len(several) else {}
     order = np.lexsort((logs, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     ends = np.append(starts[1:], rows.size) - 1
@@ -318,15 +296,14 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Findi
     if modes is not None:
         apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit or "", 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
-        findings.append(_found("modes", f"two modes {about} apart"))
+        found.append(("modes", f"two modes {about} apart"))
     if shift is not None:
-        findings.append(_found("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
-    return {
-        "noise_median": float(np.median(spread)),
-        "noise_max": float(spread.max()),
-        "modes": modes,
-        "shift": shift,
-    }
+        found.append(("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
+    return {**_noise(spread), "modes": modes, "shift": shift}
+
+
+def _noise(spread: NDArray[np.float64]) -> dict[str, float]:
+    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
 
 
 def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None:
@@ -430,7 +407,7 @@ def _block_effects(
 # --- many files ---------------------------------------------------------------------------------------------
 
 
-_Source = tuple[str, str | None, str | None, Callable[[], Any]]  # name, collection, file, reader
+_Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 
 def audit(
@@ -480,23 +457,22 @@ def audit(
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []
     with Progress(len(sources), "audit", "graph", verbose) as progress:
-        for name, collection, file, read in sources:
-            graphs.append(_audit_source(name, collection, file, read))
+        for source in sources:
+            graphs.append(_audit_source(*source))
             progress.update(1)
     return Audit(graphs)
 
 
-def _audit_source(name: str, collection: str | None, file: str | None, read: Callable[[], Any]) -> GraphAudit:
+def _audit_source(
+    name: str, collection: str | None, file: str | None, read: Callable[[], Graph]
+) -> GraphAudit:
     try:
         return _audit_graph(read())
     except (DataError, OSError) as error:
-        text = str(error)
-        if file is not None and text.startswith(f"{file}: "):
-            text = text[len(file) + 2 :]
-        findings = [_found("unreadable", text), *_known(name, collection)]
-        if collection is not None and file is not None and Path(file).parent.name == "test":
-            findings = _kept(findings)
-        return GraphAudit(name, collection, None, file, findings=tuple(findings))
+        text = str(error).removeprefix(f"{file}: ")
+        needed = collection is not None and file is not None and Path(file).parent.name == "test"
+        findings = _findings(name, collection, needed, [("unreadable", text)])
+        return GraphAudit(name, collection, None, file, findings=findings)
 
 
 def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:

@@ -125,8 +125,8 @@ def from_frame(
         "group": _names("group", group),
         "config": _names("config", config),
         "digits": tuple(chain(*by_node.values())),
-        "runtime": _names("runtime", runtime or ()),
-        "valid": _names("valid", valid or ()),
+        "runtime": _names("runtime", () if runtime is None else runtime),
+        "valid": _names("valid", () if valid is None else valid),
         "repeats": _names("repeats", repeats),
         "features": _names("features", features),
     }
@@ -312,11 +312,8 @@ class _Rows:
                 raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
         for other, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
             if other is not None and found is not None and other != found:
-                expected, todo = (
-                    f"run times in {other}, as {where} says",
-                    "convert them or correct what is said",
-                )
-                raise _refuse(name, expected, f"in {found}", todo)
+                expected = f"run times in {other}, as {where} says"
+                raise _refuse(name, expected, f"in {found}", "convert them or correct what is said")
             found = found or other
         return found
 
