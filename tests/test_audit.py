@@ -157,7 +157,7 @@ def test_kinds():
     assert kinds(any_schema) == ["failed-configs"]
     failed = any_schema.select([1])  # a part of a graph, which could not be made alone
     assert kinds(failed) == ["single-config", "all-failed"] and tg.audit([failed]).exclude == ["graph"]
-    assert only(failed).findings[1].text == "all 1 configs failed: nothing to learn from"
+    assert only(failed).findings[1].text == "all configs failed: nothing to learn from"
     repeats = np.array([[1, 1.5, np.nan], [9, 8, 7], [3, 3.3, 3]])
     noise = only(any_schema.replace(repeats=repeats))
     assert abs(noise.noise_median - 0.3) < 1e-12 and noise.noise_max == 0.5

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, typed
+from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, refuse_rows, typed
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS, Schema
 from tpugraphs.errors import ConfigError, DataError
@@ -146,7 +146,8 @@ def from_frame(
     return _graphs(rows, schema, programs)
 
 
-_refuse = partial(fail, where="table: column")
+_WHERE = "table: column"
+_refuse = partial(fail, where=_WHERE)
 _Key = tuple[Any, ...]  # values of the group columns of a problem
 
 
@@ -239,9 +240,7 @@ class _Rows:
         (name,) = self.roles["valid"]
         values = self.typed(name)
         bad = np.full(self.count, values.dtype.kind == "O") | (values != 0) & (values != 1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise _refuse(name, "True or False", f"{plain(values[row])!r} in {self.place(row)}")
+        refuse_rows(_WHERE, name, bad, values, "True or False", self.place)
         good = values.astype(np.bool_)
         for key, rows in self.problems.items():
             if not good[rows].any():
@@ -260,17 +259,11 @@ class _Rows:
     def _times(self, name: str, read: NDArray[np.bool_], instead: float, todo: str) -> AnyArray:
         """Run times of the rows to be read, except those that failed; `instead` of the others."""
         rows = np.flatnonzero(read if self.valid is None else read & self.valid)
-
-        def place(row: int) -> str:
-            return self.place(int(rows[row]))
-
         raw = self.raw[name]
         given = (raw if isinstance(raw, np.ndarray) else objects(raw))[rows]
-        times = typed("table", name, given, place, todo)
+        times = typed("table", name, given, lambda i: self.place(int(rows[i])), todo)
         bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise _refuse(name, "run times > 0", f"{plain(times[row])!r} in {place(row)}", todo)
+        refuse_rows(_WHERE, name, bad, times, "run times > 0", lambda i: self.place(int(rows[i])), todo)
         result = np.full(self.count, instead, np.float64 if np.isnan(instead) else times.dtype)
         result[rows] = times
         return result
@@ -283,18 +276,14 @@ class _Rows:
                 bad = np.ones(self.count, np.bool_)
                 if column.dtype.kind != "O":
                     bad = (column < -1) | (column >= most) | (np.floor(column) != column)
-                if bad.any():
-                    row = int(np.argmax(bad))
-                    found = f"{plain(column[row])!r} in {self.place(row)}"
-                    raise _refuse(name, f"digits, whole numbers in -1..{most - 1}", found)
+                refuse_rows(_WHERE, name, bad, column, f"digits, whole numbers in -1..{most - 1}", self.place)
 
     def one_value(self, name: str, values: AnyArray, at: AnyArray, expected: str, todo: str) -> None:
         """Refuse a second value in a column; `at`: the rows of the values (n,)."""
-        other = values != values[0]
-        if other.any():
-            row = int(np.argmax(other))
-            found = f"{plain(values[row])!r} in {self.place(int(at[row]))}"
-            raise _refuse(name, f"{expected}, {plain(values[0])!r} as in row {at[0]}", found, todo)
+        expected = f"{expected}, {plain(values[0])!r} as in row {at[0]}"
+        refuse_rows(
+            _WHERE, name, values != values[0], values, expected, lambda i: self.place(int(at[i])), todo
+        )
 
     def unit(self, said: str | None, schema: Schema | None) -> str | None:
         """Find the unit of the run times; DataError for two."""
