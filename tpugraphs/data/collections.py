@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
-from tpugraphs.data.arrays import fail, from_member, naming
+from tpugraphs.data.arrays import fail, from_member, naming, with_file
 from tpugraphs.data.digits import DIGITS, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
@@ -75,10 +75,8 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     """
     file = absolute(path)
     if file.endswith(".pb"):
-        raise DataError(
-            "file: expected an .npz file, found a protobuf; take the .npz of the same graph",
-            file=file, field="file", expected="an .npz file", found="a protobuf",
-        )  # fmt: skip
+        error = fail("file", "an .npz file", "a protobuf", "take the .npz of the same graph")
+        raise with_file(error, file)
     limit = _limit(max_bytes)
     read = formats.of(file, formats.READERS)
     if read is not None:
@@ -123,10 +121,7 @@ def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> G
     if layout:
         fields["node_config_feat"] = _digits(file, members, stamp, DIGITS, None)
         if members["node_config_feat"][3]:
-            raise DataError(
-                "node_config_feat: expected C order, found Fortran order; save it again in C order",
-                field="node_config_feat", expected="C order", found="Fortran order",
-            )  # fmt: skip
+            raise fail("node_config_feat", "C order", "Fortran order", "save it again in C order")
     return TileGraph(**fields) if tile else LayoutGraph(**fields)
 
 
@@ -317,16 +312,13 @@ class Collection:
     def _split(self, split: str) -> Split:
         folder = Path(self.folder, split)
         if not folder.is_dir():
-            raise DataError(
-                f"no folder {split!r} in this collection; {_how_to_get(self.name)}",
-                file=self.folder, field=split, expected=f"a folder {split}", found="none",
-            )  # fmt: skip
+            text, wanted = f"no folder {split!r} in this collection", f"a folder {split}"
+            text = f"{text}; {_how_to_get(self.name)}"
+            raise DataError(text, file=self.folder, field=split, expected=wanted, found="none")
         paths = graph_files(folder)
         if not paths:
-            raise DataError(
-                f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}",
-                file=str(folder), field=split, expected=".npz files", found="none",
-            )  # fmt: skip
+            text = f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}"
+            raise DataError(text, file=str(folder), field=split, expected=".npz files", found="none")
         return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
 
     @property
@@ -398,8 +390,6 @@ def open_collection(
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)
-    looked = ", ".join(map(str, places))
-    raise DataError(
-        f"{name} is not here; looked at {looked}; {_how_to_get(name)}",
-        file=str(base), field=name, expected=f"a folder {COLLECTIONS[name]}", found="none",
-    )  # fmt: skip
+    text = f"{name} is not here; looked at {', '.join(map(str, places))}; {_how_to_get(name)}"
+    expected = f"a folder {COLLECTIONS[name]}"
+    raise DataError(text, file=str(base), field=name, expected=expected, found="none")

@@ -225,8 +225,9 @@ class _Rows:
         """Name a problem."""
         return ", ".join(f"{c}={v}" for c, v in zip(self.roles["group"], key, strict=True)) or _ONE
 
-    def place(self, row: int) -> str:
-        """Return where a row is, for errors."""
+    def place(self, row: int, rows: AnyArray | None = None) -> str:
+        """Return where a row is, or the row of this place among some, for errors."""
+        row = row if rows is None else int(rows[row])
         key = next((key for key, rows in self.problems.items() if row in rows), ())
         return f"row {row} (problem {self.name(key)!r})" if key else f"row {row}"
 
@@ -261,9 +262,10 @@ class _Rows:
         rows = np.flatnonzero(read if self.valid is None else read & self.valid)
         raw = self.raw[name]
         given = (raw if isinstance(raw, np.ndarray) else objects(raw))[rows]
-        times = typed("table", name, given, lambda i: self.place(int(rows[i])), todo)
+        place = partial(self.place, rows=rows)
+        times = typed("table", name, given, place, todo)
         bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
-        refuse_rows(_WHERE, name, bad, times, "run times > 0", lambda i: self.place(int(rows[i])), todo)
+        refuse_rows(_WHERE, name, bad, times, "run times > 0", place, todo)
         result = np.full(self.count, instead, np.float64 if np.isnan(instead) else times.dtype)
         result[rows] = times
         return result
@@ -281,9 +283,7 @@ class _Rows:
     def one_value(self, name: str, values: AnyArray, at: AnyArray, expected: str, todo: str) -> None:
         """Refuse a second value in a column; `at`: the rows of the values (n,)."""
         expected = f"{expected}, {plain(values[0])!r} as in row {at[0]}"
-        refuse_rows(
-            _WHERE, name, values != values[0], values, expected, lambda i: self.place(int(at[i])), todo
-        )
+        refuse_rows(_WHERE, name, values != values[0], values, expected, partial(self.place, rows=at), todo)
 
     def unit(self, said: str | None, schema: Schema | None) -> str | None:
         """Find the unit of the run times; DataError for two."""
