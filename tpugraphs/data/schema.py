@@ -117,7 +117,7 @@ class Schema:
             opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
             unit=unit,
             inferred=True,
-        )  # type: ignore[arg-type]
+        )
 
     def difference(self, other: Schema) -> str | None:
         """Name the first difference from this schema to the `other`: group, position, name.
@@ -232,7 +232,7 @@ class Schema:
             columns: tuple[Column, ...] = () if array is None else getattr(self, group)
             for place, column in enumerate(columns):
                 where = f"graph {name!r}: {group}_feat: column"
-                check_values(where, column, np.atleast_2d(array)[:, place])
+                check_values(where, column, np.atleast_2d(np.asarray(array))[:, place])
 
     def encode(
         self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
