@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,8 @@ _QUIET = ("few-configs", "placeholder")  # normal in whole splits: counted, but 
 class Finding:
     """One thing that the audit found in a file.
 
-    Attributes
-    ----------
-    kind : str
-        For example ``"known-corrupt"``.
-    text : str
-        Description in a few words.
-    exclude : bool
-        Whether the file should be left out of training and validation.
+    `kind` is for example ``"known-corrupt"``, `text` a description in a few words. `exclude` says whether the
+    file should be left out of training and validation.
     """
 
     kind: str
@@ -72,14 +67,8 @@ class Finding:
 class Shift:
     """A level shift of runtimes of equal configs between neighbouring blocks of a file.
 
-    Attributes
-    ----------
-    row : int
-        Number of a config near the shift.
-    size : float
-        Runtimes after it relative to those before, minus 1.
-    error : float
-        Standard error of `size`.
+    `row` is the number of a config near the shift. `size` is how runtimes after it compare with those before,
+    minus 1, and `error` its standard error.
     """
 
     row: int
@@ -311,12 +300,7 @@ def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None
 
     Differences of successive runs of a config are then either small or about the distance. They are split in
     two where the variance between the parts is largest (Otsu, 1979). Noise of one mode leaves less than 0.8
-    of the variance between the parts.
-
-    Parameters
-    ----------
-    groups, logs : (n,)
-        Number of the config, and logarithm of its runtime.
+    of the variance between the parts. `groups`, `logs` (n,): number of the config, logarithm of its runtime.
     """
     order = np.argsort(groups, kind="stable")
     same = groups[order][1:] == groups[order][:-1]
@@ -331,11 +315,10 @@ def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None
     between = low * (1 - low) * (above - below) ** 2
     cut = int(between.argmax())
     variance = float(steps.var())
-    if variance <= 0 or between[cut] < MODES_EXPLAINED * variance:
-        return None
-    if not MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
-        return None
-    return float(np.expm1(np.median(steps[cut + 1 :])))
+    explained = variance > 0 and between[cut] >= MODES_EXPLAINED * variance
+    if explained and MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
+        return float(np.expm1(np.median(steps[cut + 1 :])))
+    return None
 
 
 def _shift(
@@ -345,11 +328,7 @@ def _shift(
 
     The logarithm of a runtime is taken as the sum of what its config and what its block contribute, fitted by
     Huber's robust regression. Blocks hold equally many of the repeated configs, in the order of the file.
-
-    Parameters
-    ----------
-    rows, groups, logs : (n,)
-        Row in the file (ascending), number of the config, logarithm of the runtime.
+    `rows`, `groups`, `logs` (n,): row in the file (ascending), number of the config, log of its runtime.
     """
     count = min(BLOCKS, rows.size // BLOCK_ROWS)
     if count < 2:
@@ -367,8 +346,8 @@ def _shift(
             if not linked[i, j] or abs(size) <= max(SURE * error, scale, 1e-6):
                 continue
             if best is None or abs(np.expm1(size)) > abs(best.size):
-                inside = np.flatnonzero(block == j) if gap == 1 else np.flatnonzero(block == i + 1)
-                place = inside[0] if gap == 1 else inside[inside.size // 2]
+                inside = np.flatnonzero(block == i + 1)
+                place = inside[0 if gap == 1 else inside.size // 2]
                 best = Shift(int(rows[place]), float(np.expm1(size)), error)
     return best, np.zeros(rows.size) if best is None else effect[block]
 
@@ -380,10 +359,6 @@ def _block_effects(
     number = int(group.max()) + 1
     cell = group * count + block
     weight = np.ones(logs.size)
-    effect = np.zeros(count)
-    laplacian = np.zeros((count, count))
-    inverse = laplacian
-    scale = 0.0
     for _ in range(12):
         cells = np.bincount(cell, weight, number * count).reshape(number, count)
         sums = cells.sum(1)
@@ -451,28 +426,22 @@ def audit(
     >>> tg.audit(tg.sample("tile_12")).exclude
     ['tile_12']
     """
-    patterns = [] if exclude is None else exclude_patterns(exclude)
+    patterns = exclude_patterns(exclude)
     sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []
     with Progress(len(sources), "audit", "graph", verbose) as progress:
-        for source in sources:
-            graphs.append(_audit_source(*source))
+        for name, collection, file, read in sources:
+            try:
+                graphs.append(_audit_graph(read()))
+            except (DataError, OSError) as error:
+                text = str(error).removeprefix(f"{file}: ")
+                needed = collection is not None and file is not None and Path(file).parent.name == "test"
+                findings = _findings(name, collection, needed, [("unreadable", text)])
+                graphs.append(GraphAudit(name, collection, None, file, findings=findings))
             progress.update(1)
     return Audit(graphs)
-
-
-def _audit_source(
-    name: str, collection: str | None, file: str | None, read: Callable[[], Graph]
-) -> GraphAudit:
-    try:
-        return _audit_graph(read())
-    except (DataError, OSError) as error:
-        text = str(error).removeprefix(f"{file}: ")
-        needed = collection is not None and file is not None and Path(file).parent.name == "test"
-        findings = _findings(name, collection, needed, [("unreadable", text)])
-        return GraphAudit(name, collection, None, file, findings=findings)
 
 
 def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
@@ -484,20 +453,17 @@ def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
         if path.is_dir():
             folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
             files = [file for folder in folders for file in graph_files(folder)]
+        else:
+            os.stat(path)  # refuses a missing path before the work
         if not files:
-            raise DataError(
-                "no .npz files or packs in or below this folder; give the one that holds them, or download "
-                "them with `tpugraphs download`",
-                file=str(path), expected=".npz files", found="none",
-            )  # fmt: skip
-        if files == [path]:
-            os.stat(path)  # refuses a path that is not there before the work
+            todo = "give the one that holds them, or download them with `tpugraphs download`"
+            text = f"no .npz files or packs in or below this folder; {todo}"
+            raise DataError(text, file=str(path), expected=".npz files", found="none")
         for file in files:
-            name = str(file)
-            yield file.stem, collection_of(name), name, lambda name=name: load(name, max_bytes)  # type: ignore[misc]
+            yield file.stem, collection_of(str(file)), str(file), partial(load, str(file), max_bytes)
     elif hasattr(data, "paths") and hasattr(data, "names"):  # a split: its files, without reading them now
         for i, (name, path) in enumerate(zip(data.names, data.paths, strict=True)):
-            yield name, data.collection, str(path), lambda i=i: data[i]  # type: ignore[misc]
+            yield name, data.collection, str(path), partial(data.__getitem__, i)
     elif isinstance(data, Iterable):
         for part in data:
             yield from _sources(part, max_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from numbers import Real
@@ -182,15 +182,12 @@ def list_samples() -> list[str]:
 
 def sample_info(name: str) -> dict[str, Any]:
     """Kind, kernel, source and licence of an embedded graph."""
-    index = _sample_index()
+    index, hint = _sample_index(), "tpugraphs.list_samples() names them"
     if not isinstance(name, str):
-        raise ConfigError(
-            f"expected the name of a sample, found {name!r}; tpugraphs.list_samples() names them"
-        )
+        raise ConfigError(f"expected the name of a sample, found {name!r}; {hint}")
     if name not in index:
         near = difflib.get_close_matches(name, index, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "tpugraphs.list_samples() names them"
-        raise ConfigError(f"no sample {name!r}; {hint}")
+        raise ConfigError(f"no sample {name!r}; {f'did you mean {near[0]!r}?' if near else hint}")
     return dict(index[name])
 
 
@@ -220,16 +217,8 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
 class Split(Sequence[Graph]):
     """The graphs of one split. A graph is read when it is asked for and not kept.
 
-    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split.
-
-    Attributes
-    ----------
-    paths : list of str
-        Files in order of name.
-    names : list of str
-        File names without ``.npz`` or ``.tgpack``.
-    collection : str
-        Name of the collection.
+    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split. `paths` are the files in
+    order of name, `collection` is the name of the collection.
     """
 
     def __init__(
@@ -256,15 +245,9 @@ class Split(Sequence[Graph]):
         if isinstance(index, slice):
             return Split(self.collection, self.paths[index], self._max_bytes)
         if not isinstance(index, SupportsIndex):
-            raise TypeError(
-                f"a split is indexed by numbers and slices, not {index!r}; for a name: "
-                "split[split.names.index(name)]"
-            )
-        graph = load(self.paths[index], self._max_bytes)
-        return graph._with(collection=self.collection)
-
-    def __iter__(self) -> Iterator[Graph]:
-        return (self[i] for i in range(len(self)))
+            todo = "for a name: split[split.names.index(name)]"
+            raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
+        return load(self.paths[index], self._max_bytes)._with(collection=self.collection)
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without some graphs.
@@ -292,7 +275,9 @@ def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool
 
 
 def exclude_patterns(patterns: Any) -> list[str]:
-    """Patterns of ``exclude=`` as a list. Raises ConfigError if they are not strings."""
+    """Patterns of ``exclude=``, or None, as a list. Raises ConfigError if they are not strings."""
+    if patterns is None:
+        return []
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
     for pattern in listed:
         if not isinstance(pattern, str):
@@ -312,9 +297,9 @@ class Collection:
     def _split(self, split: str) -> Split:
         folder = Path(self.folder, split)
         if not folder.is_dir():
-            text, wanted = f"no folder {split!r} in this collection", f"a folder {split}"
-            text = f"{text}; {_how_to_get(self.name)}"
-            raise DataError(text, file=self.folder, field=split, expected=wanted, found="none")
+            text = f"no folder {split!r} in this collection; {_how_to_get(self.name)}"
+            expected = f"a folder {split}"
+            raise DataError(text, file=self.folder, field=split, expected=expected, found="none")
         paths = graph_files(folder)
         if not paths:
             text = f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}"
@@ -386,7 +371,7 @@ def open_collection(
     base = Path(absolute(root))
     _limit(max_bytes)
     places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
-    patterns = [] if exclude is None else exclude_patterns(exclude)
+    patterns = exclude_patterns(exclude)
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)

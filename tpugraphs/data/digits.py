@@ -136,10 +136,9 @@ class Digits:
         return self._handle is not None
 
     def _intact(self) -> None:
-        """Compare the checksum in the pack when they are first used; DataError naming the file."""
+        """Check those of a pack when they are first used; DataError naming the file."""
         if self._handle is not None:
-            with arrays.naming(self._path):
-                _core.pack_check_configs(self._handle)
+            _core.pack_check_configs(self._handle)
 
     @property
     def nbytes(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import fail, naming, place
+from tpugraphs.data.arrays import fail, naming, place, with_file
 from tpugraphs.data.digits import CodedDigits, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
@@ -92,8 +92,12 @@ class Pack:
                     given["schema"] = self.schema
                 if "node_config_feat" in given:
                     given["node_config_feat"] = self.digits()
-                if "valid" in given:
-                    given["valid"] = _as_bools(given["valid"])
+                if "valid" in given:  # bytes 0 and 1
+                    bad = given["valid"] > 1
+                    if bad.any():
+                        found = place(given["valid"], bad)
+                        raise fail("valid", "0 or 1", found, "make the pack again")
+                    given["valid"] = given["valid"].view(np.bool_)
                 graph = KINDS[self.kind](**given)
             own = ("_digits", "name", "collection", "path")
             self._fields = {name: value for name, value in graph.__dict__.items() if name not in own}
@@ -101,21 +105,12 @@ class Pack:
 
     def check(self) -> None:
         """Check every byte; DataError naming the file."""
-        with naming(self.path):
-            _core.pack_check(self.handle, True)
+        _core.pack_check(self.handle, True)
         self.fields()
 
     def release(self) -> None:
         """Give back the memory of pages that were read; they are read again when needed."""
         _core.pack_release(self.handle)
-
-
-def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Bytes 0 and 1 as bools; DataError for others."""
-    bad = array > 1
-    if bad.any():
-        raise fail("valid", "0 or 1", place(array, bad), "make the pack again")
-    return array.view(np.bool_)
 
 
 def open_pack(path: str, limit: int) -> Graph:
@@ -129,18 +124,13 @@ def open_pack(path: str, limit: int) -> Graph:
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
     if size > limit:
-        raise DataError(
-            f"file: expected arrays of at most max_bytes together, found {size} bytes, max_bytes is {limit}; "
-            "raise max_bytes if the file is right",
-            file=path, field="file", found=f"{size} bytes", expected=f"<= {limit} bytes",
-        )  # fmt: skip
+        found, todo = f"{size} bytes, max_bytes is {limit}", "raise max_bytes if the file is right"
+        raise with_file(fail("file", "arrays of at most max_bytes together", found, todo), path)
     source = path.removesuffix(SUFFIX) + ".npz"
     if pack.origin[0] and not made_from(pack.origin, source):
-        raise DataError(
-            f"file: expected the pack of {os.path.basename(source)} next to it, found one of another version "
-            "of that file; run tpugraphs pack again, or delete one of the two",
-            file=path, field="file", expected=f"made from {source}", found="made from another version",
-        )  # fmt: skip
+        expected = f"the pack of {os.path.basename(source)} next to it"
+        todo = "run tpugraphs pack again, or delete one of the two"
+        raise with_file(fail("file", expected, "one of another version of that file", todo), path)
     graph = object.__new__(KINDS[pack.kind])
     graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
     if pack.kind != "tile":
