@@ -13,11 +13,10 @@ import numpy.typing as npt
 from tpugraphs.errors import DataError
 
 AnyArray = npt.NDArray[Any]
+CHECK = "check the program that wrote it"
 
 
-def fail(
-    field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
-) -> DataError:
+def fail(field: str, expected: str, found: str, todo: str = CHECK, where: str = "") -> DataError:
     """Return an error about a field or a column; `where` says of what."""
     title = f"{where} {field!r}" if where else field
     text = f"{title}: expected {expected}, found {found}; {todo}"
@@ -87,18 +86,21 @@ def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
     )
     if not fits:
         text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        todo = "check the program that wrote it"
-        if array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]:
-            todo = "transpose it"
+        turned = array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]
+        todo = "transpose it" if turned else CHECK
         raise fail(field, f"shape {text}", f"shape {array.shape}", todo)
     return array
 
 
-def place(array: AnyArray, bad: AnyArray) -> str:
-    """Value and position of the first bad entry, for a message."""
-    at = tuple(int(i) for i in np.argwhere(bad)[0])
-    value = array[at]
-    return f"{value.item()!r} at {at[0] if len(at) == 1 else at}"
+def refuse(
+    field: str, bad: AnyArray, array: AnyArray, expected: str, todo: str = CHECK, columns: Sequence[str] = ()
+) -> None:
+    """Refuse an array with bad entries; the error names value, position and column of the first."""
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        name = f", column {columns[at[-1]]!r}" if at and at[-1] < len(columns) else ""
+        found = f"{array[at].item()!r} at {at[0] if len(at) == 1 else at}{name}"
+        raise fail(field, expected, found, todo)
 
 
 def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
@@ -107,23 +109,15 @@ def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
     if array.dtype.kind == "f":
         wide = array.astype(np.float64, copy=False)
         bad = ~((wide >= -(2.0**63)) & (wide < 2.0**63) & (np.floor(wide) == wide))
-        if bad.any():
-            raise fail(field, "whole numbers", place(array, bad))
+        refuse(field, bad, array, "whole numbers")
     elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        bad = array > np.uint64(2**63 - 1)
-        if bad.any():
-            raise fail(field, "numbers below 2^63", place(array, bad))
+        refuse(field, array > np.uint64(2**63 - 1), array, "numbers below 2^63")
     return np.ascontiguousarray(array.astype(np.int64, copy=False))
 
 
-def in_range(
-    field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str
-) -> npt.NDArray[np.int64]:
+def in_range(field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str) -> None:
     """Check that all are in low..high."""
-    bad = (array < low) | (array > high)
-    if bad.any():
-        raise fail(field, f"{what} in {low}..{high}", place(array, bad))
-    return array
+    refuse(field, (array < low) | (array > high), array, f"{what} in {low}..{high}")
 
 
 def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
@@ -132,10 +126,7 @@ def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[n
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
     bad = ~np.isfinite(result)
-    if bad.any():
-        column = int(np.argwhere(bad)[0][-1])
-        name = f", column {columns[column]!r}" if column < len(columns) else ""
-        raise fail(field, "finite numbers", place(array, bad) + name, "drop or repair what it belongs to")
+    refuse(field, bad, array, "finite numbers", "drop or repair what it belongs to", columns)
     return result
 
 
@@ -150,16 +141,9 @@ def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
     whole = array.dtype.kind in "iu"
     result: AnyArray = np.array(array, np.int64 if whole else np.float64)
     result[~good] = 0 if whole else np.nan
-    if not result[good].any():
-        return result
-    bad = good & ~((result > 0) & np.isfinite(result))
-    if bad.any():
-        raise fail(
-            field,
-            "times > 0",
-            place(array, bad),
-            "drop this config, measure it again, or say in valid= that it failed",
-        )
+    bad = good & ~((result > 0) & np.isfinite(result)) & result[good].any()
+    todo = "drop this config, measure it again, or say in valid= that it failed"
+    refuse(field, bad, array, "times > 0", todo)
     return result
 
 

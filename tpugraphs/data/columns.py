@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tpugraphs import _core
-from tpugraphs.data.arrays import AnyArray, check_mask, fail
+from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError, DataError
 
 __all__ = ["KINDS", "Column", "Digit"]
@@ -120,7 +120,7 @@ def objects(values: Sequence[Any]) -> AnyArray:
 
 
 Place = Callable[[int], str]  # row -> where it is, for errors
-CHECK, REPAIR = "check the program that wrote it", "drop or repair this row"
+REPAIR = "drop or repair this row"
 
 
 def in_row(row: int) -> str:

@@ -239,9 +239,7 @@ class Graph:
             several = arrays.shaped("repeats", repeats, (count, "R")).astype(np.float64)
             several[~good] = np.nan
             bad = ~((several > 0) & np.isfinite(several) | np.isnan(several))
-            if bad.any():
-                found = arrays.place(several, bad)
-                raise arrays.fail("repeats", "times > 0, or NaN where there is none", found)
+            arrays.refuse("repeats", bad, several, "times > 0, or NaN where there is none")
         self._set(
             runtime=arrays.frozen(times, runtime),
             valid=None if valid is None else arrays.frozen(good, valid),
@@ -431,8 +429,7 @@ class Graph:
                 raise arrays.fail(name, f"a mask of shape ({count},)", f"shape {index.shape}", whose)
             return index
         bad = (index < -count) | (index >= count)
-        if bad.any():
-            raise arrays.fail(name, f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
+        arrays.refuse(name, bad, index, f"numbers in {-count}..{count - 1}", whose)
         return index
 
     def select(self, rows: Any) -> Self:

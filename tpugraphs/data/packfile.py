@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import fail, naming, place, with_file
+from tpugraphs.data.arrays import fail, naming, refuse, with_file
 from tpugraphs.data.digits import CodedDigits, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
@@ -93,10 +93,7 @@ class Pack:
                 if "node_config_feat" in given:
                     given["node_config_feat"] = self.digits()
                 if "valid" in given:  # bytes 0 and 1
-                    bad = given["valid"] > 1
-                    if bad.any():
-                        found = place(given["valid"], bad)
-                        raise fail("valid", "0 or 1", found, "make the pack again")
+                    refuse("valid", given["valid"] > 1, given["valid"], "0 or 1", "make the pack again")
                     given["valid"] = given["valid"].view(np.bool_)
                 graph = KINDS[self.kind](**given)
             own = ("_digits", "name", "collection", "path")

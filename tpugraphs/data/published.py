@@ -49,13 +49,9 @@ class _Published(Graph):
         """Check nanoseconds (C,). Any will do if they were not `measured`, by default if none is above 0."""
         value = np.full(count, least, np.int64) if value is None else value
         times = arrays.integers(field, arrays.shaped(field, value, (count,)))
-        bad = times < least
-        if bad.any() and ((times > 0).any() if measured is None else measured):
-            expected, todo = (
-                f"nanoseconds {'> 0' if least else '>= 0'}",
-                "drop this config or measure it again",
-            )
-            raise arrays.fail(field, expected, arrays.place(times, bad), todo)
+        measured = bool((times > 0).any()) if measured is None else measured
+        expected, todo = f"nanoseconds {'> 0' if least else '>= 0'}", "drop this config or measure it again"
+        arrays.refuse(field, (times < least) & measured, times, expected, todo)
         result: npt.NDArray[np.int64] = arrays.frozen(times, value)
         return result
 
