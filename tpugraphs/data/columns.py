@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError
 
 __all__ = ["KINDS", "Column", "Digit"]
 
@@ -120,6 +119,7 @@ def objects(values: Sequence[Any]) -> AnyArray:
 
 
 Place = Callable[[int], str]  # row -> where it is, for errors
+_TYPES = {str: "string", bool: "bool", int: "number", float: "number"}
 REPAIR = "drop or repair this row"
 
 
@@ -147,15 +147,15 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
     DataError
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
-    refuse = partial(fail, name, where=f"{where}: column")
-    check_mask(name, given, f"{where}: column")
+    where = f"{where}: column"
+    check_mask(name, given, where)
     array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
     if array.ndim != 1:
-        raise refuse("one value per row", f"an array of shape {array.shape}")
+        raise fail(name, "one value per row", f"an array of shape {array.shape}", where=where)
     if array.dtype.kind not in "OUSbiuf":
-        raise refuse("strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
+        raise fail(name, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before", where)
     if array.dtype.kind in "OUS":
-        return _typed_objects(refuse, array, place, todo)
+        return _typed_objects(where, name, array, place, todo)
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind == "f":
@@ -164,34 +164,31 @@ def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | 
     else:
         wide = array.astype(np.int64)
         wrong, expected = (wide < 0) & (array > 0), "a number below 2^63"
-    refuse_rows(f"{where}: column", name, wrong, array, expected, place, todo or REPAIR)
+    refuse_rows(where, name, wrong, array, expected, place, todo or REPAIR)
     return wide
 
 
-def _typed_objects(
-    refuse: Callable[..., DataError], array: AnyArray, place: Place, todo: str | None
-) -> AnyArray:
+def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
     """Do the same for Python objects: the first value says which type all have."""
-    values = [plain(value) for value in array.tolist()]
-    names = {str: "string", bool: "bool", int: "number", float: "number"}
-    first: str | None = None
+    values = objects([plain(value) for value in array.tolist()])
+    first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):
-        kind = names.get(type(value))
-        if kind is None or (isinstance(value, float) and not math.isfinite(value)):
-            expected = "a string, a bool or a finite number"
-            raise refuse(expected, f"{value!r} in {place(row)}", todo or REPAIR)
-        first = first or kind
-        if kind != first:
+        kind = _TYPES.get(type(value))
+        if kind is None or (type(value) is float and not math.isfinite(value)):
+            expected, found, fix = "a string, a bool or a finite number", repr(value), REPAIR
+        elif kind != first:
             expected, found = f"values of one type, {first}s as in {place(0)}", f"{value!r} ({kind})"
-            same = "make all of them strings or all numbers"
-            raise refuse(expected, f"{found} in {place(row)}", todo or same)
-    if first == "string" or first is None:
-        return objects(values)
+            fix = "make all of them strings or all numbers"
+        else:
+            continue
+        raise fail(name, expected, f"{found} in {place(row)}", todo or fix, where)
+    if first == "string":
+        return values
     whole = all(type(value) is int for value in values)
     try:
-        return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)
+        return values.astype(np.bool_ if first == "bool" else np.int64 if whole else np.float64)
     except OverflowError:
-        raise refuse("numbers below 2^63", "a larger one") from None
+        raise fail(name, "numbers below 2^63", "a larger one", where=where) from None
 
 
 def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:

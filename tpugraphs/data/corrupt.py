@@ -40,12 +40,7 @@ KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = tuple(
 def reason(name: str, collection: str | None) -> str | None:
     """Return why the measurements of this graph are known to be corrupt, or None.
 
-    Parameters
-    ----------
-    name : str
-        Of the graph: its file's name without suffix.
-    collection : str or None
-        None where it is not known: then a graph of that name in any collection counts.
+    If the collection is not known (None), a graph of that name in any collection counts.
     """
     for where, graph, why in KNOWN_CORRUPT:
         if collection in (where, None) and fnmatchcase(name, graph):

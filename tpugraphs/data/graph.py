@@ -101,7 +101,7 @@ class Graph:
         "node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids",
         "node_config_feat", "runtime", "valid", "repeats",
     )  # fmt: skip
-    _UNSAVED: tuple[str, ...] = ("schema",)  # arguments of the constructor that are no arrays of a file
+    _UNSAVED: tuple[str, ...] = ("schema",)  # further arguments of the constructor
     _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
     _digits: Digits
     _pack: Pack | None = None  # where arrays that have not been read yet come from
@@ -356,13 +356,7 @@ class Graph:
 
     @property
     def submission_id(self) -> str:
-        """ID of the graph in a submission: ``collection:name``.
-
-        Raises
-        ------
-        DataError
-            When the collection is not known.
-        """
+        """ID of the graph in a submission, ``collection:name``; DataError if the collection is not known."""
         if self.collection is None:
             expected = "a collection such as layout:xla:random"
             raise arrays.fail("collection", expected, "none", "use g.replace(collection=...)")
@@ -391,23 +385,9 @@ class Graph:
         return other
 
     def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
-        """Turn a selection of configs into row numbers.
+        """Turn a selection of configs, as for :meth:`select`, into row numbers (n,); by default all.
 
-        Parameters
-        ----------
-        configs : slice, bool (C,) or int (n,), optional
-            As for :meth:`select`; by default all.
-        name : str
-            Name of the argument in errors.
-
-        Returns
-        -------
-        (n,) int64
-
-        Raises
-        ------
-        DataError
-            Rows that the graph does not have.
+        Raises DataError, with the `name` of the argument, for rows that the graph does not have.
         """
         every = np.arange(self.num_configs)
         return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
@@ -456,27 +436,16 @@ class Graph:
         return self._with(**chosen)
 
     def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
-        """Return the digits (n, K, D) int8 of some configs. Of a pack only these are read.
+        """Return the digits (n, K, D) int8 of some configs, chosen as for :meth:`select`.
 
-        Parameters
-        ----------
-        rows : slice, bool (C,) or int (n,)
-            As for :meth:`select`.
-
-        Raises
-        ------
-        DataError
-            Rows that the graph does not have, or a damaged file.
+        Of a pack only these are read. Raises DataError as :meth:`select` does, or for a damaged file.
         """
         return self._digits.take(self._rows(rows))
 
     def validate(self) -> Self:
         """Check everything now, including what is otherwise checked on first use. Returns the graph.
 
-        Raises
-        ------
-        DataError
-            Naming file, field and place.
+        Raises DataError naming file, field and place.
         """
         if self._pack is not None:
             self._pack.check()

@@ -12,15 +12,10 @@ __all__ = ["require_measured"]
 
 
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
-    """Raise DataError unless all these configs of a graph ran and have runtimes above 0.
+    """Raise DataError unless all configs in `rows` (n,) of a graph ran and have runtimes above 0.
 
-    Parameters
-    ----------
-    rows : (n,) int64
-    purpose : str
-        What cannot be done otherwise, as ``"nothing can be learnt"``.
-    remedy : str
-        What to do about a graph that was not measured.
+    `purpose` says what cannot be done otherwise, as ``"nothing can be learnt"``; `remedy` what to do about a
+    graph that was not measured.
     """
     runtimes = np.asarray(graph.config_runtime)
     valid = getattr(graph, "valid", None)

@@ -43,9 +43,8 @@ class Pack:
 
     Attributes
     ----------
-    path : str
-    kind : str
-        ``"layout"``, ``"tile"`` or ``"graph"``.
+    path, kind : str
+        The kind is ``"layout"``, ``"tile"`` or ``"graph"``.
     arrays : dict of str to ndarray
         What is in it, read-only, in the mapped file, unchecked.
     schema : Schema
@@ -54,10 +53,8 @@ class Pack:
 
     Raises
     ------
-    DataError
-        Not a pack, of another version, or a damaged header.
-    OSError
-        It cannot be opened.
+    DataError, OSError
+        Not a pack, of another version, or a damaged header; a file that cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -113,10 +110,8 @@ class Pack:
 def open_pack(path: str, limit: int) -> Graph:
     """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; checks if the .npz next to it changed.
 
-    Raises
-    ------
-    DataError
-        Not a pack, a damaged header, arrays of more than `limit` bytes, or made from another .npz.
+    Raises DataError for what is not a pack, a damaged header, arrays of more than `limit` bytes, or a pack
+    made from another .npz.
     """
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
@@ -157,12 +152,7 @@ def made_from(origin: Origin, source: str) -> bool:
 def write(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write a graph as a pack; whole or not at all.
 
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    DataError
-        Configs still in a file turn out to be damaged.
+    Raises OSError, or DataError if configs still in a file turn out to be damaged.
     """
     write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
 

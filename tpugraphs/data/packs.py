@@ -35,15 +35,9 @@ _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 class PackReport:
     """What :func:`pack_tree` did.
 
-    Attributes
-    ----------
-    packed, skipped, verified : int
-        Files packed now, packs that were up to date, packs read back completely.
-    failed : list of dict
-        ``file``, ``error``, ``field``, ``found``, ``expected`` of those that could not be.
-    bytes_in, bytes_out : int
-        Of the .npz files packed now, and of their packs.
-    seconds : float
+    Files `packed` now, `skipped` because their packs were up to date, and `verified`: packs read back
+    completely. `failed` has ``file``, ``error``, ``field``, ``found`` and ``expected`` of the others.
+    `bytes_in` are those of the .npz files packed now, `bytes_out` those of their packs.
     """
 
     packed: int = 0

@@ -77,30 +77,22 @@ class _Published(Graph):
 class LayoutGraph(_Published):
     """A graph with a choice of layouts per configurable node.
 
+    Arguments and attributes that are not named here are as in :class:`Graph`; `schema` is
+    :data:`tpugraphs.schema.LAYOUT`.
+
     Parameters
     ----------
     node_feat : (N, 140) float
-        Node features.
     node_opcode : (N,) int in 0..255
         Opcode numbers.
     edge_index : (E, 2) int
-        Rows (u, v): node u consumes the output of node v.
     node_config_ids : (K,) int, optional
-        Configurable nodes, each once.
     node_config_feat : (C, K, 18), optional
         Configs: whole numbers in -1..5 (6 digits of output, input and kernel layout each).
     config_runtime : (C,) int, optional
         Run times in nanoseconds. Left out (or all <= 0): not measured.
     node_splits : (S,) or (1, S) int, optional
-        Where the major computations start; default 0 and N.
-    name, collection, path : str, optional
-        Where it comes from.
-
-    Attributes
-    ----------
-    node_feat (N, 140) float32, node_opcode (N,) uint8, edge_index (E, 2) int64, node_splits (1, S) int64,
-    node_config_ids (K,) int64, config_runtime (C,) int64 : numpy.ndarray
-        Read-only.
+        Where the major computations start; default 0 and N. The attribute is (1, S).
 
     Raises
     ------
@@ -150,23 +142,14 @@ class LayoutGraph(_Published):
 
 
 class TileGraph(_Published):
-    """A kernel with a choice of tile sizes.
+    """A kernel with a choice of tile sizes; otherwise as :class:`LayoutGraph`.
 
     Parameters
     ----------
-    node_feat, node_opcode, edge_index, node_splits, name, collection, path
-        As in :class:`LayoutGraph`.
     config_feat : (C, 24) float
         Kernel, output and input bounds with their sums and products.
-    config_runtime : (C,) int, optional
-        Run times in nanoseconds. Left out (or all <= 0): not measured.
     config_runtime_normalizers : (C,) int, optional
         Run times of the default config in the same run; all 1 when left out.
-
-    Raises
-    ------
-    DataError
-        When an array is not as described, naming field and place.
     """
 
     kind = "tile"

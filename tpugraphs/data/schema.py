@@ -88,17 +88,11 @@ class Schema:
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
     ) -> Schema:
-        """Infer a schema from arrays: every column is a number, a digit has as many values as occur.
+        """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
 
-        Float arrays say no more than that. Columns are called ``node_0``, ``graph_0``, ``config_0``,
-        ``digit_0`` and so on. Tables have types and names, so :func:`tpugraphs.from_frame` infers more.
-
-        Parameters
-        ----------
-        node_feat, graph_feat, config_feat, node_config_feat, node_opcode : array, optional
-            As in :class:`tpugraphs.Graph`.
-        unit : str, optional
-            Unit of the runtimes.
+        Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
+        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on. Tables have types and
+        names, so :func:`tpugraphs.from_frame` infers more.
         """
         feats = {"node": node_feat, "graph": graph_feat, "config": config_feat}
         widths = {group: 0 if array is None else np.shape(array)[-1] for group, array in feats.items()}
@@ -120,13 +114,7 @@ class Schema:
         )
 
     def difference(self, other: Schema) -> str | None:
-        """Name the first difference from this schema to the `other`: group, position, name.
-
-        Returns
-        -------
-        str or None
-            In words, None if they are equal.
-        """
+        """Name the first difference from this schema to the `other`: group, position, name; None if equal."""
         for group in (*GROUPS, "digits"):
             mine, theirs = getattr(self, group), getattr(other, group)
             what = "digit" if group == "digits" else f"{group} column"
@@ -147,12 +135,7 @@ class Schema:
         """Make one schema for the graphs of both.
 
         Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
-        given one stays. Two given schemas must be equal.
-
-        Raises
-        ------
-        DataError
-            The schemas differ; the message names the first difference.
+        given one stays. Two given schemas must be equal; DataError names the first difference.
         """
         given, read = (other, self) if self.inferred else (self, other)
         if self.inferred and other.inferred:
@@ -188,13 +171,8 @@ class Schema:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, and its values must be possible for them.
-
-        Parameters
-        ----------
-        graph : Graph
-        runtimes : bool
-            Whether the runtimes will be read, which makes their unit matter.
+        those of this schema, and its values must be possible for them. With `runtimes`, which says that they
+        will be read, their unit must be the same.
 
         Raises
         ------
@@ -214,19 +192,9 @@ class Schema:
             self.check_values(graph.name, found_in)
 
     def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
-        """Refuse values that the kind of their column rules out.
+        """Refuse values that the kind of their column rules out; the error names graph, column and row.
 
-        Parameters
-        ----------
-        name : str
-            Of the graph, for errors.
-        arrays : dict
-            Group -> array (n, columns) or (columns,), or None.
-
-        Raises
-        ------
-        DataError
-            Naming graph, column and row.
+        `arrays` maps groups to an array (n, columns) or (columns,), or None.
         """
         for group, array in arrays.items():
             columns: tuple[Column, ...] = () if array is None else getattr(self, group)
@@ -237,21 +205,15 @@ class Schema:
     def encode(
         self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
     ) -> NDArray[np.float32]:
-        """Turn named columns into the array that a graph stores, in the order of the schema.
+        """Turn named columns into the array (n, columns) that a graph stores, in the order of the schema.
 
         Parameters
         ----------
         group : {"node", "graph", "config"}
         table : dict of str to (n,) array
             Other columns than those of the group are not read.
-        where : str
-            What errors call the table.
-        place : callable, optional
-            Says where a row is, for errors; ``row 3`` by default.
-
-        Returns
-        -------
-        (n, columns) float32
+        where, place : str, callable
+            What errors call the table, and a row of it; ``row 3`` by default.
 
         Raises
         ------
@@ -273,13 +235,7 @@ class Schema:
         return result
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
-        """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
-
-        Parameters
-        ----------
-        group : {"node", "graph", "config"}
-        row : (columns,) array
-        """
+        """Turn one row of stored features into names and values: the inverse of :meth:`encode`."""
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
         if len(values) != len(columns):
@@ -305,13 +261,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Make a schema from what :meth:`to_dict` returned.
-
-        Raises
-        ------
-        ConfigError
-            It does not describe a schema.
-        """
+        """Make a schema from what :meth:`to_dict` returned; ConfigError if that does not describe one."""
         known = sorted((*GROUPS, "digits", "opcodes", "unit", "inferred"))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
             raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
@@ -330,13 +280,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """Make a schema from the text that :meth:`to_json` returned.
-
-        Raises
-        ------
-        ConfigError
-            It does not describe a schema.
-        """
+        """Make a schema from the text that :meth:`to_json` returned; ConfigError if it is not such a text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -383,13 +327,7 @@ def write_schema(schema: Schema) -> NDArray[np.uint8]:
 
 
 def read_schema(text: AnyArray) -> Schema:
-    """Read a schema from the bytes of a file.
-
-    Raises
-    ------
-    DataError
-        They are of a later format, or damaged.
-    """
+    """Read a schema from the bytes of a file; DataError if they are of a later format, or damaged."""
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:
