@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
 from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
@@ -25,6 +26,7 @@ from tpugraphs.system.progress import Progress
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
+DUPLICATES = 0.1  # share of distinct configs below which an audit says so
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
 BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
@@ -231,24 +233,11 @@ def _audit_graph(graph: Graph) -> GraphAudit:
     """Audit one graph. Raises DataError if its configs are damaged."""
     first, inverse = graph.distinct_configs()
     configs, distinct = graph.num_configs, len(first)
-    found: list[tuple[str, str]] = []
-    if configs == 0:
-        found.append(("no-configs", "no configs: nothing to learn from or to rank"))
-    elif distinct == 1:
-        found.append(("single-config", "one config only: nothing to compare"))
-    elif distinct < 0.1 * configs:
-        found.append(("duplicates", f"only {distinct:,} of {configs:,} configs are different"))
+    found = list(judge(graph, distinct, DUPLICATES))
     if graph.kind == "tile" and 1 < configs < FEW:
         found.append(("few-configs", f"{configs} configs: the best {FEW} are all there are"))
-    noise: dict[str, Any] = {}
-    needed = False
-    if configs and len(graph.ran) == 0:
-        found.append(("all-failed", "all configs failed: nothing to learn from"))
-    elif configs and not graph.has_runtimes:
-        found.append(("placeholder", "runtimes are placeholders, as in published test files"))
-        needed = True
-    elif configs:
-        noise = _measurements(graph, inverse, found)
+    needed = "placeholder" in dict(found)
+    noise = _measurements(graph, inverse, found) if graph.has_runtimes else {}
     findings = _findings(graph.name, graph.collection, needed, found)
     largest = int(np.bincount(inverse, minlength=1).max())
     source = (graph.name, graph.collection, graph.kind, graph.path)
@@ -257,15 +246,9 @@ def _audit_graph(graph: Graph) -> GraphAudit:
 
 def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
     """Noise, modes and shift of measured runtimes; adds to what was `found`."""
-    runtime, ran = graph.runtime, graph.ran
+    runtime = graph.runtime
     unit = f" {graph.schema.unit}" if graph.schema.unit else ""
-    if len(ran) < len(runtime):
-        found.append(("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
-    if len(ran) > 1 and runtime[ran].min() == runtime[ran].max():
-        found.append(("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
     good = runtime > 0
-    if not good[ran].all():
-        found.append(("zero-runtimes", f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"))
     times = runtime[good].astype(np.float64)
     if isinstance(graph, TileGraph):
         times = times / graph.config_runtime_normalizers[good]

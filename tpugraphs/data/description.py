@@ -17,7 +17,9 @@ from tpugraphs.data.schema import GROUPS, UNITS
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
 
-__all__ = ["counts", "describe", "format_description", "html_table"]
+__all__ = ["counts", "describe", "format_description", "html_table", "judge"]
+
+MOSTLY_DUPLICATES = 0.5  # share of distinct configs below which a description says so
 
 
 def counts(graph: Graph) -> dict[str, Any]:
@@ -63,37 +65,36 @@ def describe(graph: Graph) -> dict[str, Any]:
     degrees = {key: np.bincount(nodes, minlength=graph.num_nodes) for key, nodes in ends.items()}
     result["degree"] = {key: {"mean": float(d.mean()), "max": int(d.max())} for key, d in degrees.items()}
     result["isolated_nodes"] = int(((degrees["out"] + degrees["in"]) == 0).sum())
-    result["warnings"] = list(_warnings(graph, distinct))
+    known = np.array([opcode_name(number) != "unknown" for number in range(256)])
+    unknown = 0 if graph.kind == "graph" else int((~known[graph.node_opcode]).sum())
+    why = corrupt.reason(graph.name, graph.collection)
+    result["warnings"] = [text for _, text in judge(graph, distinct, MOSTLY_DUPLICATES)]
+    result["warnings"] += [f"measurements of this graph are known to be corrupt: {why}"] if why else []
+    result["warnings"] += [f"{unknown} nodes have an opcode that is not known"] if unknown else []
     return result
 
 
-def _warnings(graph: Graph, distinct: int) -> Iterator[str]:
-    runtimes, failed = graph.runtime[graph.ran], graph.num_configs - len(graph.ran)
-    if graph.num_configs == 0:
-        yield "no configs: nothing to learn from or to rank"
-    elif len(runtimes) == 0:
-        yield "all configs failed: nothing to learn from"
-    elif not graph.has_runtimes:
-        yield "runtimes are placeholders: the graph can be ranked, not trained on or scored"
-    else:
-        if runtimes.min() == runtimes.max():
-            yield "all runtimes are equal: no order can be learnt"
+def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]]:
+    """Say, as (kind, text), why a graph teaches little; `share`: distinct configs below are a reason."""
+    configs, runtimes = graph.num_configs, graph.runtime[graph.ran]
+    unit = f" {graph.schema.unit}" if graph.schema.unit else ""
+    if configs == 0:
+        yield "no-configs", "no configs: nothing to learn from or to rank"
+    elif distinct == 1:
+        yield "single-config", "one config only: nothing to compare"
+    elif distinct < share * configs:
+        yield "duplicates", f"only {distinct:,} of {configs:,} configs are different: consider tg.dedup"
+    if configs and len(runtimes) == 0:
+        yield "all-failed", "all configs failed: nothing to learn from"
+    elif configs and not graph.has_runtimes:
+        yield "placeholder", "runtimes are placeholders: the graph can be ranked, not trained on or scored"
+    elif configs:
+        if len(runtimes) < configs:
+            yield "failed-configs", f"{configs - len(runtimes):,} configs failed: they are left out"
+        if len(runtimes) > 1 and runtimes.min() == runtimes.max():
+            yield "constant", f"all runtimes are equal ({runtimes[0]:,}{unit}): no order can be learnt"
         if runtimes.min() == 0:
-            yield "some runtimes are 0 ns"
-        if failed:
-            yield f"{failed} configs failed: they are left out"
-    if graph.num_configs > 1 and distinct == 1:
-        yield "all configs are the same"
-    elif graph.num_configs and distinct < 0.5 * graph.num_configs:
-        yield f"only {distinct} of {graph.num_configs} configs are different: consider tg.dedup"
-    why = corrupt.reason(graph.name, graph.collection)
-    if why:
-        yield f"measurements of this graph are known to be corrupt: {why}"
-    if graph.kind != "graph":
-        known = np.array([opcode_name(number) != "unknown" for number in range(256)])
-        unknown = int((~known[graph.node_opcode]).sum())
-        if unknown:
-            yield f"{unknown} nodes have an opcode that is not known"
+            yield "zero-runtimes", f"{int((runtimes == 0).sum()):,} runtimes of 0{unit}"
 
 
 def html_table(graph: Graph) -> str:

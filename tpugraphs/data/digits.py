@@ -80,9 +80,7 @@ class Digits:
         """Whether `read_distinct` can read them from an .npz, which needs less memory than `distinct`."""
         return self._array is None and self._stamp is not None and self.values is None
 
-    def read_distinct(
-        self,
-    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def read_distinct(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Inflate the distinct configs only: digits (U, K, 18), and what `distinct` returns.
 
         They are not kept, and never all in memory at once.
