@@ -80,8 +80,7 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     limit = _limit(max_bytes)
     read = formats.of(file, formats.READERS)
     if read is not None:
-        found: Graph = read(file, limit)
-        return found
+        return read(file, limit)
     with naming(file):
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         if MEMBER not in members:

@@ -15,7 +15,7 @@ from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import GROUPS, UNITS
 
 if TYPE_CHECKING:
-    from tpugraphs.data.published import Graph
+    from tpugraphs.data.graph import Graph
 
 __all__ = ["counts", "describe", "format_description", "html_table", "judge"]
 

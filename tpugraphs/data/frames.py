@@ -205,12 +205,11 @@ class _Rows:
         self.roles, self.by_node = roles, by_node
         self.raw = _columns(table, [*chain(*roles.values()), *([unit_column] if unit_column else [])])
         self.count = len(next(iter(self.raw.values())))
-        self.problems: dict[_Key, NDArray[np.int64]] = {}
         keys = [typed("table", name, self.raw[name]).tolist() for name in roles["group"]]
         at: dict[_Key, list[int]] = {}
         for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
             at.setdefault(key, []).append(row)
-        self.problems = {key: np.array(rows) for key, rows in at.items()}
+        self.problems: dict[_Key, NDArray[np.int64]] = {key: np.array(rows) for key, rows in at.items()}
         self.valid = self._valid()
         self.columns = {name: self.typed(name) for name in (*roles["config"], *roles["features"])}
         self.digits = {name: self.typed(name) for name in roles["digits"]}
@@ -228,7 +227,7 @@ class _Rows:
     def place(self, row: int, rows: AnyArray | None = None) -> str:
         """Return where a row is, or the row of this place among some, for errors."""
         row = row if rows is None else int(rows[row])
-        key = next((key for key, rows in self.problems.items() if row in rows), ())
+        key = next((key for key, mine in self.problems.items() if row in mine), ())
         return f"row {row} (problem {self.name(key)!r})" if key else f"row {row}"
 
     def typed(self, name: str) -> AnyArray:

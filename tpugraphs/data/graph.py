@@ -23,7 +23,7 @@ from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
 from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, write_schema
 from tpugraphs.errors import DataError
-from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.files import absolute
 
 if TYPE_CHECKING:
     from tpugraphs.data.packfile import Pack
@@ -469,12 +469,9 @@ class Graph:
         """
         if self.valid is not None:
             _some_ran(self.valid)  # a file without any could not be opened
-        write = formats.of(absolute(path), formats.WRITERS)
-        if write is not None:
-            write(absolute(path), self)
-            return
-        with atomic_write(path) as file:
-            write_npz(file, self._saved())
+        file = absolute(path)
+        write = formats.of(file, formats.WRITERS) or write_npz
+        write(file, self)
 
     def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs.

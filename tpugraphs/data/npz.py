@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tpugraphs.system.files import atomic_write
+
+if TYPE_CHECKING:
+    from tpugraphs.data.graph import Graph
+
 __all__ = ["write_npz"]
 
-_PIECE = 4 << 20  # bytes of an array that are written at a time
+_PIECE = 4 << 20  # bytes that are written at a time: `ConfigFeatures` never exist as a whole
 
 
-def write_npz(file: BinaryIO, arrays: Iterable[tuple[str, Any]]) -> None:
-    """Write named arrays as an npz, piece by piece, so that `ConfigFeatures` never exist as a whole."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name, array in arrays:
+def write_npz(path: str, graph: Graph) -> None:
+    """Write a graph as an npz; whole or not at all."""
+    with (
+        atomic_write(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+    ):
+        for name, array in graph._saved():
             header = {"descr": np.dtype(array.dtype).str, "fortran_order": False, "shape": array.shape}
             step = max(1, _PIECE // max(1, array[:1].nbytes))
             info = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: equal graphs give equal files

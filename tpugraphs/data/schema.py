@@ -23,7 +23,7 @@ from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, en
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from tpugraphs.data.published import Graph
+    from tpugraphs.data.graph import Graph
 
 __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
