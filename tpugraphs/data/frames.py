@@ -422,15 +422,12 @@ def _graphs(rows: _Rows, schema: Schema, programs: Mapping[_Key, Graph]) -> list
     }
     about = schema.encode("graph", rows.columns, place=rows.place) if schema.graph else None
     return [
-        Graph(
+        programs[key].replace(
             name=rows.name(key),
             schema=schema,
-            node_feat=programs[key].node_feat,
-            node_opcode=programs[key].node_opcode,
-            edge_index=programs[key].edge_index,
             graph_feat=None if about is None else about[at[0]],
             node_config_ids=list(rows.by_node) or None,
-            **{field: values[at] for field, values in per_config.items() if values is not None},
+            **{field: None if values is None else values[at] for field, values in per_config.items()},
         )
         for key, at in rows.problems.items()
     ]

@@ -490,23 +490,16 @@ class Graph:
     def merged(self, keep: str) -> Self:
         """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
         first, inverse = self.distinct_configs()
-        good = np.zeros(self.num_configs, np.bool_)
-        good[self.ran] = True
+        good = np.ones(self.num_configs, np.bool_) if self.valid is None else self.valid
         if keep != "mean":
             by = (self.runtime,) if keep == "min" else ()
             order = np.lexsort((*by, ~good, inverse))  # stable: the first of equal ones stays first
             return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
         count = np.bincount(inverse[good], minlength=len(first))
         total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
-        kept = self.select(first)
-        mean = total / np.maximum(count, 1)
-        if self.valid is None:
-            return kept.replace(runtime=mean, repeats=None)
-        return kept._with(
-            runtime=arrays.frozen(np.where(count > 0, mean, np.nan), None),
-            valid=arrays.frozen(count > 0, None),
-            repeats=None,
-        )
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        valid = None if self.valid is None else arrays.frozen(count > 0, None)
+        return self.select(first)._with(runtime=arrays.frozen(mean, None), valid=valid, repeats=None)
 
     def describe(self) -> dict[str, Any]:
         """Describe the content of the graph, after :meth:`validate`.
