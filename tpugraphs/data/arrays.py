@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tpugraphs.errors import DataError
 
 AnyArray = npt.NDArray[Any]
+Rows = slice | npt.ArrayLike  # of configs: a slice, a mask (C,) or numbers (n,)
 CHECK = "check the program that wrote it"
 
 

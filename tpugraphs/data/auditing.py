@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, load
 from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
@@ -365,11 +365,12 @@ def _block_effects(
 # --- many files ---------------------------------------------------------------------------------------------
 
 
+Data = Graph | str | bytes | os.PathLike[str] | Split | Iterable[Any]  # Iterable: of the same
 _Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 
 def audit(
-    data: Any,
+    data: Data,
     *,
     exclude: str | Iterable[str] | None = None,
     max_bytes: int | None = None,
@@ -428,8 +429,8 @@ def audit(
 
 
 def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
-    if hasattr(data, "config_runtime"):
-        yield str(data.name), data.collection, data.path, lambda: data
+    if isinstance(data, Graph):
+        yield data.name, data.collection, data.path, lambda: data
     elif isinstance(data, (str, bytes, os.PathLike)):
         path = Path(absolute(data))
         files = [path]
@@ -444,9 +445,9 @@ def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
             raise DataError(text, file=str(path), expected=".npz files", found="none")
         for file in files:
             yield file.stem, collection_of(str(file)), str(file), partial(load, str(file), max_bytes)
-    elif hasattr(data, "paths") and hasattr(data, "names"):  # a split: its files, without reading them now
-        for i, (name, path) in enumerate(zip(data.names, data.paths, strict=True)):
-            yield name, data.collection, str(path), partial(data.__getitem__, i)
+    elif isinstance(data, Split):  # its files, without reading them now
+        for i, name in enumerate(data.names):
+            yield name, data.collection, data.paths[i], lambda i=i: data[i]  # type: ignore[misc]
     elif isinstance(data, Iterable):
         for part in data:
             yield from _sources(part, max_bytes)

@@ -89,7 +89,7 @@ class Digits:
         with arrays.naming(self._path):
             return _core.npz_distinct(self._path, self._stamp, self.shape)
 
-    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+    def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
         """Digits (n, K, D) of these rows (index array, mask or slice); of a pack the others are not read."""
         if not self._unchecked or self._array is None:
             return np.ascontiguousarray(self.get()[rows])
@@ -99,7 +99,7 @@ class Digits:
             check_digits("node_config_feat", chosen, self.values or (), np.arange(self.shape[0])[rows])
         return chosen
 
-    def select(self, rows: Any) -> Digits:
+    def select(self, rows: slice | AnyArray) -> Digits:
         """Make a copy of these rows only."""
         digits = self.take(rows)
         digits.flags.writeable = False
@@ -186,14 +186,14 @@ class CodedDigits(Digits):
     def _read(self) -> npt.NDArray[np.int8]:
         return self.take(slice(None))
 
-    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+    def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
         """Digits (n, K, 18) of these rows; the others are not read."""
         self._intact()
         chosen = np.ascontiguousarray(np.arange(self.shape[0])[rows])
         with arrays.naming(self._path):
             return _core.decode_rows(self._codes, self._table, chosen)
 
-    def select(self, rows: Any) -> Digits:
+    def select(self, rows: slice | AnyArray) -> Digits:
         """Make a copy of these rows, in memory, as small as they are here."""
         self._intact()
         codes = self._codes[rows]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tpugraphs import kernels
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays, description, formats
+from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
 from tpugraphs.data.npz import write_npz
@@ -384,7 +385,7 @@ class Graph:
         other.__dict__.update(self.__dict__, **fields)
         return other
 
-    def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
+    def row_numbers(self, configs: Rows | None = None, name: str = "configs") -> npt.NDArray[np.int64]:
         """Turn a selection of configs, as for :meth:`select`, into row numbers (n,); by default all.
 
         Raises DataError, with the `name` of the argument, for rows that the graph does not have.
@@ -392,7 +393,7 @@ class Graph:
         every = np.arange(self.num_configs)
         return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
 
-    def _rows(self, rows: Any, name: str = "rows") -> Any:
+    def _rows(self, rows: Rows, name: str = "rows") -> slice | arrays.AnyArray:
         """`rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
@@ -412,7 +413,7 @@ class Graph:
         arrays.refuse(name, bad, index, f"numbers in {-count}..{count - 1}", whose)
         return index
 
-    def select(self, rows: Any) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Make a graph of these configs only.
 
         Parameters
@@ -435,7 +436,7 @@ class Graph:
             chosen[field] = array
         return self._with(**chosen)
 
-    def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
+    def digits_of(self, rows: Rows) -> npt.NDArray[np.int8]:
         """Return the digits (n, K, D) int8 of some configs, chosen as for :meth:`select`.
 
         Of a pack only these are read. Raises DataError as :meth:`select` does, or for a damaged file.
