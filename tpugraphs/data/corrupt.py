@@ -7,8 +7,6 @@ somebody looked at its published runtimes and found that they cannot be right. F
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 __all__ = ["KEYWORD", "KNOWN_CORRUPT", "reason"]
 
 KEYWORD = "known-corrupt"
@@ -42,7 +40,5 @@ def reason(name: str, collection: str | None) -> str | None:
 
     If the collection is not known (None), a graph of that name in any collection counts.
     """
-    for where, graph, why in KNOWN_CORRUPT:
-        if collection in (where, None) and fnmatchcase(name, graph):
-            return why
-    return None
+    matches = (why for where, graph, why in KNOWN_CORRUPT if graph == name and collection in (where, None))
+    return next(matches, None)

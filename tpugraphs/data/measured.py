@@ -17,13 +17,11 @@ def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy
     `purpose` says what cannot be done otherwise, as ``"nothing can be learnt"``; `remedy` what to do about a
     graph that was not measured.
     """
-    runtimes = np.asarray(graph.config_runtime)
-    valid = getattr(graph, "valid", None)
-    ran = np.ones(runtimes.size, np.bool_) if valid is None else np.asarray(valid)
+    runtimes, unit = graph.runtime, graph.schema.unit or ""
+    ran = np.ones(runtimes.size, np.bool_) if graph.valid is None else graph.valid
 
     def refuse(field: str, text: str, found: str, expected: str) -> DataError:
-        name = str(getattr(graph, "name", None) or "graph")
-        return DataError(f"{field}: {text}", file=name, field=field, found=found, expected=expected)
+        return DataError(f"{field}: {text}", file=graph.name, field=field, found=found, expected=expected)
 
     if runtimes.size and not ran.any():
         text = f"all {runtimes.size} configs failed, so {purpose}: leave it out"
@@ -40,7 +38,6 @@ def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy
         raise refuse("config_runtime", text, found, "runtimes > 0")
     bad = rows[runtimes[rows] <= 0]
     if bad.size:
-        unit = getattr(getattr(graph, "schema", None), "unit", None) or ""
         found = f"{runtimes[bad[0]]} {unit}".strip()
         text = f"config {int(bad[0])} has {found} ({bad.size} such in all), which is not a measurement: "
         text += "drop it, with g.select(g.config_runtime > 0)"
