@@ -130,16 +130,13 @@ def pack_tree(
             for name in os.listdir(place):
                 if _UNFINISHED.fullmatch(name):  # left behind by a killed run; the lock is held
                     os.unlink(os.path.join(place, name))
-        checked: dict[str, Exception | None] = {}
-        if verify:
-            if not packs and os.path.isfile(root):
-                packs = [path for path in targets.values() if os.path.exists(path)]
-            checked = _verify_all(threads, sorted(packs), verbose)
+        there = sorted({*packs, *filter(os.path.exists, targets.values())})
+        checked = _verify_all(threads, there, verbose) if verify else {}
         todo = _todo(targets, checked, report)
         _check_space(to, todo)
         _pack_all(threads, todo, report, verbose)
         if verify:
-            made = [job.target for job in todo if os.path.exists(job.target)]
+            made = list(filter(os.path.exists, (job.target for job in todo)))
             checked |= _verify_all(threads, made, verbose)
             report.verified = sum(error is None for error in checked.values())
             for path, error in checked.items():
