@@ -189,7 +189,13 @@ class CodedDigits(Digits):
     def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
         """Digits (n, K, 18) of these rows; the others are not read."""
         self._intact()
-        chosen = np.ascontiguousarray(np.arange(self.shape[0])[rows])
+        count = self.shape[0]
+        if isinstance(rows, slice):
+            chosen = np.arange(*rows.indices(count))
+        else:  # np.arange(count)[rows] would take longer than to decode a few of them
+            mask = rows.dtype.kind == "b"
+            chosen = np.flatnonzero(rows) if mask else np.where(rows < 0, rows + count, rows)
+        chosen = np.ascontiguousarray(chosen, np.int64)
         with arrays.naming(self._path):
             return _core.decode_rows(self._codes, self._table, chosen)
 
@@ -291,15 +297,20 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         first, *rest = key if isinstance(key, tuple) and key else (key,)
-        one = isinstance(first, SupportsIndex) and not isinstance(first, (bool, np.ndarray))
         if isinstance(first, slice) and all(isinstance(index, (slice, SupportsIndex)) for index in rest):
             digits = self._digits.take(first)[(slice(None), *rest)]
-        elif one or (isinstance(key, (list, np.ndarray)) and np.ndim(key) == 1 and len(key)):
-            rows = np.arange(len(self))[first]  # with NumPy's errors for rows that do not exist
-            digits = self._digits.take(np.atleast_1d(rows))[(0, *rest) if one else ...]
+        elif isinstance(key, (list, np.ndarray)) and np.ndim(key) == 1 and len(key):
+            digits = self._rows(np.asarray(key))
+        elif isinstance(first, SupportsIndex) and not isinstance(first, (bool, np.ndarray)):
+            digits = self._rows(np.array([first.__index__()]))[(0, *rest)]
         else:
             digits = self._digits.get()[key]
         return np.asarray(digits, dtype=np.float32)
+
+    def _rows(self, rows: AnyArray) -> npt.NDArray[np.int8]:
+        """Return the digits of rows given as for NumPy's indexing, with its errors for missing rows."""
+        np.broadcast_to(np.int8(0), self.shape[:1])[rows]
+        return self._digits.take(rows)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
