@@ -155,13 +155,16 @@ def test_kinds():
     assert kinds(base.replace(**{**bad, "collection": "layout:xla:random"})) == []
     any_schema = tg.Graph(config_feat=np.eye(3), runtime=[1.0, 2.0, 3.0], valid=[True, False, True])
     assert kinds(any_schema) == ["failed-configs"]
+    failed = any_schema.select([1])  # a part of a graph, which could not be made alone
+    assert kinds(failed) == ["single-config", "all-failed"] and tg.audit([failed]).exclude == ["graph"]
+    assert only(failed).findings[1].text == "all configs failed: nothing to learn from"
     repeats = np.array([[1, 1.5, np.nan], [9, 8, 7], [3, 3.3, 3]])
     noise = only(any_schema.replace(repeats=repeats))
     assert abs(noise.noise_median - 0.3) < 1e-12 and noise.noise_max == 0.5
     every = {kind for kind in auditing._KINDS if kind not in ("unreadable", "modes", "shift")}
     assert every == {
         "no-configs", "single-config", "constant", "placeholder", "zero-runtimes", "duplicates", "few-configs",
-        "known-corrupt", "failed-configs",
+        "known-corrupt", "failed-configs", "all-failed",
     }  # fmt: skip
 
 

@@ -725,17 +725,15 @@ def test_wrong_contents_with_right_checksums(tmp_path):
     error = refused(broken_packs.with_crc(bytes(content)), path)
     assert error.field == "node_config_feat"
     graph = tg.load(path)
-    with pytest.raises(tg.DataError, match=r"two\.tgpack.*config 0, node 1, tensor 1"):
-        graph.digits_of([0])
-    core = _core.Graph(
-        graph.node_feat,
-        graph.node_opcode,
-        None,
-        graph.edge_index % 2,
-        graph.node_config_ids,
-        graph._digits.stored(),
-    )
-    assert core.num_configs == 1
+    ranker = tg.Ranker(steps=1)
+    ranker.fit([small(4, 2, 2)])
+    handle = packs.Pack(str(path)).handle
+    for use in (
+        lambda: graph.digits_of([0]), graph.distinct_configs, lambda: ranker.predict(graph),
+        lambda: _core.pack_check(handle, True), lambda: _core.pack_check_configs(handle),
+    ):  # fmt: skip
+        with pytest.raises(tg.DataError, match=r"two\.tgpack.*config 0, node 1, tensor 1"):
+            use()
 
 
 def test_codes_are_checked_by_the_core(tmp_path):

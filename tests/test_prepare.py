@@ -307,6 +307,21 @@ def test_a_graph_is_pruned_once_and_checked_once():
     assert before() is None and len(pipeline._kept._known) == 3  # nothing of a graph outlives it
 
 
+def test_what_pruning_kept_is_used_for_that_graph_alone():
+    """Graphs of the same sizes are told apart by their edges and configurable nodes."""
+    graph = stored(0, published=True)
+    core = _core.Prepare([PRUNE, NODES])
+    kept = core.fit(*graph.values())
+    core.finish()
+    same = {**graph, "node_feat": graph["node_feat"] + 1, "edge_index": graph["edge_index"].copy()}
+    assert outputs(core.apply(*same.values(), kept=kept)) == outputs(core.apply(*same.values()))
+    for field in ("edge_index", "config_nodes"):
+        other = {**graph, field: graph[field][::-1].copy()}
+        with pytest.raises(tg.DataError, match="another graph"):
+            core.apply(*other.values(), kept=kept)
+        assert core.apply(*other.values()).num_nodes
+
+
 def test_a_fit_prunes_once():
     graphs = [small_graph(seed) for seed in range(3)]
     ranker = small_ranker(steps=6)

@@ -431,3 +431,14 @@ def test_linear_baseline_learns_from_any_schema():
         fitted.predict(tg.Graph(config_feat=np.ones((2, 2))))
     with pytest.raises(tg.ConfigError, match="other kind of configs"):
         fitted.predict(d)
+
+
+def test_digits_of_another_schema_are_checked_as_layouts():
+    digits = np.zeros((2, 1, 18), int)
+    other = tg.Graph(edge_index=[], node_config_ids=[0], node_config_feat=digits, runtime=[1, 2])
+    layout = {"node_feat": np.zeros((1, 140)), "node_opcode": [2], "edge_index": [], "node_config_ids": [0]}
+    tg.LayoutGraph(**layout, node_config_feat=other.node_config_feat, config_runtime=[1, 2])
+    digits[1, 0, 3] = 7
+    other = other.replace(node_config_feat=digits)
+    with pytest.raises(tg.DataError, match="found 7 at row 1, node 0, column 3"):
+        tg.LayoutGraph(**layout, node_config_feat=other.node_config_feat, config_runtime=[1, 2])

@@ -21,7 +21,7 @@ static inline strand step(strand s, uint64_t low, uint64_t high) {
 }
 
 /* Rows that differ in one 16-byte block only never collide. Rows of one call have one width. */
-static tg_hash128 hash_row(const uint8_t *row, size_t width) {
+tg_hash128 tg_hash_row(const uint8_t *row, size_t width) {
     strand even = {0x9e3779b97f4a7c15u, 0xd1b54a32d192ed03u},
            odd = {0x8cb92ba72f3d8dd7u, 0xaaf5df3cd7d5a1e9u};
     for (size_t at = 0; at < width; at += 32) {
@@ -80,7 +80,7 @@ void tg_distinct_take(tg_distinct *d, uint8_t *kept, const uint8_t *rows, int64_
     for (int64_t start = 0; start < n; start += TOGETHER) {
         const int64_t end = n - start < TOGETHER ? n : start + TOGETHER;
         for (int64_t i = start; i < end; i++) {
-            hash[i - start] = hash_row(rows + (size_t)i * d->width, d->width);
+            hash[i - start] = tg_hash_row(rows + (size_t)i * d->width, d->width);
             __builtin_prefetch(d->slot + (hash[i - start].low & (uint64_t)(d->size - 1)));
         }
         for (int64_t i = start; i < end; i++) {
@@ -105,7 +105,7 @@ tg_status tg_rows_dedup(int64_t *first, int64_t *inverse, int64_t *U, const void
         const int64_t end = C - start < HASHED ? C : start + HASHED;
 #pragma omp parallel for schedule(static) num_threads(tg_threads((double)(end - start) * (double)width))
         for (int64_t c = start; c < end; c++)
-            hash[c - start] = hash_row(bytes + (size_t)c * d.width, d.width);
+            hash[c - start] = tg_hash_row(bytes + (size_t)c * d.width, d.width);
         for (int64_t c = start; c < end; c++) {
             const int64_t known = d.count;
             inverse[c] = add(&d, hash[c - start], bytes, first, bytes + (size_t)c * d.width);

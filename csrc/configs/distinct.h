@@ -12,6 +12,9 @@ typedef struct tg_hash128 {
     uint64_t low, high;
 } tg_hash128;
 
+/* Of a row of `width` bytes, to be compared with those of rows of that width. */
+tg_hash128 tg_hash_row(const uint8_t *row, size_t width);
+
 /* Rows known so far, by number. */
 typedef struct tg_distinct {
     size_t width;     /* bytes of a row */

@@ -275,6 +275,13 @@ static tg_status check_codes(const tg_pack *pack, const uint8_t *bytes, tg_cance
     return status;
 }
 
+tg_status tg_pack_check_configs(const tg_pack *pack, const uint8_t *bytes, tg_cancel *cancel, tg_error *err) {
+    static const tg_part configs[] = {TG_TABLE, TG_CODES, TG_ANY_DIGITS};
+    tg_status status = TG_OK;
+    for (int i = 0; i < 3 && status == TG_OK; i++) status = tg_pack_check_part(pack, bytes, configs[i], err);
+    return status == TG_OK && pack->kind == TG_PACK_LAYOUT ? check_codes(pack, bytes, cancel, err) : status;
+}
+
 tg_status tg_pack_check(const tg_pack *pack, const uint8_t *bytes, tg_cancel *cancel, tg_error *err) {
     int64_t end = TG_PACK_HEADER;
     for (int i = 0; i < TG_PARTS; i++) {

@@ -47,6 +47,12 @@ void tg_kept_free(tg_kept *kept) {
     *kept = (tg_kept){0};
 }
 
+tg_structure tg_structure_of(const tg_stored *s) {
+    return (tg_structure){
+        s->N, s->E, s->K, tg_hash_row((const uint8_t *)s->edges, (size_t)s->E * 2 * sizeof *s->edges),
+        tg_hash_row((const uint8_t *)s->config_nodes, (size_t)s->K * sizeof *s->config_nodes)};
+}
+
 /* ---- making a program ---- */
 
 tg_status tg_program_add(tg_program *p, const tg_step *step, const double *attr, tg_columns *columns,
@@ -125,7 +131,8 @@ static tg_status inspect(const tg_program *p, const tg_draft *d, tg_error *err) 
     const tg_kept *kept = d->kept;
     if (tg_wants(d, TG_TABLE_NODE) && s->N < 1)
         return tg_fail_field(err, "node_feat", "at least one node", "none");
-    if (kept->made && (kept->N != s->N || kept->E != s->E || kept->K != s->K))
+    const tg_structure of = kept->made ? tg_structure_of(s) : kept->of;
+    if (memcmp(&of, &kept->of, sizeof of) != 0)
         return tg_fail(err, TG_E_DATA, "what pruning kept is that of another graph");
     for (int i = 0; i < p->n; i++)
         if (p->use[i].step->inspect != NULL) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "configs/distinct.h"
 #include "graph/prune.h"
 
 enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = 65536 };
@@ -64,10 +65,18 @@ typedef struct tg_stored {
     const float *config_feat;    /* (C,T), or NULL */
 } tg_stored;
 
-/* What pruning kept of a graph of these sizes: made once, used for every later pass over that graph. */
+/* What tells the nodes and edges of a graph from those of another: compared as bytes. */
+typedef struct tg_structure {
+    int64_t N, E, K;
+    tg_hash128 edges, config_nodes;
+} tg_structure;
+
+tg_structure tg_structure_of(const tg_stored *stored);
+
+/* What pruning kept of a graph: made once, used for every later pass over that graph. */
 typedef struct tg_kept {
     int made;
-    int64_t N, E, K;
+    tg_structure of;
     tg_pruned pruned;
 } tg_kept;
 

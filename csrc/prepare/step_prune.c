@@ -50,7 +50,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
         free(nodes);
         if (status != TG_OK) return status;
         d->kept->made = 1;
-        d->kept->N = s->N, d->kept->E = s->E, d->kept->K = s->K;
+        d->kept->of = tg_structure_of(s);
         d->pruned++, d->checked++;
     }
     return gather(d, err);

@@ -14,13 +14,21 @@
 typedef struct mapped {
     tg_pack pack;
     tg_source source;
+    PyObject *path;      /* bytes */
     int configs_checked; /* guarded by the GIL */
 } mapped;
 
 static void unmap(PyObject *capsule) {
     mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
     tg_source_close(&m->source);
+    Py_DECREF(m->path);
     free(m);
+}
+
+/* None, or the error with the name of the file. */
+static PyObject *checked(const mapped *m, tg_status status, const tg_error *err) {
+    if (status != TG_OK) return tg_raise(err, PyBytes_AsString(m->path));
+    Py_RETURN_NONE;
 }
 
 /* A read-only view of one array of the pack that `capsule` keeps. */
@@ -65,14 +73,12 @@ static PyObject *pack_open(PyObject *self, PyObject *arg) {
     Py_BEGIN_ALLOW_THREADS
     status = tg_pack_open(&m->pack, &m->source, file, &err);
     Py_END_ALLOW_THREADS
-    Py_DECREF(path);
-    if (status != TG_OK) {
-        free(m);
-        return tg_raise(&err, NULL);
-    }
-    PyObject *capsule = PyCapsule_New(m, CAPSULE, unmap);
+    m->path = path;
+    PyObject *capsule = NULL;
+    if (status != TG_OK) checked(m, status, &err);
+    else if ((capsule = PyCapsule_New(m, CAPSULE, unmap)) == NULL) tg_source_close(&m->source);
     if (capsule == NULL) {
-        tg_source_close(&m->source);
+        Py_DECREF(path);
         free(m);
         return NULL;
     }
@@ -103,26 +109,23 @@ static PyObject *pack_check(PyObject *self, PyObject *args) {
             if (i != TG_CODES && i != TG_ANY_DIGITS)
                 status = tg_pack_check_part(&m->pack, m->source.bytes, (tg_part)i, &err);
     Py_END_ALLOW_THREADS
-    if (status != TG_OK) return tg_raise(&err, NULL);
-    Py_RETURN_NONE;
+    return checked(m, status, &err);
 }
 
-/* The checksums of the configs, which pack_check(handle, False) leaves out: once, when they are first used. */
+/* The configs, which pack_check(handle, False) leaves out: once, when they are first used. */
 static PyObject *pack_check_configs(PyObject *self, PyObject *capsule) {
-    static const tg_part parts[] = {TG_TABLE, TG_CODES, TG_ANY_DIGITS};
     (void)self;
     mapped *m = PyCapsule_GetPointer(capsule, CAPSULE);
     if (m == NULL) return NULL;
     if (m->configs_checked) Py_RETURN_NONE;
     tg_error err = {0};
-    tg_status status = TG_OK;
+    tg_status status;
+    tg_cancel cancel = tg_python_cancel();
     Py_BEGIN_ALLOW_THREADS
-    for (int i = 0; i < 3 && status == TG_OK; i++)
-        status = tg_pack_check_part(&m->pack, m->source.bytes, parts[i], &err);
+    status = tg_pack_check_configs(&m->pack, m->source.bytes, &cancel, &err);
     Py_END_ALLOW_THREADS
-    if (status != TG_OK) return tg_raise(&err, NULL);
-    m->configs_checked = 1;
-    Py_RETURN_NONE;
+    m->configs_checked = status == TG_OK;
+    return checked(m, status, &err);
 }
 
 static PyObject *pack_release(PyObject *self, PyObject *capsule) {
@@ -332,7 +335,7 @@ PyMethodDef tg_pack_methods[] = {
      PyDoc_STR(
          "pack_check(handle, everything): compare checksums, of all but the configs or of all there is.")},
     {"pack_check_configs", pack_check_configs, METH_O,
-     PyDoc_STR("pack_check_configs(handle): compare the checksums of the configs, when first called.")},
+     PyDoc_STR("pack_check_configs(handle): check the configs, when first called.")},
     {"pack_release", pack_release, METH_O,
      PyDoc_STR("pack_release(handle): give the memory of mapped pages back.")},
     {"pack_write", pack_write, METH_VARARGS,

@@ -13,27 +13,27 @@ import numpy.typing as npt
 from tpugraphs.errors import DataError
 
 AnyArray = npt.NDArray[Any]
+Rows = slice | npt.ArrayLike  # of configs: a slice, a mask (C,) or numbers (n,)
+CHECK = "check the program that wrote it"
 
 
-def fail(
-    field: str, expected: str, found: str, todo: str = "check the program that wrote it", where: str = ""
-) -> DataError:
+def fail(field: str, expected: str, found: str, todo: str = CHECK, where: str = "") -> DataError:
     """Return an error about a field or a column; `where` says of what."""
     error = DataError.of(f"{where} {field!r}" if where else field, expected, found, todo)
     error.field = field
     return error
 
 
-def with_file(error: DataError, file: str) -> DataError:
-    """Add the file to errors that do not name one."""
-    if error.file is not None:
+def with_file(error: DataError, file: str | None) -> DataError:
+    """Add the file, if there is one, to errors that do not name one."""
+    if error.file is not None or file is None:
         return error
     return DataError(str(error), file=file, field=error.field, found=error.found, expected=error.expected)
 
 
 @contextmanager
-def naming(file: str) -> Iterator[None]:
-    """Name the file in a DataError or OSError raised within."""
+def naming(file: str | None) -> Iterator[None]:
+    """Name the file, if there is one, in a DataError or OSError raised within."""
     try:
         yield
     except DataError as error:
@@ -59,6 +59,14 @@ def check_mask(field: str, value: Any, where: str = "") -> None:
         raise fail(field, "values without a mask", f"{count} masked", todo, where)
 
 
+def from_member(member: tuple[Any, str, tuple[int, ...], int]) -> AnyArray:
+    """Return an array as `_core.npz_load` gives it: bytes, dtype, shape, whether in Fortran order."""
+    data, dtype, shape, fortran = member
+    data.flags.writeable = False
+    array: AnyArray = data.view(dtype).reshape(shape, order="F" if fortran else "C")
+    return array
+
+
 def numbers(field: str, value: Any) -> AnyArray:
     """As an array of numbers of at most eight bytes, whatever their type."""
     check_mask(field, value)
@@ -79,18 +87,21 @@ def shaped(field: str, value: Any, shape: tuple[int | str, ...]) -> AnyArray:
     )
     if not fits:
         text = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        todo = "check the program that wrote it"
-        if array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]:
-            todo = "transpose it"
+        turned = array.ndim == 2 and len(shape) == 2 and shape[1] == array.shape[0]
+        todo = "transpose it" if turned else CHECK
         raise fail(field, f"shape {text}", f"shape {array.shape}", todo)
     return array
 
 
-def place(array: AnyArray, bad: AnyArray) -> str:
-    """Value and position of the first bad entry, for a message."""
-    at = tuple(int(i) for i in np.argwhere(bad)[0])
-    value = array[at]
-    return f"{value.item()!r} at {at[0] if len(at) == 1 else at}"
+def refuse(
+    field: str, bad: AnyArray, array: AnyArray, expected: str, todo: str = CHECK, columns: Sequence[str] = ()
+) -> None:
+    """Refuse an array with bad entries; the error names value, position and column of the first."""
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        name = f", column {columns[at[-1]]!r}" if at and at[-1] < len(columns) else ""
+        found = f"{array[at].item()!r} at {at[0] if len(at) == 1 else at}{name}"
+        raise fail(field, expected, found, todo)
 
 
 def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
@@ -99,23 +110,15 @@ def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
     if array.dtype.kind == "f":
         wide = array.astype(np.float64, copy=False)
         bad = ~((wide >= -(2.0**63)) & (wide < 2.0**63) & (np.floor(wide) == wide))
-        if bad.any():
-            raise fail(field, "whole numbers", place(array, bad))
+        refuse(field, bad, array, "whole numbers")
     elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-        bad = array > np.uint64(2**63 - 1)
-        if bad.any():
-            raise fail(field, "numbers below 2^63", place(array, bad))
+        refuse(field, array > np.uint64(2**63 - 1), array, "numbers below 2^63")
     return np.ascontiguousarray(array.astype(np.int64, copy=False))
 
 
-def in_range(
-    field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str
-) -> npt.NDArray[np.int64]:
+def in_range(field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str) -> None:
     """Check that all are in low..high."""
-    bad = (array < low) | (array > high)
-    if bad.any():
-        raise fail(field, f"{what} in {low}..{high}", place(array, bad))
-    return array
+    refuse(field, (array < low) | (array > high), array, f"{what} in {low}..{high}")
 
 
 def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[np.float32]:
@@ -124,10 +127,7 @@ def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[n
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
     bad = ~np.isfinite(result)
-    if bad.any():
-        column = int(np.argwhere(bad)[0][-1])
-        name = f", column {columns[column]!r}" if column < len(columns) else ""
-        raise fail(field, "finite numbers", place(array, bad) + name, "drop or repair what it belongs to")
+    refuse(field, bad, array, "finite numbers", "drop or repair what it belongs to", columns)
     return result
 
 
@@ -142,16 +142,9 @@ def times(field: str, value: Any, good: npt.NDArray[np.bool_]) -> AnyArray:
     whole = array.dtype.kind in "iu"
     result: AnyArray = np.array(array, np.int64 if whole else np.float64)
     result[~good] = 0 if whole else np.nan
-    if not result[good].any():
-        return result
-    bad = good & ~((result > 0) & np.isfinite(result))
-    if bad.any():
-        raise fail(
-            field,
-            "times > 0",
-            place(array, bad),
-            "drop this config, measure it again, or say in valid= that it failed",
-        )
+    bad = good & ~((result > 0) & np.isfinite(result)) & result[good].any()
+    todo = "drop this config, measure it again, or say in valid= that it failed"
+    refuse(field, bad, array, "times > 0", todo)
     return result
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.description import judge
+from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
@@ -24,6 +26,7 @@ from tpugraphs.system.progress import Progress
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
+DUPLICATES = 0.1  # share of distinct configs below which an audit says so
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
 BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
@@ -38,6 +41,7 @@ _KINDS = {
     "single-config": (True, "one config only"),
     "constant": (True, "constant runtimes"),
     "zero-runtimes": (False, "runtimes of 0"),
+    "all-failed": (True, "all configs failed"),
     "failed-configs": (False, "failed configs"),
     "shift": (False, "block shift"),
     "modes": (False, "two modes"),
@@ -52,14 +56,8 @@ _QUIET = ("few-configs", "placeholder")  # normal in whole splits: counted, but 
 class Finding:
     """One thing that the audit found in a file.
 
-    Attributes
-    ----------
-    kind : str
-        For example ``"known-corrupt"``.
-    text : str
-        Description in a few words.
-    exclude : bool
-        Whether the file should be left out of training and validation.
+    `kind` is for example ``"known-corrupt"``, `text` a description in a few words. `exclude` says whether the
+    file should be left out of training and validation.
     """
 
     kind: str
@@ -71,14 +69,8 @@ class Finding:
 class Shift:
     """A level shift of runtimes of equal configs between neighbouring blocks of a file.
 
-    Attributes
-    ----------
-    row : int
-        Number of a config near the shift.
-    size : float
-        Runtimes after it relative to those before, minus 1.
-    error : float
-        Standard error of `size`.
+    `row` is the number of a config near the shift. `size` is how runtimes after it compare with those before,
+    minus 1, and `error` its standard error.
     """
 
     row: int
@@ -168,22 +160,13 @@ class Audit:
         clean = sum(not graph.findings for graph in self.graphs)
         summary = [f"{len(self)} graph{'s' if len(self) != 1 else ''}; {clean} without findings"]
         summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
-        return "\n\n".join([*blocks, "\n".join([*summary, *self._notes(), self._suggestion()])])
-
-    def _notes(self) -> list[str]:
-        notes = []
+        equal = "of the runtimes of equal configs"
         if any(graph.noise_median is not None for graph in self.graphs):
-            notes.append("noise: slowest / fastest - 1 of the runtimes of equal configs, over such configs.")
+            summary.append(f"noise: slowest / fastest - 1 {equal}, over such configs.")
         if any(graph.shift is not None for graph in self.graphs):
-            notes.append(
-                "shift: step of the runtimes of equal configs from one block of the file to the next."
-            )
-        return notes
-
-    def _suggestion(self) -> str:
-        if not self.exclude:
-            return "nothing to exclude"
-        return f"suggestion: exclude={self.exclude!r}"
+            summary.append(f"shift: step {equal} from one block of the file to the next.")
+        summary.append(f"suggestion: exclude={self.exclude!r}" if self.exclude else "nothing to exclude")
+        return "\n\n".join([*blocks, "\n".join(summary)])
 
     def exclude_file(self) -> str:
         """Text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
@@ -209,27 +192,25 @@ def _percent(value: float | None) -> str:
 
 
 def _table(graphs: Sequence[GraphAudit]) -> str:
-    lines = [_line(graph) for graph in graphs]
-    title = ""
-    if len({line["collection"] for line in lines}) == 1:
-        title = lines[0]["collection"].strip("-")
-        lines = [{head: cell for head, cell in line.items() if head != "collection"} for line in lines]
-    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
-
-
-def _line(graph: GraphAudit) -> dict[str, str]:
-    cells = [
-        ("collection", graph.collection or "-"),
-        ("graph", graph.name),
-        ("configs", f"{graph.configs:,}"),
-        ("distinct", f"{graph.distinct:,}"),
-        ("most copies", f"{graph.largest:,}"),
-        ("noise, median", _percent(graph.noise_median)),
-        ("max", _percent(graph.noise_max)),
-        ("shift", f"{graph.shift.size:+.3%}" if graph.shift else "-"),
-        ("findings", "; ".join(_short(finding) for finding in graph.findings) or "-"),
+    names = [graph.collection or "-" for graph in graphs]
+    lines = [
+        {
+            "graph": graph.name,
+            "configs": f"{graph.configs:,}",
+            "distinct": f"{graph.distinct:,}",
+            "most copies": f"{graph.largest:,}",
+            "noise, median": _percent(graph.noise_median),
+            "max": _percent(graph.noise_max),
+            "shift": f"{graph.shift.size:+.3%}" if graph.shift else "-",
+            "findings": "; ".join(map(_short, graph.findings)) or "-",
+        }
+        for graph in graphs
     ]
-    return dict(cells)
+    title = names[0].strip("-")
+    if len(set(names)) > 1:
+        title = ""
+        lines = [{"collection": name, **line} for name, line in zip(names, lines, strict=True)]
+    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
 
 
 def _short(finding: Finding) -> str:
@@ -239,76 +220,45 @@ def _short(finding: Finding) -> str:
 # --- one graph ----------------------------------------------------------------------------------------------
 
 
-def _found(kind: str, text: str) -> Finding:
-    return Finding(kind, text, _KINDS[kind][0])
+def _findings(
+    name: str, collection: str | None, needed: bool, found: Iterable[tuple[str, str]]
+) -> tuple[Finding, ...]:
+    """Make findings; none advises to exclude a graph that is `needed`, as a submission must rank it."""
+    known = corrupt.reason(name, collection)
+    parts = [("known-corrupt", f"known to be corrupt: {known}")] if known else []
+    return tuple(Finding(kind, text, _KINDS[kind][0] and not needed) for kind, text in (*parts, *found))
 
 
 def _audit_graph(graph: Graph) -> GraphAudit:
     """Audit one graph. Raises DataError if its configs are damaged."""
     first, inverse = graph.distinct_configs()
-    copies = np.bincount(inverse, minlength=1)
-    findings = _known(graph.name, graph.collection)
-    configs, distinct = int(graph.num_configs), len(first)
-    if configs == 0:
-        findings.append(_found("no-configs", "no configs: nothing to learn from or to rank"))
-    elif distinct == 1:
-        findings.append(_found("single-config", "one config only: nothing to compare"))
-    elif distinct < 0.1 * configs:
-        findings.append(_found("duplicates", f"only {distinct:,} of {configs:,} configs are different"))
+    configs, distinct = graph.num_configs, len(first)
+    found = list(judge(graph, distinct, DUPLICATES))
     if graph.kind == "tile" and 1 < configs < FEW:
-        findings.append(_found("few-configs", f"{configs} configs: the best {FEW} are all there are"))
-    noise: dict[str, Any] = {}
-    if configs and not graph.has_runtimes:
-        findings.append(_found("placeholder", "runtimes are placeholders, as in published test files"))
-    elif configs:
-        noise = _measurements(graph, inverse, findings)
-    if configs and not graph.has_runtimes:
-        findings = _kept(findings)
-    return GraphAudit(
-        graph.name, graph.collection, graph.kind, graph.path, configs, distinct, int(copies.max()),
-        **noise, findings=tuple(findings),
-    )  # fmt: skip
+        found.append(("few-configs", f"{configs} configs: the best {FEW} are all there are"))
+    needed = "placeholder" in dict(found)
+    noise = _measurements(graph, inverse, found) if graph.has_runtimes else {}
+    findings = _findings(graph.name, graph.collection, needed, found)
+    largest = int(np.bincount(inverse, minlength=1).max())
+    source = (graph.name, graph.collection, graph.kind, graph.path)
+    return GraphAudit(*source, configs, distinct, largest, **noise, findings=findings)
 
 
-def _kept(findings: list[Finding]) -> list[Finding]:
-    """Return the same findings without the advice to exclude: a submission needs every test graph."""
-    return [replace(finding, exclude=False) for finding in findings]
-
-
-def _known(name: str, collection: str | None) -> list[Finding]:
-    why = corrupt.reason(name, collection)
-    return [_found("known-corrupt", f"known to be corrupt: {why}")] if why else []
-
-
-def _noise(repeats: NDArray[np.float64]) -> dict[str, Any]:
-    """Spread of single measurements (n, R), over the configs that have two or more."""
-    several = repeats[np.isfinite(repeats).sum(axis=1) > 1]
-    if len(several) == 0:
-        return {}
-    spread = np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1
-    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
-
-
-def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Finding]) -> dict[str, Any]:
-    """Noise, modes and shift of measured runtimes; adds to `findings`."""
-    runtime, ran = graph.config_runtime, graph.ran
+def _measurements(graph: Graph, inverse: NDArray[np.int64], found: list[tuple[str, str]]) -> dict[str, Any]:
+    """Noise, modes and shift of measured runtimes; adds to what was `found`."""
+    runtime = graph.runtime
     unit = f" {graph.schema.unit}" if graph.schema.unit else ""
-    if len(ran) < len(runtime):
-        findings.append(_found("failed-configs", f"{len(runtime) - len(ran):,} configs failed"))
-    if len(ran) > 1 and runtime[ran].min() == runtime[ran].max():
-        findings.append(_found("constant", f"all runtimes are {runtime[ran[0]]:,}{unit}: no order to learn"))
     good = runtime > 0
-    if not good[ran].all():
-        text = f"{int((~good[ran]).sum()):,} runtimes of 0{unit}"
-        findings.append(_found("zero-runtimes", text))
     times = runtime[good].astype(np.float64)
-    if graph.kind == "tile":
+    if isinstance(graph, TileGraph):
         times = times / graph.config_runtime_normalizers[good]
     rows, groups = np.flatnonzero(good), inverse[good]
     repeated = np.bincount(groups)[groups] > 1
     rows, groups, logs = rows[repeated], groups[repeated], np.log(times[repeated])
-    if rows.size == 0:
-        return _noise(graph.repeats[good]) if graph.repeats is not None else {}
+    if rows.size == 0:  # single measurements, of the configs that have two or more
+        several = np.empty((0, 1)) if graph.repeats is None else graph.repeats[good]
+        several = several[np.isfinite(several).sum(axis=1) > 1]
+        return _noise(np.nanmax(several, axis=1) / np.nanmin(several, axis=1) - 1) if len(several) else {}
     order = np.lexsort((logs, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     ends = np.append(starts[1:], rows.size) - 1
@@ -318,15 +268,14 @@ def _measurements(graph: Graph, inverse: NDArray[np.int64], findings: list[Findi
     if modes is not None:
         apart = modes * float(np.median(runtime[good])) * UNITS.get(graph.schema.unit or "", 0) / UNITS["us"]
         about = f"about {apart:,.0f} us ({modes:.2%})" if unit else f"{modes:.2%}"
-        findings.append(_found("modes", f"two modes {about} apart"))
+        found.append(("modes", f"two modes {about} apart"))
     if shift is not None:
-        findings.append(_found("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
-    return {
-        "noise_median": float(np.median(spread)),
-        "noise_max": float(spread.max()),
-        "modes": modes,
-        "shift": shift,
-    }
+        found.append(("shift", f"runtimes shift by {shift.size:+.2%} near config {shift.row:,}"))
+    return {**_noise(spread), "modes": modes, "shift": shift}
+
+
+def _noise(spread: NDArray[np.float64]) -> dict[str, float]:
+    return {"noise_median": float(np.median(spread)), "noise_max": float(spread.max())}
 
 
 def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None:
@@ -334,12 +283,7 @@ def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None
 
     Differences of successive runs of a config are then either small or about the distance. They are split in
     two where the variance between the parts is largest (Otsu, 1979). Noise of one mode leaves less than 0.8
-    of the variance between the parts.
-
-    Parameters
-    ----------
-    groups, logs : (n,)
-        Number of the config, and logarithm of its runtime.
+    of the variance between the parts. `groups`, `logs` (n,): number of the config, logarithm of its runtime.
     """
     order = np.argsort(groups, kind="stable")
     same = groups[order][1:] == groups[order][:-1]
@@ -354,11 +298,10 @@ def _modes(groups: NDArray[np.int64], logs: NDArray[np.float64]) -> float | None
     between = low * (1 - low) * (above - below) ** 2
     cut = int(between.argmax())
     variance = float(steps.var())
-    if variance <= 0 or between[cut] < MODES_EXPLAINED * variance:
-        return None
-    if not MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
-        return None
-    return float(np.expm1(np.median(steps[cut + 1 :])))
+    explained = variance > 0 and between[cut] >= MODES_EXPLAINED * variance
+    if explained and MODES_SHARE <= low[cut] <= 1 - MODES_SHARE:
+        return float(np.expm1(np.median(steps[cut + 1 :])))
+    return None
 
 
 def _shift(
@@ -368,11 +311,7 @@ def _shift(
 
     The logarithm of a runtime is taken as the sum of what its config and what its block contribute, fitted by
     Huber's robust regression. Blocks hold equally many of the repeated configs, in the order of the file.
-
-    Parameters
-    ----------
-    rows, groups, logs : (n,)
-        Row in the file (ascending), number of the config, logarithm of the runtime.
+    `rows`, `groups`, `logs` (n,): row in the file (ascending), number of the config, log of its runtime.
     """
     count = min(BLOCKS, rows.size // BLOCK_ROWS)
     if count < 2:
@@ -390,8 +329,8 @@ def _shift(
             if not linked[i, j] or abs(size) <= max(SURE * error, scale, 1e-6):
                 continue
             if best is None or abs(np.expm1(size)) > abs(best.size):
-                inside = np.flatnonzero(block == j) if gap == 1 else np.flatnonzero(block == i + 1)
-                place = inside[0] if gap == 1 else inside[inside.size // 2]
+                inside = np.flatnonzero(block == i + 1)
+                place = inside[0 if gap == 1 else inside.size // 2]
                 best = Shift(int(rows[place]), float(np.expm1(size)), error)
     return best, np.zeros(rows.size) if best is None else effect[block]
 
@@ -403,10 +342,6 @@ def _block_effects(
     number = int(group.max()) + 1
     cell = group * count + block
     weight = np.ones(logs.size)
-    effect = np.zeros(count)
-    laplacian = np.zeros((count, count))
-    inverse = laplacian
-    scale = 0.0
     for _ in range(12):
         cells = np.bincount(cell, weight, number * count).reshape(number, count)
         sums = cells.sum(1)
@@ -430,11 +365,12 @@ def _block_effects(
 # --- many files ---------------------------------------------------------------------------------------------
 
 
-_Source = tuple[str, str | None, str | None, Callable[[], Any]]  # name, collection, file, reader
+Data = Graph | str | bytes | os.PathLike[str] | Split | Iterable[Any]  # Iterable: of the same
+_Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 
 def audit(
-    data: Any,
+    data: Data,
     *,
     exclude: str | Iterable[str] | None = None,
     max_bytes: int | None = None,
@@ -474,54 +410,44 @@ def audit(
     >>> tg.audit(tg.sample("tile_12")).exclude
     ['tile_12']
     """
-    patterns = [] if exclude is None else exclude_patterns(exclude)
+    patterns = exclude_patterns(exclude)
     sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]
     if not sources:
         raise DataError("audit: no graphs are left; the list is empty, or exclude leaves out all of them")
     graphs = []
     with Progress(len(sources), "audit", "graph", verbose) as progress:
         for name, collection, file, read in sources:
-            graphs.append(_audit_source(name, collection, file, read))
+            try:
+                graphs.append(_audit_graph(read()))
+            except (DataError, OSError) as error:
+                text = str(error).removeprefix(f"{file}: ")
+                needed = collection is not None and file is not None and Path(file).parent.name == "test"
+                findings = _findings(name, collection, needed, [("unreadable", text)])
+                graphs.append(GraphAudit(name, collection, None, file, findings=findings))
             progress.update(1)
     return Audit(graphs)
 
 
-def _audit_source(name: str, collection: str | None, file: str | None, read: Callable[[], Any]) -> GraphAudit:
-    try:
-        return _audit_graph(read())
-    except (DataError, OSError) as error:
-        text = str(error)
-        if file is not None and text.startswith(f"{file}: "):
-            text = text[len(file) + 2 :]
-        findings = [_found("unreadable", text), *_known(name, collection)]
-        if collection is not None and file is not None and Path(file).parent.name == "test":
-            findings = _kept(findings)
-        return GraphAudit(name, collection, None, file, findings=tuple(findings))
-
-
 def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
-    if hasattr(data, "config_runtime"):
-        yield str(data.name), data.collection, data.path, lambda: data
+    if isinstance(data, Graph):
+        yield data.name, data.collection, data.path, lambda: data
     elif isinstance(data, (str, bytes, os.PathLike)):
         path = Path(absolute(data))
         files = [path]
         if path.is_dir():
             folders = [path, *sorted(inner for inner in path.rglob("*") if inner.is_dir())]
             files = [file for folder in folders for file in graph_files(folder)]
+        else:
+            os.stat(path)  # refuses a missing path before the work
         if not files:
-            raise DataError(
-                "no .npz files or packs in or below this folder; give the one that holds them, or download "
-                "them with `tpugraphs download`",
-                file=str(path), expected=".npz files", found="none",
-            )  # fmt: skip
-        if files == [path]:
-            os.stat(path)  # refuses a path that is not there before the work
+            todo = "give the one that holds them, or download them with `tpugraphs download`"
+            text = f"no .npz files or packs in or below this folder; {todo}"
+            raise DataError(text, file=str(path), expected=".npz files", found="none")
         for file in files:
-            name = str(file)
-            yield file.stem, collection_of(name), name, lambda name=name: load(name, max_bytes)  # type: ignore[misc]
-    elif hasattr(data, "paths") and hasattr(data, "names"):  # a split: its files, without reading them now
-        for i, (name, path) in enumerate(zip(data.names, data.paths, strict=True)):
-            yield name, data.collection, str(path), lambda i=i: data[i]  # type: ignore[misc]
+            yield file.stem, collection_of(str(file)), str(file), partial(load, str(file), max_bytes)
+    elif isinstance(data, Split):  # its files, without reading them now
+        for i, name in enumerate(data.names):
+            yield name, data.collection, data.paths[i], lambda i=i: data[i]  # type: ignore[misc]
     elif isinstance(data, Iterable):
         for part in data:
             yield from _sources(part, max_bytes)

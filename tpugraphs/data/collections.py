@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
-import numpy.typing as npt
-
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
-from tpugraphs.data.arrays import with_file
-from tpugraphs.data.digits import DIGITS, Digits, SchemaDigits
+from tpugraphs.data.arrays import fail, from_member, naming, with_file
+from tpugraphs.data.digits import DIGITS, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
@@ -37,21 +35,13 @@ __all__ = [
 
 DEFAULT_MAX_BYTES = 8 << 30
 
-_NODES = ("node_feat", "node_opcode", "edge_index")
-_LAYOUT = ("node_config_ids", "config_runtime")
-_TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
-_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
 _READ = (
-    MEMBER,
-    *_NODES,
-    "node_splits",
-    "node_config_ids",
-    "config_feat",
-    "config_runtime",
-    "config_runtime_normalizers",
-)
-
+    MEMBER, "node_feat", "node_opcode", "edge_index", "node_splits", "node_config_ids", "config_feat",
+    "config_runtime", "config_runtime_normalizers",
+)  # fmt: skip
+_ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
 _Member = tuple[Any, str, tuple[int, ...], int]
+_Stamp = tuple[int, int, int, int]
 
 
 def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
@@ -85,28 +75,21 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     """
     file = absolute(path)
     if file.endswith(".pb"):
-        raise DataError(
-            "file: expected an .npz file, found a protobuf; take the .npz of the same graph",
-            file=file, field="file", expected="an .npz file", found="a protobuf",
-        )  # fmt: skip
+        error = fail("file", "an .npz file", "a protobuf", "take the .npz of the same graph")
+        raise with_file(error, file)
     limit = _limit(max_bytes)
     read = formats.of(file, formats.READERS)
     if read is not None:
-        found: Graph = read(file, limit)
-        return found
-    try:
+        return read(file, limit)
+    with naming(file):
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
-        if MEMBER in members:
-            left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
-            more, again = _core.npz_load(file, _ANY, (), max(0, left))
-            if again != stamp:
-                raise _structure("file", "one file", "another one, written while it was read")
-            return _any_graph(file, {**members, **more}, stamp)
-        return _graph(file, members, stamp)
-    except DataError as error:
-        raise with_file(error, file) from None
-    except OSError as error:
-        raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+        if MEMBER not in members:
+            return _published_graph(file, members, stamp)
+        left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)
+        more, again = _core.npz_load(file, _ANY, (), max(0, left))
+        if again != stamp:
+            raise _structure("file", "one file", "another one, written while it was read")
+        return _any_graph(file, {**members, **more}, stamp)
 
 
 def _limit(max_bytes: Any) -> int:
@@ -119,77 +102,64 @@ def _limit(max_bytes: Any) -> int:
     return int(min(max_bytes, 2**63 - 1))
 
 
-def _graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
+def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
     layout = [name for name in ("node_config_ids", "node_config_feat") if name in members]
     tile = [name for name in ("config_feat", "config_runtime_normalizers") if name in members]
     if layout and tile:
         raise _structure(tile[0], "a layout or a tile graph", f"fields of both ({layout[0]}, {tile[0]})")
-    needed = list(_NODES)
+    configs: tuple[str, ...] = ()
     if tile:
-        needed += _TILE
+        configs = ("config_feat", "config_runtime", "config_runtime_normalizers")
     elif layout or "config_runtime" in members:
-        needed += ["node_config_feat", *_LAYOUT]
-    for name in needed:
+        configs = ("node_config_feat", "node_config_ids", "config_runtime")
+    for name in ("node_feat", "node_opcode", "edge_index", *configs):
         if name not in members:
             have = ", ".join(sorted(members)) or "none of the schema"
             raise _structure(name, "this array in the file", f"only {have}")
-    arrays: dict[str, Any] = {
-        name: _array(member) for name, member in members.items() if name != "node_config_feat"
-    }
-    arrays.update(name=Path(file).stem, collection=collection_of(file), path=file)
-    if tile:
-        return TileGraph(**arrays)
+    fields = _fields(file, members)
     if layout:
-        arrays["node_config_feat"] = _digits(file, members["node_config_feat"], stamp)
-    return LayoutGraph(**arrays)
+        fields["node_config_feat"] = _digits(file, members, stamp, DIGITS, None)
+        if members["node_config_feat"][3]:
+            raise fail("node_config_feat", "C order", "Fortran order", "save it again in C order")
+    return TileGraph(**fields) if tile else LayoutGraph(**fields)
 
 
-def _any_graph(file: str, members: dict[str, _Member], stamp: tuple[int, int, int, int]) -> Graph:
+def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
     """Graph of a file that holds its schema."""
-    schema = read_schema(_array(members[MEMBER]))
-    foreign = [name for name in ("config_runtime", "config_runtime_normalizers") if name in members]
-    if foreign:
-        raise _structure(foreign[0], "no such array in a file with a schema of its own", "one")
+    schema = read_schema(from_member(members.pop(MEMBER)))
+    members.pop("node_splits", None)
+    for name in ("config_runtime", "config_runtime_normalizers"):
+        if name in members:
+            raise _structure(name, "no such array in a file with a schema of its own", "one")
     for name in ("node_feat", "edge_index", "runtime"):
         if name not in members:
             raise _structure(name, "this array in the file", "none")
-    arrays: dict[str, Any] = {
-        name: _array(member)
-        for name, member in members.items()
-        if name not in (MEMBER, "node_config_feat", "node_splits")
-    }
+    fields = _fields(file, members)
     if "node_config_feat" in members:
-        shape = members["node_config_feat"][2]
-        if len(shape) != 3 or shape[2] != len(schema.digits):
-            raise _structure("node_config_feat", f"shape (C, K, {len(schema.digits)})", f"shape {shape}")
         values = tuple(digit.values for digit in schema.digits)
-        size = (shape[0], shape[1], shape[2])
-        arrays["node_config_feat"] = SchemaDigits(size, values, path=file, stamp=stamp)
-    return Graph(**arrays, schema=schema, name=Path(file).stem, collection=collection_of(file), path=file)
+        fields["node_config_feat"] = _digits(file, members, stamp, len(values), values)
+    return Graph(**fields, schema=schema)
 
 
 def _structure(field: str, expected: str, found: str) -> DataError:
-    message = f"{field}: expected {expected}, found {found}; is this a TpuGraphs file?"
-    return DataError(message, field=field, expected=expected, found=found)
+    return fail(field, expected, found, "is this a TpuGraphs file?")
 
 
-def _array(member: _Member) -> npt.NDArray[Any]:
-    data, dtype, shape, fortran = member
-    data.flags.writeable = False
-    array: npt.NDArray[Any] = data.view(dtype).reshape(shape, order="F" if fortran else "C")
-    return array
+def _fields(file: str, members: dict[str, _Member]) -> dict[str, Any]:
+    """Arguments of a graph: its arrays but the digits, and where it comes from."""
+    fields: dict[str, Any] = {
+        name: from_member(member) for name, member in members.items() if name != "node_config_feat"
+    }
+    return {**fields, "name": Path(file).stem, "collection": collection_of(file), "path": file}
 
 
-def _digits(file: str, member: _Member, stamp: tuple[int, int, int, int]) -> Digits:
-    _, _, shape, fortran = member
-    if len(shape) != 3 or shape[2] != DIGITS:
-        raise _structure("node_config_feat", f"shape (C, K, {DIGITS})", f"shape {shape}")
-    if fortran:
-        raise DataError(
-            "node_config_feat: expected C order, found Fortran order; save it again in C order",
-            field="node_config_feat", expected="C order", found="Fortran order",
-        )  # fmt: skip
-    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp)
+def _digits(
+    file: str, members: dict[str, _Member], stamp: _Stamp, width: int, values: tuple[int, ...] | None
+) -> Digits:
+    shape = members["node_config_feat"][2]
+    if len(shape) != 3 or shape[2] != width:
+        raise _structure("node_config_feat", f"shape (C, K, {width})", f"shape {shape}")
+    return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp, values=values)
 
 
 # --- embedded samples ---------------------------------------------------------------------------------------
@@ -211,15 +181,12 @@ def list_samples() -> list[str]:
 
 def sample_info(name: str) -> dict[str, Any]:
     """Kind, kernel, source and licence of an embedded graph."""
-    index = _sample_index()
+    index, hint = _sample_index(), "tpugraphs.list_samples() names them"
     if not isinstance(name, str):
-        raise ConfigError(
-            f"expected the name of a sample, found {name!r}; tpugraphs.list_samples() names them"
-        )
+        raise ConfigError(f"expected the name of a sample, found {name!r}; {hint}")
     if name not in index:
         near = difflib.get_close_matches(name, index, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "tpugraphs.list_samples() names them"
-        raise ConfigError(f"no sample {name!r}; {hint}")
+        raise ConfigError(f"no sample {name!r}; {f'did you mean {near[0]!r}?' if near else hint}")
     return dict(index[name])
 
 
@@ -249,16 +216,8 @@ def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
 class Split(Sequence[Graph]):
     """The graphs of one split. A graph is read when it is asked for and not kept.
 
-    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split.
-
-    Attributes
-    ----------
-    paths : list of str
-        Files in order of name.
-    names : list of str
-        File names without ``.npz`` or ``.tgpack``.
-    collection : str
-        Name of the collection.
+    Indexing reads one graph; slicing and :meth:`exclude` return another lazy split. `paths` are the files in
+    order of name, `collection` is the name of the collection.
     """
 
     def __init__(
@@ -285,15 +244,9 @@ class Split(Sequence[Graph]):
         if isinstance(index, slice):
             return Split(self.collection, self.paths[index], self._max_bytes)
         if not isinstance(index, SupportsIndex):
-            raise TypeError(
-                f"a split is indexed by numbers and slices, not {index!r}; for a name: "
-                "split[split.names.index(name)]"
-            )
-        graph = load(self.paths[index], self._max_bytes)
-        return graph._with(collection=self.collection)
-
-    def __iter__(self) -> Iterator[Graph]:
-        return (self[i] for i in range(len(self)))
+            todo = "for a name: split[split.names.index(name)]"
+            raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
+        return load(self.paths[index], self._max_bytes)._with(collection=self.collection)
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without some graphs.
@@ -321,7 +274,9 @@ def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool
 
 
 def exclude_patterns(patterns: Any) -> list[str]:
-    """Patterns of ``exclude=`` as a list. Raises ConfigError if they are not strings."""
+    """Patterns of ``exclude=``, or None, as a list. Raises ConfigError if they are not strings."""
+    if patterns is None:
+        return []
     listed = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
     for pattern in listed:
         if not isinstance(pattern, str):
@@ -341,16 +296,13 @@ class Collection:
     def _split(self, split: str) -> Split:
         folder = Path(self.folder, split)
         if not folder.is_dir():
-            raise DataError(
-                f"no folder {split!r} in this collection; {_how_to_get(self.name)}",
-                file=self.folder, field=split, expected=f"a folder {split}", found="none",
-            )  # fmt: skip
+            text = f"no folder {split!r} in this collection; {_how_to_get(self.name)}"
+            expected = f"a folder {split}"
+            raise DataError(text, file=self.folder, field=split, expected=expected, found="none")
         paths = graph_files(folder)
         if not paths:
-            raise DataError(
-                f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}",
-                file=str(folder), field=split, expected=".npz files", found="none",
-            )  # fmt: skip
+            text = f"no .npz files in this folder, and no packs; {_how_to_get(self.name)}"
+            raise DataError(text, file=str(folder), field=split, expected=".npz files", found="none")
         return Split(self.name, paths, self._max_bytes).exclude(self._exclude)
 
     @property
@@ -418,12 +370,10 @@ def open_collection(
     base = Path(absolute(root))
     _limit(max_bytes)
     places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
-    patterns = [] if exclude is None else exclude_patterns(exclude)
+    patterns = exclude_patterns(exclude)
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)
-    looked = ", ".join(map(str, places))
-    raise DataError(
-        f"{name} is not here; looked at {looked}; {_how_to_get(name)}",
-        file=str(base), field=name, expected=f"a folder {COLLECTIONS[name]}", found="none",
-    )  # fmt: skip
+    text = f"{name} is not here; looked at {', '.join(map(str, places))}; {_how_to_get(name)}"
+    expected = f"a folder {COLLECTIONS[name]}"
+    raise DataError(text, file=str(base), field=name, expected=expected, found="none")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tpugraphs import _core
-from tpugraphs.data.arrays import AnyArray, check_mask, fail
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
+from tpugraphs.errors import ConfigError
 
 __all__ = ["KINDS", "Column", "Digit"]
 
@@ -25,9 +24,11 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _check_name(what: str, name: Any) -> None:
+def _title(what: str, name: Any) -> str:
+    """Return what errors call a column or digit; refuses what cannot be a name."""
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what}: expected a name of one character or more, found {name!r}")
+    return f"{what} {name!r}"
 
 
 @dataclass(frozen=True)
@@ -49,29 +50,25 @@ class Column:
     values: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_name("column", self.name)
+        title = _title("column", self.name)
         if self.kind not in KINDS:
-            raise ConfigError(
-                f"column {self.name!r}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}"
-            )
+            raise ConfigError(f"{title}: expected a kind of {', '.join(KINDS)}, found {self.kind!r}")
         if isinstance(self.values, (str, bytes)) or not isinstance(self.values, Iterable):
-            raise ConfigError(f"column {self.name!r}: expected a tuple of values, found {self.values!r}")
+            raise ConfigError(f"{title}: expected a tuple of values, found {self.values!r}")
         values = tuple(plain(value) for value in self.values)
         object.__setattr__(self, "values", values)
         if bool(values) != (self.kind == "category"):
             wanted = "values" if self.kind == "category" else "no values"
-            raise ConfigError(f"column {self.name!r}: a {self.kind} column has {wanted}, found {values!r}")
+            raise ConfigError(f"{title}: a {self.kind} column has {wanted}, found {values!r}")
         types = {type(value) for value in values}
         if len(types) > 1 or not types <= {str, int, float}:
-            raise ConfigError(
-                f"column {self.name!r}: expected values that are all strings, all whole numbers or "
-                f"all floats, found {', '.join(sorted(t.__name__ for t in types))}"
-            )
+            wanted, found = "all strings, all whole numbers or all floats", sorted(t.__name__ for t in types)
+            raise ConfigError(f"{title}: expected values that are {wanted}, found {', '.join(found)}")
         if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            raise ConfigError(f"column {self.name!r}: expected finite values, found {values!r}")
+            raise ConfigError(f"{title}: expected finite values, found {values!r}")
         if len(set(values)) < len(values):
             twice = next(value for i, value in enumerate(values) if value in values[:i])
-            raise ConfigError(f"column {self.name!r}: the value {twice!r} stands there twice")
+            raise ConfigError(f"{title}: the value {twice!r} stands there twice")
 
     def difference(self, other: Column) -> str | None:
         """Describe the first difference from this column to the `other`; None if they are equal."""
@@ -102,12 +99,10 @@ class Digit:
     values: int
 
     def __post_init__(self) -> None:
-        _check_name("digit", self.name)
+        title = _title("digit", self.name)
         object.__setattr__(self, "values", plain(self.values))
         if type(self.values) is not int or not 2 <= self.values <= MOST_DIGIT_VALUES:
-            raise ConfigError(
-                f"digit {self.name!r}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}"
-            )
+            raise ConfigError(f"{title}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}")
 
     def difference(self, other: Digit) -> str | None:
         """Describe the first difference from this digit to the `other`; None if they are equal."""
@@ -124,6 +119,8 @@ def objects(values: Sequence[Any]) -> AnyArray:
 
 
 Place = Callable[[int], str]  # row -> where it is, for errors
+_TYPES = {str: "string", bool: "bool", int: "number", float: "number"}
+REPAIR = "drop or repair this row"
 
 
 def in_row(row: int) -> str:
@@ -131,114 +128,102 @@ def in_row(row: int) -> str:
     return f"row {row}"
 
 
-def typed(where: str, name: str, given: Any, place: Place = in_row) -> AnyArray:
+def refuse_rows(
+    where: str, name: str, bad: AnyArray, values: AnyArray, expected: str, place: Place, todo: str = CHECK
+) -> None:
+    """Refuse a column some of whose rows are bad; the error names the first."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise fail(name, expected, f"{plain(values[row])!r} in {place(row)}", todo, where)
+
+
+def typed(where: str, name: str, given: Any, place: Place = in_row, todo: str | None = None) -> AnyArray:
     """Values (n,) of one column, all of one type: bool, int64, float64 or strings (object).
+
+    `todo` says what to do about a row that is refused.
 
     Raises
     ------
     DataError
         Values are missing, not finite, of other types or of mixed types, naming column and row.
     """
-    refuse = partial(fail, name, where=f"{where}: column")
-    check_mask(name, given, f"{where}: column")
+    where = f"{where}: column"
+    check_mask(name, given, where)
     array: AnyArray = objects(given) if isinstance(given, (list, tuple)) else np.asarray(given)
     if array.ndim != 1:
-        raise refuse("one value per row", f"an array of shape {array.shape}")
+        raise fail(name, "one value per row", f"an array of shape {array.shape}", where=where)
     if array.dtype.kind not in "OUSbiuf":
-        raise refuse("strings, numbers or bools", f"dtype {array.dtype}", "convert it before")
+        raise fail(name, "strings, numbers or bools", f"dtype {array.dtype}", "convert it before", where)
     if array.dtype.kind in "OUS":
-        return _typed_objects(refuse, array, place)
+        return _typed_objects(where, name, array, place, todo)
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind == "f":
         wide: AnyArray = array.astype(np.float64)
-        wrong = ~np.isfinite(wide)
-        expected = "a finite number"
+        wrong, expected = ~np.isfinite(wide), "a finite number"
     else:
         wide = array.astype(np.int64)
-        wrong = (wide < 0) & (array > 0)
-        expected = "a number below 2^63"
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise refuse(expected, f"{array[row].item()!r} in {place(row)}", "drop or repair this row")
+        wrong, expected = (wide < 0) & (array > 0), "a number below 2^63"
+    refuse_rows(where, name, wrong, array, expected, place, todo or REPAIR)
     return wide
 
 
-def _typed_objects(refuse: Callable[..., DataError], array: AnyArray, place: Place) -> AnyArray:
+def _typed_objects(where: str, name: str, array: AnyArray, place: Place, todo: str | None) -> AnyArray:
     """Do the same for Python objects: the first value says which type all have."""
-    values = [plain(value) for value in array.tolist()]
-    names = {str: "string", bool: "bool", int: "number", float: "number"}
-    first: str | None = None
+    values = objects([plain(value) for value in array.tolist()])
+    first = _TYPES.get(type(values[0])) if len(values) else "string"
     for row, value in enumerate(values):
-        kind = names.get(type(value))
-        if kind is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise refuse(
-                "a string, a bool or a finite number", f"{value!r} in {place(row)}",
-                "drop or repair this row",
-            )  # fmt: skip
-        first = first or kind
-        if kind != first:
-            raise refuse(
-                f"values of one type, {first}s as in {place(0)}",
-                f"{value!r} ({kind}) in {place(row)}",
-                "make all of them strings or all numbers",
-            )  # fmt: skip
-    if first == "string" or first is None:
-        return objects(values)
+        kind = _TYPES.get(type(value))
+        if kind is None or (type(value) is float and not math.isfinite(value)):
+            expected, found, fix = "a string, a bool or a finite number", repr(value), REPAIR
+        elif kind != first:
+            expected, found = f"values of one type, {first}s as in {place(0)}", f"{value!r} ({kind})"
+            fix = "make all of them strings or all numbers"
+        else:
+            continue
+        raise fail(name, expected, f"{found} in {place(row)}", todo or fix, where)
+    if first == "string":
+        return values
     whole = all(type(value) is int for value in values)
     try:
-        return np.array(values, np.bool_ if first == "bool" else np.int64 if whole else np.float64)
+        return values.astype(np.bool_ if first == "bool" else np.int64 if whole else np.float64)
     except OverflowError:
-        raise refuse("numbers below 2^63", "a larger one") from None
+        raise fail(name, "numbers below 2^63", "a larger one", where=where) from None
 
 
-def categories(array: AnyArray) -> tuple[Any, ...]:
-    """Return the values of a category in order; `values` come from :func:`typed`."""
-    return tuple(sorted(set(array.tolist())))
+def infer_column(name: str, array: AnyArray, kind: str | None = None) -> Column:
+    """Infer the kind of a column of a table, unless it is given; its values come from :func:`typed`.
 
-
-def infer_column(name: str, array: AnyArray) -> Column:
-    """Infer the kind of a column of a table; its values come from :func:`typed`.
-
-    Strings are a category (values in order), bools a flag. Numbers are a log number if none is negative, the
-    largest is at least 1 and at least 16 times the smallest that is not 0; else a number.
+    See :func:`tpugraphs.from_frame`.
     """
-    if array.dtype.kind == "O":
-        return Column(name, "category", categories(array))
-    if array.dtype.kind == "b":
-        return Column(name, "flag")
-    positive = array[array > 0]
-    spread = len(positive) > 0 and array.min() >= 0 and array.max() >= max(1.0, 16.0 * float(positive.min()))
-    return Column(name, "log" if spread else "number")
+    if kind is None and array.dtype.kind in "Ob":
+        kind = "category" if array.dtype.kind == "O" else "flag"
+    if kind is None:
+        some = array[array > 0]
+        spread = len(some) > 0 and array.min() >= 0 and array.max() >= max(1.0, 16.0 * float(some.min()))
+        kind = "log" if spread else "number"
+    return Column(name, kind, tuple(sorted(set(array.tolist()))) if kind == "category" else ())
 
 
 def encoded(where: str, column: Column, array: AnyArray, place: Place = in_row) -> AnyArray:
     """Return values (n,) in the form in which they are stored."""
-    refuse, text = partial(fail, column.name, where=f"{where}: column"), array.dtype.kind == "O"
+    where = f"{where}: column"
     if column.kind == "category":
         known = {value: number for number, value in enumerate(column.values)}
-        values = array.tolist()
-        numbers = np.array(
-            [-1 if type(value) is bool else known.get(value, -1) for value in values], np.int64
-        )
-        unseen = numbers < 0
-        if unseen.any():
-            row = int(np.argmax(unseen))
-            some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
-            raise refuse(
-                f"one of {some}", f"{plain(array[row])!r} in {place(row)}",
-                "a category that the schema does not know; drop the row or train with it",
-            )  # fmt: skip
-        return numbers
-    if text:
-        raise refuse(f"numbers ({column.kind})", f"{array[0]!r} in {place(0)}" if len(array) else "strings")
+        numbers = [-1 if type(value) is bool else known.get(value, -1) for value in array.tolist()]
+        result: AnyArray = np.array(numbers, np.int64)
+        some = ", ".join(map(repr, column.values[:8])) + (", ..." if len(column.values) > 8 else "")
+        todo = "a category that the schema does not know; drop the row or train with it"
+        refuse_rows(where, column.name, result < 0, array, f"one of {some}", place, todo)
+        return result
+    if array.dtype.kind == "O":
+        found = f"{array[0]!r} in {place(0)}" if len(array) else "strings"
+        raise fail(column.name, f"numbers ({column.kind})", found, where=where)
     wide: AnyArray = array.astype(np.float64)
-    check_values(f"{where}: column", column, wide, place)
+    check_values(where, column, wide, place)
     with np.errstate(over="ignore"):
         bad = ~np.isfinite(wide.astype(np.float32))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise refuse("a number that float32 can hold", f"{wide[row]} in {place(row)}")
+    refuse_rows(where, column.name, bad, wide, "a number that float32 can hold", place)
     return wide
 
 

@@ -7,8 +7,6 @@ somebody looked at its published runtimes and found that they cannot be right. F
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 __all__ = ["KEYWORD", "KNOWN_CORRUPT", "reason"]
 
 KEYWORD = "known-corrupt"
@@ -16,47 +14,31 @@ KEYWORD = "known-corrupt"
 
 _SECOND = "found by the second place of the Kaggle competition"
 
-# (collection, name of the graph, why). Found in train and valid files: test files hold placeholders.
-KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = (
+_FOUND = (
     (
-        "layout:xla:random",
-        "unet_3d.4x4.bf16",
+        ("layout:xla:random", "layout:xla:default"), "unet_3d.4x4.bf16",
         f"badly corrupted runtimes, {_SECOND}, who left all unet graphs of layout:xla out for that (valid)",
     ),
     (
-        "layout:xla:default",
-        "unet_3d.4x4.bf16",
-        f"badly corrupted runtimes, {_SECOND}, who left all unet graphs of layout:xla out for that (valid)",
-    ),
-    (
-        "layout:xla:default",
-        "mlperf_bert_batch_24_2x2",
+        ("layout:xla:default",), "mlperf_bert_batch_24_2x2",
         f"corrupted runtimes that make validation unstable, {_SECOND} (valid)",
     ),
     (
-        "layout:xla:random",
-        "magenta_dynamic",
+        ("layout:xla:random", "layout:xla:default"), "magenta_dynamic",
         f"runtimes over the file cannot be of one graph, {_SECOND} (train)",
     ),
-    (
-        "layout:xla:default",
-        "magenta_dynamic",
-        f"runtimes over the file cannot be of one graph, {_SECOND} (train)",
-    ),
+)  # fmt: skip
+
+# (collection, name of the graph, why). Found in train and valid files: test files hold placeholders.
+KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = tuple(
+    (collection, graph, why) for collections, graph, why in _FOUND for collection in collections
 )
 
 
 def reason(name: str, collection: str | None) -> str | None:
     """Return why the measurements of this graph are known to be corrupt, or None.
 
-    Parameters
-    ----------
-    name : str
-        Of the graph: its file's name without suffix.
-    collection : str or None
-        None where it is not known: then a graph of that name in any collection counts.
+    If the collection is not known (None), a graph of that name in any collection counts.
     """
-    for where, graph, why in KNOWN_CORRUPT:
-        if collection in (where, None) and fnmatchcase(name, graph):
-            return why
-    return None
+    matches = (why for where, graph, why in KNOWN_CORRUPT if graph == name and collection in (where, None))
+    return next(matches, None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, SupportsIndex, TypeVar
+import math
+from collections.abc import Iterator
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from tpugraphs.data import arrays
 from tpugraphs.data.arrays import AnyArray
 from tpugraphs.errors import DataError
 
-T = TypeVar("T")
 DIGITS = _core.SCHEMA["digits"]  # of a configurable node: three layouts of up to six dimensions
 
 _BLOCK = 16 << 20  # bytes that are converted at a time
@@ -22,24 +22,25 @@ _BLOCK = 16 << 20  # bytes that are converted at a time
 def packed_digits(field: str, value: Any) -> npt.NDArray[np.int8]:
     """Digits (C, K, 18) of any number type as a new int8 array, checked; no other copy of all of them."""
     array = arrays.shaped(field, value, ("C", "K", DIGITS))
+    native = array.dtype.newbyteorder("=")
     if array.flags.c_contiguous and array.dtype.isnative:
         return _core.pack_digits(array)
     packed = np.empty(array.shape, np.int8)
     step = max(1, _BLOCK // max(1, array[:1].nbytes))
-    for i in range(0, len(array), step):
-        block = np.ascontiguousarray(array[i : i + step])
-        try:
-            packed[i : i + step] = _core.pack_digits(block.astype(block.dtype.newbyteorder("="), copy=False))
-        except DataError:
-            break
-    else:
-        return packed
-    # Packing all at once finds it again, and says where it is.
-    return _core.pack_digits(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
+    try:
+        for i in range(0, len(array), step):
+            packed[i : i + step] = _core.pack_digits(np.ascontiguousarray(array[i : i + step], native))
+    except DataError:  # packing all at once finds it again, and says where it is
+        return _core.pack_digits(np.ascontiguousarray(array, native))
+    return packed
 
 
 class Digits:
-    """Digits (C, K, 18) int8, in memory or still in a file. `handle` is their pack, if any."""
+    """Digits (C, K, D) int8: in memory, still in an .npz (`path`, `stamp`), or in a mapped pack (`handle`).
+
+    Digits of a file are checked when they are first read. `values` is the number of values of each column of
+    a schema; None stands for the 18 columns of a layout graph.
+    """
 
     def __init__(
         self,
@@ -48,11 +49,15 @@ class Digits:
         path: str | None = None,
         stamp: tuple[int, int, int, int] | None = None,
         handle: Any = None,
+        values: tuple[int, ...] | None = None,
     ) -> None:
         self.shape, self._array, self._path, self._stamp, self._handle = shape, array, path, stamp, handle
+        self.values, self._unchecked = values, array is not None and handle is not None
 
     def get(self) -> npt.NDArray[np.int8]:
-        """All of them, inflated from the file on first use and kept; DataError naming the file."""
+        """All of them, read and checked on first use and kept; DataError naming the file."""
+        if self._unchecked:
+            self.validate()
         if self._array is None:
             array = self._read()
             array.flags.writeable = False
@@ -60,40 +65,49 @@ class Digits:
         return self._array
 
     def _read(self) -> npt.NDArray[np.int8]:
-        return self._from_file(_core.npz_digits)
-
-    def _from_file(self, read: Callable[[str, tuple[int, int, int, int], tuple[int, int, int]], T]) -> T:
         assert self._path is not None and self._stamp is not None
         with arrays.naming(self._path):
-            return read(self._path, self._stamp, self.shape)
+            if self.values is None:
+                return _core.npz_digits(self._path, self._stamp, self.shape)
+            name = "node_config_feat"
+            members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
+            if stamp != self._stamp or name not in members or tuple(members[name][2]) != self.shape:
+                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
+            return as_digits(name, arrays.from_member(members[name]), self.values)
 
     @property
     def in_file(self) -> bool:
-        """Whether the digits are still in an .npz; `read_distinct` then needs less memory than `distinct`."""
-        return self._array is None
+        """Whether `read_distinct` can read them from an .npz, which needs less memory than `distinct`."""
+        return self._array is None and self._stamp is not None and self.values is None
 
-    def read_distinct(
-        self,
-    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def read_distinct(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Inflate the distinct configs only: digits (U, K, 18), and what `distinct` returns.
 
         They are not kept, and never all in memory at once.
         """
-        return self._from_file(_core.npz_distinct)
+        assert self._path is not None and self._stamp is not None
+        with arrays.naming(self._path):
+            return _core.npz_distinct(self._path, self._stamp, self.shape)
 
-    def take(self, rows: Any) -> npt.NDArray[np.int8]:
-        """Digits (n, K, 18) of these rows (index array, mask or slice)."""
-        return np.ascontiguousarray(self.get()[rows])
+    def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
+        """Digits (n, K, D) of these rows (index array, mask or slice); of a pack the others are not read."""
+        if not self._unchecked or self._array is None:
+            return np.ascontiguousarray(self.get()[rows])
+        self._intact()
+        chosen = np.ascontiguousarray(self._array[rows])
+        with arrays.naming(self._path):
+            check_digits("node_config_feat", chosen, self.values or (), np.arange(self.shape[0])[rows])
+        return chosen
 
-    def select(self, rows: Any) -> Digits:
+    def select(self, rows: slice | AnyArray) -> Digits:
         """Make a copy of these rows only."""
         digits = self.take(rows)
         digits.flags.writeable = False
-        return Digits((digits.shape[0], digits.shape[1], DIGITS), digits)
+        return Digits((len(digits), *self.shape[1:]), digits, values=self.values)
 
     def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
         """All of them, some rows at a time."""
-        step = max(1, _BLOCK // max(1, self.shape[1] * DIGITS))
+        step = max(1, _BLOCK // max(1, self.shape[1] * self.shape[2]))
         return (self.take(slice(i, i + step)) for i in range(0, self.shape[0], step))
 
     def stored(self) -> Any:
@@ -102,17 +116,17 @@ class Digits:
 
     def source(self) -> Any:
         """As `_core.pack_write` takes them."""
-        if self._array is not None or self._path is None:
-            return self.get()
-        return self._path, self._stamp, self.shape
+        return (self._path, self._stamp, self.shape) if self.in_file else self.get()
 
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs: rows (U,) of first copies, and for every row (C,) its place among them."""
         return _core.dedup_configs(self.get())
 
     def validate(self) -> None:
-        """Check all of them."""
-        self.get()
+        """Check all of them, some at a time."""
+        for _ in self.blocks():
+            pass
+        self._unchecked = False
 
     @property
     def mapped(self) -> bool:
@@ -120,19 +134,14 @@ class Digits:
         return self._handle is not None
 
     def _intact(self) -> None:
-        """Compare the checksum in the pack when they are first used; DataError naming the file."""
-        if self._handle is None:
-            return
-        try:
+        """Check those of a pack when they are first used; DataError naming the file."""
+        if self._handle is not None:
             _core.pack_check_configs(self._handle)
-        except DataError as error:
-            assert self._path is not None
-            raise arrays.with_file(error, self._path) from None
 
     @property
     def nbytes(self) -> int:
         """Bytes that `stored` takes, in memory or in the file."""
-        return self.shape[0] * self.shape[1] * DIGITS
+        return math.prod(self.shape)
 
     def release(self) -> None:
         """Give back the memory of pages of the file that were read."""
@@ -141,9 +150,12 @@ class Digits:
 
     @classmethod
     def of(cls, value: Any) -> Digits:
-        """From an array-like of any number type, checked."""
-        if isinstance(value, ConfigFeatures):
-            return value._digits
+        """From layout digits of any kind, checked."""
+        digits = value._digits if isinstance(value, ConfigFeatures) else value
+        if isinstance(digits, Digits):
+            if digits.values is None:
+                return digits
+            value = digits.get()
         packed = packed_digits("node_config_feat", value)
         packed.flags.writeable = False
         return cls((packed.shape[0], packed.shape[1], DIGITS), packed.view())
@@ -172,33 +184,22 @@ class CodedDigits(Digits):
         self._codes, self._table = codes, table
 
     def _read(self) -> npt.NDArray[np.int8]:
-        return self._decode(np.arange(self.shape[0]))
+        return self.take(slice(None))
 
-    @property
-    def in_file(self) -> bool:
-        """False: a pack is read row by row."""
-        return False
-
-    def _decode(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-        self._intact()
-        try:
-            return _core.decode_rows(self._codes, self._table, rows)
-        except DataError as error:
-            raise error if self._path is None else arrays.with_file(error, self._path) from None
-
-    def take(self, rows: Any) -> npt.NDArray[np.int8]:
+    def take(self, rows: slice | AnyArray) -> npt.NDArray[np.int8]:
         """Digits (n, K, 18) of these rows; the others are not read."""
+        self._intact()
+        count = self.shape[0]
         if isinstance(rows, slice):
-            chosen = np.arange(*rows.indices(self.shape[0]))
-        else:
-            chosen = np.asarray(rows)
-            if chosen.dtype.kind == "b":
-                chosen = np.flatnonzero(chosen)
-            chosen = chosen.astype(np.int64)
-            chosen = np.where(chosen < 0, chosen + self.shape[0], chosen)
-        return self._decode(np.ascontiguousarray(chosen))
+            chosen = np.arange(*rows.indices(count))
+        else:  # np.arange(count)[rows] would take longer than to decode a few of them
+            mask = rows.dtype.kind == "b"
+            chosen = np.flatnonzero(rows) if mask else np.where(rows < 0, rows + count, rows)
+        chosen = np.ascontiguousarray(chosen, np.int64)
+        with arrays.naming(self._path):
+            return _core.decode_rows(self._codes, self._table, chosen)
 
-    def select(self, rows: Any) -> Digits:
+    def select(self, rows: slice | AnyArray) -> Digits:
         """Make a copy of these rows, in memory, as small as they are here."""
         self._intact()
         codes = self._codes[rows]
@@ -211,111 +212,15 @@ class CodedDigits(Digits):
         self._intact()
         return self._codes, self._table
 
-    def source(self) -> Any:
-        """As `_core.pack_write` takes them."""
-        return self.get()
-
     def distinct(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs: entries of the table are all different, so numbers are compared."""
         self._intact()
         return _core.dedup_codes(self._codes)
 
-    def validate(self) -> None:
-        """Check all of them, some at a time."""
-        for _ in self.blocks():
-            pass
-
     @property
     def nbytes(self) -> int:
         """Bytes that `stored` takes, in memory or in the file."""
         return int(self._codes.nbytes)
-
-
-class SchemaDigits(Digits):
-    """Digits (C, K, D) int8 of any schema: in memory, in a mapped pack, or still in an .npz.
-
-    `values` is the number of values of each column. Digits of a file are checked when they are first read.
-    `handle` is the pack that holds them.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        values: tuple[int, ...],
-        array: npt.NDArray[np.int8] | None = None,
-        path: str | None = None,
-        stamp: tuple[int, int, int, int] | None = None,
-        handle: Any = None,
-        checked: bool = True,
-    ) -> None:
-        super().__init__(shape, array, path, stamp, handle)
-        self.values, self._checked = values, checked and array is not None
-
-    def get(self) -> npt.NDArray[np.int8]:
-        """All of them, read and checked on first use; DataError naming the file."""
-        self._intact()
-        array = super().get()
-        if not self._checked:
-            for i in range(0, len(array), self._step()):
-                self._check(array[i : i + self._step()], i)
-            self._checked = True
-        return array
-
-    def _step(self) -> int:
-        return max(1, _BLOCK // max(1, self.shape[1] * self.shape[2]))
-
-    def _check(self, block: AnyArray, row: int | AnyArray) -> None:
-        """Refuse digits (n, K, D) that the schema rules out; `row` is that of the first, or of each."""
-        try:
-            check_digits("node_config_feat", block, self.values, row)
-        except DataError as error:
-            raise error if self._path is None else arrays.with_file(error, self._path) from None
-
-    def _read(self) -> npt.NDArray[np.int8]:
-        assert self._path is not None and self._stamp is not None
-        name = "node_config_feat"
-        with arrays.naming(self._path):
-            members, stamp = _core.npz_load(self._path, (name,), (), 2**63 - 1)
-            if stamp != self._stamp or name not in members:
-                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
-            data, dtype, shape, fortran = members[name]
-            if tuple(shape) != self.shape:
-                raise arrays.fail(name, "the file that was loaded", "a file changed since", "load it again")
-            stored = data.view(dtype).reshape(shape, order="F" if fortran else "C")
-            return as_digits(name, stored, self.values)
-
-    @property
-    def in_file(self) -> bool:
-        """False: equal configs are not found while inflating."""
-        return False
-
-    def take(self, rows: Any) -> npt.NDArray[np.int8]:
-        """Digits (n, K, D) of these rows; of a pack the others are not read."""
-        if self._checked or self._array is None:
-            return super().take(rows)
-        self._intact()
-        chosen = np.ascontiguousarray(self._array[rows])
-        self._check(chosen, np.arange(self.shape[0])[rows])
-        return chosen
-
-    def select(self, rows: Any) -> Digits:
-        """Make a copy of these rows only."""
-        digits = self.take(rows)
-        digits.flags.writeable = False
-        return SchemaDigits((len(digits), *self.shape[1:]), self.values, digits)
-
-    def blocks(self) -> Iterator[npt.NDArray[np.int8]]:
-        """All of them, some rows at a time."""
-        return (self.take(slice(i, i + self._step())) for i in range(0, self.shape[0], self._step()))
-
-    def source(self) -> Any:
-        """As `_core.pack_write` takes them."""
-        return self.get()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that `stored` takes, in memory or in the file."""
-        return self.shape[0] * self.shape[1] * self.shape[2]
 
 
 def check_digits(field: str, digits: AnyArray, values: tuple[int, ...], row: int | AnyArray = 0) -> None:
@@ -371,7 +276,7 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def size(self) -> int:
         """C·K·D."""
-        return self.shape[0] * self.shape[1] * self.shape[2]
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tpugraphs.data.graph import Graph
 
 __all__ = ["READERS", "WRITERS", "of"]
 
+T = TypeVar("T")
 # Ending -> function (path, max_bytes) that returns the graph, or (path, graph) that writes it. The module of
 # a format adds its own entries. A file with any other ending is an npz.
-READERS: dict[str, Callable[[str, int], Any]] = {}
-WRITERS: dict[str, Callable[[str, Any], None]] = {}
+READERS: dict[str, Callable[[str, int], Graph]] = {}
+WRITERS: dict[str, Callable[[str, Graph], None]] = {}
 
 
-def of(path: str, table: dict[str, Callable[..., Any]]) -> Callable[..., Any] | None:
+def of(path: str, table: Mapping[str, T]) -> T | None:
     """Return the entry for the ending of a path, or None."""
     return next((made for ending, made in table.items() if path.endswith(ending)), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
-from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, typed
+from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, plain, refuse_rows, typed
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS, Schema
 from tpugraphs.errors import ConfigError, DataError
@@ -119,280 +120,207 @@ def from_frame(
     ):
         if given is not None and not isinstance(given, kind):
             raise ConfigError(f"{what}: expected {wanted}, found {given!r:.60}")
-    chosen = _Chosen(
-        _names("config", config), _names("group", group), _names("features", features), runtime, valid,
-        _names("repeats", repeats), digits or {},
-    )  # fmt: skip
-    chosen.check()
+    by_node = {node: _names("digits", names) for node, names in (digits or {}).items()}
+    roles = {
+        "group": _names("group", group),
+        "config": _names("config", config),
+        "digits": tuple(chain(*by_node.values())),
+        "runtime": _names("runtime", () if runtime is None else runtime),
+        "valid": _names("valid", () if valid is None else valid),
+        "repeats": _names("repeats", repeats),
+        "features": _names("features", features),
+    }
+    _check_roles(roles, by_node)
     if schema is not None:
         if kinds:
             raise ConfigError("kinds: expected kinds or a schema, which says them already, found both")
-        chosen.fit(schema)
-    rows = _Rows(table, chosen, unit if unit not in UNITS else None)
+        by_node = _fitted(schema, roles, by_node)
+    rows = _Rows(table, roles, by_node, unit if unit not in UNITS else None)
+    names = next(iter(by_node.values()), ())
+    most = (MOST_DIGIT_VALUES,) * len(names) if schema is None else [digit.values for digit in schema.digits]
+    rows.check_digits(most)
     found_unit = rows.unit(unit, schema)
     programs = _programs(rows, nodes, edges, opcodes)
     if schema is None:
-        schema = _infer(rows, chosen, kinds or {}, found_unit, programs)
-    else:
-        rows.check_digits(tuple(digit.values for digit in schema.digits))
-    return _graphs(rows, chosen, schema, programs)
+        schema = _infer(rows, names, kinds or {}, found_unit, programs)
+    return _graphs(rows, schema, programs)
 
 
-_refuse = partial(fail, where="table: column")
+_WHERE = "table: column"
+_refuse = partial(fail, where=_WHERE)
+_Key = tuple[Any, ...]  # values of the group columns of a problem
 
 
 def _names(what: str, given: Any) -> tuple[str, ...]:
-    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     for name in listed:
         if not isinstance(name, str):
             raise ConfigError(f"{what}: expected names of columns, found {name!r}; rename it to a string")
     return listed
 
 
-class _Chosen:
-    """Which columns were asked for, and as what."""
+def _check_roles(roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]]) -> None:
+    """Refuse columns that are named twice, except group columns that are also features."""
+    if bool(roles["config"]) == bool(by_node):
+        found = "both" if by_node else "neither"
+        raise ConfigError(f"config: expected config= or digits=, found {found}")
+    widths = {len(names) for names in by_node.values()}
+    if len(widths) > 1 or widths == {0}:
+        raise ConfigError(f"digits: expected as many columns for every node, found {sorted(widths)}")
+    seen: dict[str, str] = {}
+    for role in (*(role for role in roles if role != "group"), "group"):
+        for name in roles[role]:
+            if name in seen and (role, seen[name]) != ("group", "features"):
+                raise ConfigError(f"{role}: column {name!r} is named in {seen[name]} too; name it once")
+            seen[name] = role
 
-    def __init__(
-        self, config: tuple[str, ...], group: tuple[str, ...], features: tuple[str, ...], runtime: str | None,
-        valid: str | None, repeats: tuple[str, ...], digits: Mapping[int, Sequence[str]],
-    ) -> None:  # fmt: skip
-        self.config, self.group, self.features, self.repeats = config, group, features, repeats
-        self.runtime, self.valid = runtime, valid
-        self.digits = {node: _names("digits", names) for node, names in digits.items()}
 
-    def check(self) -> None:
-        """Refuse columns that are named twice, except group columns that are also features."""
-        if bool(self.config) == bool(self.digits):
-            raise ConfigError(
-                "config: expected config= or digits=, found " + ("both" if self.config else "neither")
-            )
-        widths = {len(names) for names in self.digits.values()}
-        if len(widths) > 1 or widths == {0}:
-            raise ConfigError(f"digits: expected as many columns for every node, found {sorted(widths)}")
-        roles: dict[str, str] = {}
-        for role, names in (
-            ("config", self.config),
-            ("digits", [name for several in self.digits.values() for name in several]),
-            ("runtime", () if self.runtime is None else (self.runtime,)),
-            ("valid", () if self.valid is None else (self.valid,)),
-            ("repeats", self.repeats),
-            ("features", self.features),
-        ):
-            for name in names:
-                if name in roles:
-                    raise ConfigError(f"{role}: column {name!r} is named in {roles[name]} too; name it once")
-                roles[name] = role
-        for place, name in enumerate(self.group):
-            if name in self.group[:place] or roles.get(name, "features") != "features":
-                raise ConfigError(
-                    f"group: column {name!r} is named in {roles.get(name, 'group')} too; name it once"
-                )
-
-    def fit(self, schema: Schema) -> None:
-        """Refuse columns that the schema lacks, and bring digits into its order."""
-        first = next(iter(self.digits.values()), ())
-        for what, group, names in (
-            ("features", schema.graph, self.features),
-            ("config", schema.config, self.config),
-            ("digits", schema.digits, first),
-        ):
-            known = [column.name for column in group]
-            missing = [name for name in known if name not in names]
-            extra = [name for name in names if name not in known]
-            if missing or extra:
-                raise fail(
-                    what, "the columns of the schema",
-                    f"no {missing[0]!r}" if missing else f"{extra[0]!r} too",
-                    "name the same columns as for the schema",
-                )  # fmt: skip
-        order = [first.index(digit.name) for digit in schema.digits]
-        self.digits = {node: tuple(names[i] for i in order) for node, names in self.digits.items()}
-
-    def all(self) -> list[str]:
-        """Every column that is read."""
-        digits = [name for names in self.digits.values() for name in names]
-        single = [name for name in (self.runtime, self.valid) if name is not None]
-        return list(
-            dict.fromkeys([*self.group, *self.features, *self.config, *digits, *single, *self.repeats])
-        )
+def _fitted(
+    schema: Schema, roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]]
+) -> dict[int, tuple[str, ...]]:
+    """Refuse columns that the schema lacks, and bring digits into its order."""
+    first = next(iter(by_node.values()), ())
+    for what, group, names in (
+        ("features", schema.graph, roles["features"]),
+        ("config", schema.config, roles["config"]),
+        ("digits", schema.digits, first),
+    ):
+        known = [column.name for column in group]
+        other = [f"no {name!r}" for name in known if name not in names]
+        other += [f"{name!r} too" for name in names if name not in known]
+        if other:
+            todo = "name the same columns as for the schema"
+            raise fail(what, "the columns of the schema", other[0], todo)
+    order = [first.index(digit.name) for digit in schema.digits]
+    return {node: tuple(names[i] for i in order) for node, names in by_node.items()}
 
 
 class _Rows:
     """The columns of a table, checked, and which rows make up which problem."""
 
-    def __init__(self, table: Any, chosen: _Chosen, unit_column: str | None) -> None:
-        self.chosen = chosen
-        raw = _columns(table, [*chosen.all(), *([unit_column] if unit_column else [])])
-        self.count = _one_length(raw)
-        self._unit = raw[unit_column] if unit_column else None
-        self.raw = raw
-        self.problems = self._problems()
-        self._problem_of = np.empty(self.count, np.int64)
-        for number, rows in enumerate(self.problems.values()):
-            self._problem_of[rows] = number
-        self._names = [self.name(key) for key in self.problems]
+    def __init__(
+        self, table: Any, roles: Mapping[str, tuple[str, ...]], by_node: Mapping[int, tuple[str, ...]],
+        unit_column: str | None,
+    ) -> None:  # fmt: skip
+        self.roles, self.by_node = roles, by_node
+        self.raw = _columns(table, [*chain(*roles.values()), *([unit_column] if unit_column else [])])
+        self.count = len(next(iter(self.raw.values())))
+        keys = [typed("table", name, self.raw[name]).tolist() for name in roles["group"]]
+        at: dict[_Key, list[int]] = {}
+        for row, key in enumerate(zip(*keys, strict=True) if keys else [()] * self.count):
+            at.setdefault(key, []).append(row)
+        self.problems: dict[_Key, NDArray[np.int64]] = {key: np.array(rows) for key, rows in at.items()}
         self.valid = self._valid()
-        self.columns = {name: self.typed(name) for name in (*chosen.config, *chosen.features)}
-        self.digits = [[self.typed(name) for name in names] for names in chosen.digits.values()]
-        self.check_digits((MOST_DIGIT_VALUES,) * len(self.digits[0]) if self.digits else ())
-        self.runtime = None if chosen.runtime is None else self._runtime(chosen.runtime)
-        self.repeats = [self._repeats(name) for name in chosen.repeats]
+        self.columns = {name: self.typed(name) for name in (*roles["config"], *roles["features"])}
+        self.digits = {name: self.typed(name) for name in roles["digits"]}
+        todo = "drop this row, or name a column in valid= that is False where a configuration failed"
+        every = np.ones(self.count, np.bool_)
+        times = [self._times(name, every, 1, todo) for name in roles["runtime"]]
+        self.runtime = times[0] if times else None
+        todo = "leave it out: NaN stands for no measurement"
+        self.repeats = [self._times(name, ~self._missing(name), np.nan, todo) for name in roles["repeats"]]
 
-    def _problems(self) -> dict[tuple[Any, ...], NDArray[np.int64]]:
-        """Rows of every problem, by the values of its group columns; problems in the order of the table."""
-        keys = [typed("table", name, self.raw[name]) for name in self.chosen.group]
-        code = np.zeros(self.count, np.int64)
-        for values in keys:
-            _, number = np.unique(values, return_inverse=True)
-            _, code = np.unique(code * (int(number.max()) + 1) + number, return_inverse=True)
-        _, first, code = np.unique(code, return_index=True, return_inverse=True)
-        together = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
-        return {
-            tuple(values[[rows[0]]].tolist()[0] for values in keys): rows
-            for rows in (together[place] for place in np.argsort(first))
-        }
-
-    def name(self, key: tuple[Any, ...]) -> str:
+    def name(self, key: _Key) -> str:
         """Name a problem."""
-        return ", ".join(f"{c}={v}" for c, v in zip(self.chosen.group, key, strict=True)) or _ONE
+        return ", ".join(f"{c}={v}" for c, v in zip(self.roles["group"], key, strict=True)) or _ONE
 
-    def place(self, row: int) -> str:
-        """Return where a row is, for errors."""
-        problem = f" (problem {self._names[self._problem_of[row]]!r})" if self.chosen.group else ""
-        return f"row {row}{problem}"
+    def place(self, row: int, rows: AnyArray | None = None) -> str:
+        """Return where a row is, or the row of this place among some, for errors."""
+        row = row if rows is None else int(rows[row])
+        key = next((key for key, mine in self.problems.items() if row in mine), ())
+        return f"row {row} (problem {self.name(key)!r})" if key else f"row {row}"
 
     def typed(self, name: str) -> AnyArray:
         """Values of a column, of one type."""
         return typed("table", name, self.raw[name], self.place)
 
     def _valid(self) -> NDArray[np.bool_] | None:
-        name = self.chosen.valid
-        if name is None:
+        if not self.roles["valid"]:
             return None
+        (name,) = self.roles["valid"]
         values = self.typed(name)
         bad = np.full(self.count, values.dtype.kind == "O") | (values != 0) & (values != 1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise _refuse(name, "True or False", f"{plain(values[row])!r} in {self.place(row)}")
+        refuse_rows(_WHERE, name, bad, values, "True or False", self.place)
         good = values.astype(np.bool_)
         for key, rows in self.problems.items():
             if not good[rows].any():
-                raise _refuse(
-                    name, "at least one configuration that ran",
-                    f"none of {len(rows)} of problem {self.name(key)!r}", "leave this problem out",
-                )  # fmt: skip
+                found = f"none of {len(rows)} of problem {self.name(key)!r}"
+                raise _refuse(name, "at least one configuration that ran", found, "leave this problem out")
         return good
 
-    def _times(self, name: str, rows: NDArray[np.int64], todo: str) -> AnyArray:
-        """Run times of these rows."""
+    def _missing(self, name: str) -> NDArray[np.bool_]:
+        """Rows without a value: None or NaN."""
+        missing = (
+            value is None or (isinstance(value, (float, np.floating)) and bool(value != value))
+            for value in self.raw[name]
+        )
+        return np.fromiter(missing, np.bool_, self.count)
 
-        def place(row: int) -> str:
-            return self.place(int(rows[row]))
-
+    def _times(self, name: str, read: NDArray[np.bool_], instead: float, todo: str) -> AnyArray:
+        """Run times of the rows to be read, except those that failed; `instead` of the others."""
+        rows = np.flatnonzero(read if self.valid is None else read & self.valid)
         raw = self.raw[name]
-        try:
-            times = typed("table", name, (raw if isinstance(raw, np.ndarray) else objects(raw))[rows], place)
-            bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
-            if bad.any():
-                row = int(np.argmax(bad))
-                raise _refuse(name, "run times > 0", f"{plain(times[row])!r} in {place(row)}")
-        except DataError as error:
-            if " in row " not in str(error.found):
-                raise
-            text = str(error).rpartition(";")[0]
-            fields = {"field": error.field, "found": error.found, "expected": error.expected}
-            raise DataError(f"{text}; {todo}", **fields) from None
-        return times
-
-    def _ran(self) -> NDArray[np.bool_]:
-        return np.ones(self.count, np.bool_) if self.valid is None else self.valid
-
-    def _runtime(self, name: str) -> AnyArray:
-        """Return run times; failed rows are not read and become 1."""
-        rows = np.flatnonzero(self._ran())
-        todo = "drop this row, or name a column in valid= that is False where a configuration failed"
-        times = self._times(name, rows, todo)
-        result = np.ones(self.count, times.dtype)
+        given = (raw if isinstance(raw, np.ndarray) else objects(raw))[rows]
+        place = partial(self.place, rows=rows)
+        times = typed("table", name, given, place, todo)
+        bad = np.ones(len(rows), np.bool_) if times.dtype.kind in "Ob" else ~(times > 0)
+        refuse_rows(_WHERE, name, bad, times, "run times > 0", place, todo)
+        result = np.full(self.count, instead, np.float64 if np.isnan(instead) else times.dtype)
         result[rows] = times
         return result
 
-    def _repeats(self, name: str) -> NDArray[np.float64]:
-        """Return single measurements; missing ones and those of failed rows are NaN."""
-        raw = self.raw[name]
-        missing = np.array([value is None or _is_nan(value) for value in raw], np.bool_)
-        rows = np.flatnonzero(self._ran() & ~missing)
-        result = np.full(self.count, np.nan)
-        result[rows] = self._times(name, rows, "leave it out: NaN stands for no measurement")
-        return result
-
-    def check_digits(self, values: tuple[int, ...]) -> None:
+    def check_digits(self, values: Sequence[int]) -> None:
         """Refuse digits other than whole numbers in -1..values-1; name column and row."""
-        for names, several in zip(self.chosen.digits.values(), self.digits, strict=True):
-            for name, column, most in zip(names, several, values, strict=True):
+        for names in self.by_node.values():
+            for name, most in zip(names, values, strict=True):
+                column = self.digits[name]
                 bad = np.ones(self.count, np.bool_)
                 if column.dtype.kind != "O":
                     bad = (column < -1) | (column >= most) | (np.floor(column) != column)
-                if bad.any():
-                    row = int(np.argmax(bad))
-                    raise _refuse(
-                        name, f"digits, whole numbers in -1..{most - 1}",
-                        f"{plain(column[row])!r} in {self.place(row)}",
-                    )  # fmt: skip
+                refuse_rows(_WHERE, name, bad, column, f"digits, whole numbers in -1..{most - 1}", self.place)
 
     def one_value(self, name: str, values: AnyArray, at: AnyArray, expected: str, todo: str) -> None:
         """Refuse a second value in a column; `at`: the rows of the values (n,)."""
-        other = values != values[0]
-        if other.any():
-            row = int(np.argmax(other))
-            raise _refuse(
-                name, f"{expected}, {plain(values[0])!r} as in row {at[0]}",
-                f"{plain(values[row])!r} in {self.place(int(at[row]))}", todo,
-            )  # fmt: skip
+        expected = f"{expected}, {plain(values[0])!r} as in row {at[0]}"
+        refuse_rows(_WHERE, name, values != values[0], values, expected, partial(self.place, rows=at), todo)
 
     def unit(self, said: str | None, schema: Schema | None) -> str | None:
         """Find the unit of the run times; DataError for two."""
-        name = self.chosen.runtime
-        if name is None:
+        if self.runtime is None:
             return schema.unit if schema is not None else said if said in UNITS else None
+        (name,) = self.roles["runtime"]
         ending = name.rpartition("_")[2]
         found = ending if ending in UNITS else None
-        if self._unit is not None and said is not None:
-            units = typed("table", said, self._unit, self.place)
-            self.one_value(
-                said, units, np.arange(self.count), "one unit for all", "convert the run times to one unit"
-            )
+        if said is not None and said not in UNITS:
+            units = self.typed(said)
+            todo = "convert the run times to one unit"
+            self.one_value(said, units, np.arange(self.count), "one unit for all", todo)
             said = plain(units[0])
             if said not in UNITS:
                 raise fail("unit", f"one of {', '.join(UNITS)}", repr(said), "convert the run times")
-        for other_unit, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
-            if other_unit is not None and found is not None and other_unit != found:
-                raise _refuse(
-                    name, f"run times in {other_unit}, as {where} says", f"in {found}",
-                    "convert them or correct what is said",
-                )  # fmt: skip
-            found = found or other_unit
+        for other, where in ((said, "unit="), (None if schema is None else schema.unit, "schema=")):
+            if other is not None and found is not None and other != found:
+                expected = f"run times in {other}, as {where} says"
+                raise _refuse(name, expected, f"in {found}", "convert them or correct what is said")
+            found = found or other
         return found
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, (float, np.floating)) and bool(value != value)
-
-
-def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Named columns of a DataFrame or a mapping."""
+def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Named columns of a DataFrame or a mapping, of one length."""
     have = list(table) if isinstance(table, Mapping) else getattr(table, "columns", None)
     if have is None or not hasattr(table, "__getitem__"):
         raise ConfigError(
             f"table: expected a DataFrame or a dict of column names to arrays, got {type(table).__name__}"
         )
     have = list(have)
-    result = {}
-    for name in names:
+    result: dict[str, Any] = {}
+    for name in dict.fromkeys(names):
         count = have.count(name)
-        if count != 1:
-            if count:
-                raise _refuse(name, "one such column", f"{count}", "rename or drop one")
+        if count == 0:
             raise _refuse(name, "such a column", "none", _hint(name, table, have))
+        if count > 1:
+            raise _refuse(name, "one such column", f"{count}", "rename or drop one")
         column = table[name]
         arrays.check_mask(name, column, "table: column")
         result[name] = column if isinstance(column, (list, tuple)) else np.asarray(column)
@@ -400,6 +328,14 @@ def _columns(table: Any, names: Sequence[str]) -> dict[str, Any]:
         if len(shape) != 1:
             found = f"an array of shape {shape}" if shape else f"one {type(column).__name__}"
             raise _refuse(name, "one value per row", found, "make it a list or an array (n,)")
+    first = next(iter(result))
+    rows = len(result[first])
+    for name, column in result.items():
+        if len(column) != rows:
+            expected, found = f"{rows} rows, as {first!r} has", str(len(column))
+            raise _refuse(name, expected, found, "the table is ragged")
+    if rows == 0:
+        raise fail("table", "at least one row", "none")
     return result
 
 
@@ -413,27 +349,10 @@ def _hint(name: str, table: Any, have: list[Any]) -> str:
     return f"there are {', '.join(map(str, have[:20])) or 'no columns at all'}"
 
 
-def _one_length(raw: Mapping[str, Any]) -> int:
-    """Rows of a table; DataError for a ragged or an empty one."""
-    lengths = {name: len(column) for name, column in raw.items()}
-    first, count = next(iter(lengths.items()))
-    for name, length in lengths.items():
-        if length != count:
-            raise _refuse(
-                name,
-                f"{count} rows, as {first!r} has",
-                str(length),
-                "the table is ragged",
-            )
-    if count == 0:
-        raise fail("table", "at least one row", "none")
-    return count
-
-
-def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[tuple[Any, ...], Graph]:
+def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[_Key, Graph]:
     """Make a graph without configs of every problem: its nodes and edges, checked."""
 
-    def of(key: tuple[Any, ...]) -> Graph:
+    def of(key: _Key) -> Graph:
         ends, feat, codes = _of("edges", edges, key), _of("nodes", nodes, key), _of("opcodes", opcodes, key)
         if ends is not None and feat is None and codes is None:
             ends = arrays.integers("edge_index", ends)
@@ -446,24 +365,22 @@ def _programs(rows: _Rows, nodes: Any, edges: Any, opcodes: Any) -> dict[tuple[A
 
 
 def _infer(
-    rows: _Rows, chosen: _Chosen, kinds: Mapping[str, str], unit: str | None,
-    programs: Mapping[tuple[Any, ...], Graph],
+    rows: _Rows, digit_names: Sequence[str], kinds: Mapping[str, str], unit: str | None,
+    programs: Mapping[_Key, Graph],
 ) -> Schema:  # fmt: skip
     """One schema for all problems of the table."""
-    unknown = [name for name in kinds if name not in (*chosen.config, *chosen.features)]
+    unknown = [name for name in kinds if name not in rows.columns]
     if unknown:
         raise ConfigError(f"kinds: {unknown[0]!r} is none of the config and feature columns")
 
-    def column(name: str) -> Column:
-        values = rows.columns[name]
-        kind = kinds.get(name)
-        if kind is None:
-            return columns.infer_column(name, values)
-        return Column(name, kind, columns.categories(values) if kind == "category" else ())
+    def described(role: str) -> tuple[Column, ...]:
+        return tuple(
+            columns.infer_column(name, rows.columns[name], kinds.get(name)) for name in rows.roles[role]
+        )
 
     digits = []
-    for place, name in enumerate(next(iter(chosen.digits.values()), ())):
-        highest = max(int(np.max(several[place])) for several in rows.digits)
+    for place, name in enumerate(digit_names):
+        highest = max(int(np.max(rows.digits[names[place]])) for names in rows.by_node.values())
         digits.append(Digit(name, max(2, highest + 1)))
     read = next(iter(programs.values())).schema
     for program in programs.values():
@@ -475,17 +392,11 @@ def _infer(
                 f"found a difference: {error.found}; give all problems the same columns of nodes",
                 field="nodes", found=error.found,
             ) from None  # fmt: skip
-    return Schema(
-        node=read.node,
-        graph=tuple(column(name) for name in chosen.features),
-        config=tuple(column(name) for name in chosen.config),
-        digits=tuple(digits),
-        opcodes=read.opcodes,
-        unit=unit,
-    )
+    graph, config = described("features"), described("config")
+    return Schema(read.node, graph, config, tuple(digits), opcodes=read.opcodes, unit=unit)
 
 
-def _of(what: str, given: Any, key: tuple[Any, ...]) -> Any:
+def _of(what: str, given: Any, key: _Key) -> Any:
     """Return what belongs to a problem: an entry of a dict, or the same for all."""
     if not isinstance(given, Mapping):
         return given
@@ -495,37 +406,28 @@ def _of(what: str, given: Any, key: tuple[Any, ...]) -> Any:
     return given[short]
 
 
-def _graphs(
-    rows: _Rows, chosen: _Chosen, schema: Schema, programs: Mapping[tuple[Any, ...], Graph]
-) -> list[Graph]:
+def _graphs(rows: _Rows, schema: Schema, programs: Mapping[_Key, Graph]) -> list[Graph]:
     """One graph of every problem."""
     for at in rows.problems.values():
-        for name in chosen.features:
-            rows.one_value(
-                name,
-                rows.columns[name][at],
-                at,
-                "one value per problem",
-                "name it in config, or in group too",
-            )
-    columns: dict[str, Any] = {
+        for name in rows.roles["features"]:
+            values, todo = rows.columns[name][at], "name it in config, or in group too"
+            rows.one_value(name, values, at, "one value per problem", todo)
+    digits = [np.stack([rows.digits[name] for name in names], 1) for names in rows.by_node.values()]
+    per_config: dict[str, Any] = {
         "runtime": rows.runtime,
         "valid": rows.valid,
         "repeats": np.stack(rows.repeats, 1) if rows.repeats else None,
-        "config_feat": schema.encode("config", rows.columns, place=rows.place) if chosen.config else None,
-        "node_config_feat": np.stack([np.stack(one, 1) for one in rows.digits], 1) if rows.digits else None,
+        "config_feat": None if digits else schema.encode("config", rows.columns, place=rows.place),
+        "node_config_feat": np.stack(digits, 1) if digits else None,
     }
     about = schema.encode("graph", rows.columns, place=rows.place) if schema.graph else None
     return [
-        Graph(
+        programs[key].replace(
             name=rows.name(key),
             schema=schema,
-            node_feat=programs[key].node_feat,
-            node_opcode=programs[key].node_opcode,
-            edge_index=programs[key].edge_index,
             graph_feat=None if about is None else about[at[0]],
-            node_config_ids=list(chosen.digits) if chosen.digits else None,
-            **{field: values[at] for field, values in columns.items() if values is not None},
+            node_config_ids=list(rows.by_node) or None,
+            **{field: None if values is None else values[at] for field, values in per_config.items()},
         )
         for key, at in rows.problems.items()
     ]

@@ -8,8 +8,7 @@ be passed to the C core. Config digits of a file are inflated and checked on fir
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,12 +18,13 @@ import numpy.typing as npt
 from tpugraphs import _core, kernels
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays, description, formats
+from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
-from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits, as_digits
-from tpugraphs.data.npz import write_member
+from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
+from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, write_schema
 from tpugraphs.errors import DataError
-from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.files import absolute
 
 if TYPE_CHECKING:
     from tpugraphs.data.packfile import Pack
@@ -85,16 +85,15 @@ class Graph:
     kind: str = "graph"
     schema: Schema
     node_feat: npt.NDArray[np.float32]
-    node_opcode: Any
+    node_opcode: Any  # (N,) uint8, or None
     edge_index: npt.NDArray[np.int64]
     node_splits: npt.NDArray[np.int64]
     node_config_ids: npt.NDArray[np.int64]
-    graph_feat: Any
-    config_feat: Any
+    graph_feat: npt.NDArray[np.float32] | None
+    config_feat: Any  # (C, T) float32, or None
     runtime: npt.NDArray[Any]
-    config_runtime: npt.NDArray[Any]
-    valid: Any
-    repeats: Any
+    valid: npt.NDArray[np.bool_] | None
+    repeats: npt.NDArray[np.float64] | None
     name: str
     collection: str | None
     path: str | None
@@ -103,10 +102,10 @@ class Graph:
         "node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids",
         "node_config_feat", "runtime", "valid", "repeats",
     )  # fmt: skip
+    _UNSAVED: tuple[str, ...] = ("schema",)  # further arguments of the constructor
     _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
-    _ALIAS = ("config_runtime", "runtime")
     _digits: Digits
-    _pack: Pack | None = None  # where arrays that are not there yet come from
+    _pack: Pack | None = None  # where arrays that have not been read yet come from
 
     def __init__(
         self,
@@ -126,104 +125,100 @@ class Graph:
         collection: str | None = None,
         path: str | None = None,
     ) -> None:
-        title = "graph" if name is None else str(name)
+        self._set(name="graph" if name is None else str(name), collection=collection, path=path)
         try:
-            self._init_any(
-                node_feat, edge_index, node_opcode, graph_feat, config_feat, node_config_ids,
-                node_config_feat, schema,
-            )  # fmt: skip
-            self._init_runtimes(
-                runtime, valid, repeats, config_feat is not None or node_config_feat is not None
-            )
-            found = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
-            self.schema.check_values(title, found)
+            if schema is not None and not isinstance(schema, Schema):
+                found = f"{schema!r:.60}"
+                raise arrays.fail("schema", "a tpugraphs.Schema", found, "leave it out to infer one")
+            names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
+            if node_feat is None:
+                codes: Any = [0] if node_opcode is None else node_opcode
+                node_feat = np.zeros((len(arrays.shaped("node_opcode", codes, ("N",))), 0))
+            edges: Any = [] if edge_index is None else edge_index
+            self._init_nodes(node_feat, "F", node_opcode, edges, names["node"])
+            self._init_features("graph_feat", graph_feat, ("G",), names["graph"])
+            self._init_configs(config_feat, names["config"], node_config_ids, node_config_feat, schema)
+            self._set(schema=self._own_schema(schema))
+            if config_feat is None and node_config_feat is None and runtime is not None and np.size(runtime):
+                raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
+            self._init_runtimes(runtime, valid, repeats)
+            self.schema.check_values(self.name, self._features())
         except DataError as error:
-            raise arrays.with_graph(error, title) from None
-        self._set(name=title, collection=collection, path=path)
+            raise arrays.with_graph(error, self.name) from None
 
-    def _init_any(
-        self, node_feat: Any, edge_index: Any, node_opcode: Any, graph_feat: Any, config_feat: Any,
-        node_config_ids: Any, node_config_feat: Any, schema: Any,
-    ) -> None:  # fmt: skip
-        """Check and set all fields except the measurements."""
-        if schema is not None and not isinstance(schema, Schema):
-            raise arrays.fail("schema", "a tpugraphs.Schema", f"{schema!r:.60}", "leave it out to infer one")
-        if node_feat is None:
-            nodes = 1 if node_opcode is None else len(arrays.shaped("node_opcode", node_opcode, ("N",)))
-            node_feat = np.zeros((nodes, 0))
-        names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
-        self._init_nodes(node_feat, "F", node_opcode, [] if edge_index is None else edge_index, names["node"])
-        for group, value, shape in (("graph", graph_feat, ("G",)), ("config", config_feat, ("C", "T"))):
-            field, array = f"{group}_feat", None
-            if value is not None:
-                given = arrays.floats(field, arrays.shaped(field, value, shape), names[group])
-                array = arrays.frozen(given, value)
-            self._set(**{field: array})
-        self._init_config_nodes(node_config_ids)
-        if (node_config_feat is None) != (node_config_ids is None):
-            missing = "node_config_feat" if node_config_feat is None else "node_config_ids"
+    def _features(self) -> dict[str, npt.NDArray[np.float32] | None]:
+        """Features by group of the schema."""
+        return {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
+
+    def _init_features(
+        self, field: str, value: Any, shape: tuple[int | str, ...], columns: Sequence[str] = ()
+    ) -> None:
+        array = None if value is None else arrays.floats(field, arrays.shaped(field, value, shape), columns)
+        self._set(**{field: None if array is None else arrays.frozen(array, value)})
+
+    def _init_configs(
+        self, feat: Any, columns: Sequence[str], ids: Any, digits: Any, schema: Schema | None
+    ) -> None:
+        """Check and set configs: features of the whole config, digits per node, or both."""
+        both = {"node_config_feat": digits, "node_config_ids": ids}
+        given = [field for field, value in both.items() if value is not None]
+        self._init_features("config_feat", feat, ("C", "T"), columns)
+        self._init_config_nodes(ids)
+        if len(given) == 1:
+            missing = next(field for field in both if field not in given)
             raise arrays.fail(missing, "node_config_ids and node_config_feat together", "one of them")
-        if node_config_feat is None:
-            none = np.zeros((0 if self.config_feat is None else len(self.config_feat), 0, 0), np.int8)
-            digits: Digits = SchemaDigits(none.shape, (), none)
-        else:
-            digits = self._any_digits(node_config_feat, schema)
-            if self.config_feat is not None and len(self.config_feat) != digits.shape[0]:
-                raise arrays.fail(
-                    "config_feat",
-                    f"{digits.shape[0]} configs, as node_config_feat has",
-                    f"{len(self.config_feat)}",
-                )
-        self._set(_digits=digits)
-        self._set(schema=self._own_schema(schema))
+        count = 0 if self.config_feat is None else len(self.config_feat)
+        own = Digits((count, 0, 0), np.zeros((count, 0, 0), np.int8), values=())
+        if digits is not None:
+            own = self._own_digits(digits, schema)
+        if self.config_feat is not None and own.shape[0] != count:
+            raise arrays.fail("config_feat", f"{own.shape[0]} configs, as node_config_feat has", f"{count}")
+        self._set(_digits=own)
 
-    def _any_digits(self, given: Any, schema: Schema | None) -> Digits:
+    def _own_digits(self, given: Any, schema: Schema | None) -> Digits:
         """Return digits (C, K, D) as int8, in the range that the schema or else the format allows."""
         field, nodes = "node_config_feat", len(self.node_config_ids)
-        if isinstance(given, (Digits, ConfigFeatures)):
-            digits = given if isinstance(given, Digits) else given._digits
-            shape: tuple[int, ...] = digits.shape
-        else:
-            shape = arrays.shaped(field, given, ("C", "K", "D")).shape
+        if isinstance(given, ConfigFeatures):
+            given = given._digits
+        stored = isinstance(given, Digits)
+        shape = given.shape if stored else arrays.shaped(field, given, ("C", "K", "D")).shape
         if shape[1] != nodes or not 1 <= shape[2] <= MOST_DIGITS:
-            raise arrays.fail(
-                field,
-                f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids",
-                f"shape {tuple(shape)}",
-            )  # fmt: skip
+            expected = (
+                f"shape (C, {nodes}, D) with D in 1..{MOST_DIGITS}, as there are {nodes} node_config_ids"
+            )
+            raise arrays.fail(field, expected, f"shape {tuple(shape)}")
         said = None if schema is None or schema.inferred else tuple(digit.values for digit in schema.digits)
-        if isinstance(given, (Digits, ConfigFeatures)):
-            if isinstance(digits, SchemaDigits) and said in (None, digits.values):
-                return digits
-            given = digits.get()
+        if stored and given.values is not None and said in (None, given.values):
+            own: Digits = given
+            return own
         if said is not None and len(said) != shape[2]:
             raise arrays.fail(field, f"{len(said)} digits per node, as in the schema", f"{shape[2]}")
         values = said or (MOST_DIGIT_VALUES,) * shape[2]
-        packed = as_digits(field, given, values)
+        packed = as_digits(field, given.get() if stored else given, values)
         if said is None:
             values = tuple(digit.values for digit in Schema.infer(node_config_feat=packed).digits)
         packed.flags.writeable = False
-        return SchemaDigits(packed.shape, values, packed.view())
+        return Digits(packed.shape, packed.view(), values=values)
 
     def _own_schema(self, schema: Schema | None) -> Schema:
         """Return the given schema if the arrays fit it, or infer one."""
-        feats = {"node": self.node_feat, "graph": self.graph_feat, "config": self.config_feat}
+        feats = self._features()
         if schema is None or schema.inferred:
             read = Schema.infer(
-                node_feat=self.node_feat, graph_feat=self.graph_feat, config_feat=self.config_feat,
+                **{f"{group}_feat": array for group, array in feats.items()},
                 node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
             )  # fmt: skip
-            digits = self._digits.values if isinstance(self._digits, SchemaDigits) else ()
-            return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in enumerate(digits)))
+            digits = enumerate(self._digits.values or ())
+            return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in digits))
+        configs = self._digits.shape[0]
         for group, array in feats.items():
             want = len(getattr(schema, group))
             have = 0 if array is None else array.shape[-1]
-            if want != have and not (group == "config" and array is None and self._digits.shape[0] == 0):
+            if want != have and not (group == "config" and array is None and configs == 0):
                 raise arrays.fail(f"{group}_feat", f"{want} columns, as in the schema", f"{have}")
-        if self._digits.shape[2] != len(schema.digits) and self._digits.shape[0]:
-            raise arrays.fail(
-                "node_config_feat", f"{len(schema.digits)} digits per node, as in the schema", "none"
-            )
+        want = len(schema.digits)
+        if self._digits.shape[2] != want and configs:
+            raise arrays.fail("node_config_feat", f"{want} digits per node, as in the schema", "none")
         if (schema.opcodes is None) != (self.node_opcode is None):
             expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
             raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)
@@ -231,10 +226,8 @@ class Graph:
             arrays.in_range("node_opcode", self.node_opcode, 0, schema.opcodes - 1, "opcodes")
         return schema
 
-    def _init_runtimes(self, runtime: Any, valid: Any, repeats: Any, has_configs: bool) -> None:
+    def _init_runtimes(self, runtime: Any, valid: Any, repeats: Any) -> None:
         count = self._digits.shape[0]
-        if not has_configs and runtime is not None and np.size(runtime):
-            raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
         good = np.ones(count, np.bool_)
         if valid is not None:
             good = arrays.shaped("valid", valid, (count,))
@@ -247,10 +240,7 @@ class Graph:
             several = arrays.shaped("repeats", repeats, (count, "R")).astype(np.float64)
             several[~good] = np.nan
             bad = ~((several > 0) & np.isfinite(several) | np.isnan(several))
-            if bad.any():
-                raise arrays.fail(
-                    "repeats", "times > 0, or NaN where there is none", arrays.place(several, bad)
-                )
+            arrays.refuse("repeats", bad, several, "times > 0, or NaN where there is none")
         self._set(
             runtime=arrays.frozen(times, runtime),
             valid=None if valid is None else arrays.frozen(good, valid),
@@ -259,12 +249,8 @@ class Graph:
 
     def __getattr__(self, name: str) -> Any:
         """Read the arrays of the pack when the first of them is used."""
-        if name == self._ALIAS[0]:
-            return getattr(self, self._ALIAS[1])
         pack = self.__dict__.get("_pack")
-        if pack is None or name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        fields = pack.fields()
+        fields = {} if pack is None or name.startswith("_") else pack.fields()
         if name not in fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         for field, value in fields.items():
@@ -295,8 +281,8 @@ class Graph:
     def _init_nodes(
         self, node_feat: Any, width: int | str, node_opcode: Any, edge_index: Any, columns: Sequence[str] = ()
     ) -> None:
-        feat = arrays.floats("node_feat", arrays.shaped("node_feat", node_feat, ("N", width)), columns)
-        nodes = feat.shape[0]
+        self._init_features("node_feat", node_feat, ("N", width), columns)
+        nodes = self.num_nodes
         if nodes < 1:
             raise arrays.fail("node_feat", "at least one node", "none")
         opcode = None
@@ -309,7 +295,6 @@ class Graph:
         edges = arrays.integers("edge_index", arrays.shaped("edge_index", ends, ("E", 2)))
         arrays.in_range("edge_index", edges, 0, nodes - 1, "node numbers")
         self._set(
-            node_feat=arrays.frozen(feat, node_feat),
             node_opcode=None if opcode is None else arrays.frozen(opcode.astype(np.uint8), None),
             edge_index=arrays.frozen(edges, edge_index),
         )
@@ -324,6 +309,11 @@ class Graph:
         if twice.size:
             raise arrays.fail(field, "each node once", f"node {int(twice[0])} twice")
         self._set(node_config_ids=arrays.frozen(ids, node_config_ids))
+
+    @property
+    def config_runtime(self) -> npt.NDArray[Any]:
+        """Another name of `runtime`, (C,)."""
+        return self.runtime
 
     @property
     def num_nodes(self) -> int:
@@ -367,26 +357,16 @@ class Graph:
 
     @property
     def submission_id(self) -> str:
-        """ID of the graph in a submission: ``collection:name``.
-
-        Raises
-        ------
-        DataError
-            When the collection is not known.
-        """
+        """ID of the graph in a submission, ``collection:name``; DataError if the collection is not known."""
         if self.collection is None:
-            raise arrays.fail(
-                "collection",
-                "a collection such as layout:xla:random",
-                "none",
-                "use g.replace(collection=...)",
-            )
+            expected = "a collection such as layout:xla:random"
+            raise arrays.fail("collection", expected, "none", "use g.replace(collection=...)")
         return f"{self.collection}:{self.name}"
 
     def fields(self) -> dict[str, Any]:
         """Everything the graph consists of, by the constructor's argument names."""
-        fields = {field: getattr(self, field) for field in (*self._SAVED, "schema", *TEXTS)}
-        if self._digits.shape[2] == 0:
+        fields = {field: getattr(self, field) for field in (*self._SAVED, *self._UNSAVED, *TEXTS)}
+        if "node_config_ids" in fields and self._digits.shape[2] == 0:
             fields["node_config_ids"] = fields["node_config_feat"] = None
         return fields
 
@@ -405,29 +385,15 @@ class Graph:
         other.__dict__.update(self.__dict__, **fields)
         return other
 
-    def row_numbers(self, configs: Any = None, name: str = "configs") -> npt.NDArray[np.int64]:
-        """Turn a selection of configs into row numbers.
+    def row_numbers(self, configs: Rows | None = None, name: str = "configs") -> npt.NDArray[np.int64]:
+        """Turn a selection of configs, as for :meth:`select`, into row numbers (n,); by default all.
 
-        Parameters
-        ----------
-        configs : slice, bool (C,) or int (n,), optional
-            As for :meth:`select`; by default all.
-        name : str
-            Name of the argument in errors.
-
-        Returns
-        -------
-        (n,) int64
-
-        Raises
-        ------
-        DataError
-            Rows that the graph does not have.
+        Raises DataError, with the `name` of the argument, for rows that the graph does not have.
         """
         every = np.arange(self.num_configs)
         return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
 
-    def _rows(self, rows: Any, name: str = "rows") -> Any:
+    def _rows(self, rows: Rows, name: str = "rows") -> slice | arrays.AnyArray:
         """`rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
@@ -444,11 +410,10 @@ class Graph:
                 raise arrays.fail(name, f"a mask of shape ({count},)", f"shape {index.shape}", whose)
             return index
         bad = (index < -count) | (index >= count)
-        if bad.any():
-            raise arrays.fail(name, f"numbers in {-count}..{count - 1}", arrays.place(index, bad), whose)
+        arrays.refuse(name, bad, index, f"numbers in {-count}..{count - 1}", whose)
         return index
 
-    def select(self, rows: Any) -> Self:
+    def select(self, rows: Rows) -> Self:
         """Make a graph of these configs only.
 
         Parameters
@@ -471,48 +436,29 @@ class Graph:
             chosen[field] = array
         return self._with(**chosen)
 
-    def digits_of(self, rows: Any) -> npt.NDArray[np.int8]:
-        """Return the digits (n, K, D) int8 of some configs. Of a pack only these are read.
+    def digits_of(self, rows: Rows) -> npt.NDArray[np.int8]:
+        """Return the digits (n, K, D) int8 of some configs, chosen as for :meth:`select`.
 
-        Parameters
-        ----------
-        rows : slice, bool (C,) or int (n,)
-            As for :meth:`select`.
-
-        Raises
-        ------
-        DataError
-            Rows that the graph does not have, or a damaged file.
+        Of a pack only these are read. Raises DataError as :meth:`select` does, or for a damaged file.
         """
         return self._digits.take(self._rows(rows))
 
     def validate(self) -> Self:
         """Check everything now, including what is otherwise checked on first use. Returns the graph.
 
-        Raises
-        ------
-        DataError
-            Naming file, field and place.
+        Raises DataError naming file, field and place.
         """
         if self._pack is not None:
             self._pack.check()
         self._digits.validate()
         return self
 
-    def _saved(self) -> Iterable[tuple[str, Any]]:
+    def _saved(self) -> Iterator[tuple[str, Any]]:
         """Return the arrays of a file by name, with digits in one byte each and the schema as text."""
         yield MEMBER, write_schema(self.schema)
         for field, array in self.fields().items():
             if field in self._SAVED and array is not None:
                 yield field, self._digits.get() if field == "node_config_feat" else array
-
-    def _saved_arrays(self) -> Iterable[tuple[str, str, tuple[int, ...], Iterable[bytes]]]:
-        for field, array in self._saved():
-            step = max(1, (4 << 20) // max(1, array[:1].nbytes)) if isinstance(array, np.ndarray) else 1
-            if isinstance(array, ConfigFeatures):
-                step = max(1, (4 << 20) // max(1, 4 * DIGITS * array.shape[1]))
-            pieces = (array[i : i + step].tobytes() for i in range(0, len(array), step))
-            yield field, np.dtype(array.dtype).str, array.shape, pieces
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz, or a pack if the name ends in ``.tgpack``.
@@ -524,16 +470,9 @@ class Graph:
         """
         if self.valid is not None:
             _some_ran(self.valid)  # a file without any could not be opened
-        write = formats.of(absolute(path), formats.WRITERS)
-        if write is not None:
-            write(absolute(path), self)
-            return
-        with (
-            atomic_write(path) as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
-        ):
-            for field, dtype, shape, pieces in self._saved_arrays():
-                write_member(archive, field, dtype, shape, pieces)
+        file = absolute(path)
+        write = formats.of(file, formats.WRITERS) or write_npz
+        write(file, self)
 
     def distinct_configs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Find equal configs.
@@ -556,23 +495,16 @@ class Graph:
     def merged(self, keep: str) -> Self:
         """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
         first, inverse = self.distinct_configs()
-        good = np.zeros(self.num_configs, np.bool_)
-        good[self.ran] = True
+        good = np.ones(self.num_configs, np.bool_) if self.valid is None else self.valid
         if keep != "mean":
             by = (self.runtime,) if keep == "min" else ()
             order = np.lexsort((*by, ~good, inverse))  # stable: the first of equal ones stays first
             return self.select(order[np.flatnonzero(np.diff(inverse[order], prepend=-1))])
         count = np.bincount(inverse[good], minlength=len(first))
         total = np.bincount(inverse[good], self.runtime[good].astype(np.float64), minlength=len(first))
-        kept = self.select(first)
-        mean = total / np.maximum(count, 1)
-        if self.valid is None:
-            return kept.replace(runtime=mean, repeats=None)
-        return kept._with(
-            runtime=arrays.frozen(np.where(count > 0, mean, np.nan), None),
-            valid=arrays.frozen(count > 0, None),
-            repeats=None,
-        )
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        valid = None if self.valid is None else arrays.frozen(count > 0, None)
+        return self.select(first)._with(runtime=arrays.frozen(mean, None), valid=valid, repeats=None)
 
     def describe(self) -> dict[str, Any]:
         """Describe the content of the graph, after :meth:`validate`.

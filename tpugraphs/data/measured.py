@@ -12,44 +12,33 @@ __all__ = ["require_measured"]
 
 
 def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy: str) -> None:
-    """Raise DataError unless all these configs of a graph ran and have runtimes above 0.
+    """Raise DataError unless all configs in `rows` (n,) of a graph ran and have runtimes above 0.
 
-    Parameters
-    ----------
-    rows : (n,) int64
-    purpose : str
-        What cannot be done otherwise, as ``"nothing can be learnt"``.
-    remedy : str
-        What to do about a graph that was not measured.
+    `purpose` says what cannot be done otherwise, as ``"nothing can be learnt"``; `remedy` what to do about a
+    graph that was not measured.
     """
-    name, runtimes = str(getattr(graph, "name", None) or "graph"), np.asarray(graph.config_runtime)
-    valid = getattr(graph, "valid", None)
-    ran = np.ones(runtimes.size, np.bool_) if valid is None else np.asarray(valid)
+    runtimes, unit = graph.runtime, graph.schema.unit or ""
+    ran = np.ones(runtimes.size, np.bool_) if graph.valid is None else graph.valid
+
+    def refuse(field: str, text: str, found: str, expected: str) -> DataError:
+        return DataError(f"{field}: {text}", file=graph.name, field=field, found=found, expected=expected)
+
     if runtimes.size and not ran.any():
-        raise DataError(
-            f"valid: all {runtimes.size} configs failed, so {purpose}: leave it out",
-            file=name, field="valid", found="none that ran", expected="configs that ran",
-        )  # fmt: skip
+        text = f"all {runtimes.size} configs failed, so {purpose}: leave it out"
+        raise refuse("valid", text, "none that ran", "configs that ran")
     failed = rows[~ran[rows]]
     if failed.size:
         found = f"config {int(failed[0])}"
-        raise DataError(
-            f"valid: {found} failed ({failed.size} such in all), so {purpose} from it: drop it, with "
-            "g.select(g.ran)",
-            file=name, field="valid", found=found, expected="configs that ran",
-        )  # fmt: skip
+        text = f"{found} failed ({failed.size} such in all), so {purpose} from it: drop it, with "
+        text += "g.select(g.ran)"
+        raise refuse("valid", text, found, "configs that ran")
     if not (runtimes > 0).any():
         found = f"placeholders from {runtimes.min()} to {runtimes.max()}" if runtimes.size else "none"
-        raise DataError(
-            f"config_runtime: expected measured runtimes, found {found}, so {purpose}: {remedy}",
-            file=name, field="config_runtime", found=found, expected="runtimes > 0",
-        )  # fmt: skip
+        text = f"expected measured runtimes, found {found}, so {purpose}: {remedy}"
+        raise refuse("config_runtime", text, found, "runtimes > 0")
     bad = rows[runtimes[rows] <= 0]
     if bad.size:
-        unit = getattr(getattr(graph, "schema", None), "unit", None) or ""
         found = f"{runtimes[bad[0]]} {unit}".strip()
-        raise DataError(
-            f"config_runtime: config {int(bad[0])} has {found} ({bad.size} such in all), which is not "
-            "a measurement: drop it, with g.select(g.config_runtime > 0)",
-            file=name, field="config_runtime", found=found, expected="runtimes > 0",
-        )  # fmt: skip
+        text = f"config {int(bad[0])} has {found} ({bad.size} such in all), which is not a measurement: "
+        text += "drop it, with g.select(g.config_runtime > 0)"
+        raise refuse("config_runtime", text, found, "runtimes > 0")

@@ -1,24 +1,35 @@
-"""Writing npz files, member by member."""
+"""Writing npz files."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-__all__ = ["write_member"]
+from tpugraphs.system.files import atomic_write
+
+if TYPE_CHECKING:
+    from tpugraphs.data.graph import Graph
+
+__all__ = ["write_npz"]
+
+_PIECE = 4 << 20  # bytes that are written at a time: `ConfigFeatures` never exist as a whole
 
 
-def write_member(
-    archive: zipfile.ZipFile, field: str, dtype: str, shape: tuple[int, ...], pieces: Iterable[bytes]
-) -> None:
-    """Write one array as a member of an npz, piece by piece, so that the whole never has to exist."""
-    header = {"descr": dtype, "fortran_order": False, "shape": shape}
-    info = zipfile.ZipInfo(f"{field}.npy")  # dated 1980: equal graphs give equal files
-    info.compress_type = zipfile.ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    with archive.open(info, "w", force_zip64=True) as member:
-        np.lib.format.write_array_header_1_0(member, header)
-        for piece in pieces:
-            member.write(piece)
+def write_npz(path: str, graph: Graph) -> None:
+    """Write a graph as an npz; whole or not at all."""
+    with (
+        atomic_write(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+    ):
+        for name, array in graph._saved():
+            header = {"descr": np.dtype(array.dtype).str, "fortran_order": False, "shape": array.shape}
+            step = max(1, _PIECE // max(1, array[:1].nbytes))
+            info = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: equal graphs give equal files
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            with archive.open(info, "w", force_zip64=True) as member:
+                np.lib.format.write_array_header_1_0(member, header)
+                for i in range(0, len(array), step):
+                    member.write(array[i : i + step].tobytes())

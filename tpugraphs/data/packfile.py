@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import fail, place, with_file
-from tpugraphs.data.digits import CodedDigits, Digits, SchemaDigits
+from tpugraphs.data.arrays import fail, naming, refuse, with_file
+from tpugraphs.data.digits import CodedDigits, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
-from tpugraphs.data.schema import LAYOUT, MEMBER, TILE, Schema, read_schema
+from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute, atomic_write
@@ -29,6 +29,7 @@ from tpugraphs.system.files import absolute, atomic_write
 __all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
 SUFFIX = ".tgpack"
+KINDS: dict[str, type[Graph]] = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
 Origin = tuple[int, int, int]
 
 
@@ -42,9 +43,8 @@ class Pack:
 
     Attributes
     ----------
-    path : str
-    kind : str
-        ``"layout"``, ``"tile"`` or ``"graph"``.
+    path, kind : str
+        The kind is ``"layout"``, ``"tile"`` or ``"graph"``.
     arrays : dict of str to ndarray
         What is in it, read-only, in the mapped file, unchecked.
     schema : Schema
@@ -53,73 +53,53 @@ class Pack:
 
     Raises
     ------
-    DataError
-        Not a pack, of another version, or a damaged header.
-    OSError
-        It cannot be opened.
+    DataError, OSError
+        Not a pack, of another version, or a damaged header; a file that cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
+        with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
-            self.schema = self._read_schema()
-        except DataError as error:
-            raise with_file(error, path) from None
-        except OSError as error:
-            raise type(error)(error.errno, os.strerror(error.errno or 0), path) from None
+            own = self.kind == "graph"
+            self.schema = read_schema(self.arrays["schema"]) if own else KINDS[self.kind].schema
         self._fields: dict[str, Any] | None = None
-
-    def _read_schema(self) -> Schema:
-        if self.kind != "graph":
-            return TILE if self.kind == "tile" else LAYOUT
-        return read_schema(self.arrays["schema"])
 
     def digits(self) -> Digits:
         """Configs by node, in the file."""
         arrays = self.arrays
-        if self.kind == "graph":
-            values = tuple(digit.values for digit in self.schema.digits)
-            array: NDArray[np.int8] = arrays.get(
-                "node_config_feat", np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
-            )
-            if array.shape[2] != len(values):
-                expected, found = f"{len(values)} digits per node, as in the schema", f"{array.shape[2]}"
-                raise fail("node_config_feat", expected, found, "make the pack again")
-            shape = (array.shape[0], array.shape[1], array.shape[2])
-            return SchemaDigits(shape, values, array, self.path, handle=self.handle, checked=False)
-        return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+        if self.kind != "graph":
+            return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
+        values = tuple(digit.values for digit in self.schema.digits)
+        none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
+        array: NDArray[np.int8] = arrays.get("node_config_feat", none)
+        if array.shape[2] != len(values):
+            expected = f"{len(values)} digits per node, as in the schema"
+            raise fail("node_config_feat", expected, f"{array.shape[2]}", "make the pack again")
+        shape = (array.shape[0], array.shape[1], array.shape[2])
+        return Digits(shape, array, self.path, handle=self.handle, values=values)
 
     def fields(self) -> dict[str, Any]:
         """Arrays of the graph but the configs, their checksums and contents checked once."""
         if self._fields is None:
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
-            try:
+            with naming(self.path):
                 _core.pack_check(self.handle, False)
                 if self.kind == "graph":
                     given["schema"] = self.schema
-                    if "node_config_feat" in given:
-                        given["node_config_feat"] = self.digits()
-                    if "valid" in given:
-                        given["valid"] = _as_bools(given["valid"])
-                    graph: Any = Graph(**given)
-                    given = graph.fields()
-                elif self.kind == "tile":
-                    graph = TileGraph(**given)
-                else:
-                    graph = LayoutGraph(**{**given, "node_config_feat": self.digits()})
-            except DataError as error:
-                raise with_file(error, self.path) from None
-            texts = ("node_config_feat", "name", "collection", "path")
-            self._fields = {name: graph.__dict__[name] for name in given if name not in texts}
+                if "node_config_feat" in given:
+                    given["node_config_feat"] = self.digits()
+                if "valid" in given:  # bytes 0 and 1
+                    refuse("valid", given["valid"] > 1, given["valid"], "0 or 1", "make the pack again")
+                    given["valid"] = given["valid"].view(np.bool_)
+                graph = KINDS[self.kind](**given)
+            own = ("_digits", "name", "collection", "path")
+            self._fields = {name: value for name, value in graph.__dict__.items() if name not in own}
         return self._fields
 
     def check(self) -> None:
         """Check every byte; DataError naming the file."""
-        try:
-            _core.pack_check(self.handle, True)
-        except DataError as error:
-            raise with_file(error, self.path) from None
+        _core.pack_check(self.handle, True)
         self.fields()
 
     def release(self) -> None:
@@ -127,47 +107,28 @@ class Pack:
         _core.pack_release(self.handle)
 
 
-def _as_bools(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Bytes 0 and 1 as bools; DataError for others."""
-    bad = array > 1
-    if bad.any():
-        raise fail("valid", "0 or 1", place(array, bad), "make the pack again")
-    return array.view(np.bool_)
-
-
 def open_pack(path: str, limit: int) -> Graph:
     """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; checks if the .npz next to it changed.
 
-    Raises
-    ------
-    DataError
-        Not a pack, a damaged header, arrays of more than `limit` bytes, or made from another .npz.
+    Raises DataError for what is not a pack, a damaged header, arrays of more than `limit` bytes, or a pack
+    made from another .npz.
     """
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
     if size > limit:
-        raise DataError(
-            f"file: expected arrays of at most max_bytes together, found {size} bytes, max_bytes is {limit}; "
-            "raise max_bytes if the file is right",
-            file=path, field="file", found=f"{size} bytes", expected=f"<= {limit} bytes",
-        )  # fmt: skip
+        found, todo = f"{size} bytes, max_bytes is {limit}", "raise max_bytes if the file is right"
+        raise with_file(fail("file", "arrays of at most max_bytes together", found, todo), path)
     source = path.removesuffix(SUFFIX) + ".npz"
     if pack.origin[0] and not made_from(pack.origin, source):
-        raise DataError(
-            f"file: expected the pack of {os.path.basename(source)} next to it, found one of another version "
-            "of that file; run tpugraphs pack again, or delete one of the two",
-            file=path, field="file", expected=f"made from {source}", found="made from another version",
-        )  # fmt: skip
-    kinds = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
-    graph: Any = object.__new__(kinds[pack.kind])
+        expected = f"the pack of {os.path.basename(source)} next to it"
+        todo = "run tpugraphs pack again, or delete one of the two"
+        raise with_file(fail("file", expected, "one of another version of that file", todo), path)
+    graph = object.__new__(KINDS[pack.kind])
     graph._set(name=Path(path).stem, collection=collection_of(path), path=path, _pack=pack)
-    try:
-        if pack.kind != "tile":
+    if pack.kind != "tile":
+        with naming(path):
             graph._set(_digits=pack.digits())
-    except DataError as error:
-        raise with_file(error, path) from None
-    found: Graph = graph
-    return found
+    return graph
 
 
 def made_from(origin: Origin, source: str) -> bool:
@@ -191,17 +152,12 @@ def made_from(origin: Origin, source: str) -> bool:
 def write(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write a graph as a pack; whole or not at all.
 
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    DataError
-        Configs still in a file turn out to be damaged.
+    Raises OSError, or DataError if configs still in a file turn out to be damaged.
     """
     write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
 
 
-def write_pack(path: str, graph: Any, origin: Origin, done: NDArray[np.int64]) -> None:
+def write_pack(path: str, graph: Graph, origin: Origin, done: NDArray[np.int64]) -> None:
     """Write a graph as the pack of a file; `done` counts the digits written, and stops at done[1]."""
     digits = graph._digits.source() if graph.kind == "layout" else None
     arrays = {

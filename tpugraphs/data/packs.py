@@ -7,16 +7,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.arrays import with_file
+from tpugraphs.data.arrays import naming, with_file
 from tpugraphs.data.collections import load
 from tpugraphs.data.packfile import SUFFIX, Origin, Pack, is_pack, made_from, open_pack, write, write_pack
 from tpugraphs.errors import ConfigError, DataError
@@ -25,6 +25,7 @@ from tpugraphs.system.progress import Progress
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
+_Item = TypeVar("_Item")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # no later file would fare better
 _SPARE = 16 << 20  # bytes of the disk that are left alone
 _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
@@ -34,15 +35,9 @@ _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 class PackReport:
     """What :func:`pack_tree` did.
 
-    Attributes
-    ----------
-    packed, skipped, verified : int
-        Files packed now, packs that were up to date, packs read back completely.
-    failed : list of dict
-        ``file``, ``error``, ``field``, ``found``, ``expected`` of those that could not be.
-    bytes_in, bytes_out : int
-        Of the .npz files packed now, and of their packs.
-    seconds : float
+    Files `packed` now, `skipped` because their packs were up to date, and `verified`: packs read back
+    completely. `failed` has ``file``, ``error``, ``field``, ``found`` and ``expected`` of the others.
+    `bytes_in` are those of the .npz files packed now, `bytes_out` those of their packs.
     """
 
     packed: int = 0
@@ -53,7 +48,7 @@ class PackReport:
     bytes_out: int = 0
     seconds: float = 0.0
 
-    def fail(self, file: str, error: Exception) -> None:
+    def fail(self, file: str, error: BaseException) -> None:
         """Note a file that could not be packed or is damaged."""
         parts = {key: getattr(error, key, None) for key in ("field", "found", "expected")}
         text = str(error) if not isinstance(error, MemoryError) else f"{file}: not enough memory"
@@ -120,29 +115,29 @@ def pack_tree(
     began, report = time.monotonic(), PackReport()
     if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
         raise ConfigError(f"jobs: expected at least 1, got {jobs!r}")
-    root = absolute(folder)
+    root, threads = absolute(folder), jobs or _core.get_num_threads()
     sources, packs = _files_below(root)
     base = os.path.dirname(root) if os.path.isfile(root) else root
     to = base if out is None else absolute(out)
-    targets = {path: _target(path, base, to) for path in sources}
+    names = {path: os.path.relpath(path, base).removesuffix(".npz") + SUFFIX for path in sources}
+    targets = {path: os.path.join(to, name) for path, name in names.items()}
     os.makedirs(to, exist_ok=True)
-    with locked(to, "another packing run"), _Pool(jobs or _core.get_num_threads()) as pool:
+    with locked(to, "another packing run"):
         if out is not None:
-            packs = _files_below(to)[1] if os.path.isdir(to) else []
+            packs = _files_below(to)[1]
         for place in {os.path.dirname(path) for path in targets.values()}:
             os.makedirs(place, exist_ok=True)
-            _remove_unfinished(place)
-        checked: dict[str, Exception | None] = {}
-        if verify:
-            if not packs and os.path.isfile(root):
-                packs = [path for path in targets.values() if os.path.exists(path)]
-            checked = pool.all(_verified, sorted(packs), "verifying", verbose)
+            for name in os.listdir(place):
+                if _UNFINISHED.fullmatch(name):  # left behind by a killed run; the lock is held
+                    os.unlink(os.path.join(place, name))
+        there = sorted({*packs, *filter(os.path.exists, targets.values())})
+        checked = _verify_all(threads, there, verbose) if verify else {}
         todo = _todo(targets, checked, report)
         _check_space(to, todo)
-        _pack_all(pool, todo, report, verbose)
+        _pack_all(threads, todo, report, verbose)
         if verify:
-            made = [job.target for job in todo if os.path.exists(job.target)]
-            checked |= pool.all(_verified, made, "verifying", verbose)
+            made = list(filter(os.path.exists, (job.target for job in todo)))
+            checked |= _verify_all(threads, made, verbose)
             report.verified = sum(error is None for error in checked.values())
             for path, error in checked.items():
                 if error is not None:
@@ -162,17 +157,6 @@ def _files_below(root: str) -> tuple[list[str], list[str]]:
     return [p for p in found if p.endswith(".npz")], [p for p in found if p.endswith(SUFFIX)]
 
 
-def _target(path: str, base: str, to: str) -> str:
-    return os.path.join(to, os.path.relpath(path, base).removesuffix(".npz") + SUFFIX)
-
-
-def _remove_unfinished(folder: str) -> None:
-    """Remove what killed runs left behind; the lock is held."""
-    for name in os.listdir(folder):
-        if _UNFINISHED.fullmatch(name):
-            os.unlink(os.path.join(folder, name))
-
-
 def _verified(path: str) -> None:
     pack = Pack(path)
     try:
@@ -181,32 +165,47 @@ def _verified(path: str) -> None:
         pack.release()
 
 
+def _verify_all(threads: int, paths: list[str], verbose: bool | None) -> dict[str, Exception | None]:
+    """Say what is wrong with each pack, None where nothing is."""
+    result: dict[str, Exception | None] = {}
+    with Progress(len(paths), "verifying", "file", verbose) as bar:
+
+        def note(path: str, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            result[path] = error
+            bar.update(1)
+
+        _run(threads, _verified, paths, note)
+    return result
+
+
 def _todo(targets: dict[str, str], checked: dict[str, Exception | None], report: PackReport) -> list[_Job]:
     """List what is to be packed, the largest first; damaged packs with a source go out of `checked`."""
     if not targets and not checked:
-        raise DataError(
-            "no .npz files below this folder; give the one that holds them",
-            expected=".npz files",
-            found="none",
-        )
+        text = "no .npz files below this folder; give the one that holds them"
+        raise DataError(text, expected=".npz files", found="none")
     todo = []
     for source, target in targets.items():
         try:
-            if checked.get(target) is None and os.path.exists(target):
-                try:
-                    if made_from(Pack(target).origin, source):
-                        report.skipped += 1
-                        continue
-                except DataError:
-                    pass  # damaged or of another version: made again
-            origin, need = _core.npz_origin(source)
+            with naming(source):
+                if checked.get(target) is None and _up_to_date(target, source):
+                    report.skipped += 1
+                    continue
+                origin, need = _core.npz_origin(source)
+        except (DataError, OSError) as error:
+            report.fail(source, error)
+        else:
             todo.append(_Job(source, target, origin[0], need, origin))
             checked.pop(target, None)
-        except DataError as error:
-            report.fail(source, with_file(error, source))
-        except OSError as error:
-            report.fail(source, type(error)(error.errno, os.strerror(error.errno or 0), source))
     return sorted(todo, key=lambda job: -job.need)
+
+
+def _up_to_date(target: str, source: str) -> bool:
+    try:
+        return os.path.exists(target) and made_from(Pack(target).origin, source)
+    except DataError:
+        return False  # damaged or of another version: made again
 
 
 def _check_space(folder: str, todo: list[_Job]) -> None:
@@ -221,7 +220,7 @@ def _check_space(folder: str, todo: list[_Job]) -> None:
 
 
 def _pack_one(job: _Job) -> None:
-    graph: Any = load(job.source)
+    graph = load(job.source)
     if graph.kind == "layout":
         job.digits = max(1, graph.node_config_feat.size)
     if job.done[1]:
@@ -237,9 +236,9 @@ def _pack_one(job: _Job) -> None:
     job.done[0] = job.digits
 
 
-def _pack_all(pool: _Pool, todo: list[_Job], report: PackReport, verbose: bool | None) -> None:
+def _pack_all(threads: int, todo: list[_Job], report: PackReport, verbose: bool | None) -> None:
     """Pack them in parallel. What is wrong with one file is noted, a full disk ends the work."""
-    full: OSError | None = None
+    full: list[OSError] = []
     with Progress(sum(int(job.size / 1e6) for job in todo), "packing", "MB", verbose) as bar:
 
         def tick() -> None:
@@ -253,66 +252,45 @@ def _pack_all(pool: _Pool, todo: list[_Job], report: PackReport, verbose: bool |
             for job in todo:
                 job.done[1] = 1
 
-        for job, error in pool.run(_pack_one, todo, tick, stop):
+        def note(job: _Job, error: BaseException | None) -> None:
             if error is None:
                 report.packed += 1
                 report.bytes_in += job.size
                 report.bytes_out += os.path.getsize(job.target)
             elif isinstance(error, OSError) and error.errno in _FULL:
-                full = full or error
+                full.append(error)
                 stop()
             elif not isinstance(error, KeyboardInterrupt):
-                report.fail(job.source, error)  # type: ignore[arg-type]
-    if full is not None:
-        raise OSError(
-            full.errno,
-            f"{full.strerror} after {report.packed} files: make room and run the same command, which resumes",
-            full.filename,
-        )
+                report.fail(job.source, error)
+
+        _run(threads, _pack_one, todo, note, tick, stop)
+    if full:
+        after = f"after {report.packed} files: make room and run the same command, which resumes"
+        raise OSError(full[0].errno, f"{full[0].strerror} {after}", full[0].filename)
 
 
-class _Pool:
-    """Threads that call functions of the core, which work without the GIL; Ctrl-C is for the main thread."""
+def _run(
+    threads: int,
+    work: Callable[[_Item], None],
+    items: Sequence[_Item],
+    note: Callable[[_Item, BaseException | None], None],
+    tick: Callable[[], None] = lambda: None,
+    stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Work on items in threads, by the core without the GIL, and `note` each with its error when it is done.
 
-    def __init__(self, jobs: int) -> None:
-        self._executor = ThreadPoolExecutor(jobs, "pack")
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
-
-    def run(
-        self,
-        work: Callable[[Any], None],
-        items: Iterable[Any],
-        tick: Callable[[], None] = lambda: None,
-        stop: Callable[[], None] = lambda: None,
-    ) -> Iterable[tuple[Any, BaseException | None]]:
-        """Items and their errors, as they are done; `tick` now and then, `stop` when interrupted."""
-        waiting: dict[Future[None], Any] = {self._executor.submit(work, item): item for item in items}
-        try:
-            while waiting:
-                done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-                tick()
-                for future in done:
-                    yield waiting.pop(future), future.exception()
-        except BaseException:
-            stop()
-            for future in waiting:
-                future.cancel()
-            raise
-
-    def all(
-        self, work: Callable[[str], None], paths: list[str], what: str, verbose: bool | None
-    ) -> dict[str, Exception | None]:
-        """Say what went wrong with each path, None where nothing did."""
-        result: dict[str, Exception | None] = {}
-        with Progress(len(paths), what, "file", verbose) as bar:
-            for path, error in self.run(work, paths):
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                result[path] = error
-                bar.update(1)
-        return result
+    Ctrl-C is for the main thread, which calls `tick` now and then, and `stop` when it is interrupted.
+    """
+    executor = ThreadPoolExecutor(threads, "pack")
+    try:
+        waiting: dict[Future[None], _Item] = {executor.submit(work, item): item for item in items}
+        while waiting:
+            done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+            tick()
+            for future in done:
+                note(waiting.pop(future), future.exception())
+    except BaseException:
+        stop()
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)

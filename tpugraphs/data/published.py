@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tpugraphs._core import SCHEMA
 from tpugraphs.data import arrays
-from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits, SchemaDigits
-from tpugraphs.data.graph import TEXTS, Graph
+from tpugraphs.data.digits import DIGITS, ConfigFeatures, Digits
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, TILE
 
 __all__ = ["ConfigFeatures", "Graph", "LayoutGraph", "TileGraph"]
@@ -23,9 +23,8 @@ class _Published(Graph):
     """What layout and tile graphs of TpuGraphs share."""
 
     graph_feat = valid = repeats = None
-    config_runtime: npt.NDArray[np.int64]
     node_opcode: npt.NDArray[np.uint8]
-    _ALIAS = ("runtime", "config_runtime")
+    runtime: npt.NDArray[np.int64]
 
     def _init_published(
         self, node_feat: Any, node_opcode: Any, edge_index: Any, node_splits: Any, name: str,
@@ -40,27 +39,23 @@ class _Published(Graph):
         arrays.in_range("node_splits", splits, 0, nodes, "node numbers")
         if (np.diff(splits) < 0).any():
             raise arrays.fail("node_splits", "rising node numbers", f"{splits.tolist()[:8]}")
-        self._set(
-            node_splits=arrays.frozen(splits.reshape(1, -1).copy(), None),
-            name="graph" if name is None else str(name),
-            collection=collection,
-            path=path,
-        )
+        splits = arrays.frozen(splits.reshape(1, -1).copy(), None)
+        title = "graph" if name is None else str(name)
+        self._set(node_splits=splits, name=title, collection=collection, path=path)
 
-    def _runtimes(self, value: Any, count: int) -> npt.NDArray[np.int64]:
-        field = "config_runtime"
-        if value is None:
-            value = np.zeros(count, np.int64)
-        runtime = arrays.integers(field, arrays.shaped(field, value, (count,)))
-        bad = runtime < 0
-        if bad.any() and not bool((runtime <= 0).all()):
-            raise arrays.fail(
-                field, "nanoseconds >= 0", arrays.place(runtime, bad), "drop this config or measure it again"
-            )
-        result: npt.NDArray[np.int64] = arrays.frozen(runtime, value)
+    def _times(
+        self, field: str, value: Any, count: int, least: int, measured: bool | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Check nanoseconds (C,). Any will do if they were not `measured`, by default if none is above 0."""
+        value = np.full(count, least, np.int64) if value is None else value
+        times = arrays.integers(field, arrays.shaped(field, value, (count,)))
+        measured = bool((times > 0).any()) if measured is None else measured
+        expected, todo = f"nanoseconds {'> 0' if least else '>= 0'}", "drop this config or measure it again"
+        arrays.refuse(field, (times < least) & measured, times, expected, todo)
+        result: npt.NDArray[np.int64] = arrays.frozen(times, value)
         return result
 
-    def _saved(self) -> Iterable[tuple[str, Any]]:
+    def _saved(self) -> Iterator[tuple[str, Any]]:
         """Arrays of a file in the published schema."""
         return ((field, getattr(self, field)) for field in self._SAVED)
 
@@ -75,37 +70,29 @@ class _Published(Graph):
             node, column = (int(i) for i in np.argwhere(bad)[0])
             found = f"{layout[node, column].item()!r} at node {node}, column {first + column}"
             error = arrays.fail("node_feat", f"layout digits, whole numbers in {low}..{high}", found)
-            raise error if self.path is None else arrays.with_file(error, self.path)
+            raise arrays.with_file(error, self.path)
         return self
 
 
 class LayoutGraph(_Published):
     """A graph with a choice of layouts per configurable node.
 
+    Arguments and attributes that are not named here are as in :class:`Graph`; `schema` is
+    :data:`tpugraphs.schema.LAYOUT`.
+
     Parameters
     ----------
     node_feat : (N, 140) float
-        Node features.
     node_opcode : (N,) int in 0..255
         Opcode numbers.
     edge_index : (E, 2) int
-        Rows (u, v): node u consumes the output of node v.
     node_config_ids : (K,) int, optional
-        Configurable nodes, each once.
     node_config_feat : (C, K, 18), optional
         Configs: whole numbers in -1..5 (6 digits of output, input and kernel layout each).
     config_runtime : (C,) int, optional
         Run times in nanoseconds. Left out (or all <= 0): not measured.
     node_splits : (S,) or (1, S) int, optional
-        Where the major computations start; default 0 and N.
-    name, collection, path : str, optional
-        Where it comes from.
-
-    Attributes
-    ----------
-    node_feat (N, 140) float32, node_opcode (N,) uint8, edge_index (E, 2) int64, node_splits (1, S) int64,
-    node_config_ids (K,) int64, config_runtime (C,) int64 : numpy.ndarray
-        Read-only.
+        Where the major computations start; default 0 and N. The attribute is (1, S).
 
     Raises
     ------
@@ -116,7 +103,7 @@ class LayoutGraph(_Published):
     kind = "layout"
     schema = LAYOUT
     config_feat = None
-    _PER_CONFIG = ("config_runtime",)
+    _UNSAVED = ()
     _SAVED = (
         "node_feat", "node_opcode", "edge_index", "node_config_ids", "node_splits", "node_config_feat",
         "config_runtime",
@@ -140,56 +127,36 @@ class LayoutGraph(_Published):
         self._init_config_nodes(node_config_ids)
         ids = self.node_config_ids
         if node_config_feat is None:
-            configs = (
-                0
-                if config_runtime is None
-                else len(arrays.numbers("config_runtime", config_runtime).reshape(-1))
-            )
+            configs = 0 if config_runtime is None else np.size(config_runtime)
             if configs:
                 raise arrays.fail(
                     "node_config_feat", f"shape ({configs}, {len(ids)}, {DIGITS})", "no such array"
                 )
             node_config_feat = np.zeros((0, len(ids), DIGITS), np.int8)
-        digits = node_config_feat if isinstance(node_config_feat, Digits) else Digits.of(node_config_feat)
+        digits = Digits.of(node_config_feat)
         if digits.shape[1] != len(ids) or digits.shape[2] != DIGITS:
-            raise arrays.fail(
-                "node_config_feat",
-                f"shape (C, {len(ids)}, {DIGITS}), as there are {len(ids)} node_config_ids",
-                f"shape {digits.shape}",
-            )
-        runtime = self._runtimes(config_runtime, digits.shape[0])
-        self._set(config_runtime=runtime, _digits=digits)
-
-    def fields(self) -> dict[str, Any]:
-        """Everything the graph consists of, by the constructor's argument names."""
-        fields = {field: getattr(self, field) for field in self._SAVED}
-        return {**fields, **{field: getattr(self, field) for field in TEXTS}}
+            expected = f"shape (C, {len(ids)}, {DIGITS}), as there are {len(ids)} node_config_ids"
+            raise arrays.fail("node_config_feat", expected, f"shape {digits.shape}")
+        runtime = self._times("config_runtime", config_runtime, digits.shape[0], 0)
+        self._set(runtime=runtime, _digits=digits)
 
 
 class TileGraph(_Published):
-    """A kernel with a choice of tile sizes.
+    """A kernel with a choice of tile sizes; otherwise as :class:`LayoutGraph`.
 
     Parameters
     ----------
-    node_feat, node_opcode, edge_index, node_splits, name, collection, path
-        As in :class:`LayoutGraph`.
     config_feat : (C, 24) float
         Kernel, output and input bounds with their sums and products.
-    config_runtime : (C,) int, optional
-        Run times in nanoseconds. Left out (or all <= 0): not measured.
     config_runtime_normalizers : (C,) int, optional
         Run times of the default config in the same run; all 1 when left out.
-
-    Raises
-    ------
-    DataError
-        When an array is not as described, naming field and place.
     """
 
     kind = "tile"
     schema = TILE
     node_config_ids = arrays.frozen(np.zeros(0, np.int64), None)
-    _PER_CONFIG = ("config_feat", "config_runtime", "config_runtime_normalizers")
+    _UNSAVED = ("node_splits",)
+    _PER_CONFIG = (*Graph._PER_CONFIG, "config_runtime_normalizers")
     config_feat: npt.NDArray[np.float32]
     config_runtime_normalizers: npt.NDArray[np.int64]
     _SAVED = (
@@ -212,36 +179,14 @@ class TileGraph(_Published):
         path: str | None = None,
     ) -> None:
         self._init_published(node_feat, node_opcode, edge_index, node_splits, name, collection, path)
-        feat = arrays.floats(
-            "config_feat",
-            arrays.shaped("config_feat", config_feat, ("C", TILE_FEATURES)),
-        )
-        configs = feat.shape[0]
-        runtime = self._runtimes(config_runtime, configs)
-        field = "config_runtime_normalizers"
-        given: Any = (
-            np.ones(configs, np.int64) if config_runtime_normalizers is None else config_runtime_normalizers
-        )
-        normalizers = arrays.integers(field, arrays.shaped(field, given, (configs,)))
-        bad = normalizers <= 0
-        if (runtime > 0).any() and bad.any():
-            raise arrays.fail(
-                field,
-                "nanoseconds > 0",
-                arrays.place(normalizers, bad),
-                "drop this config or measure it again",
-            )
-        self._set(
-            config_feat=arrays.frozen(feat, config_feat),
-            config_runtime=runtime,
-            config_runtime_normalizers=arrays.frozen(normalizers, config_runtime_normalizers),
-        )
+        self._init_features("config_feat", config_feat, ("C", TILE_FEATURES))
+        self._set(runtime=self._times("config_runtime", config_runtime, len(self.config_feat), 0))
+        given = config_runtime_normalizers
+        normalizers = self._times("config_runtime_normalizers", given, self.num_configs, 1, self.has_runtimes)
+        self._set(config_runtime_normalizers=normalizers)
 
     @property
     def _digits(self) -> Digits:  # type: ignore[override]
         """None per node: configs are features."""
-        return SchemaDigits((self.num_configs, 0, 0), (), np.zeros((self.num_configs, 0, 0), np.int8))
-
-    def fields(self) -> dict[str, Any]:
-        """Everything the graph consists of, by the constructor's argument names."""
-        return {field: getattr(self, field) for field in (*self._SAVED, "node_splits", *TEXTS)}
+        shape = (self.num_configs, 0, 0)
+        return Digits(shape, np.zeros(shape, np.int8), values=())

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from tpugraphs.data.collections import sample
 from tpugraphs.data.published import Graph
@@ -55,10 +55,9 @@ def write(root: str | os.PathLike[str]) -> Path:
     """
     folder = Path(absolute(root))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(
-            "expected a new or empty folder, found something in it; choose another one",
-            file=str(folder), field="root", expected="a new or empty folder", found="something in it",
-        )  # fmt: skip
+        text = "expected a new or empty folder, found something in it; choose another one"
+        expected, found = "a new or empty folder", "something in it"
+        raise DataError(text, file=str(folder), field="root", expected=expected, found=found)
     for number, (collection, below) in enumerate(COLLECTIONS.items()):
         kind, source, *_ = collection.split(":")
         graphs = _tiles() if kind == "tile" else _layouts(source, number)
@@ -72,19 +71,14 @@ def write(root: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _layouts(source: str, seed: int) -> list[tuple[str, Graph]]:
+def _layouts(source: str, seed: int) -> Iterator[tuple[str, Graph]]:
     graph = sample(_LAYOUT_SAMPLES[source])
     parts = split_configs(graph, [share for _, share, _ in _LAYOUT_PARTS], seed)
-
-    def few(rows: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-        return np.random.default_rng(seed).permutation(rows)[:most]
-
-    return [
-        (split, graph.select(few(rows, most)).replace(name=f"{graph.name}_{i}"))
-        for i, ((split, _, most), rows) in enumerate(zip(_LAYOUT_PARTS, parts, strict=True))
-    ]
+    for i, ((split, _, most), rows) in enumerate(zip(_LAYOUT_PARTS, parts, strict=True)):
+        some = np.random.default_rng(seed).permutation(rows)[:most]
+        yield split, graph.select(some).replace(name=f"{graph.name}_{i}")
 
 
-def _tiles() -> list[tuple[str, Graph]]:
-    names = [f"tile_{i:02}" for i in range(15)]
-    return [(_TILE_SPLITS[i % len(_TILE_SPLITS)], sample(name)) for i, name in enumerate(names)]
+def _tiles() -> Iterator[tuple[str, Graph]]:
+    for i in range(15):
+        yield _TILE_SPLITS[i % len(_TILE_SPLITS)], sample(f"tile_{i:02}")

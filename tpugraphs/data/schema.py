@@ -8,8 +8,10 @@ as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, en
 from tpugraphs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from tpugraphs.data.published import Graph
+    from tpugraphs.data.graph import Graph
 
 __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
@@ -84,36 +86,25 @@ class Schema:
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
     ) -> Schema:
-        """Infer a schema from arrays: every column is a number, a digit has as many values as occur.
+        """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
 
-        Float arrays say no more than that. Columns are called ``node_0``, ``graph_0``, ``config_0``,
-        ``digit_0`` and so on. Tables have types and names, so :func:`tpugraphs.from_frame` infers more.
-
-        Parameters
-        ----------
-        node_feat, graph_feat, config_feat, node_config_feat, node_opcode : array, optional
-            As in :class:`tpugraphs.Graph`.
-        unit : str, optional
-            Unit of the runtimes.
+        Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
+        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on. Tables have types and
+        names, so :func:`tpugraphs.from_frame` infers more.
         """
-
-        def numbers(group: str, array: AnyArray | None) -> tuple[Column, ...]:
-            width = 0 if array is None else np.shape(array)[-1]
-            return tuple(Column(f"{group}_{i}") for i in range(width))
-
+        feats = {"node": node_feat, "graph": graph_feat, "config": config_feat}
+        widths = {group: 0 if array is None else np.shape(array)[-1] for group, array in feats.items()}
         digits: tuple[Digit, ...] = ()
         if node_config_feat is not None:
-            shape = np.shape(node_config_feat)
-            most = np.full(shape[2], 1)
-            for row in range(0, shape[0], 256):
-                block = np.asarray(node_config_feat[row : row + 256]).reshape(-1, shape[2])
-                most = np.maximum(most, block.max(0)) if len(block) else most
+            count, _, width = np.shape(node_config_feat)
+            most = np.ones(width)
+            for row in range(0, count, 256):
+                block = np.asarray(node_config_feat[row : row + 256])
+                most = np.maximum(most, block.max((0, 1), initial=1))
             digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
         return cls(
-            node=numbers("node", node_feat),
-            graph=numbers("graph", graph_feat),
-            config=numbers("config", config_feat),
+            **{group: tuple(Column(f"{group}_{i}") for i in range(n)) for group, n in widths.items()},
             digits=digits,
             opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
             unit=unit,
@@ -121,27 +112,20 @@ class Schema:
         )
 
     def difference(self, other: Schema) -> str | None:
-        """Name the first difference from this schema to the `other`: group, position, name.
-
-        Returns
-        -------
-        str or None
-            In words, None if they are equal.
-        """
+        """Name the first difference from this schema to the `other`: group, position, name; None if equal."""
         for group in (*GROUPS, "digits"):
             mine, theirs = getattr(self, group), getattr(other, group)
             what = "digit" if group == "digits" else f"{group} column"
-            for place, (a, b) in enumerate(zip(mine, theirs, strict=False)):
-                found = a.difference(b)
+            for place, (a, b) in enumerate(zip_longest(mine, theirs)):
+                found = f"expected only {place}, found {b.name!r} too" if a is None else None
+                if b is None:
+                    found = f"expected {a.name!r}, found only {place}"
+                found = found or a.difference(b)
                 if found:
                     return f"{what} {place}: {found}"
-            if len(mine) > len(theirs):
-                return f"{what} {len(theirs)}: expected {mine[len(theirs)].name!r}, found only {len(theirs)}"
-            if len(mine) < len(theirs):
-                return f"{what} {len(mine)}: expected only {len(mine)}, found {theirs[len(mine)].name!r} too"
         for name in ("opcodes", "unit"):
-            if getattr(self, name) != getattr(other, name):
-                expected, found = getattr(self, name), getattr(other, name)
+            expected, found = getattr(self, name), getattr(other, name)
+            if expected != found:
                 return f"{name}: expected {expected or 'none'}, found {found or 'none'}"
         return None
 
@@ -149,28 +133,21 @@ class Schema:
         """Make one schema for the graphs of both.
 
         Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
-        given one stays. Two given schemas must be equal.
-
-        Raises
-        ------
-        DataError
-            The schemas differ; the message names the first difference.
+        given one stays. Two given schemas must be equal; DataError names the first difference.
         """
+        given, read = (other, self) if self.inferred else (self, other)
         if self.inferred and other.inferred:
-            wide = replace(self, opcodes=max((self.opcodes, other.opcodes), key=lambda n: n or 0))
+            opcodes = max((self.opcodes, other.opcodes), key=lambda n: n or 0)
+            given = replace(self, opcodes=opcodes, unit=self.unit or other.unit)
             if len(self.digits) == len(other.digits):
                 pairs = zip(self.digits, other.digits, strict=True)
-                wide = replace(wide, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
-            if self.unit is None:
-                wide = replace(wide, unit=other.unit)
-            given, read = wide, other
+                given = replace(given, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
             if (self.opcodes is None) != (other.opcodes is None):
                 given = self
-        else:
-            given, read = (other, self) if self.inferred else (self, other)
+            read = other
         found = given.difference(given._over(read) if read.inferred else read)
         if found is not None:
-            raise _unfit(found)
+            raise _does_not_fit(found)
         return given
 
     def _over(self, read: Schema) -> Schema:
@@ -192,13 +169,8 @@ class Schema:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, and its values must be possible for them.
-
-        Parameters
-        ----------
-        graph : Graph
-        runtimes : bool
-            Whether the runtimes will be read, which makes their unit matter.
+        those of this schema, and its values must be possible for them. With `runtimes`, which says that they
+        will be read, their unit must be the same.
 
         Raises
         ------
@@ -212,51 +184,34 @@ class Schema:
             other = replace(other, unit=self.unit)
         found = self.difference(self._over(other) if other.inferred else other)
         if found is not None:
-            raise _unfit(found, f"graph {graph.name!r}: ", graph.path)
+            raise _does_not_fit(found, f"graph {graph.name!r}: ", graph.path)
         if other.inferred:
             found_in = {group: getattr(graph, f"{group}_feat", None) for group in GROUPS}
             self.check_values(graph.name, found_in)
 
     def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
-        """Refuse values that the kind of their column rules out.
+        """Refuse values that the kind of their column rules out; the error names graph, column and row.
 
-        Parameters
-        ----------
-        name : str
-            Of the graph, for errors.
-        arrays : dict
-            Group -> array (n, columns) or (columns,), or None.
-
-        Raises
-        ------
-        DataError
-            Naming graph, column and row.
+        `arrays` maps groups to an array (n, columns) or (columns,), or None.
         """
         for group, array in arrays.items():
-            columns: tuple[Column, ...] = getattr(self, group)
-            if array is not None:
-                for place, column in enumerate(columns):
-                    where = f"graph {name!r}: {group}_feat: column"
-                    check_values(where, column, np.atleast_2d(array)[:, place])
+            columns: tuple[Column, ...] = () if array is None else getattr(self, group)
+            for place, column in enumerate(columns):
+                where = f"graph {name!r}: {group}_feat: column"
+                check_values(where, column, np.atleast_2d(np.asarray(array))[:, place])
 
     def encode(
         self, group: str, table: Mapping[str, Any], where: str = "table", place: Place = in_row
     ) -> NDArray[np.float32]:
-        """Turn named columns into the array that a graph stores, in the order of the schema.
+        """Turn named columns into the array (n, columns) that a graph stores, in the order of the schema.
 
         Parameters
         ----------
         group : {"node", "graph", "config"}
         table : dict of str to (n,) array
             Other columns than those of the group are not read.
-        where : str
-            What errors call the table.
-        place : callable, optional
-            Says where a row is, for errors; ``row 3`` by default.
-
-        Returns
-        -------
-        (n, columns) float32
+        where, place : str, callable
+            What errors call the table, and a row of it; ``row 3`` by default.
 
         Raises
         ------
@@ -265,26 +220,20 @@ class Schema:
             not know; the error names value, column and row.
         """
         columns: tuple[Column, ...] = getattr(self, group)
-        missing = [column.name for column in columns if column.name not in table]
-        if missing:
-            raise fail(missing[0], "the column that the schema names", "none", where=f"{where}: column")
+        for column in columns:
+            if column.name not in table:
+                raise fail(column.name, "the column that the schema names", "none", where=f"{where}: column")
         arrays = [typed(where, column.name, table[column.name], place) for column in columns]
-        length = {len(array) for array in arrays}
-        if len(length) > 1:
-            raise fail(where, "columns of one length", f"{', '.join(map(str, sorted(length)))} rows")
-        result = np.zeros((length.pop() if length else 0, len(columns)), np.float32)
+        lengths = sorted({len(array) for array in arrays})
+        if len(lengths) > 1:
+            raise fail(where, "columns of one length", f"{', '.join(map(str, lengths))} rows")
+        result = np.zeros((lengths[0] if lengths else 0, len(columns)), np.float32)
         for number, (column, array) in enumerate(zip(columns, arrays, strict=True)):
             result[:, number] = encoded(where, column, array, place)
         return result
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
-        """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
-
-        Parameters
-        ----------
-        group : {"node", "graph", "config"}
-        row : (columns,) array
-        """
+        """Turn one row of stored features into names and values: the inverse of :meth:`encode`."""
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
         if len(values) != len(columns):
@@ -310,18 +259,10 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Make a schema from what :meth:`to_dict` returned.
-
-        Raises
-        ------
-        ConfigError
-            It does not describe a schema.
-        """
-        known = {*GROUPS, "digits", "opcodes", "unit", "inferred"}
-        if not isinstance(data, Mapping) or not set(data) <= known:
-            raise ConfigError(
-                f"schema: expected an object with {', '.join(sorted(known))}, found {data!r:.80}"
-            )
+        """Make a schema from what :meth:`to_dict` returned; ConfigError if that does not describe one."""
+        known = sorted((*GROUPS, "digits", "opcodes", "unit", "inferred"))
+        if not isinstance(data, Mapping) or not set(data) <= set(known):
+            raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
         fields: dict[str, Any] = {name: data[name] for name in ("opcodes", "unit") if name in data}
         try:
             for group in GROUPS:
@@ -337,13 +278,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """Make a schema from the text that :meth:`to_json` returned.
-
-        Raises
-        ------
-        ConfigError
-            It does not describe a schema.
-        """
+        """Make a schema from the text that :meth:`to_json` returned; ConfigError if it is not such a text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -351,11 +286,10 @@ class Schema:
         return cls.from_dict(data)
 
     def __repr__(self) -> str:
-        known = {id(LAYOUT): "LAYOUT", id(TILE): "TILE"}
-        if id(self) in known:
-            return f"schema.{known[id(self)]}"
-        parts = [f"{len(getattr(self, g))} {g}" for g in GROUPS if getattr(self, g)]
-        parts += [f"{len(self.digits)} digits"] if self.digits else []
+        for name, schema in (("LAYOUT", LAYOUT), ("TILE", TILE)):
+            if self is schema:
+                return f"schema.{name}"
+        parts = [f"{len(getattr(self, g))} {g}" for g in (*GROUPS, "digits") if getattr(self, g)]
         parts += [f"{self.opcodes} opcodes"] if self.opcodes else []
         return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
 
@@ -368,15 +302,13 @@ def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:
             raise ConfigError(f"{group}: expected objects of type {kind.__name__}, found {entry!r}")
     if len(listed) > most:
         raise ConfigError(f"{group}: expected at most {most} columns, found {len(listed)}")
-    names: set[str] = set()
-    for entry in listed:
-        if entry.name in names:
-            raise ConfigError(f"{group}: two columns are called {entry.name!r}")
-        names.add(entry.name)
+    names = Counter(entry.name for entry in listed)
+    if len(names) < len(listed):
+        raise ConfigError(f"{group}: two columns are called {names.most_common(1)[0][0]!r}")
     return listed
 
 
-def _unfit(difference: str, where: str = "", file: str | None = None) -> DataError:
+def _does_not_fit(difference: str, where: str = "", file: str | None = None) -> DataError:
     return DataError(
         f"{where}does not fit the schema: {difference}; give it the columns that were used for training",
         file=file, field="schema", expected="a graph of this schema", found=difference,
@@ -393,13 +325,7 @@ def write_schema(schema: Schema) -> NDArray[np.uint8]:
 
 
 def read_schema(text: AnyArray) -> Schema:
-    """Read a schema from the bytes of a file.
-
-    Raises
-    ------
-    DataError
-        They are of a later format, or damaged.
-    """
+    """Read a schema from the bytes of a file; DataError if they are of a later format, or damaged."""
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:

@@ -47,10 +47,9 @@ def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> li
     distinct = len(first)
     ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
     if min(np.diff([0, *ends])) < 1:
-        raise DataError(
-            f"{distinct} distinct configs cannot be split into shares of {shares}: use fewer parts",
-            file=str(graph.name), found=f"{distinct} distinct configs",
-        )  # fmt: skip
+        found = f"{distinct} distinct configs"
+        text = f"{found} cannot be split into shares of {shares}: use fewer parts"
+        raise DataError(text, file=str(graph.name), found=found)
     order = kernels.sample_without_replacement(distinct, distinct, (seed, Stream.SPLIT))
     place = np.empty(distinct, np.int64)
     place[order] = np.arange(distinct)
