@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
-from tpugraphs.kernels.calls import Array, Outs, Precision
 
-__all__ = ["faces"]
+__all__ = ["faces", "named_faces"]
 
+P = ParamSpec("P")
+Array = NDArray[np.float32]
+Precision = Literal["f32", "bf16", "int8"]
 Meta = Mapping[str, Any]
+Gradients = dict[str, Array]
+
+_OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
 _GRAPH = {  # what an op needs of a graph -> the arguments that give it
     "edges": ("edge_index",),
     "digits": ("digits", "config_nodes"),
@@ -24,15 +31,15 @@ _GRAPH = {  # what an op needs of a graph -> the arguments that give it
     "layout": ("layout_digits",),
 }
 _SHAPES = {
-    "NODE": "(N, F)",
-    "NODE_CONFIG": "(N, C, F)",
-    "CONFIG_NODE": "(K, F)",
-    "CONFIG_NODE_CONFIG": "(K, C, F)",
-    "EDGE": "(E, F)",
-    "EDGE_CONFIG": "(E, C, F)",
-    "CONFIG": "(C, F)",
-    "SLATE": "(1, F)",
-    "UNIQUE": "(U, F)",
+    "NODE": ("N", "F"),
+    "NODE_CONFIG": ("N", "C", "F"),
+    "CONFIG_NODE": ("K", "F"),
+    "CONFIG_NODE_CONFIG": ("K", "C", "F"),
+    "EDGE": ("E", "F"),
+    "EDGE_CONFIG": ("E", "C", "F"),
+    "CONFIG": ("C", "F"),
+    "SLATE": (1, "F"),
+    "UNIQUE": ("U", "F"),
 }
 _ARRAYS = {
     "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
@@ -42,6 +49,32 @@ _ARRAYS = {
     "layout_digits": "(N, 6) int8",
     "node_feat": "(N, F) float32: by which configurable nodes are alike",
 }
+
+
+def _text(shape: tuple[int | str, ...]) -> str:
+    return str(shape).replace("'", "")
+
+
+def _fits(array: Any, dtype: type, shape: tuple[int | str, ...]) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
+        return False
+    sizes = array.shape
+    if shape[0] == "...":
+        shape, sizes = shape[1:], sizes[max(0, len(sizes) - len(shape) + 1) :]
+    return len(shape) == len(sizes) and all(
+        isinstance(want, str) or want == size for want, size in zip(shape, sizes, strict=True)
+    )
+
+
+def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
+    """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of a shape (letters: any size)."""
+    if any(_fits(array, dtype, shape) for shape in shapes):
+        return
+    found = type(array).__name__
+    if isinstance(array, np.ndarray):
+        found = f"{array.dtype} {array.shape}{'' if array.flags.c_contiguous else ', not C-contiguous'}"
+    expected = " or ".join(map(_text, shapes))
+    raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
 
 
 def _graph_arguments(meta: Meta) -> list[str]:
@@ -54,7 +87,7 @@ def _graph_arguments(meta: Meta) -> list[str]:
 def _has_nodes(meta: Meta) -> bool:
     """Whether an input that is always given has a row per node."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == 9 for spaces in rows)
+    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == len(_SHAPES) for spaces in rows)
 
 
 def _default(attr: Meta) -> Any:
@@ -64,17 +97,14 @@ def _default(attr: Meta) -> Any:
     return kinds[attr["kind"]](attr["default"])
 
 
-def _signature(meta: Meta, backward: bool) -> inspect.Signature:
+def _signature(meta: Meta) -> inspect.Signature:
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    names = ["dy"] if backward else []
-    names += [spec["name"] for spec in meta["inputs"] if not spec["optional"]]
-    names += _graph_arguments(meta)
+    names = [spec["name"] for spec in meta["inputs"] if not spec["optional"]] + _graph_arguments(meta)
     parameters = [inspect.Parameter(name, plain) for name in names]
     parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
-    optional = [spec["name"] for spec in meta["inputs"] if spec["optional"]]
-    parameters += [inspect.Parameter(name, named, default=None) for name in optional]
-    parameters += [inspect.Parameter(attr["name"], named, default=_default(attr)) for attr in meta["attrs"]]
-    extra: dict[str, Any] = {} if _has_nodes(meta) else {"num_nodes": None}
+    extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
+    extra |= {attr["name"]: _default(attr) for attr in meta["attrs"]}
+    extra |= {} if _has_nodes(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", "out": None}
@@ -82,14 +112,10 @@ def _signature(meta: Meta, backward: bool) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _document(meta: Meta, backward: bool) -> str:
-    if backward:
-        names = [spec["name"] for spec in meta["inputs"]] + list(meta["params"])
-        names += ["digits"] if "digits" in meta["flags"] else []
-        return f"Gradients of `{meta['name']}` by name: {', '.join(f'``{name}``' for name in names)}."
+def _document(meta: Meta) -> str:
     lines = [meta["doc"], "", "Parameters", "----------"]
     for spec in meta["inputs"]:
-        shapes = " or ".join(_SHAPES[row] for row in spec["rows"])
+        shapes = " or ".join(_text(_SHAPES[row]) for row in spec["rows"])
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
     lines += [f"{name} : float32 parameter" for name in meta["params"]]
@@ -99,100 +125,208 @@ def _document(meta: Meta, backward: bool) -> str:
     return "\n".join(lines)
 
 
-class _Call:
-    """One call: its arrays sorted into what the core takes."""
+def _nodes(meta: Meta, given: Mapping[str, Any], wanted: list[str]) -> int:
+    if given.get("num_nodes") is not None:
+        return int(given["num_nodes"])
+    names = [s["name"] for s in meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
+    for name in ["node_feat"] if "node_feat" in wanted else names:
+        if given.get(name) is not None:
+            return len(given[name])
+    raise ShapeError(f"{meta['name']}: give num_nodes, which does not follow from the inputs")
 
-    def __init__(self, meta: Meta, given: Mapping[str, Any]) -> None:
-        self.meta = meta
-        self.inputs = [s["name"] for s in meta["inputs"] if given.get(s["name"]) is not None]
-        self.params = [name for name in meta["params"] if given.get(name) is not None]
-        attrs = {
-            a["name"]: float(given[a["name"]]) if a["kind"] in ("flag", "real") else given[a["name"]]
-            for a in meta["attrs"]
-        }
-        arrays = tuple(given[name] for name in self.inputs)
+
+def _slate(meta: Meta, given: Mapping[str, Any]) -> _core.Graph | int:
+    """Make the graph of a call; just count its nodes if the op asks for nothing else."""
+    wanted = _graph_arguments(meta)
+    nodes = _nodes(meta, given, wanted)
+    if not wanted:
+        return nodes
+    edges, ids = given.get("edge_index"), given.get("config_nodes")
+    return _core.Graph(
+        given["node_feat"] if "node_feat" in wanted else np.zeros((nodes, 1), np.float32),
+        given.get("node_opcode"),
+        given.get("layout_digits"),
+        np.zeros((0, 2), np.int64) if edges is None else edges,
+        np.zeros(0, np.int64) if ids is None else ids,
+        given.get("digits"),
+        digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
+    )
+
+
+def _configs(meta: Meta, given: Mapping[str, Any]) -> int:
+    if given.get("digits") is not None:
+        return len(given["digits"])
+    for spec in meta["inputs"]:
+        array = given.get(spec["name"])
+        if array is not None and array.ndim == 3:
+            return int(array.shape[1])
+        if array is not None and spec["rows"] == ["CONFIG"]:
+            return len(array)
+    return 1
+
+
+class _Call:
+    """One call: its arrays sorted into what the core takes.
+
+    `names` maps the op's names of arrays to those of the arguments; `attrs` are attributes that do not stand
+    in `given` under their own names.
+    """
+
+    def __init__(self, meta: Meta, attrs: Meta, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
+        self._names = names
+        inputs = [s for s in meta["inputs"] if given.get(s["name"]) is not None]
+        params = [name for name in meta["params"] if given.get(name) is not None]
+        for spec in inputs:
+            shapes = dict.fromkeys(_SHAPES[row] for row in spec["rows"])
+            require(given[spec["name"]], self.name(spec["name"]), *shapes)
+        values = {a["name"]: attrs.get(a["name"], given.get(a["name"], _default(a))) for a in meta["attrs"]}
+        floats = {a["name"] for a in meta["attrs"] if a["kind"] in ("flag", "real")}
+        self.arrays = {name: given[name] for name in [*(s["name"] for s in inputs), *params]}
+        self.gradients = [self.name(name) for name in self.arrays]
+        self.gradients += ["digits"] if "digits" in meta["flags"] else []
+        configs = _configs(meta, given)
+        if configs == 0:
+            found = ", ".join(str(given[s["name"]].shape) for s in inputs)
+            raise ShapeError(
+                f"{meta['name']}: expected at least one config (C >= 1), got C = 0 with input {found}"
+            )
         self.arguments = (
             meta["name"],
-            attrs,
-            arrays,
-            tuple(given[name] for name in self.params),
-            self._slate(given),
-            self._configs(given, arrays),
+            {name: float(value) if name in floats else value for name, value in values.items()},
+            tuple(given[s["name"]] for s in inputs),
+            tuple(given[name] for name in params),
+            _slate(meta, given),
+            configs,
             int(given.get("key", 0)),
             bool(given.get("training", False)),
         )
 
-    def _slate(self, given: Mapping[str, Any]) -> Any:
-        nodes = given.get("num_nodes")
-        wanted = _graph_arguments(self.meta)
-        if nodes is None:
-            candidates = [s["name"] for s in self.meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
-            array = next((given[name] for name in candidates if given.get(name) is not None), None)
-            array = given["node_feat"] if "node_feat" in wanted else array
-            nodes = None if array is None else len(array)
-        if nodes is None:
-            raise ShapeError(f"{self.meta['name']}: give num_nodes, which does not follow from the inputs")
-        if not wanted:
-            return int(nodes)
-        opcode, edges, ids = given.get("node_opcode"), given.get("edge_index"), given.get("config_nodes")
-        return _core.Graph(
-            np.zeros((nodes, 1), np.float32) if "node_feat" not in wanted else given["node_feat"],
-            opcode,
-            given.get("layout_digits"),
-            np.zeros((0, 2), np.int64) if edges is None else edges,
-            np.zeros(0, np.int64) if ids is None else ids,
-            given.get("digits"),
-            digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
-        )
+    def name(self, name: str) -> str:
+        return self._names.get(name, name)
 
-    def _configs(self, given: Mapping[str, Any], arrays: tuple[Array, ...]) -> int:
-        if given.get("digits") is not None:
-            return len(given["digits"])
-        for spec in self.meta["inputs"]:
-            array = given.get(spec["name"])
-            if array is not None and array.ndim == 3:
-                return int(array.shape[1])
-            if array is not None and spec["rows"] == ["CONFIG"]:
-                return len(array)
-        return 1
+    def run(self, function: Callable[..., Any], *rest: Any) -> Any:
+        try:
+            return function(*self.arguments, *rest)
+        except ShapeError as error:  # which begins with the op's name of an array
+            name, colon, text = str(error).partition(":")
+            if self.name(name) == name:
+                raise
+            raise ShapeError(self.name(name) + colon + text) from None
+
+    def forward(self, out: Array | None, precision: Precision) -> Array:
+        y: Array = self.run(_core.op_forward, None, out, precision)
+        return y
+
+    def backward(self, dy: Array, out: Mapping[str, Array] | None, precision: Precision) -> Gradients:
+        outs = None
+        if out is not None:
+            if unknown := sorted(set(out) - set(self.gradients)):
+                raise ValueError(
+                    f"out: no gradient is called {unknown[0]!r}; expected {', '.join(self.gradients)}"
+                )
+            for name, array in zip(self.gradients, self.arrays.values(), strict=False):
+                if name in out:
+                    require(out[name], f"out[{name!r}]", array.shape)
+            outs = tuple(out.get(name) for name in self.gradients)
+        dx, dw, digits = self.run(_core.op_backward, dy, outs, precision)
+        return dict(zip(self.gradients, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
 
 
-def _make(meta: Meta) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    signatures = _signature(meta, False), _signature(meta, True)
+def _flatten(given: dict[str, Any]) -> tuple[int, ...]:
+    """Make matrices of all arrays (..., F) of a call; returns the dimensions in front."""
+    require(given["x"], "x", ("...", "F"))
+    front: tuple[int, ...] = given["x"].shape[:-1]
+
+    def flat(array: Array, name: str) -> Array:
+        require(array, name, (*front, "F"))
+        return array.reshape(-1, array.shape[-1])
+
+    out = given["out"]
+    if isinstance(out, Mapping):
+        given["out"] = {key: flat(array, "out['x']") if key == "x" else array for key, array in out.items()}
+    elif out is not None:
+        given["out"] = flat(out, "out")
+    given.update({key: flat(given[key], key) for key in ("x", "dy") if key in given})
+    return front
+
+
+def _pair(
+    name: str,
+    doc: str,
+    signature: inspect.Signature,
+    call: Callable[[dict[str, Any]], _Call],
+    flat: bool = False,
+) -> tuple[Callable[..., Array], Callable[..., Gradients]]:
+    """Make both functions of an op out of what turns their arguments into a call."""
+    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    behind = inspect.Signature([dy, *signature.parameters.values()])
+
+    def bind(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
 
     def forward(*args: Any, **kwargs: Any) -> Array:
-        bound = signatures[0].bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        precision: Precision = given["precision"]
-        return _core.op_forward(*_Call(meta, given).arguments, None, given["out"], precision)
+        given = bind(signature, args, kwargs)
+        out, front = given["out"], _flatten(given) if flat else None
+        y = call(given).forward(given["out"], given.get("precision", "f32"))
+        return y if front is None else y.reshape(*front, y.shape[-1]) if out is None else out
 
-    def backward(*args: Any, **kwargs: Any) -> dict[str, Array]:
-        bound = signatures[1].bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        call = _Call(meta, given)
-        names = call.inputs + call.params + (["digits"] if "digits" in meta["flags"] else [])
-        out: Outs | None = given["out"]
-        if out is not None and (unknown := sorted(set(out) - set(names))):
-            raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
-        outs = None if out is None else tuple(out.get(name) for name in names)
-        dx, dw, digits = _core.op_backward(*call.arguments, given["dy"], outs, given["precision"])
-        return dict(zip(names, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
+    def backward(*args: Any, **kwargs: Any) -> Gradients:
+        given = bind(behind, args, kwargs)
+        out, front = given["out"], _flatten(given) if flat else None
+        grads = call(given).backward(given["dy"], given["out"], given.get("precision", "f32"))
+        if front is not None:
+            grads["x"] = out["x"] if out and "x" in out else grads["x"].reshape(*front, -1)
+        return grads
 
     function: Any
-    for function, suffix, index in ((forward, "", 0), (backward, "_backward", 1)):
-        function.__name__ = function.__qualname__ = meta["name"] + suffix
+    for function, suffix, shown in ((forward, "", signature), (backward, "_backward", behind)):
+        function.__name__ = function.__qualname__ = name + suffix
         function.__module__ = "tpugraphs.kernels"
-        function.__doc__ = _document(meta, bool(index))
-        function.__signature__ = signatures[index]
+        function.__doc__ = (
+            doc if shown is signature else f"Gradients of `{name}`: a dict by names of its arrays."
+        )
+        function.__signature__ = shown
     return forward, backward
 
 
-def faces(without: frozenset[str] = frozenset()) -> dict[str, Callable[..., Any]]:
+def named_faces(
+    op: str,
+    function: Callable[P, Mapping[str, Any]],
+    flat: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Callable[P, Array], Callable[..., Gradients]]:
+    """Make ``<name>`` and ``<name>_backward`` of an op with arguments of their own.
+
+    Parameters
+    ----------
+    op : str
+    function : callable
+        Has the name, signature and docstring. It returns what its arguments imply for the op: attributes, and
+        arrays under the op's names.
+    flat : bool
+        ``x`` may have any number of dimensions in front of its columns.
+    names : mapping of str to str
+        Arguments that the op calls otherwise, and its names of them.
+    """
+    names = names or {}
+    theirs = {ours: given for given, ours in names.items()}
+
+    def call(given: dict[str, Any]) -> _Call:
+        implied = function(**{key: value for key, value in given.items() if key != "dy"})  # type: ignore[call-arg]
+        named = {names.get(key, key): value for key, value in given.items() if key != "out"}
+        return _Call(_OPS[op], implied, theirs, named | dict(implied))
+
+    signature = inspect.signature(function).replace(return_annotation=Array)
+    return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat)
+
+
+def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     """Make ``<op>`` and ``<op>_backward`` for every op of the core, but those named."""
     made: dict[str, Callable[..., Any]] = {}
-    for meta in _core.ops():
-        if meta["name"] not in without:
-            made[meta["name"]], made[meta["name"] + "_backward"] = _make(meta)
+    for name, meta in _OPS.items():
+        if name not in without:
+            call = partial(_Call, meta, {}, {})
+            made[name], made[name + "_backward"] = _pair(name, _document(meta), _signature(meta), call)
     return made

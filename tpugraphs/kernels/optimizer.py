@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tpugraphs import _core
-from tpugraphs.kernels.calls import Array
+from tpugraphs.kernels.faces import Array
+
+__all__ = ["adamw_step", "optimizer_step"]
 
 
 def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Sequence[Array]) -> float:
