@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
@@ -68,28 +67,21 @@ class RandomBaseline(ScorerBase):
         return "random"
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float64]:
-        """Return scores (n,) of a random order; `tta`, `precision` and `verbose` have no effect."""
+        """Return scores (n,) of a random order; `tta` and `options` have no effect."""
         return random_scores(graph, configs, seed=self.seed)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the seed."""
-        return {"package": __version__, "seed": self.seed, "graphs": self._kind}, {}
+        return {"seed": self.seed, "graphs": self._kind}, {}
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> RandomBaseline:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         seed = tensorfile.entry(path, metadata, "seed", int)
         if seed < 0:
-            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80], "the file is damaged")
+            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80])
         return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
 
 
@@ -159,12 +151,7 @@ class LinearBaseline(ScorerBase):
         return self
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float64]:
         """Scores of rows `configs` (all if not given); smaller = predicted faster.
 
@@ -197,7 +184,6 @@ class LinearBaseline(ScorerBase):
         tensors = {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         tensors |= {} if self.digit is None else {"digit": self.digit}
         metadata = {
-            "package": __version__,
             "graphs": self._kind,
             "alpha": self.alpha,
             "intercept": self.intercept,
@@ -206,9 +192,7 @@ class LinearBaseline(ScorerBase):
         return metadata, tensors
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> LinearBaseline:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
         made._kind = tensorfile.entry(path, metadata, "graphs", str)

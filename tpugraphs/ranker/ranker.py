@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__, _core
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
@@ -26,7 +26,6 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
 from tpugraphs.training.callbacks import Callback, History
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -545,7 +544,6 @@ class Ranker(ScorerBase):
         self.require_fit("save")
         metadata, tensors = self._estimator.to_file()
         return {
-            "package": __version__,
             "feature_schema": SCHEMA,
             "recipe": self.recipe,
             "seed": int(self.seed),
@@ -556,19 +554,7 @@ class Ranker(ScorerBase):
         }, tensors
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ranker:
-        """Read a ranker that `save` wrote; it predicts the same bits.
-
-        Raises
-        ------
-        CheckpointError
-            Not such a file, damaged, or of a version that is not known; the message names the field.
-        """
-        path = file_name(path)
-        return cls.from_file(path, *tensorfile.read(path, cls.file_kind))
-
-    @classmethod
-    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ranker:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore a ranker from what `to_file` returned. `path` and errors: see `load`."""
 
         def entry(name: str, *kinds: type) -> Any:
