@@ -153,7 +153,7 @@ def check_measured(graph: Graph, kind: str) -> None:
         "train on a measured graph (test files of the collections have no runtimes)",
     )  # fmt: skip
     check_order(
-        str(graph.name), _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None)
+        str(graph.name), ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None)
     )
 
 
@@ -379,7 +379,7 @@ class Pipeline:
             check_measured(graph, self.kind)
             if weights is not None and getattr(graph, "valid", None) is not None:
                 weights = weights[graph.ran]
-            graph = _ran(graph)
+            graph = ran(graph)
         rows, digits, runtimes = None, None, _times(graph)
         normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
@@ -495,10 +495,9 @@ class Pipeline:
             self.load(state["tensors"])
 
 
-def _ran(graph: Graph) -> Any:
+def ran(graph: Graph) -> Graph:
     """Leave out configs that failed."""
-    valid = getattr(graph, "valid", None)
-    return graph if valid is None or valid.all() else graph.select(graph.ran)
+    return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
 
 
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:

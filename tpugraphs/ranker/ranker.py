@@ -21,12 +21,13 @@ from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.estimator import Estimator, FitOptions, NetworkEstimator
+from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.fit import FitOptions
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 
@@ -120,7 +121,7 @@ class Ranker(ScorerBase):
         Error
             The recipe trains something else, for example trees.
         """
-        return self._networked().network
+        return self._networked()
 
     def _networked(self) -> NetworkEstimator:
         if not isinstance(self._estimator, NetworkEstimator):

@@ -29,8 +29,8 @@ from tpugraphs.system import files, progress
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
-from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
-from tpugraphs.training.trainset import Material
+from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
+from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -95,7 +95,7 @@ class SeedRuns:
         Stated before the training.
     graphs : list of str
         Names of the validation graphs.
-    judgement : Judgement or None
+    judgement : SeedMetrics or None
         Validation metrics of the usable rankers; None without validation.
     interrupted : bool
         Whether Ctrl-C ended the training.
@@ -108,7 +108,7 @@ class SeedRuns:
         runs: Sequence[SeedRun],
         rule: Rule,
         graphs: Sequence[str],
-        judgement: Judgement | None,
+        judgement: SeedMetrics | None,
         interrupted: bool,
         seconds: float,
     ) -> None:
@@ -320,7 +320,7 @@ def train_seeds(
         if folder is not None:
             _state_plan(folder, rankers[0], numbers, rule)
         first = rankers[0]
-        material = Material(
+        material = TrainingSet(
             first.pipeline,
             train,
             valid,
@@ -403,7 +403,7 @@ def _run(
             judged.append(list(fit.valid_scores()))
         names = [name for name, _, _ in judged[0]]
         runtimes = [times for _, _, times in judged[0]]
-        judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
+        judgement = SeedMetrics([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
     if crew.stopping:
         steps = ", ".join(f"{fit.step} of {fit.total}" for fit in fits)
         again = "; the same call with the same checkpoint_dir resumes" if fits[0].path is not None else ""

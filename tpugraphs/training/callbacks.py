@@ -72,6 +72,14 @@ class History:
         """Greatest validation metric, None without validation."""
         return max(self.valid_metric) if self.valid_metric else None
 
+    def evaluated(self, step: int, metric: float) -> bool:
+        """Note an evaluation. Return whether it is the best so far."""
+        best = self.best_metric is None or metric > self.best_metric
+        self.valid_steps.append(step)
+        self.valid_metric.append(metric)
+        self.best_step = step if best else self.best_step
+        return best
+
     @property
     def waiting(self) -> float:
         """Share of the time outside evaluations not spent in steps, but on data, callbacks, checkpoints."""
