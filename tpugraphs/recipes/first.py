@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, option
+from tpugraphs.recipes.base import Recipe, TrainingFields, option, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 OPCODE_ROWS = SCHEMA["opcodes"]
@@ -101,19 +101,19 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
     linear = {"out": out, "stats": True, "init": "xavier"}
     return [
         *_embeddings(fields),
-        _step("config_linear", "linear1", ["nodes"], "z1", column=SCALED_COLUMNS, **linear)
+        step("config_linear", "linear1", ["nodes"], "z1", column=SCALED_COLUMNS, **linear)
         | {"share": {"table": "embedding_layout.weight"}},
         *_graph_branch(fields, out, linear, mix),
-        _step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean"),
-        _step("linear", "head", ["pooled"], "scores", out=1),
+        step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean"),
+        step("linear", "head", ["pooled"], "scores", out=1),
     ]
 
 
 def _embeddings(fields: FirstLayout | FirstTile) -> list[dict[str, Any]]:
     return [
-        _step("embedding", "embedding_layout", ["node_feat"], "with_layout",
+        step("embedding", "embedding_layout", ["node_feat"], "with_layout",
               source="layout", rows=LAYOUT_ROWS, cols=fields.layout_columns),
-        _step("embedding", "embedding_opcode", ["with_layout"], "nodes",
+        step("embedding", "embedding_opcode", ["with_layout"], "nodes",
               source="opcode", rows=OPCODE_ROWS, cols=fields.opcode_columns),
     ]  # fmt: skip
 
@@ -123,29 +123,17 @@ def _graph_branch(
 ) -> list[dict[str, Any]]:
     """From the first linear layer's output z1 to h0, h1, ..."""
     model = [
-        _step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
-        _step("linear", "linear2", ["x1"], "z2", **linear),
-        _step("mix", "mix2", ["z2"], "h0", norm=True, stats=fields.blocks > 0, **mix),
+        step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
+        step("linear", "linear2", ["x1"], "z2", **linear),
+        step("mix", "mix2", ["z2"], "h0", norm=True, stats=fields.blocks > 0, **mix),
     ]
     for i in range(fields.blocks):
-        last = i == fields.blocks - 1
         model += [
-            _step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
-            _step(
-                "mix",
-                f"block{i}",
-                [f"s{i}", f"h{i}"],
-                f"h{i + 1}",
-                dropout=fields.dropout,
-                stats=not last,
-                **mix,
-            ),
-        ]
+            step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
+            step("mix", f"block{i}", [f"s{i}", f"h{i}"], f"h{i + 1}",
+                 dropout=fields.dropout, stats=i + 1 < fields.blocks, **mix),
+        ]  # fmt: skip
     return model
-
-
-def _step(op: str, name: str, inputs: list[str], slot: str, /, **attrs: Any) -> dict[str, Any]:
-    return {"op": op, "name": name, "in": inputs, "out": slot, "attrs": attrs}
 
 
 @dataclass(frozen=True)
@@ -186,67 +174,58 @@ def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
     linear = {"out": out, "stats": True, "init": "xavier"}
     return [
         *_embeddings(fields),
-        _step("linear", "linear1", ["nodes"], "z1", **linear),
+        step("linear", "linear1", ["nodes"], "z1", **linear),
         *_graph_branch(fields, out, linear, mix),
-        _step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean+max"),
+        step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean+max"),
         *_hidden("config1", ["config_feat"], fields),
-        _step("linear", "config2", ["config1"], "config2", out=width),
+        step("linear", "config2", ["config1"], "config2", out=width),
         *_hidden("head1", ["config2", "pooled"], fields),
         *_hidden("head2", ["head1"], fields),
-        _step("linear", "head3", ["head2"], "scores", out=1),
+        step("linear", "head3", ["head2"], "scores", out=1),
     ]
 
 
 def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, Any]]:
     """Linear, dropout, GELU: in this order, as published; `mix` alone has dropout last."""
     return [
-        _step("linear", name, inputs, f"{name}_linear", out=fields.width),
-        _step("mix", f"{name}_dropout", [f"{name}_linear"], f"{name}_dropped", dropout=fields.dropout),
-        _step("mix", f"{name}_gelu", [f"{name}_dropped"], name, act="gelu"),
+        step("linear", name, inputs, f"{name}_linear", out=fields.width),
+        step("mix", f"{name}_dropout", [f"{name}_linear"], f"{name}_dropped", dropout=fields.dropout),
+        step("mix", f"{name}_gelu", [f"{name}_dropped"], name, act="gelu"),
     ]
 
 
-_SOURCE = "first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
+_first = partial(
+    Recipe,
+    loss=hinge,
+    source="first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023",
+)
+_layout = partial(_first, options=FirstLayout, preprocessing=preprocessing)
+_CPU = {"steps": 2000, "width": 128}
+_FULL = {"evaluate_every": 2000, "valid_configs": 20000}
 
 RECIPES = (
-    Recipe(
+    _layout(
         name="first-layout",
         summary="GraphSAGE over layout configs as the first place trained it for the random collections.",
-        options=FirstLayout,
-        presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128},
-            "full": {"configs": 128, "chunk": 512, "evaluate_every": 2000, "valid_configs": 20000},
-        },
+        presets={"cpu": _CPU, "full": {"configs": 128, "chunk": 512, **_FULL}},
         steps=partial(steps, cross=False),
-        preprocessing=preprocessing,
-        loss=hinge,
-        source=_SOURCE,
     ),
-    Recipe(
+    _layout(
         name="first-layout-cross",
         summary="The same with attention across the configs of a slate, as for the default collections.",
-        options=FirstLayout,
-        presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3, "chunk": 64},
-            "full": {"configs": 64, "evaluate_every": 2000, "valid_configs": 20000},
-        },
+        presets={"cpu": {"learning_rate": 3e-3, "chunk": 64, **_CPU}, "full": _FULL},
         steps=partial(steps, cross=True),
-        preprocessing=preprocessing,
-        loss=hinge,
-        source=_SOURCE,
     ),
-    Recipe(
+    _first(
         name="first-tile",
         summary="Tile configs by late fusion: GraphSAGE once per graph, a small network once per config.",
         options=FirstTile,
         presets={
-            "cpu": {"steps": 2000, "configs": 512, "width": 128, "config_scale": "log"},
+            "cpu": {"configs": 512, "config_scale": "log", **_CPU},
             "full": {"evaluate_every": 5000, "metric": "mean50"},
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
-        loss=hinge,
-        source=_SOURCE,
         kind="tile",
     ),
 )
