@@ -6,7 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,6 @@ from tpugraphs.system import tensorfile
 __all__ = ["Pipeline", "Prepared", "Sizes"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
-_NO_NODES = np.zeros(0, np.int64)
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 
@@ -114,15 +113,12 @@ class Prepared:
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
-        none = np.zeros(len(configs), np.int64)
-        return replace(
-            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
-        )
+        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(len(configs), np.int64))
 
 
 def check_kind(graph: Graph, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
-    name = str(getattr(graph, "name", "graph"))
+    name, known = str(getattr(graph, "name", "graph")), hasattr(graph, "kind")
     if kind == "graph" and hasattr(graph, "schema"):
         columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
         if columns == 0 and graph.num_config_nodes == 0:
@@ -132,11 +128,10 @@ def check_kind(graph: Graph, kind: str) -> None:
             )  # fmt: skip
         return
     if getattr(graph, "kind", None) != kind:
-        found = f"a {type(graph).__name__}" if hasattr(graph, "kind") else type(graph).__name__
-        hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
+        hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
+        found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
         raise DataError(
-            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
-            file=name,
+            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
         )
     if kind == "layout" and graph.num_config_nodes == 0:
         raise DataError(
@@ -152,9 +147,7 @@ def check_measured(graph: Graph, kind: str) -> None:
         graph, np.asarray(graph.ran), "nothing can be learnt",
         "train on a measured graph (test files of the collections have no runtimes)",
     )  # fmt: skip
-    check_order(
-        str(graph.name), ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None)
-    )
+    check_order(str(graph.name), ran(graph).config_runtime, _normalizers(graph))
 
 
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
@@ -178,12 +171,12 @@ class _Kept:
         self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
 
     def get(self, graph: Graph) -> Any:
-        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        edges, nodes = graph.edge_index, graph.node_config_ids
         known = self._known.get(id(edges))
         return known[2] if known and known[0]() is edges and known[1]() is nodes else None
 
     def keep(self, graph: Graph, kept: Any) -> None:
-        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        edges, nodes = graph.edge_index, graph.node_config_ids
         if nodes is not None:
             key, known = id(edges), self._known
             gone = weakref.ref(edges, lambda _: known.pop(key, None))
@@ -234,11 +227,6 @@ class Pipeline:
     make : callable, optional
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
         of the first graph that `fit` sees; `steps` is empty until then.
-
-    Attributes
-    ----------
-    columns, config_columns : int
-        Number of columns of the node features and of the config features (0 without) that a model takes.
     """
 
     def __init__(
@@ -253,29 +241,17 @@ class Pipeline:
         self._core, self._kept = _core.Prepare(self.steps), _Kept()
 
     @property
-    def columns(self) -> int:
-        """Columns of the node features as a model takes them."""
-        return int(self._core.columns["node"])
-
-    @property
-    def config_columns(self) -> int:
-        """Columns of the features of configs as a model takes them, 0 where configs are digits."""
-        return max(0, int(self._core.columns["config"]))
-
-    @property
     def sizes(self) -> Sizes:
         """Sizes of prepared graphs. For graphs with a schema they are known after the fit."""
-        columns = {name: max(0, int(count)) for name, count in self._core.columns.items()}
+        columns = {name: max(0, int(count)) for name, count in self._core.columns.items() if name != "layout"}
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
         if self.schema is not None:
             most = max((digit.values for digit in self.schema.digits), default=0)
             digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
         return Sizes(
-            node=columns["node"],
+            **columns,
             described=self.schema is None or bool(self.schema.node),
-            graph=columns["graph"],
-            config=columns["config"],
             digits=digits,
             opcodes=opcodes,
             edges=self.has_edges,
@@ -377,11 +353,9 @@ class Pipeline:
             graph, weights = _weighted(graph, weights)
         if training:
             check_measured(graph, self.kind)
-            if weights is not None and getattr(graph, "valid", None) is not None:
-                weights = weights[graph.ran]
+            weights = weights[graph.ran] if weights is not None and graph.valid is not None else weights
             graph = ran(graph)
-        rows, digits, runtimes = None, None, _times(graph)
-        normalizers = getattr(graph, "config_runtime_normalizers", None)
+        rows, digits, runtimes, normalizers = None, None, _times(graph), _normalizers(graph)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
@@ -403,10 +377,8 @@ class Pipeline:
         mapped = stored if stored is not None and stored.mapped else None
         size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
         size += 4 * core.num_configs * core.num_config_features
-        if stored is None:
-            size += 0 if digits is None else digits.nbytes
-        elif mapped is None:
-            size += stored.nbytes
+        held = digits if stored is None else stored
+        size += held.nbytes if held is not None and mapped is None else 0
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
         return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
@@ -486,7 +458,7 @@ class Pipeline:
 
     def __getstate__(self) -> dict[str, Any]:
         tensors = self.tensors() if self._core.fitted else None
-        return {**{name: getattr(self, name) for name in _STATE}, "tensors": tensors}
+        return {name: getattr(self, name) for name in _STATE} | {"tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["steps"], state["kind"], state["schema"], state["_make"])  # type: ignore[misc]
@@ -516,9 +488,13 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
 
 def _times(graph: Graph) -> NDArray[Any]:
     """Runtimes (C,), NaN of configs that failed."""
-    valid = getattr(graph, "valid", None)
     times: NDArray[Any] = graph.config_runtime
-    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
+    return times if graph.valid is None or graph.valid.all() else np.where(graph.valid, times, np.nan)
+
+
+def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
+    """Return the normalizers (C,) of a tile graph, None for others."""
+    return getattr(graph, "config_runtime_normalizers", None)
 
 
 def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
@@ -527,15 +503,15 @@ def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
         graph.node_feat,
         graph.node_opcode,
         graph.edge_index,
-        getattr(graph, "node_config_ids", _NO_NODES),
-        getattr(graph, "graph_feat", None),
-        getattr(graph, "config_feat", None),
+        graph.node_config_ids,
+        graph.graph_feat,
+        graph.config_feat,
     )
 
 
 def _digits(graph: Graph) -> Digits | None:
     """Configs of a graph that are digits per node."""
-    return None if getattr(graph, "config_feat", None) is not None else graph._digits
+    return None if graph.config_feat is not None else graph._digits
 
 
 def _name(graph: Graph) -> str:
