@@ -94,7 +94,8 @@ static int module_exec(PyObject *module) {
                             tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_prepare_type(module) < 0)
+    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0 ||
+        tg_add_prepare_type(module) < 0)
         return -1;
     return tg_add_file_types(module);
 }
