@@ -131,9 +131,7 @@ class LinearBaseline(ScorerBase):
         DataError
             Placeholder runtimes, or no configurations.
         """
-        rows = _rows(graph, configs)
-        if configs is None:
-            rows = getattr(graph, "ran", rows)
+        rows = _rows(graph, configs) if configs is not None else graph.ran
         runtimes = measured_runtimes(graph, rows)
         self._kind = graph.kind
         self.schema: Schema = graph.schema
@@ -166,10 +164,10 @@ class LinearBaseline(ScorerBase):
         DataError
             The graph does not fit the schema of the one it was fitted on.
         """
-        if not hasattr(self, "weight"):
+        if not self.fitted:
             raise ConfigError("LinearBaseline.predict needs fit first")
         rows = _rows(graph, configs)
-        if _has_features(graph) != (self.digit is None):
+        if (graph.config_feat is not None) != (self.digit is None):
             raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         self.schema.check(graph)
         chunks = [
@@ -208,7 +206,7 @@ class LinearBaseline(ScorerBase):
 
     def _choose_columns(self, graph: Graph, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
-        if _has_features(graph):
+        if graph.config_feat is not None:
             x = np.asarray(graph.config_feat)[rows].astype(np.float64)
             scale = x.std(axis=0)
             self.column = np.flatnonzero(scale > 0)
@@ -245,18 +243,12 @@ class LinearBaseline(ScorerBase):
         return centred
 
 
-def _has_features(graph: Graph) -> bool:
-    return getattr(graph, "config_feat", None) is not None
-
-
 def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
-    rows: NDArray[np.int64] = graph.row_numbers(configs)
-    return rows
+    return graph.row_numbers(configs)
 
 
 def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
     """Digits (rows, K * D) of these configurations."""
-    digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
-    return digits
+    return graph.digits_of(rows).reshape(rows.size, -1)

@@ -24,7 +24,7 @@ from tpugraphs.recipes import Recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
-from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.trainset import as_graphs, as_weights, check_graph, graph_weights, hold_out, no_graphs
 
@@ -76,34 +76,6 @@ class Trees:
         self.booster.update()
         ((_, _, loss, *_),) = self.booster.eval_train()
         return float(loss)
-
-
-@dataclass
-class Rounds:
-    """A running fit, as callbacks see it. Every step adds one tree per size of graph.
-
-    Attributes
-    ----------
-    ranker : Ranker
-    history : History
-    step, total : int
-        Done and planned.
-    """
-
-    ranker: Any
-    callbacks: Sequence[Callback]
-    history: History
-    total: int
-    step: int = 0
-
-    def tell(self, event: str, *args: Any) -> None:
-        """Call a method of every callback."""
-        for callback in self.callbacks:
-            getattr(callback, event)(self, *args)
-
-    def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
-        self.history.stopped = why
 
 
 # Rows to learn from, of the graphs of one size: for each graph features (n, F), targets (n,), weights (n,).
@@ -159,11 +131,9 @@ class TreeEstimator(Estimator):
         self._kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
             graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
-        fit = Rounds(
-            how.owner, how.callbacks, History(metric=self.fields.metric), int(how.steps or how.epochs or 1)
-        )
-        self.history = history = fit.history
-        history.total_steps = fit.total
+        total = int(how.steps or how.epochs or 1)
+        self.history = history = History(total_steps=total, metric=self.fields.metric)
+        fit = RunningFit(how.owner, history, how.callbacks)
         tables = self._tables(graphs, weights, history)
         began = time.monotonic()
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]

@@ -156,6 +156,9 @@ class Recipe:
         What is trained: ``"network"``, ``"trees"``, or a function ``estimator(recipe, fields, seed,
         precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks use `steps`,
         `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
+    published : tuple of (pattern, name)
+        Regular expressions of names of parameters, and their names in a published PyTorch model, which
+        :meth:`tpugraphs.Ranker.from_torch` reads.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
 
@@ -180,6 +183,7 @@ class Recipe:
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., Any] = _nothing
+    published: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         try:

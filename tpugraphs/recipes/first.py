@@ -4,24 +4,9 @@
 the configs of a slate for the *default* ones. The ``full`` presets are as published (460,577 and 215,013
 parameters); the ``cpu`` presets were chosen by measurement on two cores.
 
-With the published PyTorch names on the right, parameters correspond as follows; shapes are the same::
-
-    embedding_opcode.weight        embedding_op.weight
-    embedding_layout.weight        embedding_layout_cfg.weight
-    linear1.weight, .bias          linear.linear.*
-    mix1.gate1_*, gate2_*          linear.attn.linear1.*, linear.attn.linear2.*
-    mix1.temperature               linear.cross_attn.temperature
-    linear2.*, mix2.*              linear2.* in the same way
-    sage<i>.weight_l, bias_l       convs.<i>.conv.lin_l.weight, .bias
-    sage<i>.weight_r               convs.<i>.conv.lin_r.weight
-    block<i>.gate1_* ...           convs.<i>.attn.linear1.* ...
-    head.weight, .bias             classifier.*
-    config1, config2 (tile)        dense_cfg.0, dense_cfg.3
-    head1, head2, head3 (tile)     dense.0, dense.3, dense.6
-
-The temperature has shape () there. The columns of ``dense.0`` are [config, maximum, mean], those of ``head1``
-[mean, maximum, config].
-:meth:`tpugraphs.Ranker.from_torch` reads such weights.
+:meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights; ``PUBLISHED`` and ``PUBLISHED_TILE``
+are the names. Shapes are the same, but for two: a temperature has shape () there, and the columns of
+``dense.0`` are [config, maximum, mean], those of ``head1`` [mean, maximum, config].
 
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,
 without configs and with mean and maximum over the nodes, runs once per graph; a small network of its own sees
@@ -194,12 +179,37 @@ def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, A
     ]
 
 
+# Name of a parameter here -> in the published PyTorch model.
+PUBLISHED = (
+    (r"embedding_opcode\.weight", "embedding_op.weight"),
+    (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
+    (r"linear1\.(weight|bias)", r"linear.linear.\1"),
+    (r"linear2\.(weight|bias)", r"linear2.linear.\1"),
+    (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
+    (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
+    (r"mix1\.temperature", "linear.cross_attn.temperature"),
+    (r"mix2\.temperature", "linear2.cross_attn.temperature"),
+    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.conv.lin_\3.\2"),
+    (r"block([0-9]+)\.gate([12])_(weight|bias)", r"convs.\1.attn.linear\2.\3"),
+    (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
+    (r"head\.(weight|bias)", r"classifier.\1"),
+)
+# The tile model: the same graph branch, a network over each config, and a head over both.
+PUBLISHED_TILE = (
+    *PUBLISHED[:-1],
+    (r"config1\.(weight|bias)", r"dense_cfg.0.\1"),
+    (r"config2\.(weight|bias)", r"dense_cfg.3.\1"),
+    (r"head1\.(weight|bias)", r"dense.0.\1"),
+    (r"head2\.(weight|bias)", r"dense.3.\1"),
+    (r"head3\.(weight|bias)", r"dense.6.\1"),
+)
+
 _first = partial(
     Recipe,
     loss=hinge,
     source="first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023",
 )
-_layout = partial(_first, options=FirstLayout, preprocessing=preprocessing)
+_layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}
 _FULL = {"evaluate_every": 2000, "valid_configs": 20000}
 
@@ -226,6 +236,7 @@ RECIPES = (
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
+        published=PUBLISHED_TILE,
         kind="tile",
     ),
 )

@@ -29,7 +29,7 @@ from tpugraphs.recipes import plain
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
-from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
 from tpugraphs.training.trainset import TrainingSet
@@ -76,36 +76,29 @@ def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
         yield folder
 
 
-class Fit:
-    """A running fit, as callbacks see it.
+class Fit(RunningFit):
+    """A running fit of a network, which has the current weights.
 
     Attributes
     ----------
-    ranker : Ranker
-        The ranker that is fitted, with the current weights.
     network : Network
         Its model and preprocessing.
-    history : History
-    step : int
-        Steps done.
-    total : int
-        Steps planned.
     """
 
     def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
         _check_callbacks(how.callbacks)
-        self.network, self.ranker, self.fields = network, how.owner, network.fields
+        self.network, self.fields = network, network.fields
         self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
         self.optimizer, self.seed = Optimizer(network), network.seed
-        self.callbacks, self.checkpoint_every = list(how.callbacks), how.checkpoint_every
+        self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid, self.store = how.verbose, data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
-        self.history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
-        self.step, self.visit, self.total = 0, 0, total
-        self.finished = False
+        history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
+        super().__init__(how.owner, history, how.callbacks)
+        self.visit, self.finished = 0, False
         self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
         self.best: NDArray[np.float32] | None = None
         self.path = None
@@ -156,7 +149,7 @@ class Fit:
         with self._timed():
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
-            self._tell("on_fit_begin")
+            self.tell("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
@@ -166,7 +159,7 @@ class Fit:
         if going:
             with self._timed():
                 self._train_step(interrupts)
-                self._tell("on_step")
+                self.tell("on_step")
                 self._evaluate_if_due(interrupts)
         if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
             with self._timed():
@@ -181,7 +174,7 @@ class Fit:
                 self._save(self.path)
         self._restore_best()
         self._warn_of_divergence()
-        self._tell("on_fit_end")
+        self.tell("on_fit_end")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -190,14 +183,6 @@ class Fit:
             yield
         finally:
             self.history.seconds += time.monotonic() - began
-
-    def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
-        self.history.stopped = why
-
-    def _tell(self, event: str, *args: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, event)(self, *args)
 
     def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
         """Graph and rows of the next visit that finds a graph to learn from."""
@@ -280,7 +265,7 @@ class Fit:
         value = float(np.mean(values))
         if self.history.evaluated(self.step, value):
             self.best = self.model.params.copy()
-        self._tell("on_evaluate", value)
+        self.tell("on_evaluate", value)
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
