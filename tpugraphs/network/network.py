@@ -175,12 +175,15 @@ class Network:
         else:
             prepared = self.prepare(graph, configs=False).with_configs(self.pipeline.configs(given))
             rows = np.arange(len(given))
-        n, total = rows.size, np.zeros(rows.size)
-        with Progress(max(1, int(tta)) * n, "predict", "config", verbose) as progress:
+        count = max(1, int(tta)) * rows.size
+        with Progress(count, "predict", "config", verbose) as progress:
             if tta == 0:
                 return self.score_rows(prepared, rows, precision, progress)
+            total = np.zeros(rows.size)
             for k in range(int(tta)):
-                order = kernels.sample_without_replacement(n, n, (self.seed, Stream.AUGMENT, k))
+                order = kernels.sample_without_replacement(
+                    rows.size, rows.size, (self.seed, Stream.AUGMENT, k)
+                )
                 total[order] += self.score_rows(prepared, rows[order], precision, progress)
         return (total / tta).astype(np.float32)
 

@@ -93,7 +93,7 @@ def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.floa
     arrays.check_mask("configs", configs)
     if isinstance(configs, (list, tuple)):
         configs = np.asarray(configs)
-    features = graph.config_feat is not None
+    features = getattr(graph, "config_feat", None) is not None
     if features and getattr(configs, "ndim", 0) == 2:
         array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
         return np.ascontiguousarray(arrays.floats("configs", array))
@@ -107,11 +107,11 @@ def as_configs(graph: Graph, configs: Any) -> NDArray[np.int8] | NDArray[np.floa
         )  # fmt: skip
     nodes, width = int(graph.num_config_nodes), len(graph.schema.digits)
     if configs.shape[1:] != (nodes, width):
-        expected, found = f"(n, {nodes}, {width})", str(tuple(configs.shape))
         raise DataError(
-            f"configs: expected digits {expected}, one row per configurable node, or row numbers (n,), got "
-            f"shape {found}",
-            file=str(graph.name), field="configs", expected=expected, found=found,
+            f"configs: expected digits (n, {nodes}, {width}), one row per configurable node, or row numbers "
+            f"(n,), got shape {tuple(configs.shape)}",
+            file=str(graph.name), field="configs", expected=f"(n, {nodes}, {width})",
+            found=str(tuple(configs.shape)),
         )  # fmt: skip
     if isinstance(configs, ConfigFeatures):
         return configs.digits

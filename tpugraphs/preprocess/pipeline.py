@@ -6,7 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from tpugraphs.system import tensorfile
 __all__ = ["Pipeline", "Prepared", "Sizes"]
 
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
+_NO_NODES = np.zeros(0, np.int64)
 _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 
@@ -113,7 +114,10 @@ class Prepared:
     def with_configs(self, configs: NDArray[Any]) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
         graph = self.nodes.with_configs(*((configs, None) if configs.ndim == 3 else (None, configs)))
-        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(len(configs), np.int64))
+        none = np.zeros(len(configs), np.int64)
+        return replace(
+            self, graph=graph, measured=none, normalizers=None, kept=None, mapped=None, weights=None
+        )
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -147,7 +151,7 @@ def check_measured(graph: Graph, kind: str) -> None:
         graph, np.asarray(graph.ran), "nothing can be learnt",
         "train on a measured graph (test files of the collections have no runtimes)",
     )  # fmt: skip
-    check_order(str(graph.name), ran(graph).config_runtime, _normalizers(graph))
+    check_order(str(graph.name), _ran(graph).config_runtime, _normalizers(graph))
 
 
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
@@ -353,9 +357,11 @@ class Pipeline:
             graph, weights = _weighted(graph, weights)
         if training:
             check_measured(graph, self.kind)
-            weights = weights[graph.ran] if weights is not None and graph.valid is not None else weights
-            graph = ran(graph)
-        rows, digits, runtimes, normalizers = None, None, _times(graph), _normalizers(graph)
+            if weights is not None and getattr(graph, "valid", None) is not None:
+                weights = weights[graph.ran]
+            graph = _ran(graph)
+        rows, digits, runtimes = None, None, _times(graph)
+        normalizers = getattr(graph, "config_runtime_normalizers", None)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
@@ -377,8 +383,10 @@ class Pipeline:
         mapped = stored if stored is not None and stored.mapped else None
         size = 4 * core.num_nodes * core.num_features + 64 * core.num_edges + 2 * graph.config_runtime.nbytes
         size += 4 * core.num_configs * core.num_config_features
-        held = digits if stored is None else stored
-        size += held.nbytes if held is not None and mapped is None else 0
+        if stored is None:
+            size += 0 if digits is None else digits.nbytes
+        elif mapped is None:
+            size += stored.nbytes
         if not configs:
             return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
         return Prepared(core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights)
@@ -467,9 +475,14 @@ class Pipeline:
             self.load(state["tensors"])
 
 
-def ran(graph: Graph) -> Graph:
+def _ran(graph: Graph) -> Graph:
     """Leave out configs that failed."""
     return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
+
+
+def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
+    """Return the normalizers (C,) of a tile graph, None for others."""
+    return getattr(graph, "config_runtime_normalizers", None)
 
 
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
@@ -488,13 +501,9 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
 
 def _times(graph: Graph) -> NDArray[Any]:
     """Runtimes (C,), NaN of configs that failed."""
+    valid = getattr(graph, "valid", None)
     times: NDArray[Any] = graph.config_runtime
-    return times if graph.valid is None or graph.valid.all() else np.where(graph.valid, times, np.nan)
-
-
-def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
-    """Return the normalizers (C,) of a tile graph, None for others."""
-    return getattr(graph, "config_runtime_normalizers", None)
+    return times if valid is None or valid.all() else np.where(valid, times, np.nan)
 
 
 def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
@@ -503,15 +512,15 @@ def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
         graph.node_feat,
         graph.node_opcode,
         graph.edge_index,
-        graph.node_config_ids,
-        graph.graph_feat,
-        graph.config_feat,
+        getattr(graph, "node_config_ids", _NO_NODES),
+        getattr(graph, "graph_feat", None),
+        getattr(graph, "config_feat", None),
     )
 
 
 def _digits(graph: Graph) -> Digits | None:
     """Configs of a graph that are digits per node."""
-    return None if graph.config_feat is not None else graph._digits
+    return None if getattr(graph, "config_feat", None) is not None else graph._digits
 
 
 def _name(graph: Graph) -> str:

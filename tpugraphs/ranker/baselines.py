@@ -167,7 +167,7 @@ class LinearBaseline(ScorerBase):
         if not self.fitted:
             raise ConfigError("LinearBaseline.predict needs fit first")
         rows = _rows(graph, configs)
-        if (graph.config_feat is not None) != (self.digit is None):
+        if _has_features(graph) != (self.digit is None):
             raise ConfigError("LinearBaseline was fitted on the other kind of configs (features or digits)")
         self.schema.check(graph)
         chunks = [
@@ -206,7 +206,7 @@ class LinearBaseline(ScorerBase):
 
     def _choose_columns(self, graph: Graph, rows: NDArray[np.int64]) -> None:
         """Mean, scale and (layout) column number and value of every feature."""
-        if graph.config_feat is not None:
+        if _has_features(graph):
             x = np.asarray(graph.config_feat)[rows].astype(np.float64)
             scale = x.std(axis=0)
             self.column = np.flatnonzero(scale > 0)
@@ -241,6 +241,10 @@ class LinearBaseline(ScorerBase):
             raw = (digits[:, self.column] == self.digit).astype(np.float64)
         centred: NDArray[np.float64] = (raw - self.mean) / self.scale
         return centred
+
+
+def _has_features(graph: Graph) -> bool:
+    return getattr(graph, "config_feat", None) is not None
 
 
 def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any, Self
 
 __all__ = ["Progress", "wanted"]
@@ -29,32 +29,32 @@ class Progress:
         Shown before the bar, and what is counted.
     verbose : bool, optional
         See :func:`wanted`.
-    keep : bool
-        The bar appears at once and stays.
     """
 
-    def __init__(self, total: int, what: str, unit: str, verbose: bool | None, keep: bool = False) -> None:
+    def __init__(self, total: int, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
         if wanted(verbose):
             from tqdm.auto import tqdm
 
-            delay = 0 if keep else _DELAY
-            self._bar = tqdm(total=total, desc=what, unit=unit, leave=keep, delay=delay, dynamic_ncols=True)
+            self._bar = tqdm(total=total, desc=what, unit=unit, leave=False, delay=_DELAY, dynamic_ncols=True)
 
     def update(self, count: int) -> None:
         """Count work that is done."""
         if self._bar is not None:
             self._bar.update(count)
 
-    def show(self, done: int, values: Callable[[], Mapping[str, float]]) -> None:
-        """Show how much is done in all, and values next to it."""
-        if self._bar is not None:
-            self._bar.set_postfix({name: f"{value:.4f}" for name, value in values().items()}, refresh=False)
-            self._bar.update(done - self._bar.n)
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+    def show(self, done: int, values: dict[str, float]) -> None:
+        """Show how much is done in all, and values next to it. Such a bar stays at the end."""
+        if self._bar is not None:
+            self._bar.leave = True
+            self._bar.set_postfix({name: f"{value:.4f}" for name, value in values.items()}, refresh=False)
+            self._bar.update(done - self._bar.n)

@@ -7,13 +7,13 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.system.progress import Progress
+from tpugraphs.system.progress import Progress, wanted
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
@@ -92,7 +92,7 @@ class Fit(RunningFit):
         self.model, self.trainer = network.model, network.trainer
         self.optimizer, self.seed = Optimizer(network), network.seed
         self.checkpoint_every = how.checkpoint_every
-        self.verbose, self.valid, self.store = how.verbose, data.valid, data.store
+        self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
         total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
@@ -130,11 +130,12 @@ class Fit(RunningFit):
         """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
         name = self.network.recipe.name
         with Interrupts() as interrupts:
-            with Progress(self.total, name, "step", self.verbose, keep=True) as bar:
+            with Progress(self.total, name, "step", self.verbose) as bar:
                 try:
                     self.begin(interrupts)
                     while self.advance(interrupts):
-                        bar.show(self.step, self._shown)
+                        if self.verbose:
+                            bar.show(self.step, self._shown())
                 except KeyboardInterrupt:
                     interrupts.pressed = True
                     if self.step == 0:
@@ -214,9 +215,9 @@ class Fit(RunningFit):
                 if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
                 chosen, names = self._next_slates()
-                add = partial(self.optimizer.gradients, number, chosen, (part, parts))
+                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts))
                 losses.append(self._in_core(interrupts, names, add))
-            update = partial(self.optimizer.update, number, rate, norms)
+            update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
         except KeyboardInterrupt:
             interrupts.pressed = True

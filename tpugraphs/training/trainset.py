@@ -18,7 +18,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured, ran
+from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
@@ -138,7 +138,7 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
         array = np.ascontiguousarray(getattr(graph, name))
         h.update(f"{name}{array.shape}{array.dtype.str}".encode())
         h.update(array.data)
-    if digits and graph.config_feat is None:
+    if digits and getattr(graph, "config_feat", None) is None:
         for block in graph._digits.blocks():
             h.update(np.ascontiguousarray(block).data)
     return h.hexdigest()
@@ -355,7 +355,7 @@ class TrainingSet:
                 if not result and i + 1 == len(graphs):
                     raise
                 continue
-            graph = ran(graph)
+            graph = graph if graph.valid is None else graph.select(graph.ran)
             n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
             rows = kernels.sample_without_replacement(graph.num_configs, n, (Stream.VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)
