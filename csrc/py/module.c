@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
+#include "py/py_model.h"
 #include "py/py_prepare.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {

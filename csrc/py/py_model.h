@@ -1,4 +1,4 @@
-/* The Python types Model and Workspace, and passes over them. */
+/* The Python types Model, Workspace and Trainer. */
 #ifndef TG_PY_MODEL_H
 #define TG_PY_MODEL_H
 
@@ -38,5 +38,7 @@ int tg_py_run(tg_py_model *model, tg_py_workspace *workspace, tg_py_pass *pass, 
 /* Other threads' use of the weights: 0, or -1 with an exception. */
 int tg_py_begin_update(tg_py_model *model);
 void tg_py_end_update(tg_py_model *model);
+
+int tg_add_trainer_type(PyObject *module);
 
 #endif

@@ -75,7 +75,6 @@ tg_cancel tg_python_cancel(void);
 extern PyMethodDef tg_base_methods[], tg_npz_methods[], tg_config_methods[], tg_feature_methods[],
     tg_graph_methods[], tg_rank_methods[], tg_optim_methods[], tg_model_methods[], tg_product_methods[],
     tg_file_methods[], tg_pack_methods[], tg_check_methods[];
-int tg_add_trainer_type(PyObject *module);
 int tg_add_model_types(PyObject *module);
 int tg_add_file_types(PyObject *module);
 
