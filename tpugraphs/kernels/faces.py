@@ -90,6 +90,11 @@ def _has_nodes(meta: Meta) -> bool:
     return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == len(_SHAPES) for spaces in rows)
 
 
+def _result(meta: Meta) -> str:
+    """Name of the argument for arrays to write to: `out`, unless that is an attribute of the op."""
+    return "result" if any(attr["name"] == "out" for attr in meta["attrs"]) else "out"
+
+
 def _default(attr: Meta) -> Any:
     if attr["kind"] == "choice":
         return attr["choices"][int(attr["default"])]
@@ -107,7 +112,7 @@ def _signature(meta: Meta) -> inspect.Signature:
     extra |= {} if _has_nodes(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
-    extra |= {"precision": "f32", "out": None}
+    extra |= {"precision": "f32", _result(meta): None}
     parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
     return inspect.Signature(parameters)
 
@@ -118,7 +123,8 @@ def _document(meta: Meta) -> str:
         shapes = " or ".join(_text(_SHAPES[row]) for row in spec["rows"])
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
-    lines += [f"{name} : float32 parameter" for name in meta["params"]]
+    needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
+    lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
         kind = "{" + ", ".join(attr["choices"]) + "}" if attr["kind"] == "choice" else attr["kind"]
         lines += [f"{attr['name']} : {kind}", f"    {attr['doc']}"]
@@ -255,9 +261,13 @@ def _pair(
     doc: str,
     signature: inspect.Signature,
     call: Callable[[dict[str, Any]], _Call],
+    result: str = "out",
     flat: bool = False,
 ) -> tuple[Callable[..., Array], Callable[..., Gradients]]:
-    """Make both functions of an op out of what turns their arguments into a call."""
+    """Make both functions of an op out of what turns their arguments into a call.
+
+    `result` is the argument for arrays to write to; `flat`: see `named_faces`.
+    """
     dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     behind = inspect.Signature([dy, *signature.parameters.values()])
 
@@ -268,14 +278,14 @@ def _pair(
 
     def forward(*args: Any, **kwargs: Any) -> Array:
         given = bind(signature, args, kwargs)
-        out, front = given["out"], _flatten(given) if flat else None
-        y = call(given).forward(given["out"], given.get("precision", "f32"))
+        out, front = given[result], _flatten(given) if flat else None
+        y = call(given).forward(given[result], given.get("precision", "f32"))
         return y if front is None else y.reshape(*front, y.shape[-1]) if out is None else out
 
     def backward(*args: Any, **kwargs: Any) -> Gradients:
         given = bind(behind, args, kwargs)
-        out, front = given["out"], _flatten(given) if flat else None
-        grads = call(given).backward(given["dy"], given["out"], given.get("precision", "f32"))
+        out, front = given[result], _flatten(given) if flat else None
+        grads = call(given).backward(given["dy"], given[result], given.get("precision", "f32"))
         if front is not None:
             grads["x"] = out["x"] if out and "x" in out else grads["x"].reshape(*front, -1)
         return grads
@@ -319,7 +329,7 @@ def named_faces(
         return _Call(_OPS[op], implied, theirs, named | dict(implied))
 
     signature = inspect.signature(function).replace(return_annotation=Array)
-    return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat)
+    return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat=flat)
 
 
 def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
@@ -328,5 +338,7 @@ def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     for name, meta in _OPS.items():
         if name not in without:
             call = partial(_Call, meta, {}, {})
-            made[name], made[name + "_backward"] = _pair(name, _document(meta), _signature(meta), call)
+            made[name], made[name + "_backward"] = _pair(
+                name, _document(meta), _signature(meta), call, _result(meta)
+            )
     return made

@@ -53,8 +53,8 @@ class Progress:
             self._bar.close()
 
     def show(self, done: int, values: dict[str, float]) -> None:
-        """Show how much is done in all, and values next to it. Such a bar stays at the end."""
+        """Show how much is done in all, and values next to it. Such a bar comes at once and stays."""
         if self._bar is not None:
-            self._bar.leave = True
+            self._bar.leave, self._bar.delay = True, 0
             self._bar.set_postfix({name: f"{value:.4f}" for name, value in values.items()}, refresh=False)
             self._bar.update(done - self._bar.n)
