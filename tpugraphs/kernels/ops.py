@@ -50,7 +50,7 @@ __all__ = [
     "sage_conv_backward",
 ]
 
-Activation = Literal["none", "relu", "gelu"]
+Activation = Literal["none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"]
 Direction = Literal["forward", "reverse", "both"]
 Outs = Mapping[str, Array]
 Implied = Mapping[str, Any]
@@ -100,6 +100,13 @@ def matmul(
     return _core.product(x, w, precision, bias, None, False, out)
 
 
+def _per_column(slope: Array | None, columns: int) -> bool:
+    """Whether there is a slope of PReLU for each of several columns."""
+    if slope is not None:
+        require(slope, "slope", (1,), (columns,))
+    return slope is not None and len(slope) > 1
+
+
 def _linear(
     x: Array,
     weight: Array,
@@ -107,6 +114,7 @@ def _linear(
     act: Activation = "none",
     out: Array | None = None,
     row: Array | None = None,
+    slope: Array | None = None,
 ) -> Implied:
     """``act(x @ weight.T + bias)``, or with `row` the same of every row of x with that row before it.
 
@@ -115,17 +123,19 @@ def _linear(
     x : (..., F) float32
     weight : (O, F) float32, with `row` (O, G + F)
     bias : (O,) float32
-    act : {"none", "relu", "gelu"}
+    act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"}
         GELU is the exact one (erf).
     out : (..., O) float32, optional
     row : (1, G) float32, optional
         What all rows have in common: its product with the weight is made once.
+    slope : (1,) or (O,) float32
+        Of PReLU below 0, for which it is required, and for all columns or each. Others take none.
 
     Returns
     -------
     (..., O) float32
     """
-    return {"out": len(weight)}
+    return {"out": len(weight), "per_column": _per_column(slope, len(weight))}
 
 
 def _embedding(
@@ -264,6 +274,7 @@ def _mix(
     step: int = 0,
     out: Array | None = None,
     precision: Precision = "f32",
+    slope: Array | None = None,
 ) -> Implied:
     """Everything that stands between two matrix products of the first place's blocks, in one pass.
 
@@ -280,13 +291,15 @@ def _mix(
     w1, b1, w2, b2 : (R, D), (R,), (D, R), (D,) float32, optional
     temperature : (1,) float32, optional
     norm : bool
-    act : {"none", "relu", "gelu"}
+    act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"}
     dropout : float in [0, 1)
         The mask is a function of `key`, `step`, node, config and channel alone.
     out : (N, C, F) or (N, F) float32, optional
     precision : {"f32", "bf16", "int8"}
         Of the operands of the gate's products. For the last two the elementary functions are approximated
         as well as such operands warrant, to about 2e-4.
+    slope : (1,) or (F,) float32
+        See `linear`.
 
     Returns
     -------
@@ -295,12 +308,13 @@ def _mix(
     if sum(array is not None for array in (w1, b1, w2, b2)) not in (0, 4):
         raise ShapeError("mix: w1, b1, w2 and b2 go together")
     require(z, "z", ("N", "C", "D"), ("N", "D"))
+    width = z.shape[-1] if temperature is None else 2 * z.shape[-1]
     if residual is not None:
-        width = z.shape[-1] if temperature is None else 2 * z.shape[-1]
         require(residual, "residual", (*z.shape[:-1], width))
     return {
         "gate": 0 if w1 is None else len(w1),
         "cross": temperature is not None,
+        "per_column": _per_column(slope, width),
         "key": (key * 0x9E3779B97F4A7C15 + step) & (2**64 - 1),
         "training": dropout > 0,
     }
