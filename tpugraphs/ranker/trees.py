@@ -177,7 +177,7 @@ class TreeEstimator(Estimator):
             features = self.recipe.features(self.fields, graph, rows)
             weights = graph_weights(graph, None if given is None else given[i])
             weights = np.ones(rows.size, np.float32) if weights is None else weights[rows]
-            part = features, self._target(measured_runtimes(graph, rows)), weights
+            part = features, targets(measured_runtimes(graph, rows), self.fields.target), weights
             tables.setdefault(_size(graph), []).append(part)
         return tables
 
@@ -186,12 +186,6 @@ class TreeEstimator(Estimator):
         rows = np.asarray(graph.ran)
         key = (self.seed, Stream.TREES, number)
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
-
-    def _target(self, runtimes: NDArray[Any]) -> NDArray[np.float64]:
-        if self.fields.target != "min-max":
-            return targets(runtimes, self.fields.target)
-        low, high = float(runtimes.min()), float(runtimes.max())
-        return (runtimes - low) / (high - low) if high > low else np.zeros(runtimes.size)
 
     def _start(self, lightgbm: Any, size: tuple[int, int], table: Table) -> Trees:
         """Choose the columns and make a booster without trees."""

@@ -255,7 +255,7 @@ class TrainingSet:
     ----------
     pipeline : Pipeline
         Preprocessing, which is fitted to the graphs.
-    train, valid
+    train, valid, sample_weight
         See `Ranker.fit`.
     valid_configs : int
         Configs to validate on in all.
@@ -263,8 +263,6 @@ class TrainingSet:
         Of the split, if `valid` is a share.
     hashed : bool
         Whether fingerprints are needed.
-    sample_weight
-        See `Ranker.fit`.
 
     Attributes
     ----------
