@@ -1,5 +1,7 @@
 """Weights from outside: names, what does not fit, constants, and the padding they were trained with."""
 
+import dataclasses
+
 import models
 import numpy as np
 import pytest
@@ -51,6 +53,20 @@ def test_names_are_those_of_the_published_model(recipe):
     assert ours == models.torch_names(2, recipe.endswith("cross"))
     with pytest.raises(tg.RecipeError, match="no published weights"):
         weights.published_name(get_recipe("first-layout"), "nonsense.weight")
+
+
+def test_a_recipe_of_ones_own_says_its_published_names():
+    known = get_recipe("first-layout")
+    own = dataclasses.replace(known, name="own", published=((r"(.*)\.(\w+)", r"net_of_\1.\2"),))
+    theirs = published("first-layout")
+    given = {
+        f"net_of_{name}": theirs[weights.published_name(known, name)]
+        for name in tg.Ranker(known, **SIZES).parameters
+    }
+    ranker = tg.Ranker.from_torch(given, own, scaler=constants(), **SIZES)
+    assert all((view == given[f"net_of_{name}"]).all() for name, view in ranker.parameters.items())
+    with pytest.raises(tg.CheckpointError, match="missing: net_of_"):
+        tg.Ranker.from_torch(theirs, own, scaler=constants(), **SIZES)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -18,13 +18,8 @@ __all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "writ
 RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, as files of version 1 do
 
 
-class FromFile(Protocol):
-    """Restores a scorer from what its ``to_file`` returned; raises CheckpointError if that is damaged."""
-
-    def __call__(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], /) -> Any:
-        """Restore it; `path` names the file in errors."""
-
-
+# Restores a scorer from what its ``to_file`` returned, and the path for errors.
+FromFile = Callable[[str, dict[str, Any], dict[str, NDArray[Any]]], Any]
 _KINDS: dict[str, FromFile] = {}
 
 

@@ -477,7 +477,7 @@ class Ranker(ScorerBase):
     def from_torch(
         cls,
         weights: str | os.PathLike[str] | Mapping[str, Any],
-        recipe: str | None = None,
+        recipe: str | Recipe | None = None,
         preset: str = "full",
         *,
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
@@ -500,8 +500,8 @@ class Ranker(ScorerBase):
             A .safetensors file, or arrays, with the names of the published model (the table is in
             ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.`` and ``net.`` before them
             are ignored. Nothing is unpickled.
-        recipe : str, optional
-            By default it follows from the names of the weights.
+        recipe : str or Recipe, optional
+            One with `published` names. By default it follows from the names of the weights.
         preset, seed, precision, **fields
             See the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
