@@ -55,21 +55,25 @@ def _text(shape: tuple[int | str, ...]) -> str:
     return str(shape).replace("'", "")
 
 
-def _fits(array: Any, dtype: type, shape: tuple[int | str, ...]) -> bool:
+def _fits(array: object, dtype: type, shape: tuple[int | str, ...]) -> bool:
     if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
         return False
     sizes = array.shape
     if shape[0] == "...":
         shape, sizes = shape[1:], sizes[max(0, len(sizes) - len(shape) + 1) :]
-    return len(shape) == len(sizes) and all(
-        isinstance(want, str) or want == size for want, size in zip(shape, sizes, strict=True)
-    )
+    if len(shape) != len(sizes):
+        return False
+    for want, size in zip(shape, sizes, strict=True):  # a loop: small products notice a generator
+        if want != size and not isinstance(want, str):
+            return False
+    return True
 
 
 def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
     """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of a shape (letters: any size)."""
-    if any(_fits(array, dtype, shape) for shape in shapes):
-        return
+    for shape in shapes:
+        if _fits(array, dtype, shape):
+            return
     found = type(array).__name__
     if isinstance(array, np.ndarray):
         found = f"{array.dtype} {array.shape}{'' if array.flags.c_contiguous else ', not C-contiguous'}"
@@ -131,44 +135,56 @@ def _document(meta: Meta) -> str:
     return "\n".join(lines)
 
 
-def _nodes(meta: Meta, given: Mapping[str, Any], wanted: list[str]) -> int:
-    if given.get("num_nodes") is not None:
-        return int(given["num_nodes"])
-    names = [s["name"] for s in meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
-    for name in ["node_feat"] if "node_feat" in wanted else names:
-        if given.get(name) is not None:
-            return len(given[name])
-    raise ShapeError(f"{meta['name']}: give num_nodes, which does not follow from the inputs")
+class _Op:
+    """What calls of an op need of its row of the table."""
+
+    def __init__(self, meta: Meta) -> None:
+        self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
+        shapes = {s["name"]: tuple(dict.fromkeys(_SHAPES[row] for row in s["rows"])) for s in meta["inputs"]}
+        self.inputs = tuple(shapes.items())
+        self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
+        self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
+        self.digits = "digits" in meta["flags"]
+        sources = [s["name"] for s in meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
+        self.sources = ["node_feat"] if "node_feat" in self.graph else sources  # of the number of nodes
+        self.per_config = {s["name"] for s in meta["inputs"] if s["rows"] == ["CONFIG"]}
+
+    def nodes(self, given: Mapping[str, Any]) -> int:
+        if given.get("num_nodes") is not None:
+            return int(given["num_nodes"])
+        for name in self.sources:
+            if given.get(name) is not None:
+                return len(given[name])
+        raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
+
+    def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
+        """Make the graph of a call; just count its nodes if the op asks for nothing else."""
+        nodes = self.nodes(given)
+        if not self.graph:
+            return nodes
+        edges, ids = given.get("edge_index"), given.get("config_nodes")
+        return _core.Graph(
+            given["node_feat"] if "node_feat" in self.graph else np.zeros((nodes, 1), np.float32),
+            given.get("node_opcode"),
+            given.get("layout_digits"),
+            np.zeros((0, 2), np.int64) if edges is None else edges,
+            np.zeros(0, np.int64) if ids is None else ids,
+            given.get("digits"),
+            digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
+        )
+
+    def configs(self, given: Mapping[str, Any], inputs: Mapping[str, Array]) -> int:
+        if given.get("digits") is not None:
+            return len(given["digits"])
+        for name, array in inputs.items():
+            if array.ndim == 3:
+                return int(array.shape[1])
+            if name in self.per_config:
+                return len(array)
+        return 1
 
 
-def _slate(meta: Meta, given: Mapping[str, Any]) -> _core.Graph | int:
-    """Make the graph of a call; just count its nodes if the op asks for nothing else."""
-    wanted = _graph_arguments(meta)
-    nodes = _nodes(meta, given, wanted)
-    if not wanted:
-        return nodes
-    edges, ids = given.get("edge_index"), given.get("config_nodes")
-    return _core.Graph(
-        given["node_feat"] if "node_feat" in wanted else np.zeros((nodes, 1), np.float32),
-        given.get("node_opcode"),
-        given.get("layout_digits"),
-        np.zeros((0, 2), np.int64) if edges is None else edges,
-        np.zeros(0, np.int64) if ids is None else ids,
-        given.get("digits"),
-        digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
-    )
-
-
-def _configs(meta: Meta, given: Mapping[str, Any]) -> int:
-    if given.get("digits") is not None:
-        return len(given["digits"])
-    for spec in meta["inputs"]:
-        array = given.get(spec["name"])
-        if array is not None and array.ndim == 3:
-            return int(array.shape[1])
-        if array is not None and spec["rows"] == ["CONFIG"]:
-            return len(array)
-    return 1
+_TABLE = {name: _Op(meta) for name, meta in _OPS.items()}
 
 
 class _Call:
@@ -178,30 +194,31 @@ class _Call:
     in `given` under their own names.
     """
 
-    def __init__(self, meta: Meta, attrs: Meta, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    def __init__(self, op: _Op, attrs: Meta, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
         self._names = names
-        inputs = [s for s in meta["inputs"] if given.get(s["name"]) is not None]
-        params = [name for name in meta["params"] if given.get(name) is not None]
-        for spec in inputs:
-            shapes = dict.fromkeys(_SHAPES[row] for row in spec["rows"])
-            require(given[spec["name"]], self.name(spec["name"]), *shapes)
-        values = {a["name"]: attrs.get(a["name"], given.get(a["name"], _default(a))) for a in meta["attrs"]}
-        floats = {a["name"] for a in meta["attrs"] if a["kind"] in ("flag", "real")}
-        self.arrays = {name: given[name] for name in [*(s["name"] for s in inputs), *params]}
-        self.gradients = [self.name(name) for name in self.arrays]
-        self.gradients += ["digits"] if "digits" in meta["flags"] else []
-        configs = _configs(meta, given)
+        inputs = {}
+        for name, shapes in op.inputs:
+            if (array := given.get(name)) is not None:
+                require(array, self.name(name), *shapes)
+                inputs[name] = array
+        params = {name: given[name] for name in op.params if given.get(name) is not None}
+        values = {name: attrs.get(name, given.get(name, value)) for name, value in op.defaults.items()}
+        for name in op.floats:
+            values[name] = float(values[name])
+        self.arrays = inputs | params
+        self.gradients = [self.name(name) for name in self.arrays] + ["digits"] * op.digits
+        configs = op.configs(given, inputs)
         if configs == 0:
-            found = ", ".join(str(given[s["name"]].shape) for s in inputs)
+            found = ", ".join(str(array.shape) for array in inputs.values())
             raise ShapeError(
-                f"{meta['name']}: expected at least one config (C >= 1), got C = 0 with input {found}"
+                f"{op.name}: expected at least one config (C >= 1), got C = 0 with input {found}"
             )
         self.arguments = (
-            meta["name"],
-            {name: float(value) if name in floats else value for name, value in values.items()},
-            tuple(given[s["name"]] for s in inputs),
-            tuple(given[name] for name in params),
-            _slate(meta, given),
+            op.name,
+            values,
+            tuple(inputs.values()),
+            tuple(params.values()),
+            op.slate(given),
             configs,
             int(given.get("key", 0)),
             bool(given.get("training", False)),
@@ -238,8 +255,10 @@ class _Call:
         return dict(zip(self.gradients, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
 
 
-def _flatten(given: dict[str, Any]) -> tuple[int, ...]:
-    """Make matrices of all arrays (..., F) of a call; returns the dimensions in front."""
+def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
+    """Make matrices of all arrays (..., F) of a call; returns the dimensions in front, None if it is one."""
+    if getattr(given["x"], "ndim", 0) == 2:
+        return None
     require(given["x"], "x", ("...", "F"))
     front: tuple[int, ...] = given["x"].shape[:-1]
 
@@ -256,6 +275,25 @@ def _flatten(given: dict[str, Any]) -> tuple[int, ...]:
     return front
 
 
+def _binder(signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
+    parameters = signature.parameters
+    plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+
+    def bind(args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        placed = dict(zip(plain, args, strict=False))
+        given = {**defaults, **placed, **kwargs}
+        whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
+        if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
+            return given
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    return bind
+
+
 def _pair(
     name: str,
     doc: str,
@@ -270,20 +308,16 @@ def _pair(
     """
     dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     behind = inspect.Signature([dy, *signature.parameters.values()])
-
-    def bind(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
+    bind_forward, bind_backward = _binder(signature), _binder(behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
-        given = bind(signature, args, kwargs)
+        given = bind_forward(args, kwargs)
         out, front = given[result], _flatten(given) if flat else None
         y = call(given).forward(given[result], given.get("precision", "f32"))
         return y if front is None else y.reshape(*front, y.shape[-1]) if out is None else out
 
     def backward(*args: Any, **kwargs: Any) -> Gradients:
-        given = bind(behind, args, kwargs)
+        given = bind_backward(args, kwargs)
         out, front = given[result], _flatten(given) if flat else None
         grads = call(given).backward(given["dy"], given[result], given.get("precision", "f32"))
         if front is not None:
@@ -326,7 +360,7 @@ def named_faces(
     def call(given: dict[str, Any]) -> _Call:
         implied = function(**{key: value for key, value in given.items() if key != "dy"})  # type: ignore[call-arg]
         named = {names.get(key, key): value for key, value in given.items() if key != "out"}
-        return _Call(_OPS[op], implied, theirs, named | dict(implied))
+        return _Call(_TABLE[op], implied, theirs, named | dict(implied))
 
     signature = inspect.signature(function).replace(return_annotation=Array)
     return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat=flat)
@@ -337,7 +371,7 @@ def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     made: dict[str, Callable[..., Any]] = {}
     for name, meta in _OPS.items():
         if name not in without:
-            call = partial(_Call, meta, {}, {})
+            call = partial(_Call, _TABLE[name], {}, {})
             made[name], made[name + "_backward"] = _pair(
                 name, _document(meta), _signature(meta), call, _result(meta)
             )
