@@ -85,16 +85,6 @@ def test_adam_without_decay_has_the_bits_of_adamw():
     assert (w == w2).all()
 
 
-def test_the_generic_step_has_the_bits_of_adamw_step():
-    (rng, w, moments), (_, w2, moments2) = start("adamw"), start("adamw")
-    for step in (1, 2, 3):
-        g = rng.normal(size=P).astype(np.float32)
-        numbers = {"lr": 1e-2, "step": step, "clip": 1.0, "weight_decay": 0.1}
-        one = optimizer_step({"kind": "adamw", **numbers}, w, g, moments)
-        assert one == tg.kernels.adamw_step(w2, g, *moments2, **numbers)
-    assert (w == w2).all() and (moments[1] == moments2[1]).all()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_gradient_that_is_not_finite_changes_nothing(kind, value):

@@ -179,6 +179,9 @@ def test_baselines_are_saved(graphs: list[Any], tmp_path: Path) -> None:
         one.save(tmp_path / f"{number}.safetensors")
         loaded = tg.load_ranker(tmp_path / f"{number}.safetensors")
         assert same(loaded.predict(graphs[0]), one.predict(graphs[0])) and loaded.kind == one.kind == "layout"
+        assert same(
+            type(one).load(tmp_path / f"{number}.safetensors").predict(graphs[0]), one.predict(graphs[0])
+        )
     tile = LinearBaseline().fit(small_tile())
     tile.save(tmp_path / "t.safetensors")
     assert same(tg.load_ranker(tmp_path / "t.safetensors").predict(small_tile()), tile.predict(small_tile()))

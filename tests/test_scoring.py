@@ -1,5 +1,6 @@
 """Scoring many configs: what it may copy, what it keeps, how it stops, and its precision."""
 
+import dataclasses
 import io
 import os
 import signal
@@ -160,7 +161,7 @@ def test_progress_counts_all_configs(graph, ranker, monkeypatch):
             self.closed = True
 
     monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    monkeypatch.setattr("tpugraphs.network.network.chunk_size", lambda model, most, nodes: 10)
+    monkeypatch.setattr(ranker.network, "fields", dataclasses.replace(ranker.fields, chunk=10))
     count = graph.num_configs
     ranker.predict(graph, verbose=True)
     ranker.rank(graph, tta=2, verbose=True)
@@ -201,12 +202,12 @@ def test_ctrl_c_ends_a_prediction_and_the_ranker_stays_usable(ranker):
 
 
 def test_chunks_are_pinned_where_they_matter_and_small_where_not(ranker, cross):
-    assert scoring.chunk_size(cross.model, 512, 10_000) == 512
-    sizes = [scoring.chunk_size(ranker.model, 512, nodes) for nodes in (1, 73, 1000, 4000, 10_000, 10**7)]
+    assert cross.model.chunk_size(512, 10_000) == 512
+    sizes = [ranker.model.chunk_size(512, nodes) for nodes in (1, 73, 1000, 4000, 10_000, 10**7)]
     assert sizes == [32, 32, 8, 8, 6, 1]
-    assert scoring.chunk_size(ranker.model, 3, 73) == 3
+    assert ranker.model.chunk_size(3, 73) == 3
     tile = tg.Ranker("first-tile")
-    assert scoring.chunk_size(tile.model, 512, 10_000) == 512
+    assert tile.model.chunk_size(512, 10_000) == 512
 
 
 # Precision

@@ -8,7 +8,7 @@ import pytest
 import tpugraphs as tg
 from tpugraphs.evaluation.bootstrap import bootstrap_tau, deviations
 from tpugraphs.metrics import kendall_tau
-from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
+from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 
 
 def judged(seed=0, rankers=5, graphs=6, n=80, spread=0.5):
@@ -17,7 +17,7 @@ def judged(seed=0, rankers=5, graphs=6, n=80, spread=0.5):
     runtimes = [rng.permutation(n) + 1 for _ in range(graphs)]
     noise = rng.uniform(10, 10 + 60 * spread, rankers)
     scores = [[(y + rng.normal(0, s, n)).astype(np.float32) for y in runtimes] for s in noise]
-    return Judgement(scores, runtimes, kendall_tau), scores, runtimes
+    return SeedMetrics(scores, runtimes, kendall_tau), scores, runtimes
 
 
 def test_means_and_spread():
@@ -51,9 +51,9 @@ def test_one_graph_is_judged_over_its_configs():
     assert j.standard_error(1, 2) == pytest.approx((drawn[1] - drawn[2]).std(ddof=1))
     low, high = j.interval
     assert low < j.mean < high
-    alone = Judgement([scores[0]], runtimes, kendall_tau)
+    alone = SeedMetrics([scores[0]], runtimes, kendall_tau)
     assert math.isnan(alone.sd) and alone.interval == pytest.approx(bootstrap_tau(scores[0][0], runtimes[0]))
-    same = Judgement([scores[0], scores[0]], runtimes, kendall_tau)
+    same = SeedMetrics([scores[0], scores[0]], runtimes, kendall_tau)
     assert same.standard_error(0, 1) == 0 and all(
         c.selected for c in same.choose(Rule.parse(ONE_STANDARD_ERROR))
     )
@@ -67,7 +67,7 @@ def test_what_makes_all_graphs_hard_does_not_count():
         [(y + rng.normal(0, 3.0**g * extra, 200)).astype(np.float32) for g, y in enumerate(runtimes)]
         for extra in (1.0, 1.6)
     ]
-    j = Judgement(scores, runtimes, kendall_tau)
+    j = SeedMetrics(scores, runtimes, kendall_tau)
     assert j.values[0].std() > 5 * (j.means[0] - j.means[1])
     assert [c.selected for c in j.choose(Rule.parse(ONE_STANDARD_ERROR))] == [True, False]
 
@@ -84,7 +84,7 @@ def test_the_best_k(k):
 
 def test_of_equal_ones_the_first_is_the_best():
     _, scores, runtimes = judged()
-    j = Judgement([scores[0], scores[0], scores[0]], runtimes, kendall_tau)
+    j = SeedMetrics([scores[0], scores[0], scores[0]], runtimes, kendall_tau)
     assert [c.selected for c in j.choose(Rule.parse(2))] == [True, True, False] and j.best == 0
 
 

@@ -1,5 +1,7 @@
 """Weights from outside: names, what does not fit, constants, and the padding they were trained with."""
 
+import dataclasses
+
 import models
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from rankers import FIELDS, small_graph, small_ranker
 import tpugraphs as tg
 from tpugraphs.network import weights
 from tpugraphs.preprocess import padding
+from tpugraphs.recipes import get_recipe
 
 SIZES = {"width": 16, "gate_reduction": 8, "blocks": 2}
 RECIPES = ("first-layout", "first-layout-cross")
@@ -36,7 +39,9 @@ def published(recipe="first-layout-cross", seed=3, prefix="", **fields):
     rng = np.random.default_rng(seed)
     shapes = {name: () if "temperature" in name else view.shape for name, view in ranker.parameters.items()}
     return {
-        prefix + weights.published_name(recipe, name): np.array(rng.uniform(0.1, 0.5, shape), np.float32)
+        prefix + weights.published_name(get_recipe(recipe), name): np.array(
+            rng.uniform(0.1, 0.5, shape), np.float32
+        )
         for name, shape in shapes.items()
     }
 
@@ -44,10 +49,24 @@ def published(recipe="first-layout-cross", seed=3, prefix="", **fields):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_names_are_those_of_the_published_model(recipe):
     ranker = tg.Ranker(recipe, preset="full")
-    ours = {name: weights.published_name(recipe, name) for name in ranker.parameters}
+    ours = {name: weights.published_name(get_recipe(recipe), name) for name in ranker.parameters}
     assert ours == models.torch_names(2, recipe.endswith("cross"))
     with pytest.raises(tg.RecipeError, match="no published weights"):
-        weights.published_name("first-layout", "nonsense.weight")
+        weights.published_name(get_recipe("first-layout"), "nonsense.weight")
+
+
+def test_a_recipe_of_ones_own_says_its_published_names():
+    known = get_recipe("first-layout")
+    own = dataclasses.replace(known, name="own", published=((r"(.*)\.(\w+)", r"net_of_\1.\2"),))
+    theirs = published("first-layout")
+    given = {
+        f"net_of_{name}": theirs[weights.published_name(known, name)]
+        for name in tg.Ranker(known, **SIZES).parameters
+    }
+    ranker = tg.Ranker.from_torch(given, own, scaler=constants(), **SIZES)
+    assert all((view == given[f"net_of_{name}"]).all() for name, view in ranker.parameters.items())
+    with pytest.raises(tg.CheckpointError, match="missing: net_of_"):
+        tg.Ranker.from_torch(theirs, own, scaler=constants(), **SIZES)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -56,7 +75,9 @@ def test_weights_and_constants_arrive(recipe, tmp_path):
     ranker = tg.Ranker.from_torch(given, scaler=(mean, std), **SIZES)
     assert ranker.recipe == recipe and ranker.fitted and ranker.preset == "full"
     for name, view in ranker.parameters.items():
-        np.testing.assert_array_equal(view.ravel(), given[weights.published_name(recipe, name)].ravel())
+        np.testing.assert_array_equal(
+            view.ravel(), given[weights.published_name(get_recipe(recipe), name)].ravel()
+        )
     learnt = ranker.pipeline.tensors()
     np.testing.assert_array_equal(learnt["scaler.mean"], mean)
     np.testing.assert_allclose(learnt["scaler.m2"], np.where(std == 0, 1, std) ** 2, rtol=1e-15)
@@ -209,7 +230,7 @@ def test_the_tile_model(tmp_path):
     ranker = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, **SIZES)
     assert ranker.recipe == "first-tile" and np.isfinite(ranker.predict(graph)).all()
     for name, view in ranker.parameters.items():
-        there = given[weights.published_name("first-tile", name)]
+        there = given[weights.published_name(get_recipe("first-tile"), name)]
         if name == "head1.weight":  # [config, maximum, mean] there
             there = np.hstack([there[:, 32:], there[:, 16:32], there[:, :16]])
         np.testing.assert_array_equal(view.ravel(), there.ravel())

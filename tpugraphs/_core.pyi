@@ -328,19 +328,6 @@ def optimizer_step(
     moments: tuple[NDArray[np.float32], ...],
     /,
 ) -> float: ...
-def adamw_step(
-    w: NDArray[np.float32],
-    g: NDArray[np.float32],
-    m1: NDArray[np.float32],
-    m2: NDArray[np.float32],
-    lr: float,
-    weight_decay: float,
-    clip: float,
-    step: int,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-) -> float: ...
 
 # graph: pruning, digits, scaling, sampling
 def prune(

@@ -7,11 +7,11 @@
 #include "base/check.h"
 
 #define TG_ADDRESS(name) &tg_step_##name,
-const tg_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
+const tg_prepare_step *const tg_steps[] = {TG_STEP_LIST(TG_ADDRESS) NULL};
 const char *const tg_table_fields[TG_TABLES] = {"node_feat", "graph_feat", "config_feat"};
 const char *const tg_kind_names[TG_KINDS] = {"number", "log", "category", "flag"};
 
-const tg_step *tg_find_step(const char *name) {
+const tg_prepare_step *tg_find_step(const char *name) {
     for (int i = 0; tg_steps[i] != NULL; i++)
         if (strcmp(tg_steps[i]->name, name) == 0) return tg_steps[i];
     return NULL;
@@ -55,7 +55,7 @@ tg_structure tg_structure_of(const tg_stored *s) {
 
 /* ---- making a program ---- */
 
-tg_status tg_program_add(tg_program *p, const tg_step *step, const double *attr, tg_columns *columns,
+tg_status tg_program_add(tg_program *p, const tg_prepare_step *step, const double *attr, tg_columns *columns,
                          tg_error *err) {
     tg_status status = TG_OK;
     if (p->n == TG_PROGRAM_STEPS)

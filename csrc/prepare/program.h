@@ -18,8 +18,8 @@ typedef struct tg_program {
 } tg_program;
 
 /* Append a step with its attributes (columns are taken over, also on failure), checked when the program is closed. */
-tg_status tg_program_add(tg_program *program, const tg_step *step, const double *attr, tg_columns *columns,
-                         tg_error *err);
+tg_status tg_program_add(tg_program *program, const tg_prepare_step *step, const double *attr,
+                         tg_columns *columns, tg_error *err);
 /* No more steps come: check their order and what they need, and make room for the state. */
 tg_status tg_program_close(tg_program *program, tg_error *err);
 void tg_program_free(tg_program *program);

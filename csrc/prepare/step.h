@@ -126,7 +126,7 @@ typedef struct tg_outline {
 
 /* A step in a program. */
 typedef struct tg_use {
-    const struct tg_step *step;
+    const struct tg_prepare_step *step;
     double attr[TG_STEP_ATTRS];
     tg_columns columns[TG_STEP_ATTRS]; /* of attributes that are lists of columns */
     int n_states;
@@ -141,7 +141,7 @@ enum {
     TG_STEP_SELECTS = 4  /* the nodes that it keeps are those that later steps are fitted to */
 };
 
-typedef struct tg_step {
+typedef struct tg_prepare_step {
     const char *name, *doc;
     tg_step_attr attrs[TG_STEP_ATTRS];
     unsigned flags;
@@ -158,7 +158,7 @@ typedef struct tg_step {
     /* Whether arrays from a file can be a state; they have the right lengths, and doubles are finite. */
     tg_status (*check)(const tg_use *use, tg_error *err);
     tg_status (*apply)(const tg_use *use, tg_draft *draft, tg_error *err); /* NULL: nothing to do */
-} tg_step;
+} tg_prepare_step;
 
 /* The table of steps: one line per step. Names in lists have '-' where these have '_'. */
 #define TG_STEP_LIST(STEP)                                                                                   \
@@ -171,12 +171,12 @@ typedef struct tg_step {
     STEP(encode)                                                                                             \
     STEP(powers)                                                                                             \
     STEP(walk_encoding)
-#define TG_DECLARE_STEP(name) extern const tg_step tg_step_##name;
+#define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)
 #undef TG_DECLARE_STEP
 
-extern const tg_step *const tg_steps[]; /* NULL-terminated */
-const tg_step *tg_find_step(const char *name);
+extern const tg_prepare_step *const tg_steps[]; /* NULL-terminated */
+const tg_prepare_step *tg_find_step(const char *name);
 
 /* The next array of the state, n doubles or, if whole, int64, all 0. The name is a constant. */
 tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err);

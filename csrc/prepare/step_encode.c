@@ -299,7 +299,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     return TG_OK;
 }
 
-const tg_step tg_step_encode = {
+const tg_prepare_step tg_step_encode = {
     .name = "encode",
     .doc = "All features by a schema: number and log (ln(1 + x), x >= 0) with mean 0 and standard deviation "
            "1 in "

@@ -42,7 +42,7 @@ static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
     return tg_layout_digits(d->layout, d->table[TG_TABLE_NODE].x, d->N, (int)use->attr[0], err);
 }
 
-const tg_step tg_step_layout_digits = {
+const tg_prepare_step tg_step_layout_digits = {
     .name = "layout-digits",
     .doc = "The layout of each node's output (columns 134-139) as digits.",
     .attrs = {{"padding", TG_STEP_INT, 0, -1, -1, 0, NULL,
@@ -83,7 +83,7 @@ static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsi
     return err->code;
 }
 
-const tg_step tg_step_node_padding = {
+const tg_prepare_step tg_step_node_padding = {
     .name = "node-padding",
     .doc = "Refuse graphs whose lists in the node features are padded with another number.",
     .attrs = {{"value", TG_STEP_INT, 1, 0, -1, 0, NULL, "with what they must be padded"}},

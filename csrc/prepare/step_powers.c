@@ -165,7 +165,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_CONFIG, status, y, cols, x->finite);
 }
 
-const tg_step tg_step_powers = {
+const tg_prepare_step tg_step_powers = {
     .name = "powers",
     .doc = "Append to the features of configs, for columns of numbers with more than two values, log2, the "
            "exponent of "

@@ -56,7 +56,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     return gather(d, err);
 }
 
-const tg_step tg_step_prune = {
+const tg_prepare_step tg_step_prune = {
     .name = "prune",
     .doc = "Keep the part of the graph around its configurable nodes.",
     .attrs = {{"method", TG_STEP_CHOICE, 1, 0, 0, 0, "none|config-1hop|config-only|k-hop",
@@ -68,7 +68,7 @@ const tg_step tg_step_prune = {
     .apply = apply,
 };
 
-const tg_step tg_step_dedup = {
+const tg_prepare_step tg_step_dedup = {
     .name = "dedup",
     .doc = "Keep one copy of each config.",
     .attrs = {{"keep", TG_STEP_CHOICE, 1, 0, 0, 0, "none|first|min|mean",

@@ -96,7 +96,7 @@ static tg_status apply_nodes(const tg_use *use, tg_draft *d, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_NODE, transform(use, &rows, zero, y, err), y, (int)rows.F, 1);
 }
 
-const tg_step tg_step_standardize = {
+const tg_prepare_step tg_step_standardize = {
     .name = "standardize",
     .doc = "Keep the first columns of the node features, with mean 0 and standard deviation 1 in training.",
     .attrs =
@@ -171,7 +171,7 @@ static tg_status apply_configs(const tg_use *use, tg_draft *d, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_CONFIG, status, y, (int)rows.F, 1);
 }
 
-const tg_step tg_step_standardize_configs = {
+const tg_prepare_step tg_step_standardize_configs = {
     .name = "standardize-configs",
     .doc = "Features of configs with mean 0 and standard deviation 1 in training; a column that was constant "
            "is 0.",

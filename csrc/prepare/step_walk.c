@@ -42,7 +42,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_NODE, status, y, (int)cols, x->finite);
 }
 
-const tg_step tg_step_walk_encoding = {
+const tg_prepare_step tg_step_walk_encoding = {
     .name = "walk-encoding",
     .doc =
         "Append for each node chances of random walks over the whole graph, after k = first .. steps steps.",

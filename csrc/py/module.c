@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
+#include "py/py_model.h"
 #include "py/py_prepare.h"
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
@@ -94,7 +95,8 @@ static int module_exec(PyObject *module) {
                             tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
-    if (add_schema(module) < 0 || tg_add_model_types(module) < 0) return -1;
+    if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0)
+        return -1;
     return tg_add_prepare_type(module);
 }
 

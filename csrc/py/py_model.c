@@ -442,6 +442,5 @@ int tg_add_model_types(PyObject *module) {
     tg_state *state = PyModule_GetState(module);
     if (tg_add_graph_type(module) < 0) return -1;
     if (tg_add_type(module, &model_spec, "Model", &state->model) < 0) return -1;
-    if (tg_add_type(module, &workspace_spec, "Workspace", &state->workspace) < 0) return -1;
-    return tg_add_trainer_type(module);
+    return tg_add_type(module, &workspace_spec, "Workspace", &state->workspace);
 }

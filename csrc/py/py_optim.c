@@ -149,26 +149,6 @@ static PyObject *take_step(const tg_optimizer *o, npy_intp P, PyArrayObject *con
     return status == TG_OK ? PyFloat_FromDouble(norm) : tg_raise(&err, NULL);
 }
 
-static PyObject *adamw_step(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"w",    "g",    "m1",    "m2",    "lr",  "weight_decay",
-                            "clip", "step", "beta1", "beta2", "eps", NULL};
-    static const char *const vectors[] = {"w", "g", "m1", "m2"};
-    PyObject *given[4];
-    PyArrayObject *a[4];
-    tg_group all = {.lr_scale = 1};
-    tg_optimizer o = {
-        .kind = TG_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .n_groups = 1, .groups = &all};
-    long long step;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOdddL|ddd", names, &given[0], &given[1], &given[2],
-                                     &given[3], &o.lr, &all.weight_decay, &o.clip, &step, &o.beta1, &o.beta2,
-                                     &o.eps))
-        return NULL;
-    const npy_intp P = take_vectors(given, vectors, 4, a);
-    o.step = step, all.end = P;
-    return P < 0 || !tg_py_check_optimizer(&o, P) ? NULL : take_step(&o, P, a);
-}
-
 static PyObject *optimizer_step(PyObject *self, PyObject *args) {
     static const char *const vectors[] = {"w", "g", "moments[0]", "moments[1]"};
     PyObject *dict, *given[2 + TG_MAX_MOMENTS], *list;
@@ -209,7 +189,5 @@ PyMethodDef tg_optim_methods[] = {
     {"optimizer_step", optimizer_step, METH_VARARGS,
      PyDoc_STR("(optimizer, w, g, moments) -> norm of g: one update in place, of the optimizer that the dict "
                "describes: kind, lr, step, clip, weight_decay or groups, beta1, beta2, eps, momentum.")},
-    {"adamw_step", (PyCFunction)(void (*)(void))adamw_step, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("AdamW on flat arrays in place, gradient clipped by global norm; returns the norm.")},
     {NULL, NULL, 0, NULL},
 };

@@ -130,7 +130,7 @@ static int take_value(double *to, tg_columns *columns, const char *step, const t
 }
 
 /* Every key of the dict is an attribute of the step; those that are required are there. */
-static int take_attrs(const tg_step *step, PyObject *dict, double *attr, tg_columns *columns) {
+static int take_attrs(const tg_prepare_step *step, PyObject *dict, double *attr, tg_columns *columns) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     int given = 0;
@@ -155,7 +155,7 @@ static int take_attrs(const tg_step *step, PyObject *dict, double *attr, tg_colu
 static int add_dict(tg_program *program, PyObject *dict) {
     PyObject *name = PyDict_Check(dict) ? PyDict_GetItemString(dict, "step") : NULL;
     if (name == NULL) return wrong("?", "step", "a dict {'step': name, ...}", dict);
-    const tg_step *step = NULL;
+    const tg_prepare_step *step = NULL;
     for (int i = 0; step == NULL && tg_steps[i] != NULL; i++)
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, tg_steps[i]->name) == 0)
             step = tg_steps[i];
@@ -224,7 +224,7 @@ static PyObject *describe_attr(const tg_step_attr *attr) {
     return result;
 }
 
-static PyObject *describe_step(const tg_step *step) {
+static PyObject *describe_step(const tg_prepare_step *step) {
     PyObject *attrs = PyList_New(0);
     for (int a = 0; attrs != NULL && a < TG_STEP_ATTRS && step->attrs[a].name != NULL; a++)
         tg_append(&attrs, describe_attr(&step->attrs[a]));

@@ -96,7 +96,7 @@ static tg_status take_value(double *to, tg_columns *columns, const char *step, c
 }
 
 /* Every entry is an attribute of the step; those that are required are there. */
-static tg_status take_attrs(const tg_step *step, const tg_json_value *described, double *attr,
+static tg_status take_attrs(const tg_prepare_step *step, const tg_json_value *described, double *attr,
                             tg_columns *columns, tg_error *err) {
     int attrs = 0, known = 1; /* known: entries, "step" among them, that are attributes */
     for (; attrs < TG_STEP_ATTRS && step->attrs[attrs].name != NULL; attrs++) {
@@ -115,7 +115,8 @@ static tg_status take_attrs(const tg_step *step, const tg_json_value *described,
 
 static tg_status add_step(tg_program *program, const tg_json_value *described, tg_error *err) {
     const tg_json_value *name = tg_json_find(described, "step");
-    const tg_step *step = name != NULL && name->kind == TG_JSON_STRING ? tg_find_step(name->text) : NULL;
+    const tg_prepare_step *step =
+        name != NULL && name->kind == TG_JSON_STRING ? tg_find_step(name->text) : NULL;
     if (step == NULL)
         return tg_described_wrong(err, "preprocessing", "steps that this version has", NULL,
                                   name == NULL ? described : name);

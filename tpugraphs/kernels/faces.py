@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
-from tpugraphs.kernels.calls import Array, Outs, Precision
 
-__all__ = ["faces"]
+__all__ = ["faces", "named_faces"]
 
+P = ParamSpec("P")
+Array = NDArray[np.float32]
+Precision = Literal["f32", "bf16", "int8"]
 Meta = Mapping[str, Any]
+Gradients = dict[str, Array]
+
+_OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
 _GRAPH = {  # what an op needs of a graph -> the arguments that give it
     "edges": ("edge_index",),
     "digits": ("digits", "config_nodes"),
@@ -24,15 +31,15 @@ _GRAPH = {  # what an op needs of a graph -> the arguments that give it
     "layout": ("layout_digits",),
 }
 _SHAPES = {
-    "NODE": "(N, F)",
-    "NODE_CONFIG": "(N, C, F)",
-    "CONFIG_NODE": "(K, F)",
-    "CONFIG_NODE_CONFIG": "(K, C, F)",
-    "EDGE": "(E, F)",
-    "EDGE_CONFIG": "(E, C, F)",
-    "CONFIG": "(C, F)",
-    "SLATE": "(1, F)",
-    "UNIQUE": "(U, F)",
+    "NODE": ("N", "F"),
+    "NODE_CONFIG": ("N", "C", "F"),
+    "CONFIG_NODE": ("K", "F"),
+    "CONFIG_NODE_CONFIG": ("K", "C", "F"),
+    "EDGE": ("E", "F"),
+    "EDGE_CONFIG": ("E", "C", "F"),
+    "CONFIG": ("C", "F"),
+    "SLATE": (1, "F"),
+    "UNIQUE": ("U", "F"),
 }
 _ARRAYS = {
     "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
@@ -42,6 +49,36 @@ _ARRAYS = {
     "layout_digits": "(N, 6) int8",
     "node_feat": "(N, F) float32: by which configurable nodes are alike",
 }
+
+
+def _text(shape: tuple[int | str, ...]) -> str:
+    return str(shape).replace("'", "")
+
+
+def _fits(array: object, dtype: type, shape: tuple[int | str, ...]) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
+        return False
+    sizes = array.shape
+    if shape[0] == "...":
+        shape, sizes = shape[1:], sizes[max(0, len(sizes) - len(shape) + 1) :]
+    if len(shape) != len(sizes):
+        return False
+    for want, size in zip(shape, sizes, strict=True):  # a loop: small products notice a generator
+        if want != size and not isinstance(want, str):
+            return False
+    return True
+
+
+def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: type = np.float32) -> None:
+    """Raise ShapeError unless `array` is C-contiguous, of `dtype` and of a shape (letters: any size)."""
+    for shape in shapes:
+        if _fits(array, dtype, shape):
+            return
+    found = type(array).__name__
+    if isinstance(array, np.ndarray):
+        found = f"{array.dtype} {array.shape}{'' if array.flags.c_contiguous else ', not C-contiguous'}"
+    expected = " or ".join(map(_text, shapes))
+    raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
 
 
 def _graph_arguments(meta: Meta) -> list[str]:
@@ -54,7 +91,7 @@ def _graph_arguments(meta: Meta) -> list[str]:
 def _has_nodes(meta: Meta) -> bool:
     """Whether an input that is always given has a row per node."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == 9 for spaces in rows)
+    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == len(_SHAPES) for spaces in rows)
 
 
 def _result(meta: Meta) -> str:
@@ -69,17 +106,14 @@ def _default(attr: Meta) -> Any:
     return kinds[attr["kind"]](attr["default"])
 
 
-def _signature(meta: Meta, backward: bool) -> inspect.Signature:
+def _signature(meta: Meta) -> inspect.Signature:
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    names = ["dy"] if backward else []
-    names += [spec["name"] for spec in meta["inputs"] if not spec["optional"]]
-    names += _graph_arguments(meta)
+    names = [spec["name"] for spec in meta["inputs"] if not spec["optional"]] + _graph_arguments(meta)
     parameters = [inspect.Parameter(name, plain) for name in names]
     parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
-    optional = [spec["name"] for spec in meta["inputs"] if spec["optional"]]
-    parameters += [inspect.Parameter(name, named, default=None) for name in optional]
-    parameters += [inspect.Parameter(attr["name"], named, default=_default(attr)) for attr in meta["attrs"]]
-    extra: dict[str, Any] = {} if _has_nodes(meta) else {"num_nodes": None}
+    extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
+    extra |= {attr["name"]: _default(attr) for attr in meta["attrs"]}
+    extra |= {} if _has_nodes(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", _result(meta): None}
@@ -87,14 +121,10 @@ def _signature(meta: Meta, backward: bool) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _document(meta: Meta, backward: bool) -> str:
-    if backward:
-        names = [spec["name"] for spec in meta["inputs"]] + list(meta["params"])
-        names += ["digits"] if "digits" in meta["flags"] else []
-        return f"Gradients of `{meta['name']}` by name: {', '.join(f'``{name}``' for name in names)}."
+def _document(meta: Meta) -> str:
     lines = [meta["doc"], "", "Parameters", "----------"]
     for spec in meta["inputs"]:
-        shapes = " or ".join(_SHAPES[row] for row in spec["rows"])
+        shapes = " or ".join(_text(_SHAPES[row]) for row in spec["rows"])
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
     needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
@@ -105,45 +135,37 @@ def _document(meta: Meta, backward: bool) -> str:
     return "\n".join(lines)
 
 
-class _Call:
-    """One call: its arrays sorted into what the core takes."""
+class _Op:
+    """What calls of an op need of its row of the table."""
 
-    def __init__(self, meta: Meta, given: Mapping[str, Any]) -> None:
-        self.meta = meta
-        self.inputs = [s["name"] for s in meta["inputs"] if given.get(s["name"]) is not None]
-        self.params = [name for name in meta["params"] if given.get(name) is not None]
-        attrs = {
-            a["name"]: float(given[a["name"]]) if a["kind"] in ("flag", "real") else given[a["name"]]
-            for a in meta["attrs"]
-        }
-        arrays = tuple(given[name] for name in self.inputs)
-        self.arguments = (
-            meta["name"],
-            attrs,
-            arrays,
-            tuple(given[name] for name in self.params),
-            self._slate(given),
-            self._configs(given, arrays),
-            int(given.get("key", 0)),
-            bool(given.get("training", False)),
-        )
+    def __init__(self, meta: Meta) -> None:
+        self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
+        shapes = {s["name"]: tuple(dict.fromkeys(_SHAPES[row] for row in s["rows"])) for s in meta["inputs"]}
+        self.inputs = tuple(shapes.items())
+        self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
+        self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
+        self.digits = "digits" in meta["flags"]
+        sources = [s["name"] for s in meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
+        self.sources = ["node_feat"] if "node_feat" in self.graph else sources  # of the number of nodes
+        self.per_config = {s["name"] for s in meta["inputs"] if s["rows"] == ["CONFIG"]}
 
-    def _slate(self, given: Mapping[str, Any]) -> Any:
-        nodes = given.get("num_nodes")
-        wanted = _graph_arguments(self.meta)
-        if nodes is None:
-            candidates = [s["name"] for s in self.meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
-            array = next((given[name] for name in candidates if given.get(name) is not None), None)
-            array = given["node_feat"] if "node_feat" in wanted else array
-            nodes = None if array is None else len(array)
-        if nodes is None:
-            raise ShapeError(f"{self.meta['name']}: give num_nodes, which does not follow from the inputs")
-        if not wanted:
-            return int(nodes)
-        opcode, edges, ids = given.get("node_opcode"), given.get("edge_index"), given.get("config_nodes")
+    def nodes(self, given: Mapping[str, Any]) -> int:
+        if given.get("num_nodes") is not None:
+            return int(given["num_nodes"])
+        for name in self.sources:
+            if given.get(name) is not None:
+                return len(given[name])
+        raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
+
+    def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
+        """Make the graph of a call; just count its nodes if the op asks for nothing else."""
+        nodes = self.nodes(given)
+        if not self.graph:
+            return nodes
+        edges, ids = given.get("edge_index"), given.get("config_nodes")
         return _core.Graph(
-            np.zeros((nodes, 1), np.float32) if "node_feat" not in wanted else given["node_feat"],
-            opcode,
+            given["node_feat"] if "node_feat" in self.graph else np.zeros((nodes, 1), np.float32),
+            given.get("node_opcode"),
             given.get("layout_digits"),
             np.zeros((0, 2), np.int64) if edges is None else edges,
             np.zeros(0, np.int64) if ids is None else ids,
@@ -151,54 +173,206 @@ class _Call:
             digit_rows=int(given.get("digit_rows", _core.SCHEMA["digit_states"])),
         )
 
-    def _configs(self, given: Mapping[str, Any], arrays: tuple[Array, ...]) -> int:
+    def configs(self, given: Mapping[str, Any], inputs: Mapping[str, Array]) -> int:
         if given.get("digits") is not None:
             return len(given["digits"])
-        for spec in self.meta["inputs"]:
-            array = given.get(spec["name"])
-            if array is not None and array.ndim == 3:
+        for name, array in inputs.items():
+            if array.ndim == 3:
                 return int(array.shape[1])
-            if array is not None and spec["rows"] == ["CONFIG"]:
+            if name in self.per_config:
                 return len(array)
         return 1
 
 
-def _make(meta: Meta) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    signatures = _signature(meta, False), _signature(meta, True)
+_TABLE = {name: _Op(meta) for name, meta in _OPS.items()}
+
+
+class _Call:
+    """One call: its arrays sorted into what the core takes.
+
+    `names` maps the op's names of arrays to those of the arguments; `attrs` are attributes that do not stand
+    in `given` under their own names.
+    """
+
+    def __init__(self, op: _Op, attrs: Meta, names: Mapping[str, str], given: Mapping[str, Any]) -> None:
+        self._names = names
+        inputs = {}
+        for name, shapes in op.inputs:
+            if (array := given.get(name)) is not None:
+                require(array, self.name(name), *shapes)
+                inputs[name] = array
+        params = {name: given[name] for name in op.params if given.get(name) is not None}
+        values = {name: attrs.get(name, given.get(name, value)) for name, value in op.defaults.items()}
+        for name in op.floats:
+            values[name] = float(values[name])
+        self.arrays = inputs | params
+        self.gradients = [self.name(name) for name in self.arrays] + ["digits"] * op.digits
+        configs = op.configs(given, inputs)
+        if configs == 0:
+            found = ", ".join(str(array.shape) for array in inputs.values())
+            raise ShapeError(
+                f"{op.name}: expected at least one config (C >= 1), got C = 0 with input {found}"
+            )
+        self.arguments = (
+            op.name,
+            values,
+            tuple(inputs.values()),
+            tuple(params.values()),
+            op.slate(given),
+            configs,
+            int(given.get("key", 0)),
+            bool(given.get("training", False)),
+        )
+
+    def name(self, name: str) -> str:
+        return self._names.get(name, name)
+
+    def run(self, function: Callable[..., Any], *rest: Any) -> Any:
+        try:
+            return function(*self.arguments, *rest)
+        except ShapeError as error:  # which begins with the op's name of an array
+            name, colon, text = str(error).partition(":")
+            if self.name(name) == name:
+                raise
+            raise ShapeError(self.name(name) + colon + text) from None
+
+    def forward(self, out: Array | None, precision: Precision) -> Array:
+        y: Array = self.run(_core.op_forward, None, out, precision)
+        return y
+
+    def backward(self, dy: Array, out: Mapping[str, Array] | None, precision: Precision) -> Gradients:
+        outs = None
+        if out is not None:
+            if unknown := sorted(set(out) - set(self.gradients)):
+                raise ValueError(
+                    f"out: no gradient is called {unknown[0]!r}; expected {', '.join(self.gradients)}"
+                )
+            for name, array in zip(self.gradients, self.arrays.values(), strict=False):
+                if name in out:
+                    require(out[name], f"out[{name!r}]", array.shape)
+            outs = tuple(out.get(name) for name in self.gradients)
+        dx, dw, digits = self.run(_core.op_backward, dy, outs, precision)
+        return dict(zip(self.gradients, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
+
+
+def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
+    """Make matrices of all arrays (..., F) of a call; returns the dimensions in front, None if it is one."""
+    if getattr(given["x"], "ndim", 0) == 2:
+        return None
+    require(given["x"], "x", ("...", "F"))
+    front: tuple[int, ...] = given["x"].shape[:-1]
+
+    def flat(array: Array, name: str) -> Array:
+        require(array, name, (*front, "F"))
+        return array.reshape(-1, array.shape[-1])
+
+    out = given["out"]
+    if isinstance(out, Mapping):
+        given["out"] = {key: flat(array, "out['x']") if key == "x" else array for key, array in out.items()}
+    elif out is not None:
+        given["out"] = flat(out, "out")
+    given.update({key: flat(given[key], key) for key in ("x", "dy") if key in given})
+    return front
+
+
+def _binder(signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
+    parameters = signature.parameters
+    plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+
+    def bind(args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        placed = dict(zip(plain, args, strict=False))
+        given = {**defaults, **placed, **kwargs}
+        whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
+        if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
+            return given
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    return bind
+
+
+def _pair(
+    name: str,
+    doc: str,
+    signature: inspect.Signature,
+    call: Callable[[dict[str, Any]], _Call],
+    result: str = "out",
+    flat: bool = False,
+) -> tuple[Callable[..., Array], Callable[..., Gradients]]:
+    """Make both functions of an op out of what turns their arguments into a call.
+
+    `result` is the argument for arrays to write to; `flat`: see `named_faces`.
+    """
+    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    behind = inspect.Signature([dy, *signature.parameters.values()])
+    bind_forward, bind_backward = _binder(signature), _binder(behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
-        bound = signatures[0].bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        precision: Precision = given["precision"]
-        return _core.op_forward(*_Call(meta, given).arguments, None, given[_result(meta)], precision)
+        given = bind_forward(args, kwargs)
+        out, front = given[result], _flatten(given) if flat else None
+        y = call(given).forward(given[result], given.get("precision", "f32"))
+        return y if front is None else y.reshape(*front, y.shape[-1]) if out is None else out
 
-    def backward(*args: Any, **kwargs: Any) -> dict[str, Array]:
-        bound = signatures[1].bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        call = _Call(meta, given)
-        names = call.inputs + call.params + (["digits"] if "digits" in meta["flags"] else [])
-        out: Outs | None = given[_result(meta)]
-        if out is not None and (unknown := sorted(set(out) - set(names))):
-            raise ValueError(f"out: no gradient is called {unknown[0]!r}; expected {', '.join(names)}")
-        outs = None if out is None else tuple(out.get(name) for name in names)
-        dx, dw, digits = _core.op_backward(*call.arguments, given["dy"], outs, given["precision"])
-        return dict(zip(names, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
+    def backward(*args: Any, **kwargs: Any) -> Gradients:
+        given = bind_backward(args, kwargs)
+        out, front = given[result], _flatten(given) if flat else None
+        grads = call(given).backward(given["dy"], given[result], given.get("precision", "f32"))
+        if front is not None:
+            grads["x"] = out["x"] if out and "x" in out else grads["x"].reshape(*front, -1)
+        return grads
 
     function: Any
-    for function, suffix, index in ((forward, "", 0), (backward, "_backward", 1)):
-        function.__name__ = function.__qualname__ = meta["name"] + suffix
+    for function, suffix, shown in ((forward, "", signature), (backward, "_backward", behind)):
+        function.__name__ = function.__qualname__ = name + suffix
         function.__module__ = "tpugraphs.kernels"
-        function.__doc__ = _document(meta, bool(index))
-        function.__signature__ = signatures[index]
+        function.__doc__ = (
+            doc if shown is signature else f"Gradients of `{name}`: a dict by names of its arrays."
+        )
+        function.__signature__ = shown
     return forward, backward
 
 
-def faces(without: frozenset[str] = frozenset()) -> dict[str, Callable[..., Any]]:
+def named_faces(
+    op: str,
+    function: Callable[P, Mapping[str, Any]],
+    flat: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Callable[P, Array], Callable[..., Gradients]]:
+    """Make ``<name>`` and ``<name>_backward`` of an op with arguments of their own.
+
+    Parameters
+    ----------
+    op : str
+    function : callable
+        Has the name, signature and docstring. It returns what its arguments imply for the op: attributes, and
+        arrays under the op's names.
+    flat : bool
+        ``x`` may have any number of dimensions in front of its columns.
+    names : mapping of str to str
+        Arguments that the op calls otherwise, and its names of them.
+    """
+    names = names or {}
+    theirs = {ours: given for given, ours in names.items()}
+
+    def call(given: dict[str, Any]) -> _Call:
+        implied = function(**{key: value for key, value in given.items() if key != "dy"})  # type: ignore[call-arg]
+        named = {names.get(key, key): value for key, value in given.items() if key != "out"}
+        return _Call(_TABLE[op], implied, theirs, named | dict(implied))
+
+    signature = inspect.signature(function).replace(return_annotation=Array)
+    return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat=flat)
+
+
+def faces(without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
     """Make ``<op>`` and ``<op>_backward`` for every op of the core, but those named."""
     made: dict[str, Callable[..., Any]] = {}
-    for meta in _core.ops():
-        if meta["name"] not in without:
-            made[meta["name"]], made[meta["name"] + "_backward"] = _make(meta)
+    for name, meta in _OPS.items():
+        if name not in without:
+            call = partial(_Call, _TABLE[name], {}, {})
+            made[name], made[name + "_backward"] = _pair(
+                name, _document(meta), _signature(meta), call, _result(meta)
+            )
     return made

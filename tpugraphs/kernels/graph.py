@@ -9,7 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import DataError, ShapeError
+from tpugraphs.errors import DataError
+from tpugraphs.kernels.faces import require
+
+__all__ = [
+    "decode_base7",
+    "dedup_configs",
+    "dedup_rows",
+    "encode_base7",
+    "layout_digits",
+    "merge_configs",
+    "pack_digits",
+    "prune",
+    "sample_epoch",
+    "sample_without_replacement",
+]
 
 
 def prune(
@@ -77,23 +91,14 @@ def dedup_rows(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np
     DataError
         A NaN or infinite value.
     """
-    if (
-        isinstance(rows, np.ndarray)
-        and rows.dtype == np.float32
-        and rows.ndim == 2
-        and rows.flags.c_contiguous
-    ):
-        bad = np.argwhere(~np.isfinite(rows))
-        if len(bad):
-            row, column = (int(i) for i in bad[0])
-            raise DataError(
-                f"rows: expected finite values, found {rows[row, column]} (row {row}, column {column})",
-                field="rows",
-                expected="finite values",
-                found=f"{rows[row, column]} (row {row}, column {column})",
-            )
-        rows = rows + np.float32(0)  # -0.0 becomes 0.0; equal numbers are then equal bytes
-    return _core.dedup_rows(rows)
+    require(rows, "rows", ("C", "F"))
+    bad = np.argwhere(~np.isfinite(rows))
+    if len(bad):
+        row, column = map(int, bad[0])
+        found = f"{rows[row, column]} (row {row}, column {column})"
+        text = f"rows: expected finite values, found {found}"
+        raise DataError(text, field="rows", expected="finite values", found=found)
+    return _core.dedup_rows(rows + np.float32(0))  # -0.0 becomes 0.0; equal numbers are then equal bytes
 
 
 def merge_configs(
@@ -133,12 +138,8 @@ def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
     ShapeError
         Not a C-contiguous float32 array of such a shape.
     """
-    fits = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim in (1, 2, 3)
-    if not fits or x.shape[-1] != _core.SCHEMA["digits"] or not x.flags.c_contiguous:
-        got = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise ShapeError(
-            f"x: expected a C-contiguous float32 array of shape (C, K, 18), (K, 18) or (18,), got {got}"
-        )
+    digits = _core.SCHEMA["digits"]
+    require(x, "x", ("C", "K", digits), ("K", digits), (digits,))
     return _core.pack_digits(x.reshape((1,) * (3 - x.ndim) + x.shape)).reshape(x.shape)
 
 

@@ -64,45 +64,31 @@ def pairwise_hinge(
     margin: float = 1.0,
     reduction: Literal["mean-all", "sum", "mean-pairs"] = "mean-all",
     offsets: NDArray[np.int64] | None = None,
-) -> tuple[float, NDArray[np.float32]]:
+) -> Result:
     """Hinge over all pairs: ``max(0, margin - (scores[i] - scores[j]))`` for ``runtimes[i] > runtimes[j]``.
 
-    Runtimes are compared exactly (int64, also beyond 2**53); equal ones make no pair. A pair exactly on the
-    margin has gradient 0. Lists up to 256 entries are compared pair by pair, longer ones by sorting in
-    O(L log L): both count the same pairs, so there is no jump between them.
+    Equal runtimes make no pair. A pair exactly on the margin has gradient 0. Lists up to 256 entries are
+    compared pair by pair, longer ones by sorting in O(L log L): both count the same pairs, so there is no
+    jump between them.
 
     Parameters
     ----------
-    scores : (L,) float32
-        Finite numbers.
-    runtimes : (L,) int64, int32, float64 or float32
-        Only their order matters. NaN is an error.
+    scores, runtimes, offsets
+        As for `weighted_sum`; a list of fewer than two entries adds 0 but counts.
     margin : float
         At least 0; taken as float32.
     reduction : {"mean-all", "sum", "mean-pairs"}
         Divide a list's sum by L**2 (the first place of the Kaggle competition; entries without a pair count
         as zeros), by nothing, or by the number of pairs of different runtimes.
-    offsets : (B+1,) int64, optional
-        Several lists: list ``b`` is ``[offsets[b], offsets[b+1])``. The loss is the mean over lists, and a
-        list of fewer than two entries adds 0 but counts.
 
     Returns
     -------
     loss : float
     dscores : (L,) float32
         Gradient of the loss with respect to the scores.
-
-    Raises
-    ------
-    ShapeError
-        Wrong dtype, shape or memory order; offsets that do not run from 0 to L.
-    DataError
-        A score that is not finite, a runtime that is NaN.
-    ConfigError
-        Unknown reduction, negative margin.
     """
     terms = [{"loss": "pairwise_hinge", "reduction": reduction, "margin": margin}]
-    return _core.losses_run(terms, scores, runtimes, None, None, offsets, None, None, None, 0)
+    return weighted_sum(scores, terms, runtimes, offsets=offsets)
 
 
 def list_mle(
@@ -111,7 +97,7 @@ def list_mle(
     reduction: Literal["sum", "mean-all"] = "sum",
     seed: int = 0,
     offsets: NDArray[np.int64] | None = None,
-) -> tuple[float, NDArray[np.float32]]:
+) -> Result:
     """ListMLE (Xia et al. 2008): ``sum_k log(sum_{l>=k} exp(s_l)) - s_k``, entries in order slowest first.
 
     Every suffix sum is shifted by its own maximum, so nothing under- or overflows and no epsilon stands
@@ -119,25 +105,18 @@ def list_mle(
 
     Parameters
     ----------
-    scores, runtimes, offsets
-        As for `pairwise_hinge`.
+    scores, runtimes, seed, offsets
+        As for `weighted_sum`.
     reduction : {"sum", "mean-all"}
         Sum over a list, or that divided by its length.
-    seed : int
-        Key of the tie breaks, 0 <= seed < 2**64. A list's draws also depend on its number.
 
     Returns
     -------
     loss : float
     dscores : (L,) float32
-
-    Raises
-    ------
-    ShapeError, DataError, ConfigError
-        As `pairwise_hinge`; ``"mean-pairs"`` is a ConfigError, there are no pairs here.
     """
     terms = [{"loss": "list_mle", "reduction": reduction}]
-    return _core.losses_run(terms, scores, runtimes, None, None, offsets, None, None, None, seed)
+    return weighted_sum(scores, terms, runtimes, offsets=offsets, seed=seed)
 
 
 def weighted_sum(

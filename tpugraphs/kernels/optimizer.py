@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tpugraphs import _core
-from tpugraphs.kernels.calls import Array
+from tpugraphs.kernels.faces import Array
+
+__all__ = ["adamw_step", "optimizer_step"]
 
 
 def optimizer_step(optimizer: Mapping[str, Any], w: Array, g: Array, moments: Sequence[Array]) -> float:
@@ -70,16 +72,12 @@ def adamw_step(
     float
         Norm of the gradient before clipping.
     """
-    return _core.adamw_step(
-        w,
-        g,
-        m1,
-        m2,
-        lr=lr,
-        weight_decay=weight_decay,
-        clip=clip,
-        step=step,
-        beta1=beta1,
-        beta2=beta2,
-        eps=eps,
-    )
+    numbers = {
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "clip": clip,
+        "beta1": beta1,
+        "beta2": beta2,
+        "eps": eps,
+    }
+    return optimizer_step({"kind": "adamw", "step": step, **numbers}, w, g, (m1, m2))

@@ -13,7 +13,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.network.scoring import SCORING, Last, as_configs, check_precision, chunk_size, score
+from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.system import tensorfile
@@ -45,6 +45,8 @@ class Network:
         Optimizer steps taken since the weights were initialised or read.
     fitted : bool
         Whether the weights were trained or read.
+    last : PreparedCache
+        The graph that was prepared last.
     """
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
@@ -55,7 +57,7 @@ class Network:
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
-        self._last = Last()
+        self.last = PreparedCache()
 
     # What it is
 
@@ -147,21 +149,16 @@ class Network:
 
     def prepare(self, graph: Graph, configs: bool = True) -> Prepared:
         """Prepare a graph and keep it until the next one. Without `configs`, its configs are not read."""
-        known = self._last.get(graph)
+        known = self.last.get(graph)
         if known is None or (configs and known.graph is None):
-            known = self._last.keep(graph, self.pipeline.apply(graph, configs=configs))
+            known = self.last.keep(graph, self.pipeline.apply(graph, configs=configs))
         return known
-
-    @property
-    def last(self) -> Last:
-        """The graph that was prepared last."""
-        return self._last
 
     def share_prepared(self, other: Network) -> bool:
         """Share the last prepared graph with `other` if both prepare graphs in the same way."""
         same = self.pipeline.same_as(other.pipeline)
         if same:
-            self._last = other._last
+            self.last = other.last
         return same
 
     def scores(
@@ -198,7 +195,7 @@ class Network:
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size."""
-        chunk = chunk_size(self.model, int(self.fields.chunk), prepared.num_nodes)
+        chunk = self.model.chunk_size(int(self.fields.chunk), prepared.num_nodes)
         done = (lambda count: None) if progress is None else progress.update
         return score(self.model, prepared, rows, chunk, precision or self.precision, done)
 
@@ -231,7 +228,7 @@ class Network:
         self.fitted, self.trained_steps = True, 0
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_model", "_trainer", "_last", *(["recipe"] if is_registered(self.recipe) else [])}
+        left_out = {"_model", "_trainer", "last", *(["recipe"] if is_registered(self.recipe) else [])}
         state = {name: v for name, v in vars(self).items() if name not in left_out}
         model, trainer = self._model, self._trainer
         arrays = {} if trainer is None else {name: getattr(trainer, name).copy() for name in _STATE}
@@ -241,7 +238,7 @@ class Network:
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays, name = state.pop("arrays"), state.pop("recipe_name")
         recipe = state.pop("recipe", None) or get_recipe(name)
-        vars(self).update(state, recipe=recipe, _model=None, _trainer=None, _last=Last())
+        vars(self).update(state, recipe=recipe, _model=None, _trainer=None, last=PreparedCache())
         if "params" in arrays:
             self.model.params[:] = arrays.pop("params")
         for key, array in arrays.items():

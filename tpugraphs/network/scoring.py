@@ -20,10 +20,9 @@ from tpugraphs.preprocess.pipeline import Configs, Prepared
 __all__ = [
     "SCORING",
     "TRAINING",
-    "Last",
+    "PreparedCache",
     "as_configs",
     "check_precision",
-    "chunk_size",
     "compare_precisions",
     "score",
 ]
@@ -39,14 +38,6 @@ def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
     expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
     hint = "; int8 is for scoring only: predict(..., precision='int8')" if precision == "int8" else ""
     raise ConfigError(f"precision: expected {expected}, got {precision!r}{hint}")
-
-
-def chunk_size(model: _core.Model, most: int, nodes: int) -> int:
-    """Return the number of configs per pass that is fastest, at most `most`.
-
-    It is `most` itself if the model looks across configs, or does all its work on nodes once per pass.
-    """
-    return model.chunk_size(most, nodes)
 
 
 def score(
@@ -72,21 +63,19 @@ def score(
         At Ctrl-C, from within a chunk.
     """
     scores = np.empty(rows.size, np.float32)
-    chunks = -(-rows.size // chunk)
-    begin = 0
-    for i in range(chunks):
-        # As numpy.array_split: the first rows.size % chunks parts have one more.
-        end = begin + rows.size // chunks + (i < rows.size % chunks)
-        (part,) = model.scores([prepared.slate(rows[begin:end])], precision=precision)
+    cuts = max(1, -(-rows.size // chunk))
+    for some, out in zip(np.array_split(rows, cuts), np.array_split(scores, cuts), strict=True):
+        if some.size == 0:
+            break
+        (part,) = model.scores([prepared.slate(some)], precision=precision)
         bad = np.flatnonzero(~np.isfinite(part))
         if bad.size:
             raise Error(
-                f"{prepared.name}: the score of config {int(rows[begin + bad[0]])} is {part[bad[0]]}: the "
+                f"{prepared.name}: the score of config {int(some[bad[0]])} is {part[bad[0]]}: the "
                 "ranker's weights are not usable; train again, with a smaller learning_rate"
             )
-        scores[begin:end] = part
-        done(end - begin)
-        begin = end
+        out[:] = part
+        done(some.size)
     return scores
 
 
@@ -199,7 +188,7 @@ def compare_precisions(
     }
 
 
-class Last:
+class PreparedCache:
     """Cache of the graph that was prepared last, as long as that graph lives.
 
     Several threads may use it at once: the graph and its prepared form are one attribute.
@@ -224,10 +213,9 @@ class Last:
         me = weakref.ref(self)
 
         def gone(which: weakref.ref[Any]) -> None:
-            last = me()
-            kept = None if last is None else last._kept
-            if last is not None and kept is not None and kept[0] is which:
-                last.clear()
+            cache = me()
+            if cache is not None and cache._kept is not None and cache._kept[0] is which:
+                cache.clear()
 
         self._kept = weakref.ref(graph, gone), prepared
         return prepared

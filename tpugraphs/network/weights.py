@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import CheckpointError, ConfigError, RecipeError
 from tpugraphs.kernels.scaler import StandardScaler
+from tpugraphs.recipes import Recipe, get_recipe, list_recipes
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
@@ -25,41 +26,11 @@ _PREFIXES = ("module.", "model.", "_orig_mod.", "net.")  # of wrappers: DataPara
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _SHOWN = 8
 
-# Name of a parameter here -> in the first place's PyTorch model; in words in tpugraphs/recipes/first.py.
-_FIRST = (
-    (r"embedding_opcode\.weight", "embedding_op.weight"),
-    (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
-    (r"linear1\.(weight|bias)", r"linear.linear.\1"),
-    (r"linear2\.(weight|bias)", r"linear2.linear.\1"),
-    (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
-    (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
-    (r"mix1\.temperature", "linear.cross_attn.temperature"),
-    (r"mix2\.temperature", "linear2.cross_attn.temperature"),
-    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.conv.lin_\3.\2"),
-    (r"block([0-9]+)\.gate([12])_(weight|bias)", r"convs.\1.attn.linear\2.\3"),
-    (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
-    (r"head\.(weight|bias)", r"classifier.\1"),
-)
+# Another spelling of the tile model, in which the columns of the head are in the order of ours.
+_OTHER_TILE = {"dense_cfg.": "config_mlp.", "dense.": "head."}
 
 
-def _tile(config: str, head: str) -> tuple[tuple[str, str], ...]:
-    """Names of the tile model: the same graph branch, a network over each config, and a head over both."""
-    return (
-        *_FIRST[:-1],
-        (r"config1\.(weight|bias)", rf"{config}.0.\1"),
-        (r"config2\.(weight|bias)", rf"{config}.3.\1"),
-        (r"head1\.(weight|bias)", rf"{head}.0.\1"),
-        (r"head2\.(weight|bias)", rf"{head}.3.\1"),
-        (r"head3\.(weight|bias)", rf"{head}.6.\1"),
-    )
-
-
-_TABLES = {"first-layout": _FIRST, "first-layout-cross": _FIRST, "first-tile": _tile("dense_cfg", "dense")}
-# Other names of the tile model, with which the columns of the head are in the order of ours.
-_OWN_TILE = _tile("config_mlp", "head")
-
-
-def published_name(recipe: str, name: str) -> str:
+def published_name(recipe: Recipe, name: str) -> str:
     """Name that parameter `name` of a recipe has in the published PyTorch model.
 
     Raises
@@ -67,15 +38,13 @@ def published_name(recipe: str, name: str) -> str:
     RecipeError
         The names of that recipe's model are not known.
     """
-    if there := _name_in(_TABLES.get(recipe, ()), name):
-        return there
-    known = ", ".join(sorted(_TABLES))
-    raise RecipeError(f"recipe {recipe}: no published weights are known for it; those of {known} can be read")
-
-
-def _name_in(table: Iterable[tuple[str, str]], name: str) -> str:
-    matches = ((re.fullmatch(pattern, name), there) for pattern, there in table)
-    return next((match.expand(there) for match, there in matches if match), "")
+    matches = ((re.fullmatch(pattern, name), there) for pattern, there in recipe.published)
+    if found := next((match.expand(there) for match, there in matches if match), ""):
+        return found
+    known = ", ".join(one for one in list_recipes() if get_recipe(one).published)
+    raise RecipeError(
+        f"recipe {recipe.name}: no published weights are known for it; those of {known} can be read"
+    )
 
 
 def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
@@ -88,10 +57,13 @@ def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
 def _own_name(name: str, rename: Mapping[str, str]) -> str:
     while prefix := next((p for p in _PREFIXES if name.startswith(p)), ""):
         name = name.removeprefix(prefix)
-    for start, instead in rename.items():
-        if name.startswith(start):
-            return instead + name.removeprefix(start)
-    return name
+    return _begun(name, rename)
+
+
+def _begun(name: str, beginnings: Mapping[str, str]) -> str:
+    """Put another beginning before a name."""
+    start = next((start for start in beginnings if name.startswith(start)), "")
+    return beginnings.get(start, "") + name.removeprefix(start) if start else name
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -176,9 +148,11 @@ def take_weights(
     CheckpointError
         Names all that are missing, not expected, or of another shape.
     """
-    recipe, own = network.recipe.name, network.parameters
-    own_order = recipe == "first-tile" and any(name.startswith("config_mlp.") for name in weights)
-    names = {_name_in(_OWN_TILE, name) if own_order else published_name(recipe, name): name for name in own}
+    recipe, own = network.recipe, network.parameters
+    tile, other = recipe.name == "first-tile", any(name.startswith("config_mlp.") for name in weights)
+    names = {published_name(recipe, name): name for name in own}
+    if tile and other:
+        names = {_begun(name, _OTHER_TILE): here for name, here in names.items()}
     # a temperature is a number without dimensions there
     weights = {
         n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
@@ -193,11 +167,10 @@ def take_weights(
     found = (("missing", missing), ("not expected", unexpected), ("of another shape", wrong))
     problems = [_listed(what, listed) for what, listed in found if listed]
     if problems:
-        sizes = f"recipe {recipe}, preset {preset!r}"
-        raise _error(path, [f"they do not fit {sizes}", *problems])
+        raise _error(path, [f"they do not fit recipe {recipe.name}, preset {preset!r}", *problems])
     for name, here in names.items():
         own[here][...] = weights[name]
-    if recipe == "first-tile" and not own_order:
+    if tile and not other:
         head = own["head1.weight"]
         head[...] = np.hstack(np.hsplit(head, 3)[::-1])
 

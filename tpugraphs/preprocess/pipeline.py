@@ -124,7 +124,7 @@ class Prepared:
 
 def check_kind(graph: Graph, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
-    name = str(getattr(graph, "name", "graph"))
+    name, known = str(getattr(graph, "name", "graph")), hasattr(graph, "kind")
     if kind == "graph" and hasattr(graph, "schema"):
         columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
         if columns == 0 and graph.num_config_nodes == 0:
@@ -134,11 +134,10 @@ def check_kind(graph: Graph, kind: str) -> None:
             )  # fmt: skip
         return
     if getattr(graph, "kind", None) != kind:
-        found = f"a {type(graph).__name__}" if hasattr(graph, "kind") else type(graph).__name__
-        hint = "; see `tpugraphs recipes` for one that ranks these" if hasattr(graph, "kind") else ""
+        hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
+        found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
         raise DataError(
-            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}{hint}",
-            file=name,
+            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
         )
     if kind == "layout" and graph.num_config_nodes == 0:
         raise DataError(
@@ -154,9 +153,7 @@ def check_measured(graph: Graph, kind: str) -> None:
         graph, np.asarray(graph.ran), "nothing can be learnt",
         "train on a measured graph (test files of the collections have no runtimes)",
     )  # fmt: skip
-    check_order(
-        str(graph.name), _ran(graph).config_runtime, getattr(graph, "config_runtime_normalizers", None)
-    )
+    check_order(str(graph.name), _ran(graph).config_runtime, _normalizers(graph))
 
 
 def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
@@ -180,12 +177,12 @@ class _Kept:
         self._known: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], Any]] = {}
 
     def get(self, graph: Graph) -> Any:
-        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        edges, nodes = graph.edge_index, graph.node_config_ids
         known = self._known.get(id(edges))
         return known[2] if known and known[0]() is edges and known[1]() is nodes else None
 
     def keep(self, graph: Graph, kept: Any) -> None:
-        edges, nodes = graph.edge_index, getattr(graph, "node_config_ids", None)
+        edges, nodes = graph.edge_index, graph.node_config_ids
         if nodes is not None:
             key, known = id(edges), self._known
             gone = weakref.ref(edges, lambda _: known.pop(key, None))
@@ -236,11 +233,6 @@ class Pipeline:
     make : callable, optional
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
         of the first graph that `fit` sees; `steps` is empty until then.
-
-    Attributes
-    ----------
-    columns, config_columns : int
-        Number of columns of the node features and of the config features (0 without) that a model takes.
     """
 
     def __init__(
@@ -255,29 +247,17 @@ class Pipeline:
         self._core, self._kept = _core.Prepare(self.steps), _Kept()
 
     @property
-    def columns(self) -> int:
-        """Columns of the node features as a model takes them."""
-        return int(self._core.columns["node"])
-
-    @property
-    def config_columns(self) -> int:
-        """Columns of the features of configs as a model takes them, 0 where configs are digits."""
-        return max(0, int(self._core.columns["config"]))
-
-    @property
     def sizes(self) -> Sizes:
         """Sizes of prepared graphs. For graphs with a schema they are known after the fit."""
-        columns = {name: max(0, int(count)) for name, count in self._core.columns.items()}
+        columns = {name: max(0, int(count)) for name, count in self._core.columns.items() if name != "layout"}
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
         if self.schema is not None:
             most = max((digit.values for digit in self.schema.digits), default=0)
             digits, opcodes = (len(self.schema.digits), most + 2 if most else 0), self.schema.opcodes
         return Sizes(
-            node=columns["node"],
+            **columns,
             described=self.schema is None or bool(self.schema.node),
-            graph=columns["graph"],
-            config=columns["config"],
             digits=digits,
             opcodes=opcodes,
             edges=self.has_edges,
@@ -491,7 +471,7 @@ class Pipeline:
 
     def __getstate__(self) -> dict[str, Any]:
         tensors = self.tensors() if self._core.fitted else None
-        return {**{name: getattr(self, name) for name in _STATE}, "tensors": tensors}
+        return {name: getattr(self, name) for name in _STATE} | {"tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["steps"], state["kind"], state["schema"], state["_make"])  # type: ignore[misc]
@@ -500,10 +480,14 @@ class Pipeline:
             self.load(state["tensors"])
 
 
-def _ran(graph: Graph) -> Any:
+def _ran(graph: Graph) -> Graph:
     """Leave out configs that failed."""
-    valid = getattr(graph, "valid", None)
-    return graph if valid is None or valid.all() else graph.select(graph.ran)
+    return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
+
+
+def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
+    """Return the normalizers (C,) of a tile graph, None for others."""
+    return getattr(graph, "config_runtime_normalizers", None)
 
 
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,37 +16,8 @@ GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
 __all__ = ["dedup", "fix_padding", "prune"]
 
 
-def _kept(graph: LayoutGraph, method: str, hops: int = 1) -> LayoutGraph:
-    nodes, edges, configs = kernels.prune(
-        graph.edge_index, graph.num_nodes, graph.node_config_ids, method, hops=hops
-    )
-    return graph.replace(
-        node_feat=graph.node_feat[nodes],
-        node_opcode=graph.node_opcode[nodes],
-        edge_index=edges,
-        node_config_ids=configs,
-        node_splits=None,  # offsets into the unpruned nodes mean nothing any more
-    )
-
-
-def _config_1hop(graph: LayoutGraph) -> LayoutGraph:
-    return _kept(graph, "config-1hop")
-
-
-def _config_only(graph: LayoutGraph) -> LayoutGraph:
-    return _kept(graph, "config-only")
-
-
-def _k_hop(graph: LayoutGraph, *, hops: int = 2) -> LayoutGraph:
-    return _kept(graph, "k-hop", hops)
-
-
-# Name -> (function, its options). A new method is a row here.
-_METHODS: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {
-    "config-1hop": (_config_1hop, frozenset()),
-    "config-only": (_config_only, frozenset()),
-    "k-hop": (_k_hop, frozenset({"hops"})),
-}
+# Pruning method -> its options.
+_METHODS: dict[str, tuple[str, ...]] = {"config-1hop": (), "config-only": (), "k-hop": ("hops",)}
 
 
 def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> LayoutGraph:
@@ -83,10 +53,8 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
         raise ConfigError(
             f"unknown pruning method {method!r}: expected one of {', '.join(map(repr, _METHODS))}"
         )
-    function, allowed = _METHODS[method]
-    unknown = sorted(set(options) - allowed)
-    if unknown:
-        takes = f"takes only {', '.join(sorted(allowed))}" if allowed else "takes no options"
+    if unknown := sorted(set(options) - set(_METHODS[method])):
+        takes = f"takes only {', '.join(_METHODS[method])}" if _METHODS[method] else "takes no options"
         raise ConfigError(f"prune: method {method!r} has no option {unknown[0]!r}; it {takes}")
     if not isinstance(graph, LayoutGraph):
         raise ConfigError(
@@ -98,8 +66,16 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
             f"prune: graph {graph.name!r} has no configurable nodes (K = 0), so nothing "
             "of it would be left; use it unpruned"
         )
-    pruned: LayoutGraph = function(graph, **options)
-    return pruned
+    nodes, edges, configs = kernels.prune(
+        graph.edge_index, graph.num_nodes, graph.node_config_ids, method, **options
+    )
+    return graph.replace(
+        node_feat=graph.node_feat[nodes],
+        node_opcode=graph.node_opcode[nodes],
+        edge_index=edges,
+        node_config_ids=configs,
+        node_splits=None,  # offsets into the unpruned nodes mean nothing any more
+    )
 
 
 def _need_graph(function: str, graph: object) -> None:
@@ -140,9 +116,8 @@ def dedup(graph: GraphT, keep: str = "first") -> GraphT:
     kept = graph.select(rows)
     if keep != "mean":
         return kept
-    if norms is None:
-        return kept.replace(config_runtime=runtimes)
-    return kept.replace(config_runtime=runtimes, config_runtime_normalizers=norms)
+    more = {} if norms is None else {"config_runtime_normalizers": norms}
+    return kept.replace(config_runtime=runtimes, **more)
 
 
 def distinct(graph: Graph, keep: str) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:

@@ -30,6 +30,9 @@ def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
         return values
     if target == "log-runtime":
         return np.log(values)
+    if target == "min-max":  # of trees only
+        low, high = values.min(), values.max()
+        return (values - low) / (high - low) if high > low else np.zeros(values.size)
     ranks = mean_ranks(times)
     if target == "percentile":
         return ranks / max(1, len(ranks) - 1)

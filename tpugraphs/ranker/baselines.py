@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
@@ -79,28 +78,21 @@ class RandomBaseline(ScorerBase):
         return "random"
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float64]:
-        """Return scores (n,) of a random order; `tta`, `precision` and `verbose` have no effect."""
+        """Return scores (n,) of a random order; `tta` and `options` have no effect."""
         return random_scores(graph, configs, seed=self.seed)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the seed."""
-        return {"package": __version__, "seed": self.seed, "graphs": self._kind}, {}
+        return {"seed": self.seed, "graphs": self._kind}, {}
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> RandomBaseline:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         seed = tensorfile.entry(path, metadata, "seed", int)
         if seed < 0:
-            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80], "the file is damaged")
+            raise tensorfile.fail(path, "seed", "a number >= 0", repr(seed)[:80])
         return cls(seed, tensorfile.entry(path, metadata, "graphs", str))
 
 
@@ -150,9 +142,7 @@ class LinearBaseline(ScorerBase):
         DataError
             Placeholder runtimes, or no configurations.
         """
-        rows = _rows(graph, configs)
-        if configs is None:
-            rows = getattr(graph, "ran", rows)
+        rows = _rows(graph, configs) if configs is not None else graph.ran
         runtimes = measured_runtimes(graph, rows)
         self._kind = graph.kind
         self.schema: Schema = graph.schema
@@ -170,12 +160,7 @@ class LinearBaseline(ScorerBase):
         return self
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float64]:
         """Scores of rows `configs` (all if not given); smaller = predicted faster.
 
@@ -190,7 +175,7 @@ class LinearBaseline(ScorerBase):
         DataError
             The graph does not fit the schema of the one it was fitted on.
         """
-        if not hasattr(self, "weight"):
+        if not self.fitted:
             raise ConfigError("LinearBaseline.predict needs fit first")
         rows = _rows(graph, configs)
         if _has_features(graph) != (self.digit is None):
@@ -208,7 +193,6 @@ class LinearBaseline(ScorerBase):
         tensors = {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         tensors |= {} if self.digit is None else {"digit": self.digit}
         metadata = {
-            "package": __version__,
             "graphs": self._kind,
             "alpha": self.alpha,
             "intercept": self.intercept,
@@ -217,9 +201,7 @@ class LinearBaseline(ScorerBase):
         return metadata, tensors
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> LinearBaseline:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave; CheckpointError if that is damaged."""
         made = cls(tensorfile.entry(path, metadata, "alpha", (int, float)))
         made._kind = tensorfile.entry(path, metadata, "graphs", str)
@@ -285,11 +267,9 @@ def _has_features(graph: Graph) -> bool:
 def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
-    rows: NDArray[np.int64] = graph.row_numbers(configs)
-    return rows
+    return graph.row_numbers(configs)
 
 
 def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
     """Digits (rows, K * D) of these configurations."""
-    digits: NDArray[np.int8] = graph.digits_of(rows).reshape(rows.size, -1)
-    return digits
+    return graph.digits_of(rows).reshape(rows.size, -1)

@@ -7,19 +7,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, scoring
+from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
 
 __all__ = ["NORMALIZE", "Ensemble", "open_rankers"]
 
@@ -165,12 +163,7 @@ class Ensemble(ScorerBase):
         return Ensemble(rankers, self.weights, self.normalize)
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float32]:
         """Scores of configs of a graph, (n,) float32: smaller = predicted faster.
 
@@ -182,10 +175,8 @@ class Ensemble(ScorerBase):
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight == 0:
                 continue
-            own = np.asarray(
-                ranker.predict(graph, configs, tta=tta, precision=precision, verbose=verbose), np.float64
-            )
-            part = normalized(np.asarray(own, np.float64)) * (weight / total)
+            own = np.asarray(ranker.predict(graph, configs, tta=tta, **options), np.float64)
+            part = normalized(own) * (weight / total)
             scores = part if scores is None else scores + part
         assert scores is not None
         return scores.astype(np.float32)
@@ -196,55 +187,27 @@ class Ensemble(ScorerBase):
             ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
         return self
 
-    def judged(
-        self,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-        members: bool = False,
-    ) -> dict[str, Callable[..., NDArray[Any]]]:
-        """Return what `evaluate` judges: scoring functions by name, with `members` also of every member."""
-        each = {}
-        for i, ranker in enumerate(self.rankers if members else ()):
-            seed = f", seed {ranker.seed}" if hasattr(ranker, "seed") else ""
-            each[f"{i}: {ranker.name}{seed}"] = scoring(ranker, tta, precision, verbose)
-        return {**super().judged(tta, precision, verbose), **each}
+    @property
+    def members(self) -> dict[str, Scorer]:
+        """Its rankers by the names they have in reports."""
+        seeds = [f", seed {ranker.seed}" if hasattr(ranker, "seed") else "" for ranker in self.rankers]
+        return {
+            f"{i}: {r.name}{seed}": r for i, (r, seed) in enumerate(zip(self.rankers, seeds, strict=True))
+        }
 
     # Files
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata, and tensors of all members."""
-        contents = [filekinds.write_member(ranker) for ranker in self.rankers]
-        tensors = {f"{i}.{name}": array for i, (_, own) in enumerate(contents) for name, array in own.items()}
-        metadata = {
-            "package": __version__,
-            "normalize": self.normalize,
-            "weights": list(self.weights),
-            "members": [own for own, _ in contents],
-        }
-        return metadata, tensors
+        members, tensors = filekinds.write_members(self.rankers)
+        return {"normalize": self.normalize, "weights": list(self.weights), "members": members}, tensors
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
-        """Read an ensemble that `save` wrote; it predicts the same bits.
-
-        Raises
-        ------
-        CheckpointError
-            Not such a file, damaged, or of a version that is not known; the message names the field.
-        """
-        name = file_name(path)
-        return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
-
-    @classmethod
-    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ensemble:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore an ensemble from what `to_file` returned. `path` and errors: see `load`."""
         weights = tensorfile.entry(path, metadata, "weights", list)
         normalize = tensorfile.entry(path, metadata, "normalize", str)
-        rankers = [
-            filekinds.read_member(path, f"members[{i}]", own, tensors, f"{i}.")
-            for i, own in enumerate(tensorfile.entry(path, metadata, "members", list))
-        ]
+        rankers = filekinds.read_members(path, metadata, tensors)
         try:
             return cls(rankers, weights, normalize)
         except ConfigError as error:

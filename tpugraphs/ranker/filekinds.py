@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from numpy.typing import NDArray
 
+from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
-__all__ = ["FromFile", "load_ranker", "read_member", "register", "write", "write_member"]
+__all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "write_members"]
 
 RANKER = "ranker"  # kind of a member of an ensemble whose metadata names none, as files of version 1 do
 
 
-class FromFile(Protocol):
-    """Restores a scorer from what its ``to_file`` returned; raises CheckpointError if that is damaged."""
-
-    def __call__(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], /) -> Any:
-        """Restore it; `path` names the file in errors."""
-
-
+# Restores a scorer from what its ``to_file`` returned, and the path for errors.
+FromFile = Callable[[str, dict[str, Any], dict[str, NDArray[Any]]], Any]
 _KINDS: dict[str, FromFile] = {}
 
 
@@ -64,7 +60,7 @@ def register(kind: str) -> Callable[[type[Any]], type[Any]]:
 def write(path: str, scorer: Any) -> None:
     """Write a scorer to one safetensors file, which appears when it is complete."""
     metadata, tensors = scorer.to_file()
-    tensorfile.write(path, scorer.file_kind, metadata, tensors)
+    tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
 
 def load_ranker(path: str | os.PathLike[str]) -> Any:
@@ -91,24 +87,28 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
     return _KINDS[metadata["kind"]](name, metadata, tensors)
 
 
-def write_member(scorer: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return metadata (with the kind) and tensors of a scorer that is stored inside another's file."""
-    metadata, tensors = scorer.to_file()
-    return {**({} if scorer.file_kind == RANKER else {"kind": scorer.file_kind}), **metadata}, tensors
+def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Return metadata and tensors of scorers that are stored inside another's file."""
+    entries: list[dict[str, Any]] = []
+    tensors: dict[str, NDArray[Any]] = {}
+    for i, scorer in enumerate(scorers):
+        metadata, own = scorer.to_file()
+        kind = {} if scorer.file_kind == RANKER else {"kind": scorer.file_kind}
+        entries.append({**kind, "package": __version__, **metadata})
+        tensors |= {f"{i}.{name}": array for name, array in own.items()}
+    return entries, tensors
 
 
-def read_member(
-    path: str, place: str, metadata: Any, tensors: Mapping[str, NDArray[Any]], prefix: str
-) -> Any:
-    """Restore a scorer from what `write_member` returned; names of its tensors begin with `prefix`.
+def read_members(path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> list[Any]:
+    """Restore what `write_members` returned, from the entry "members"; `path` names the file in errors."""
+    entries = tensorfile.entry(path, metadata, "members", list)
+    return [_read_member(path, i, own, tensors) for i, own in enumerate(entries)]
 
-    Parameters
-    ----------
-    path, place : str
-        File, and the entry in it, for errors.
-    """
+
+def _read_member(path: str, i: int, metadata: Any, tensors: Mapping[str, NDArray[Any]]) -> Any:
+    place, prefix = f"members[{i}]", f"{i}."
     if not isinstance(metadata, dict):
-        raise tensorfile.fail(path, place, "an object", repr(metadata)[:80], "the file is damaged")
+        raise tensorfile.fail(path, place, "an object", repr(metadata)[:80])
     kind = metadata.get("kind", RANKER)
     if kind not in _KINDS:
         todo = "register the class that wrote it (tpugraphs.ranker.filekinds), then load again"

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__, _core
+from tpugraphs import _core
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
@@ -21,13 +21,13 @@ from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.estimator import Estimator, FitOptions, NetworkEstimator
+from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.system import tensorfile
-from tpugraphs.system.files import file_name
 from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.fit import FitOptions
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 
@@ -121,7 +121,7 @@ class Ranker(ScorerBase):
         Error
             The recipe trains something else, for example trees.
         """
-        return self._networked().network
+        return self._networked()
 
     def _networked(self) -> NetworkEstimator:
         if not isinstance(self._estimator, NetworkEstimator):
@@ -477,7 +477,7 @@ class Ranker(ScorerBase):
     def from_torch(
         cls,
         weights: str | os.PathLike[str] | Mapping[str, Any],
-        recipe: str | None = None,
+        recipe: str | Recipe | None = None,
         preset: str = "full",
         *,
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
@@ -500,8 +500,8 @@ class Ranker(ScorerBase):
             A .safetensors file, or arrays, with the names of the published model (the table is in
             ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.`` and ``net.`` before them
             are ignored. Nothing is unpickled.
-        recipe : str, optional
-            By default it follows from the names of the weights.
+        recipe : str or Recipe, optional
+            One with `published` names. By default it follows from the names of the weights.
         preset, seed, precision, **fields
             See the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
@@ -545,7 +545,6 @@ class Ranker(ScorerBase):
         self.require_fit("save")
         metadata, tensors = self._estimator.to_file()
         return {
-            "package": __version__,
             "feature_schema": SCHEMA,
             "recipe": self.recipe,
             "seed": int(self.seed),
@@ -556,19 +555,7 @@ class Ranker(ScorerBase):
         }, tensors
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ranker:
-        """Read a ranker that `save` wrote; it predicts the same bits.
-
-        Raises
-        ------
-        CheckpointError
-            Not such a file, damaged, or of a version that is not known; the message names the field.
-        """
-        path = file_name(path)
-        return cls.from_file(path, *tensorfile.read(path, cls.file_kind))
-
-    @classmethod
-    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Ranker:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Restore a ranker from what `to_file` returned. `path` and errors: see `load`."""
 
         def entry(name: str, *kinds: type) -> Any:

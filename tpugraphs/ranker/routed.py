@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
@@ -99,15 +98,10 @@ class Routed(ScorerBase):
         return parts
 
     def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[Any]:
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
-        return self.route(graph).predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
+        return self.route(graph).predict(graph, configs, tta=tta, **options)
 
     def score(self, graphs: Any) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
@@ -120,25 +114,14 @@ class Routed(ScorerBase):
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata, and tensors of all rankers."""
-        contents = [filekinds.write_member(ranker) for ranker in self.routes.values()]
-        metadata = {
-            "package": __version__,
-            "patterns": list(self.routes),
-            "members": [own for own, _ in contents],
-        }
-        tensors = {f"{i}.{name}": array for i, (_, own) in enumerate(contents) for name, array in own.items()}
-        return metadata, tensors
+        members, tensors = filekinds.write_members(self.routes.values())
+        return {"patterns": list(self.routes), "members": members}, tensors
 
     @classmethod
-    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Routed:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
         patterns = tensorfile.entry(path, metadata, "patterns", list)
-        members = tensorfile.entry(path, metadata, "members", list)
+        members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
-            raise tensorfile.fail(
-                path, "patterns", f"{len(members)} strings", repr(patterns)[:80], "the file is damaged"
-            )
-        return cls({
-            pattern: filekinds.read_member(path, f"members[{i}]", own, tensors, f"{i}.")
-            for i, (pattern, own) in enumerate(zip(patterns, members, strict=True))
-        })  # fmt: skip
+            raise tensorfile.fail(path, "patterns", f"{len(members)} strings", repr(patterns)[:80])
+        return cls(dict(zip(patterns, members, strict=True)))

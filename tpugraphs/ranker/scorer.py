@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
+from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
 __all__ = ["Scorer", "ScorerBase", "scoring"]
@@ -79,6 +81,7 @@ class ScorerBase(ABC):
         graph: Graph,
         configs: ArrayLike | None = None,
         tta: int = 0,
+        *,
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
@@ -104,6 +107,11 @@ class ScorerBase(ABC):
         return "top5" if self.kind == "tile" else "tau"
 
     @property
+    def members(self) -> dict[str, Scorer]:
+        """Scorers that it is made of, by their names in reports."""
+        return {}
+
+    @property
     def node_padding(self) -> int | None:
         """Padding that lists in the node features must have, None if any will do."""
         return None
@@ -123,18 +131,13 @@ class ScorerBase(ABC):
         raise Error(f"{type(self).__name__} cannot adapt: fit a new one on all measurements")
 
     def rank(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of the configs, predicted fastest first; ties keep their order.
 
         Parameters are those of `predict`.
         """
-        scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
+        scores = self.predict(graph, configs, tta=tta, **options)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
     def evaluate(
@@ -180,7 +183,8 @@ class ScorerBase(ABC):
         members: bool = False,
     ) -> dict[str, Callable[..., NDArray[Any]]]:
         """Return what `evaluate` judges: scoring functions by name. With `members`, also those of members."""
-        return {self.name: scoring(self, tta, precision, verbose)}
+        scorers = {self.name: self, **(self.members if members else {})}
+        return {name: scoring(scorer, tta, precision, verbose) for name, scorer in scorers.items()}
 
     def score(self, graphs: Any) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
@@ -224,13 +228,26 @@ class ScorerBase(ABC):
         """Write everything that prediction needs to one safetensors file, which appears when complete."""
         filekinds.write(file_name(path), self)
 
+    @classmethod
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
+        """Restore what `to_file` returned, from the file `path`; CheckpointError if that is damaged."""
+        raise ConfigError(f"{cls.__name__} cannot be read from a file: give it from_file")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; it predicts the same bits.
+
+        Raises
+        ------
+        CheckpointError
+            Not such a file, damaged, or of a version that is not known; the message names the field.
+        """
+        name = file_name(path)
+        return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
+
 
 def scoring(
     scorer: Scorer, tta: int = 0, precision: str | None = None, verbose: bool | None = None
 ) -> Callable[..., NDArray[Any]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it."""
-
-    def score(graph: Graph, rows: ArrayLike | None = None) -> NDArray[Any]:
-        return scorer.predict(graph, rows, tta=tta, precision=precision, verbose=verbose)
-
-    return score
+    return partial(scorer.predict, tta=tta, precision=precision, verbose=verbose)

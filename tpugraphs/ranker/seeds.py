@@ -30,8 +30,8 @@ from tpugraphs.system import files, progress
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
-from tpugraphs.training.selection import ONE_STANDARD_ERROR, Judgement, Rule
-from tpugraphs.training.trainset import Material
+from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
+from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -90,7 +90,7 @@ class SeedRuns:
         Stated before the training.
     graphs : list of str
         Names of the validation graphs.
-    judgement : Judgement or None
+    judgement : SeedMetrics or None
         Validation metrics of the usable rankers; None without validation.
     interrupted : bool
         Whether Ctrl-C ended the training.
@@ -101,7 +101,7 @@ class SeedRuns:
     runs: tuple[SeedRun, ...]
     rule: Rule
     graphs: list[str]
-    judgement: Judgement | None
+    judgement: SeedMetrics | None
     interrupted: bool
     seconds: float
 
@@ -298,7 +298,7 @@ def train_seeds(
         if folder is not None:
             _state_plan(folder, first, numbers, rule)
         most, hashed = first.fields.valid_configs, folder is not None
-        material = Material(first.pipeline, train, valid, most, numbers[0], hashed, sample_weight)
+        material = TrainingSet(first.pipeline, train, valid, most, numbers[0], hashed, sample_weight)
         fits = []
         for ranker, estimator in zip(rankers, estimators, strict=True):
             own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
@@ -366,7 +366,7 @@ def _runs(fits: Sequence[Fit], crew: _Crew, rule: Rule, began: float) -> SeedRun
     if usable[0].valid:
         judged = [list(fit.valid_scores()) for fit in usable]
         names, runtimes = [name for name, _, _ in judged[0]], [times for _, _, times in judged[0]]
-        judgement = Judgement([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
+        judgement = SeedMetrics([[s for _, s, _ in own] for own in judged], runtimes, usable[0].judge)
     choices = judgement.choose(rule) if judgement is not None else []
     for i, fit in enumerate(usable):
         run = runs[fit]

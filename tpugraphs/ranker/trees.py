@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -19,13 +19,14 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.pipeline import check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
-from tpugraphs.ranker.estimator import FitOptions
+from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
-from tpugraphs.training.callbacks import Callback, History
-from tpugraphs.training.trainset import as_graphs, as_weights, graph_weights, hold_out, unfit
+from tpugraphs.training.callbacks import History, RunningFit
+from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.trainset import as_graphs, as_weights, check_graph, graph_weights, hold_out, no_graphs
 
 __all__ = ["TreeEstimator", "Trees"]
 
@@ -70,39 +71,18 @@ class Trees:
         found[:, there] = features[:, self.columns[there]]
         return found
 
-
-@dataclass
-class Rounds:
-    """A running fit, as callbacks see it. Every step adds one tree per size of graph.
-
-    Attributes
-    ----------
-    ranker : Ranker
-    history : History
-    step, total : int
-        Done and planned.
-    """
-
-    ranker: Any
-    history: History
-    total: int
-    step: int = 0
-
-    def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
-        self.history.stopped = why
+    def grow(self) -> float:
+        """Add one tree and return the training loss."""
+        self.booster.update()
+        ((_, _, loss, *_),) = self.booster.eval_train()
+        return float(loss)
 
 
-@dataclass
-class _Table:
-    """Rows to learn from, of the graphs of one size."""
-
-    features: list[NDArray[np.float32]] = field(default_factory=list)
-    targets: list[NDArray[np.float64]] = field(default_factory=list)
-    weights: list[NDArray[np.float32]] = field(default_factory=list)
+# Rows to learn from, of the graphs of one size: for each graph features (n, F), targets (n,), weights (n,).
+Table = list[tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]]
 
 
-class TreeEstimator:
+class TreeEstimator(Estimator):
     """Learn boosted trees from a recipe's table of features.
 
     Parameters
@@ -141,15 +121,6 @@ class TreeEstimator:
         """Most leaves that the trees can have, None without trees."""
         return sum(tree.booster.num_trees() * self.fields.num_leaves for tree in self.trees) or None
 
-    @property
-    def node_padding(self) -> int | None:
-        """None: any padding will do."""
-        return None
-
-    def share_prepared(self, other: Any) -> bool:
-        """Return False: trees prepare nothing that could be shared."""
-        return False
-
     # Learning
 
     def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
@@ -157,31 +128,28 @@ class TreeEstimator:
         lightgbm = _lightgbm()
         graphs = as_graphs("train", train)
         weights = as_weights(train, graphs, how.sample_weight)
-        self._kind = self._kind_of(graphs[0])
+        self._kind = getattr(graphs[0], "kind", "layout") if self.recipe.kind == "any" else self.recipe.kind
         if isinstance(valid, Real):
             graphs, valid = hold_out(graphs, float(valid), self.seed, self._kind, weights)
-        fit = Rounds(how.owner, History(metric=self.fields.metric), int(how.steps or how.epochs or 1))
-        self.history = history = fit.history
-        history.total_steps = fit.total
+        total = int(how.steps or how.epochs or 1)
+        self.history = history = History(total_steps=total, metric=self.fields.metric)
+        fit = RunningFit(how.owner, history, how.callbacks)
         tables = self._tables(graphs, weights, history)
-        began, best = time.monotonic(), None
+        began = time.monotonic()
         self.trees = [self._start(lightgbm, size, table) for size, table in tables.items()]
         held = self._held(valid)
         with Interrupts() as interrupts, Progress(fit.total, self.recipe.name, "tree", how.verbose) as bar:
-            _each(how.callbacks, "on_fit_begin", fit)
+            fit.tell("on_fit_begin")
             while fit.step < fit.total and history.stopped is None and not interrupts.pressed:
-                history.loss.append(float(np.mean([self._grow(tree) for tree in self.trees])))
+                history.loss.append(float(np.mean([tree.grow() for tree in self.trees])))
                 history.learning_rate.append(float(self.fields.learning_rate))
                 fit.step = self._rounds = fit.step + 1
                 bar.update(1)
-                _each(how.callbacks, "on_step", fit)
+                fit.tell("on_step")
                 if held and (fit.step % self.fields.evaluate_every == 0 or fit.step == fit.total):
                     value = self._judge(held)
-                    history.valid_steps.append(fit.step)
-                    history.valid_metric.append(value)
-                    if best is None or value > best:
-                        best, history.best_step = value, fit.step
-                    _each(how.callbacks, "on_evaluate", fit, value)
+                    history.evaluated(fit.step, value)
+                    fit.tell("on_evaluate", value)
             history.interrupted = interrupts.pressed
         if fit.step == 0:
             raise KeyboardInterrupt
@@ -189,21 +157,15 @@ class TreeEstimator:
         history.seconds = time.monotonic() - began
         for tree in self.trees:
             tree.booster.free_dataset()
-        _each(how.callbacks, "on_fit_end", fit)
+        fit.tell("on_fit_end")
         return history
 
-    def _kind_of(self, graph: Graph) -> str:
-        """Kind of the graphs of a fit that begins with this one."""
-        return str(getattr(graph, "kind", "layout")) if self.recipe.kind == "any" else self.recipe.kind
-
-    def _tables(
-        self, graphs: Any, given: list[Any] | None, history: History
-    ) -> dict[tuple[int, int], _Table]:
+    def _tables(self, graphs: Any, given: list[Any] | None, history: History) -> dict[tuple[int, int], Table]:
         """Rows to learn from, by size of graph."""
-        tables: dict[tuple[int, int], _Table] = {}
+        tables: dict[tuple[int, int], Table] = {}
         for i in range(len(graphs)):
             graph = graphs[i]
-            unfit("train", graph, self._kind)
+            check_graph("train", graph, self._kind)
             try:
                 check_measured(graph, self._kind)
             except DataError as error:
@@ -212,29 +174,22 @@ class TreeEstimator:
                     raise
                 continue
             rows = self._some(graph, self.fields.configs, i)
-            table = tables.setdefault(_size(graph), _Table())
-            table.features.append(self.recipe.features(self.fields, graph, rows))
-            table.targets.append(self._target(measured_runtimes(graph, rows)))
+            features = self.recipe.features(self.fields, graph, rows)
             weights = graph_weights(graph, None if given is None else given[i])
-            table.weights.append(np.ones(rows.size, np.float32) if weights is None else weights[rows])
+            weights = np.ones(rows.size, np.float32) if weights is None else weights[rows]
+            part = features, targets(measured_runtimes(graph, rows), self.fields.target), weights
+            tables.setdefault(_size(graph), []).append(part)
         return tables
 
     def _some(self, graph: Graph, most: int, number: int) -> NDArray[np.int64]:
         """Rows of configs that ran, ascending: all, or a sample of `most`."""
-        ran = getattr(graph, "ran", None)
-        rows = np.asarray(graph.row_numbers(None) if ran is None else ran)
+        rows = np.asarray(graph.ran)
         key = (self.seed, Stream.TREES, number)
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
 
-    def _target(self, runtimes: NDArray[Any]) -> NDArray[np.float64]:
-        if self.fields.target != "min-max":
-            return targets(runtimes, self.fields.target)
-        low, high = float(runtimes.min()), float(runtimes.max())
-        return (runtimes - low) / (high - low) if high > low else np.zeros(runtimes.size)
-
-    def _start(self, lightgbm: Any, size: tuple[int, int], table: _Table) -> Trees:
+    def _start(self, lightgbm: Any, size: tuple[int, int], table: Table) -> Trees:
         """Choose the columns and make a booster without trees."""
-        x, y = np.concatenate(table.features), np.concatenate(table.targets)
+        x, y, weights = map(np.concatenate, zip(*table, strict=True))
         varies = np.flatnonzero((x != x[:1]).any(0))
         _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
         columns = varies[np.sort(first)] if varies.size else np.zeros(1, np.int64)
@@ -247,21 +202,14 @@ class TreeEstimator:
             "deterministic": True, "force_row_wise": True, "verbosity": -1,
             "num_threads": _core.get_num_threads(),
         }  # fmt: skip
-        weights = np.concatenate(table.weights)
         data = lightgbm.Dataset(
             x[:, columns], y, weight=None if (weights == 1).all() else weights, params=options
         )
         return Trees(size, columns.astype(np.int64), x.shape[1], lightgbm.Booster(options, data))
 
-    def _grow(self, tree: Trees) -> float:
-        """Add one tree and return the training loss."""
-        tree.booster.update()
-        ((_, _, loss, *_),) = tree.booster.eval_train()
-        return float(loss)
-
     def _held(self, valid: Any) -> list[tuple[Any, NDArray[np.int64], NDArray[Any]]]:
         """Graphs to validate on, which of their configs, and their runtimes."""
-        if valid is None or (isinstance(valid, (list, tuple)) and not valid):
+        if no_graphs(valid):
             return []
         graphs, held = as_graphs("valid", valid), []
         for i in range(len(graphs)):
@@ -342,20 +290,18 @@ class TreeEstimator:
         for i, one in enumerate(tensorfile.entry(path, metadata, "boosters", list)):
             place = f"boosters[{i}]"
             if not isinstance(one, dict):
-                raise tensorfile.fail(path, place, "an object", repr(one)[:80], "the file is damaged")
+                raise tensorfile.fail(path, place, "an object", repr(one)[:80])
             width, size = tensorfile.entry(path, one, "width", int), tensorfile.entry(path, one, "size", list)
             name = f"{i}.columns"
             shape = tensors[name].shape if name in tensors else (0,)
             columns = tensorfile.take(path, tensors, name, shape, np.int64)
             whole = len(size) == 2 and all(isinstance(n, int) and n >= 0 for n in size)
             if not whole or columns.ndim != 1 or ((columns < 0) | (columns >= width)).any():
-                raise tensorfile.fail(
-                    path, place, f"columns in 0..{width - 1}", "others", "the file is damaged"
-                )
+                raise tensorfile.fail(path, place, f"columns in 0..{width - 1}", "others")
             booster = _booster(path, place, tensorfile.entry(path, one, "trees", str), columns.size)
             self.trees.append(Trees((size[0], size[1]), columns, width, booster))
         if not self.trees or not 1 <= rounds <= 10**6:
-            raise tensorfile.fail(path, "rounds", "trees", f"{rounds} rounds", "the file is damaged")
+            raise tensorfile.fail(path, "rounds", "trees", f"{rounds} rounds")
         self._rounds = rounds
 
 
@@ -372,17 +318,10 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
     except lightgbm.basic.LightGBMError as error:
         raise CheckpointError(f"{place}: {error}; the file is damaged", file=path, field=place) from None
     if booster.num_feature() != columns:
-        raise tensorfile.fail(
-            path, place, f"trees over {columns} columns", str(booster.num_feature()), "the file is damaged"
-        )
+        raise tensorfile.fail(path, place, f"trees over {columns} columns", str(booster.num_feature()))
     return booster
 
 
 def _size(graph: Graph) -> tuple[int, int]:
     """Return (nodes, configurable nodes) if configs are digits. All graphs with features share one model."""
     return (int(graph.num_nodes), int(graph.num_config_nodes)) if graph._digits.shape[2] else (0, 0)
-
-
-def _each(callbacks: Sequence[Callback], event: str, fit: Rounds, *args: Any) -> None:
-    for callback in callbacks:
-        getattr(callback, event)(fit, *args)

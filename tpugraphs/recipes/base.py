@@ -122,8 +122,9 @@ def _nothing(*args: Any) -> list[dict[str, Any]]:
     return []
 
 
-def _no_groups(fields: Any) -> list[dict[str, Any]]:
-    return []
+def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **attrs: Any) -> dict[str, Any]:
+    """Describe one step of a model; its result has its name unless `slot` is given."""
+    return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +163,9 @@ class Recipe:
         What is trained: ``"network"``, ``"trees"``, or a function ``estimator(recipe, fields, seed,
         precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks use `steps`,
         `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
+    published : tuple of (pattern, name)
+        Regular expressions of names of parameters, and their names in a published PyTorch model, which
+        :meth:`tpugraphs.Ranker.from_torch` reads.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
 
@@ -181,11 +185,12 @@ class Recipe:
         default_factory=lambda: {"cpu": {}, "full": {}}
     )
     loss: Callable[[Any], Terms] = _hinge
-    groups: Callable[[Any], list[dict[str, Any]]] = _no_groups
+    groups: Callable[[Any], list[dict[str, Any]]] = _nothing
     source: str = ""
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., Any] = _nothing
+    published: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -227,19 +232,14 @@ class Recipe:
         values = {**self.presets[preset], **given}
         if given.get("epochs") is not None and "steps" not in given and "steps" in values:
             values["steps"] = None
-        known, types_of = (
-            {field.name: field for field in dataclasses.fields(self.options)},
-            _kinds(self.options),
-        )
-        for name, value in list(values.items()):
+        known = _declared(self.options)
+        for name, value in values.items():
             if name not in known:
                 raise ConfigError(unknown(f"field of recipe {self.name}", name, known))
-            kinds = types_of[name]
-            if value is None and str in kinds and types.NoneType not in kinds:
+            if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
                 values[name] = value = "none"
-            if not _fits(known[name], kinds, value):
-                expected = _expected(known[name], kinds)
-                raise ConfigError(f"recipe {self.name}: {name} must be {expected}, got {value!r}")
+            if not known[name].fits(value):
+                raise ConfigError(f"recipe {self.name}: {name} must be {known[name].expected}, got {value!r}")
         return self.options(**values)
 
     def losses(self, fields: Any) -> Terms:
@@ -263,17 +263,17 @@ class Recipe:
 
     def describe(self) -> dict[str, Any]:
         """Return all declarations as plain values: fields with meaning, default, range; losses; groups."""
-        values, kinds = {preset: self.fields(preset) for preset in self.presets}, _kinds(self.options)
+        values = {preset: self.fields(preset) for preset in self.presets}
         options = {
-            field.name: {
-                "meaning": field.metadata["doc"],
-                "expected": _expected(field, kinds[field.name]),
-                "low": field.metadata["low"],
-                "high": field.metadata["high"],
-                "choices": list(field.metadata["choices"]),
-                "default": {preset: plain(made)[field.name] for preset, made in values.items()},
+            name: {
+                "meaning": one.doc,
+                "expected": one.expected,
+                "low": one.low,
+                "high": one.high,
+                "choices": list(one.choices),
+                "default": {preset: plain(made)[name] for preset, made in values.items()},
             }
-            for field in dataclasses.fields(self.options)
+            for name, one in _declared(self.options).items()
         }
         return {
             "recipe": self.name,
@@ -295,8 +295,49 @@ _WORDS = {
 }
 
 
-def _kinds(options: type[Any]) -> dict[str, tuple[type, ...]]:
-    """Types that each field takes, without their arguments."""
+@dataclass(frozen=True)
+class _Declared:
+    """A field as :func:`option` declares it; `kinds` are the types it takes, without their arguments."""
+
+    kinds: tuple[type, ...]
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    doc: str = ""
+
+    def fits(self, value: Any) -> bool:
+        """Whether the field may have this value."""
+        return any(self._is(kind, value) for kind in self.kinds)
+
+    def _is(self, kind: type, value: Any) -> bool:
+        if kind is str:
+            return isinstance(value, str) and (not self.choices or value in self.choices)
+        if kind is list:
+            return isinstance(value, (list, tuple)) and all(isinstance(term, Mapping) for term in value)
+        if kind in (int, float):
+            low = -math.inf if self.low is None else self.low
+            high = math.inf if self.high is None else self.high
+            return (
+                _is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
+            )
+        return isinstance(value, kind)
+
+    @property
+    def expected(self) -> str:
+        """The values it may have, in words."""
+        ends = f" in {self.low}..{self.high}" if self.low is not None else ""
+        words = []
+        for kind in self.kinds:
+            if kind is str and self.choices:
+                words.append("one of " + ", ".join(self.choices))
+            elif kind is not types.NoneType:
+                words.append(_WORDS[kind] + (ends if kind in (int, float) else ""))
+        return " or ".join(words + ["None"] * (types.NoneType in self.kinds))
+
+
+def _declared(options: type[Any]) -> dict[str, _Declared]:
+    """Fields of a dataclass of options by name."""
 
     def split(hint: Any) -> tuple[Any, ...]:
         if typing.get_origin(hint) in (typing.Union, types.UnionType):
@@ -304,7 +345,9 @@ def _kinds(options: type[Any]) -> dict[str, tuple[type, ...]]:
         return (typing.get_origin(hint) or hint,)
 
     hints = typing.get_type_hints(options)
-    return {field.name: split(hints[field.name]) for field in dataclasses.fields(options)}
+    return {
+        f.name: _Declared(split(hints[f.name]), f.default, **f.metadata) for f in dataclasses.fields(options)
+    }
 
 
 def _check_options(options: Any) -> None:
@@ -314,73 +357,31 @@ def _check_options(options: Any) -> None:
         )
     if "__dataclass_fields__" not in vars(options):
         raise RecipeError(f"options: {options.__name__} lacks @dataclass(frozen=True)")
-    types_of = _kinds(options)
-    for field in dataclasses.fields(options):
-        kinds = types_of[field.name]
-        if not field.metadata.get("doc"):
-            raise RecipeError(f"{field.name}: say what it means: option(..., doc=...)")
-        if any(kind not in (*_WORDS, types.NoneType) for kind in kinds):
+    for name, one in _declared(options).items():
+        if not one.doc:
+            raise RecipeError(f"{name}: say what it means: option(..., doc=...)")
+        if any(kind not in (*_WORDS, types.NoneType) for kind in one.kinds):
+            kinds = ", ".join(kind.__name__ for kind in one.kinds)
             raise RecipeError(
-                f"{field.name}: expected int, float, str, bool, list or None as its type, got {field.type}"
+                f"{name}: expected int, float, str, bool, list or None as its type, got {kinds}"
             )
-        if not _fits(field, kinds, field.default):
-            raise RecipeError(
-                f"{field.name}: the default must be {_expected(field, kinds)}, got {field.default!r}"
-            )
+        if not one.fits(one.default):
+            raise RecipeError(f"{name}: the default must be {one.expected}, got {one.default!r}")
 
 
-def _finite(value: Any) -> bool:
-    """As math.isfinite, which raises OverflowError for whole numbers beyond floats."""
+def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
+    """Whether `value` is a finite number; math.isfinite alone raises for whole numbers beyond floats."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
     try:
         return math.isfinite(value)
     except OverflowError:
         return False
 
 
-def _fits(field: dataclasses.Field[Any], kinds: tuple[type, ...], value: Any) -> bool:
-    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
-    for kind in kinds:
-        if kind is types.NoneType:
-            fits = value is None
-        elif kind is str:
-            fits = isinstance(value, str) and (not choices or value in choices)
-        elif kind is list:
-            fits = isinstance(value, (list, tuple)) and all(isinstance(term, Mapping) for term in value)
-        elif kind is bool:
-            fits = isinstance(value, bool)
-        else:
-            number = isinstance(value, numbers.Integral if kind is int else numbers.Real)
-            fits = (
-                number
-                and not isinstance(value, bool)
-                and _finite(value)
-                and (low is None or value >= low)
-                and (high is None or value <= high)
-            )
-        if fits:
-            return True
-    return False
-
-
-def _expected(field: dataclasses.Field[Any], kinds: tuple[type, ...]) -> str:
-    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
-    ends = f" in {low}..{high}" if low is not None else ""
-    words = []
-    for kind in kinds:
-        if kind is str and choices:
-            words.append("one of " + ", ".join(choices))
-        elif kind is not types.NoneType:
-            words.append(_WORDS[kind] + (ends if kind in (int, float) else ""))
-    return " or ".join(words + ["None"] * (types.NoneType in kinds))
-
-
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
-    fine = isinstance(term.get("loss"), str) and all(
-        isinstance(value, str)
-        or (isinstance(value, numbers.Real) and not isinstance(value, bool) and _finite(value))
-        for value in term.values()
-    )
-    if not fine:
+    named = isinstance(term.get("loss"), str)
+    if not named or not all(isinstance(value, str) or _is_number(value) for value in term.values()):
         raise ConfigError(
             f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
             f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"

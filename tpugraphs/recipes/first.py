@@ -4,24 +4,9 @@
 the configs of a slate for the *default* ones. The ``full`` presets are as published (460,577 and 215,013
 parameters); the ``cpu`` presets were chosen by measurement on two cores.
 
-With the published PyTorch names on the right, parameters correspond as follows; shapes are the same::
-
-    embedding_opcode.weight        embedding_op.weight
-    embedding_layout.weight        embedding_layout_cfg.weight
-    linear1.weight, .bias          linear.linear.*
-    mix1.gate1_*, gate2_*          linear.attn.linear1.*, linear.attn.linear2.*
-    mix1.temperature               linear.cross_attn.temperature
-    linear2.*, mix2.*              linear2.* in the same way
-    sage<i>.weight_l, bias_l       convs.<i>.conv.lin_l.weight, .bias
-    sage<i>.weight_r               convs.<i>.conv.lin_r.weight
-    block<i>.gate1_* ...           convs.<i>.attn.linear1.* ...
-    head.weight, .bias             classifier.*
-    config1, config2 (tile)        dense_cfg.0, dense_cfg.3
-    head1, head2, head3 (tile)     dense.0, dense.3, dense.6
-
-The temperature has shape () there. The columns of ``dense.0`` are [config, maximum, mean], those of ``head1``
-[mean, maximum, config].
-:meth:`tpugraphs.Ranker.from_torch` reads such weights.
+:meth:`tpugraphs.Ranker.from_torch` reads the published PyTorch weights; ``PUBLISHED`` and ``PUBLISHED_TILE``
+are the names. Shapes are the same, but for two: a temperature has shape () there, and the columns of
+``dense.0`` are [config, maximum, mean], those of ``head1`` [mean, maximum, config].
 
 ``first-tile`` ranks tile configs by late fusion (540,645 parameters): the graph branch of the layout model,
 without configs and with mean and maximum over the nodes, runs once per graph; a small network of its own sees
@@ -36,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, option
+from tpugraphs.recipes.base import Recipe, TrainingFields, option, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 OPCODE_ROWS = SCHEMA["opcodes"]
@@ -101,19 +86,19 @@ def steps(fields: FirstLayout, cross: bool) -> list[dict[str, Any]]:
     linear = {"out": out, "stats": True, "init": "xavier"}
     return [
         *_embeddings(fields),
-        _step("config_linear", "linear1", ["nodes"], "z1", column=SCALED_COLUMNS, **linear)
+        step("config_linear", "linear1", ["nodes"], "z1", column=SCALED_COLUMNS, **linear)
         | {"share": {"table": "embedding_layout.weight"}},
         *_graph_branch(fields, out, linear, mix),
-        _step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean"),
-        _step("linear", "head", ["pooled"], "scores", out=1),
+        step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean"),
+        step("linear", "head", ["pooled"], "scores", out=1),
     ]
 
 
 def _embeddings(fields: FirstLayout | FirstTile) -> list[dict[str, Any]]:
     return [
-        _step("embedding", "embedding_layout", ["node_feat"], "with_layout",
+        step("embedding", "embedding_layout", ["node_feat"], "with_layout",
               source="layout", rows=LAYOUT_ROWS, cols=fields.layout_columns),
-        _step("embedding", "embedding_opcode", ["with_layout"], "nodes",
+        step("embedding", "embedding_opcode", ["with_layout"], "nodes",
               source="opcode", rows=OPCODE_ROWS, cols=fields.opcode_columns),
     ]  # fmt: skip
 
@@ -123,29 +108,17 @@ def _graph_branch(
 ) -> list[dict[str, Any]]:
     """From the first linear layer's output z1 to h0, h1, ..."""
     model = [
-        _step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
-        _step("linear", "linear2", ["x1"], "z2", **linear),
-        _step("mix", "mix2", ["z2"], "h0", norm=True, stats=fields.blocks > 0, **mix),
+        step("mix", "mix1", ["z1"], "x1", norm=True, **mix),
+        step("linear", "linear2", ["x1"], "z2", **linear),
+        step("mix", "mix2", ["z2"], "h0", norm=True, stats=fields.blocks > 0, **mix),
     ]
     for i in range(fields.blocks):
-        last = i == fields.blocks - 1
         model += [
-            _step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
-            _step(
-                "mix",
-                f"block{i}",
-                [f"s{i}", f"h{i}"],
-                f"h{i + 1}",
-                dropout=fields.dropout,
-                stats=not last,
-                **mix,
-            ),
-        ]
+            step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=out, direction=fields.direction, norm=True),
+            step("mix", f"block{i}", [f"s{i}", f"h{i}"], f"h{i + 1}",
+                 dropout=fields.dropout, stats=i + 1 < fields.blocks, **mix),
+        ]  # fmt: skip
     return model
-
-
-def _step(op: str, name: str, inputs: list[str], slot: str, /, **attrs: Any) -> dict[str, Any]:
-    return {"op": op, "name": name, "in": inputs, "out": slot, "attrs": attrs}
 
 
 @dataclass(frozen=True)
@@ -186,67 +159,84 @@ def tile_steps(fields: FirstTile) -> list[dict[str, Any]]:
     linear = {"out": out, "stats": True, "init": "xavier"}
     return [
         *_embeddings(fields),
-        _step("linear", "linear1", ["nodes"], "z1", **linear),
+        step("linear", "linear1", ["nodes"], "z1", **linear),
         *_graph_branch(fields, out, linear, mix),
-        _step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean+max"),
+        step("pool", "pool", [f"h{fields.blocks}"], "pooled", kind="mean+max"),
         *_hidden("config1", ["config_feat"], fields),
-        _step("linear", "config2", ["config1"], "config2", out=width),
+        step("linear", "config2", ["config1"], "config2", out=width),
         *_hidden("head1", ["config2", "pooled"], fields),
         *_hidden("head2", ["head1"], fields),
-        _step("linear", "head3", ["head2"], "scores", out=1),
+        step("linear", "head3", ["head2"], "scores", out=1),
     ]
 
 
 def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, Any]]:
     """Linear, dropout, GELU: in this order, as published; `mix` alone has dropout last."""
     return [
-        _step("linear", name, inputs, f"{name}_linear", out=fields.width),
-        _step("mix", f"{name}_dropout", [f"{name}_linear"], f"{name}_dropped", dropout=fields.dropout),
-        _step("mix", f"{name}_gelu", [f"{name}_dropped"], name, act="gelu"),
+        step("linear", name, inputs, f"{name}_linear", out=fields.width),
+        step("mix", f"{name}_dropout", [f"{name}_linear"], f"{name}_dropped", dropout=fields.dropout),
+        step("mix", f"{name}_gelu", [f"{name}_dropped"], name, act="gelu"),
     ]
 
 
-_SOURCE = "first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
+# Name of a parameter here -> in the published PyTorch model.
+PUBLISHED = (
+    (r"embedding_opcode\.weight", "embedding_op.weight"),
+    (r"embedding_layout\.weight", "embedding_layout_cfg.weight"),
+    (r"linear1\.(weight|bias)", r"linear.linear.\1"),
+    (r"linear2\.(weight|bias)", r"linear2.linear.\1"),
+    (r"mix1\.gate([12])_(weight|bias)", r"linear.attn.linear\1.\2"),
+    (r"mix2\.gate([12])_(weight|bias)", r"linear2.attn.linear\1.\2"),
+    (r"mix1\.temperature", "linear.cross_attn.temperature"),
+    (r"mix2\.temperature", "linear2.cross_attn.temperature"),
+    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.conv.lin_\3.\2"),
+    (r"block([0-9]+)\.gate([12])_(weight|bias)", r"convs.\1.attn.linear\2.\3"),
+    (r"block([0-9]+)\.temperature", r"convs.\1.cross_attn.temperature"),
+    (r"head\.(weight|bias)", r"classifier.\1"),
+)
+# The tile model: the same graph branch, a network over each config, and a head over both.
+PUBLISHED_TILE = (
+    *PUBLISHED[:-1],
+    (r"config1\.(weight|bias)", r"dense_cfg.0.\1"),
+    (r"config2\.(weight|bias)", r"dense_cfg.3.\1"),
+    (r"head1\.(weight|bias)", r"dense.0.\1"),
+    (r"head2\.(weight|bias)", r"dense.3.\1"),
+    (r"head3\.(weight|bias)", r"dense.6.\1"),
+)
+
+_first = partial(
+    Recipe,
+    loss=hinge,
+    source="first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023",
+)
+_layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
+_CPU = {"steps": 2000, "width": 128}
+_FULL = {"evaluate_every": 2000, "valid_configs": 20000}
 
 RECIPES = (
-    Recipe(
+    _layout(
         name="first-layout",
         summary="GraphSAGE over layout configs as the first place trained it for the random collections.",
-        options=FirstLayout,
-        presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128},
-            "full": {"configs": 128, "chunk": 512, "evaluate_every": 2000, "valid_configs": 20000},
-        },
+        presets={"cpu": _CPU, "full": {"configs": 128, "chunk": 512, **_FULL}},
         steps=partial(steps, cross=False),
-        preprocessing=preprocessing,
-        loss=hinge,
-        source=_SOURCE,
     ),
-    Recipe(
+    _layout(
         name="first-layout-cross",
         summary="The same with attention across the configs of a slate, as for the default collections.",
-        options=FirstLayout,
-        presets={
-            "cpu": {"steps": 2000, "configs": 64, "width": 128, "learning_rate": 3e-3, "chunk": 64},
-            "full": {"configs": 64, "evaluate_every": 2000, "valid_configs": 20000},
-        },
+        presets={"cpu": {"learning_rate": 3e-3, "chunk": 64, **_CPU}, "full": _FULL},
         steps=partial(steps, cross=True),
-        preprocessing=preprocessing,
-        loss=hinge,
-        source=_SOURCE,
     ),
-    Recipe(
+    _first(
         name="first-tile",
         summary="Tile configs by late fusion: GraphSAGE once per graph, a small network once per config.",
         options=FirstTile,
         presets={
-            "cpu": {"steps": 2000, "configs": 512, "width": 128, "config_scale": "log"},
+            "cpu": {"configs": 512, "config_scale": "log", **_CPU},
             "full": {"evaluate_every": 5000, "metric": "mean50"},
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
-        loss=hinge,
-        source=_SOURCE,
+        published=PUBLISHED_TILE,
         kind="tile",
     ),
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpugraphs.data.schema import Column
 from tpugraphs.recipes.base import Recipe, TrainingFields, option
+from tpugraphs.recipes.base import step as _step
 
 if TYPE_CHECKING:
     from tpugraphs.data.schema import Schema
@@ -69,10 +70,6 @@ def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
     if fields.powers and schema.config:
         steps.append({"step": "powers", "config": groups["config"]})
     return steps
-
-
-def _step(op: str, name: str, inputs: list[str], slot: str | None = None, **attrs: Any) -> dict[str, Any]:
-    return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
 
 
 def _nodes(fields: GraphConfig, sizes: Sizes) -> tuple[Steps, str | None]:

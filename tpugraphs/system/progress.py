@@ -55,3 +55,10 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.close()
+
+    def show(self, done: int, values: dict[str, float]) -> None:
+        """Show how much is done in all, and values next to it. Such a bar comes at once and stays."""
+        if self._bar is not None:
+            self._bar.leave, self._bar.delay = True, 0
+            self._bar.set_postfix({name: f"{value:.4f}" for name, value in values.items()}, refresh=False)
+            self._bar.update(done - self._bar.n)

@@ -76,7 +76,13 @@ def _digest(*parts: bytes) -> str:
     return state.hexdigest()
 
 
-def fail(path: str | os.PathLike[str], field: str, expected: str, found: str, todo: str) -> CheckpointError:
+def fail(
+    path: str | os.PathLike[str],
+    field: str,
+    expected: str,
+    found: str,
+    todo: str = "the file is damaged",
+) -> CheckpointError:
     """Error about one field of a file, to be raised."""
     return CheckpointError.of(field, expected, found, todo, file=os.fspath(path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tpugraphs.errors import ConfigError
 if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
 
-__all__ = ["Callback", "EarlyStopping", "History"]
+__all__ = ["Callback", "EarlyStopping", "History", "RunningFit"]
 
 
 @dataclass
@@ -73,6 +74,14 @@ class History:
         """Greatest validation metric, None without validation."""
         return max(self.valid_metric) if self.valid_metric else None
 
+    def evaluated(self, step: int, metric: float) -> bool:
+        """Note an evaluation. Return whether it is the best so far."""
+        best = self.best_metric is None or metric > self.best_metric
+        self.valid_steps.append(step)
+        self.valid_metric.append(metric)
+        self.best_step = step if best else self.best_step
+        return best
+
     @property
     def waiting(self) -> float:
         """Share of the time outside evaluations not spent in steps, but on data, callbacks, checkpoints."""
@@ -97,7 +106,7 @@ class History:
 class Callback:
     """Base of callbacks: override what you need.
 
-    `fit` is the running :class:`Fit`; ``fit.stop(why)`` ends it. A callback with memory returns it from
+    `fit` is the :class:`RunningFit`; ``fit.stop(why)`` ends it. A callback with memory returns it from
     `state` as JSON values and takes it back in `restore`, so that a resumed fit continues exactly.
     """
 
@@ -126,6 +135,32 @@ class Callback:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` returned."""
+
+
+class RunningFit:
+    """A running fit, as callbacks see it.
+
+    Attributes
+    ----------
+    ranker : Ranker
+        The ranker that is fitted.
+    history : History
+    step, total : int
+        Steps done and planned.
+    """
+
+    def __init__(self, ranker: Any, history: History, callbacks: Sequence[Callback]) -> None:
+        self.ranker, self.history, self.callbacks = ranker, history, list(callbacks)
+        self.step, self.total = 0, history.total_steps
+
+    def stop(self, why: str = "a callback asked for it") -> None:
+        """End the fit after this step."""
+        self.history.stopped = why
+
+    def tell(self, event: str, *args: Any) -> None:
+        """Call a method of every callback."""
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *args)
 
 
 class EarlyStopping(Callback):

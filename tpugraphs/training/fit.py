@@ -7,12 +7,13 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,32 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
-from tpugraphs.system import files, progress, tensorfile
+from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
-from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.system.progress import Progress, wanted
+from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
-from tpugraphs.training.trainset import Material
+from tpugraphs.training.trainset import TrainingSet
 
-__all__ = ["CHECKPOINT", "Fit", "held"]
+__all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
 
 CHECKPOINT = "checkpoint.safetensors"
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Options of :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
+
+    steps: int | None
+    epochs: int | None
+    callbacks: Sequence[Callback]
+    checkpoint_every: int
+    verbose: bool | None
+    owner: Any
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    sample_weight: Any = None
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -60,60 +76,41 @@ def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
         yield folder
 
 
-class Fit:
-    """A running fit, as callbacks see it.
+class Fit(RunningFit):
+    """A running fit of a network, which has the current weights.
 
     Attributes
     ----------
-    ranker : Ranker
-        The ranker that is fitted, with the current weights.
     network : Network
         Its model and preprocessing.
-    history : History
-    step : int
-        Steps done.
-    total : int
-        Steps planned.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        material: Material,
-        total: int | None,
-        epochs: int | None,
-        callbacks: Sequence[Callback],
-        checkpoint_dir: str | None,
-        checkpoint_every: int,
-        verbose: bool | None,
-        ranker: Any = None,
-    ) -> None:
-        _check_callbacks(callbacks)
-        self.network, self.ranker, self.fields = network, ranker, network.fields
-        self.material, network.pipeline = material, material.pipeline
+    def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
+        _check_callbacks(how.callbacks)
+        self.network, self.fields = network, network.fields
+        self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
-        self.optimizer = Optimizer(network)
-        self.callbacks, self.checkpoint_every = list(callbacks), checkpoint_every
-        self.verbose, self.seed = progress.wanted(verbose), network.seed
-        self.valid, self.store = material.valid, material.store
+        self.optimizer, self.seed = Optimizer(network), network.seed
+        self.checkpoint_every = how.checkpoint_every
+        self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
         each = self.fields.slates * self.fields.accumulate  # visits per step
-        self.total = total if total is not None else -(-int(epochs or 1) * len(material.graphs) // each)
-        self.history = History(total_steps=self.total, skipped=material.skipped, metric=network.metric)
-        self.step = self.visit = 0
-        self.finished = False
+        total = how.steps if how.steps is not None else -(-int(how.epochs or 1) * len(data.graphs) // each)
+        history = History(total_steps=total, skipped=data.skipped, metric=network.metric)
+        super().__init__(how.owner, history, how.callbacks)
+        self.visit, self.finished = 0, False
         self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
         self.best: NDArray[np.float32] | None = None
         self.path = None
-        if checkpoint_dir is not None:
-            self.path = os.path.join(checkpoint_dir, CHECKPOINT)
+        if folder is not None:
+            self.path = os.path.join(folder, CHECKPOINT)
             files.remove_unfinished(self.path)
         self.identity = self._identity()
 
     def _visits(self) -> Visits:
         if self.fields.graph_sampling == "sqrt-configs":
-            return WeightedVisits(np.sqrt(self.material.counts), (self.seed, Stream.ORDER))
-        return EvenVisits(len(self.material.graphs), (self.seed, Stream.ORDER))
+            return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
+        return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
     def _identity(self) -> dict[str, Any]:
         """Return what a checkpoint must agree with before a fit resumes from it."""
@@ -121,13 +118,9 @@ class Fit:
             "recipe": self.network.recipe.name,
             "seed": self.seed,
             "precision": self.network.precision,
-            **{
-                f"field {name}": value
-                for name, value in plain(self.fields).items()
-                if name not in ("steps", "epochs")
-            },
+            **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
-            **self.material.hashes,
+            **self.data.hashes,
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
 
@@ -135,19 +128,18 @@ class Fit:
 
     def run(self) -> History:
         """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
+        name = self.network.recipe.name
         with Interrupts() as interrupts:
-            bar = self._bar()
-            try:
-                self.begin(interrupts)
-                while self.advance(interrupts):
-                    self._update(bar)
-            except KeyboardInterrupt:
-                interrupts.pressed = True
-                if self.step == 0:
-                    raise
-            finally:
-                if bar is not None:
-                    bar.close()
+            with Progress(self.total, name, "step", self.verbose) as bar:
+                try:
+                    self.begin(interrupts)
+                    while self.advance(interrupts):
+                        if self.verbose:
+                            bar.show(self.step, self._shown())
+                except KeyboardInterrupt:
+                    interrupts.pressed = True
+                    if self.step == 0:
+                        raise
             self.end(interrupts.pressed)
         if self.history.interrupted:
             self._warn()
@@ -158,7 +150,7 @@ class Fit:
         with self._timed():
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
-            self._tell("on_fit_begin")
+            self.tell("on_fit_begin")
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
@@ -168,7 +160,7 @@ class Fit:
         if going:
             with self._timed():
                 self._train_step(interrupts)
-                self._tell("on_step")
+                self.tell("on_step")
                 self._evaluate_if_due(interrupts)
         if self.path is not None and (self.step % self.checkpoint_every == 0 if going else self.finished):
             with self._timed():
@@ -183,7 +175,7 @@ class Fit:
                 self._save(self.path)
         self._restore_best()
         self._warn_of_divergence()
-        self._tell("on_fit_end")
+        self.tell("on_fit_end")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -192,14 +184,6 @@ class Fit:
             yield
         finally:
             self.history.seconds += time.monotonic() - began
-
-    def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
-        self.history.stopped = why
-
-    def _tell(self, event: str, *args: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, event)(self, *args)
 
     def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
         """Graph and rows of the next visit that finds a graph to learn from."""
@@ -289,12 +273,9 @@ class Fit:
             interrupts.armed = False
             self.history.evaluation_seconds += time.monotonic() - began
         value = float(np.mean(values))
-        history = self.history
-        if history.best_metric is None or value > history.best_metric:
-            self.best, history.best_step = self.model.params.copy(), self.step
-        history.valid_steps.append(self.step)
-        history.valid_metric.append(value)
-        self._tell("on_evaluate", value)
+        if self.history.evaluated(self.step, value):
+            self.best = self.model.params.copy()
+        self.tell("on_evaluate", value)
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
@@ -317,8 +298,6 @@ class Fit:
             return
         first, last = float(np.median(loss[:some])), float(np.median(loss[-some:]))
         if 0 < first < last / _FAR:
-            import warnings
-
             warnings.warn(
                 f"training diverged: the loss was {first:.3g} in the first {some} steps and {last:.3g} in "
                 f"the last; use a learning_rate below {self.fields.learning_rate} or a clip below "
@@ -327,8 +306,6 @@ class Fit:
             )
 
     def _warn(self) -> None:
-        import warnings
-
         warnings.warn(
             f"interrupted after step {self.step} of {self.total}: the ranker has the "
             f"{'best parameters so far' if self.best is not None else 'parameters of that step'}"
@@ -336,28 +313,12 @@ class Fit:
             stacklevel=5,
         )
 
-    def _bar(self) -> Any:
-        if not self.verbose:
-            return None
-        from tqdm.auto import tqdm
-
-        return tqdm(
-            total=self.total,
-            initial=self.step,
-            desc=self.network.recipe.name,
-            unit="step",
-            dynamic_ncols=True,
-        )
-
-    def _update(self, bar: Any) -> None:
-        if bar is None:
-            return
-        shown = {"loss": f"{np.mean(self.history.loss[-50:]):.4f}"}
+    def _shown(self) -> dict[str, float]:
+        """Values next to the progress bar."""
+        shown = {"loss": float(np.mean(self.history.loss[-50:]))}
         if self.history.best_metric is not None:
-            shown[self.network.metric] = f"{self.history.valid_metric[-1]:.4f}"
-            shown["best"] = f"{self.history.best_metric:.4f}"
-        bar.set_postfix(shown, refresh=False)
-        bar.update(1)
+            shown |= {self.network.metric: self.history.valid_metric[-1], "best": self.history.best_metric}
+        return shown
 
     # Checkpoints
 
@@ -401,70 +362,52 @@ class Fit:
         def take(name: str, count: int, dtype: Any) -> NDArray[Any]:
             return tensorfile.take(path, tensors, name, (count,), dtype)
 
-        parameters = self.network.num_parameters
+        def refuse(name: str, expected: str, found: Any) -> CheckpointError:
+            return tensorfile.fail(path, name, expected, repr(found)[:80])
+
         step, sampler = entry("step", int), entry("sampler", dict)
         visit = tensorfile.entry(path, sampler, "visit", int)
-        valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
-        states = entry("callbacks", list)
-        skipped = entry("skipped", dict)
-        sets = (
-            entry("instruction_sets", list) if "instruction_sets" in metadata else []
-        )  # younger than the others
+        states, skipped, spent = entry("callbacks", list), entry("skipped", dict), entry("seconds_of", list)
+        sets = entry("instruction_sets", list) if "instruction_sets" in metadata else []  # a later addition
         if not all(isinstance(name, str) for name in sets):
-            found = repr(sets)[:80]
-            raise tensorfile.fail(path, "instruction_sets", "names", found, "the file is damaged")
-        best_step = entry("best_step", int, type(None))
+            raise refuse("instruction_sets", "names", sets)
         if not 0 <= step <= self.total or len(states) != len(self.callbacks):
-            raise tensorfile.fail(
-                path, "step", f"a step of {self.total}", repr(step)[:80], "the file is damaged"
-            )
+            raise refuse("step", f"a step of {self.total}", step)
         least = step * self.fields.slates * self.fields.accumulate
         most = least if not skipped else 100 * (least + 1) * self.visits.period
         if not least <= visit <= most:  # every visit too many costs time
-            raise tensorfile.fail(
-                path,
-                "sampler.visit",
-                f"{least} to {most} after {step} steps",
-                repr(visit)[:80],
-                "the file is damaged",
-            )
+            raise refuse("sampler.visit", f"{least} to {most} after {step} steps", visit)
+        if len(spent) != 2:
+            raise refuse("seconds_of", "two numbers", spent)
+        named = {f"seconds_of[{i}]": part for i, part in enumerate(spent)}
+        times = [float(tensorfile.entry(path, named, name, (float, int))) for name in named]
+        seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
+        best_step = entry("best_step", int, type(None))
+        parameters = self.network.num_parameters
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
         best = take("best_params", parameters, np.float32) if best_step is not None else None
-        loss, rates = take("loss", step, np.float64), take("learning_rate", step, np.float64)
-        valid_steps, valid_metric = (
-            take("valid_steps", valid, np.int64),
-            take("valid_metric", valid, np.float64),
-        )
-        seconds, stopped = float(entry("seconds", float, int)), entry("stopped", str, type(None))
-        parts = entry("seconds_of", list)
-        if len(parts) != 2:
-            raise tensorfile.fail(path, "seconds_of", "two numbers", repr(parts)[:80], "the file is damaged")
-        spent = {f"seconds_of[{i}]": part for i, part in enumerate(parts)}
-        parts = [float(tensorfile.entry(path, spent, name, (float, int))) for name in spent]
+        valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
+        lists = {name: take(name, step, np.float64).tolist() for name in ("loss", "learning_rate")}
+        lists["valid_steps"] = take("valid_steps", valid, np.int64).tolist()
+        lists["valid_metric"] = take("valid_metric", valid, np.float64).tolist()
         pipeline = Pipeline.from_file(path, entry("preprocessing", list), tensors, self.network.pipeline)
         for name, mine in self.network.pipeline.tensors().items():
             if not np.array_equal(mine, pipeline.tensors()[name]):
-                raise tensorfile.fail(
-                    path, name, "the constants of these graphs", "others", "the file is damaged"
-                )
+                raise tensorfile.fail(path, name, "the constants of these graphs", "others")
         try:
             for callback, state in zip(self.callbacks, states, strict=True):
                 callback.restore(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            todo = "the file is damaged"
-            raise tensorfile.fail(
-                path, "callbacks", "states of these callbacks", repr(error), todo
-            ) from error
+            raise refuse("callbacks", "states of these callbacks", error) from error
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array
         self.best, self.step, self.visit = best, step, visit
         self.network.trained_steps, self.network.fitted = step, step > 0
         history = self.history
-        history.loss, history.learning_rate = loss.tolist(), rates.tolist()
-        history.valid_steps, history.valid_metric = valid_steps.tolist(), valid_metric.tolist()
+        vars(history).update(lists)
         history.best_step, history.seconds, history.stopped = best_step, seconds, stopped
-        history.step_seconds, history.evaluation_seconds = parts
+        history.step_seconds, history.evaluation_seconds = times
         history.skipped.update(skipped)
         self._note_instruction_sets(sets)
 
@@ -474,8 +417,6 @@ class Fit:
         self.instruction_sets = [*(name for name in before if name != here), here]
         if before in ([], [here]):
             return
-        import warnings
-
         same = len(before) == 1 and before[0] in _core.isa_levels()
         warnings.warn(
             f"the steps of this checkpoint were taken with the instruction set {' and '.join(before)}, here "
@@ -485,7 +426,7 @@ class Fit:
         )
 
     def _compare(self, path: str, theirs: Mapping[str, Any]) -> None:
-        defaults = {f"field {field.name}": field.default for field in dataclasses.fields(self.fields)}
+        defaults = {f"field {field.name}": field.default for field in fields(self.fields)}
         mine = self.identity
         younger = mine.keys() & defaults.keys() - theirs.keys()  # fields that are younger than the checkpoint
         theirs = {**theirs, **{key: defaults[key] for key in younger}}

@@ -19,13 +19,7 @@ _RESOLUTION = 1 << 53
 
 
 class Visits(Protocol):
-    """Order in which graphs are visited.
-
-    Attributes
-    ----------
-    period : int
-        Visits in which even the rarest graph comes about once.
-    """
+    """Order in which graphs are visited. In `period` visits even the rarest graph comes about once."""
 
     period: int
 
@@ -33,16 +27,8 @@ class Visits(Protocol):
         """Graph of a visit, and how often it was visited before."""
 
 
-class EvenVisits:
-    """Every graph once per epoch, in random order.
-
-    Parameters
-    ----------
-    count : int
-        Graphs.
-    key : ints
-        Of the random stream.
-    """
+class EvenVisits(Visits):
+    """Every one of `count` graphs once per epoch, in an order that follows from `key`."""
 
     def __init__(self, count: int, key: Key) -> None:
         self.count = self.period = count
@@ -53,7 +39,7 @@ class EvenVisits:
         return int(kernels.sample_epoch(self.count, 1, self.key, visit)[0]), visit // self.count
 
 
-class WeightedVisits:
+class WeightedVisits(Visits):
     """Graphs in proportion to weights, in random order. An epoch has as many visits as there are graphs.
 
     In every epoch a graph comes as often as its share says, rounded down or up (systematic sampling with a

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, deviations
 
-__all__ = ["ONE_STANDARD_ERROR", "Choice", "Judgement", "Rule"]
+__all__ = ["ONE_STANDARD_ERROR", "Choice", "Rule", "SeedMetrics"]
 
 ONE_STANDARD_ERROR = "one-standard-error"
 _DRAWS, _LEVEL = 1000, 0.95
@@ -76,7 +76,7 @@ class Choice:
     why: str
 
 
-class Judgement:
+class SeedMetrics:
     """Validation metrics of several rankers on the same graphs.
 
     Parameters

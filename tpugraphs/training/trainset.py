@@ -36,35 +36,35 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
     """Return one graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
     if hasattr(graphs, "config_runtime"):
         return [graphs]
-    wrong = isinstance(graphs, (str, bytes, Mapping))
-    if wrong or not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
-        if isinstance(graphs, Iterable) and not wrong:
-            graphs = list(graphs)
-        else:
-            raise ConfigError(
-                f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-                f"{type(graphs).__name__}; "
-                + (
-                    "use list(graphs.values())"
-                    if hasattr(graphs, "values")
-                    else "use tg.load(path) to read a file"
-                )
-            )
+    many = isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__")
+    if isinstance(graphs, (str, bytes, Mapping)) or not many:
+        todo = "list(graphs.values())" if hasattr(graphs, "values") else "tg.load(path) to read a file"
+        raise ConfigError(
+            f"{what}: expected a graph, a list of graphs or a split of a collection, got "
+            f"{type(graphs).__name__}; use {todo}"
+        )
+    if not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
+        graphs = list(graphs)
     if len(graphs) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
     sequence: Graphs = graphs
     return sequence
 
 
-def unfit(what: str, graph: Graph, kind: str) -> DataError | None:
-    """Return the reason why a graph cannot be ranked, or None. Raises ConfigError if it is not a graph."""
+def no_graphs(valid: Any) -> bool:
+    """Whether `valid` of a fit names no graphs."""
+    return valid is None or (isinstance(valid, (list, tuple)) and not valid)
+
+
+def check_graph(what: str, graph: Graph, kind: str) -> DataError | None:
+    """Return why a graph cannot be ranked, None if it can be. Raises ConfigError if it is not a graph."""
+    if not hasattr(graph, "kind"):
+        raise ConfigError(
+            f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
+        )
     try:
         check_kind(graph, kind)
     except DataError as error:
-        if not hasattr(graph, "kind"):
-            raise ConfigError(
-                f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
-            ) from None
         return error
     return None
 
@@ -127,7 +127,7 @@ def fingerprint(graph: Graph, kind: str, digits: bool) -> str:
 
     For a graph that is left out because of its kind only the name is hashed.
     """
-    if unfit("graphs", graph, kind) is not None:
+    if check_graph("graphs", graph, kind) is not None:
         return f"without {graph.name}"
     h = hashlib.blake2b(digest_size=16)
     if kind == "graph":
@@ -227,7 +227,7 @@ def hold_out(
     held: list[Any] = []
     for i in range(len(graphs)):
         graph = graphs[i]
-        unfit("train", graph, kind)
+        check_graph("train", graph, kind)
         try:
             check_measured(graph, kind)
             part, rest = split_configs(graph, (share, 1 - share), seed)
@@ -248,14 +248,14 @@ def _whole(graphs: Graphs) -> bool:
     return isinstance(graphs, (list, tuple))
 
 
-class Material:
+class TrainingSet:
     """Graphs and the preprocessing fitted to them. Fits of one recipe with several seeds may share it.
 
     Parameters
     ----------
     pipeline : Pipeline
         Preprocessing, which is fitted to the graphs.
-    train, valid
+    train, valid, sample_weight
         See `Ranker.fit`.
     valid_configs : int
         Configs to validate on in all.
@@ -263,8 +263,6 @@ class Material:
         Of the split, if `valid` is a share.
     hashed : bool
         Whether fingerprints are needed.
-    sample_weight
-        See `Ranker.fit`.
 
     Attributes
     ----------
@@ -291,21 +289,17 @@ class Material:
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.counts: list[int] = []
-        held: Graphs | None = None
+        held: Graphs = []
         self.graphs: Graphs = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
             self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
-        else:
-            if valid is not None and not (isinstance(valid, (list, tuple)) and not valid):
-                held = as_graphs("valid", valid)
+        elif not no_graphs(valid):
+            held = as_graphs("valid", valid)
         self.hashes = {"train": self._fit_pipeline()}
         self.valid = self._prepare_valid(held, valid_configs)
-        self.hashes["valid"] = _digest(
-            [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held))]
-            if hashed and held is not None
-            else []
-        )
+        prints = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * hashed)]
+        self.hashes["valid"] = _digest(prints)
         self.store = Store(self.graphs, pipeline, self.skipped, self.weights)
 
     def _fit_pipeline(self) -> str:
@@ -318,7 +312,7 @@ class Material:
             left_out = 0
             for i in range(len(self.graphs)):
                 graph = self.graphs[i]
-                why = unfit("train", graph, self.pipeline.kind)
+                why = check_graph("train", graph, self.pipeline.kind)
                 if self.hashed:
                     hashes.append(fingerprint(graph, self.pipeline.kind, _whole(self.graphs)))
                 self.counts.append(int(graph.num_configs) if why is None else 0)
@@ -346,13 +340,12 @@ class Material:
         if self.hashed:
             hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
 
-    def _prepare_valid(self, graphs: Graphs | None, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
+    def _prepare_valid(self, graphs: Graphs, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
         result: list[tuple[Prepared, NDArray[np.int64]]] = []
-        for i in range(len(graphs) if graphs is not None else 0):
-            assert graphs is not None
+        for i in range(len(graphs)):
             graph = graphs[i]
-            unfit("valid", graph, self.pipeline.kind)
+            check_graph("valid", graph, self.pipeline.kind)
             try:
                 check_measured(graph, self.pipeline.kind)
             except DataError as error:
@@ -360,8 +353,7 @@ class Material:
                 if not result and i + 1 == len(graphs):
                     raise
                 continue
-            if getattr(graph, "valid", None) is not None:
-                graph = graph.select(graph.ran)
+            graph = graph if graph.valid is None else graph.select(graph.ran)
             n = min(graph.num_configs, max(_VALID_LEAST, configs // len(graphs)))
             rows = kernels.sample_without_replacement(graph.num_configs, n, (Stream.VALID, i), order="sorted")
             small = graph if n == graph.num_configs else graph.select(rows)
