@@ -1,8 +1,9 @@
 """How well rankers of any schema choose among measured configs of GPU kernels, with trees and chance beside.
 
 Reads Kernel Tuner's spaces from ../shared/data/measured. (a) 200 random configs of a space are learnt:
-how much slower than the space's best is the best of the ten ranked first among the others? (b) A100,
-A4000 and A6000 are learnt: how are the configs of W6600 ranked, without and with 20 of its measurements?
+how much slower than the space's best is the best of ten others, those ranked first or those chosen to be
+measured? (b) A100, A4000 and A6000 are learnt: how are the configs of W6600 ranked, without and with 20 of
+its measurements?
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tpugraphs as tg
+from tpugraphs.ranker import GaussianProcess
 
 from . import machine
 
@@ -30,6 +32,8 @@ LEARNT, FIRST, FEW = 200, 10, 20  # configs of (a), configs that are tried, meas
 HELD_OUT = 300  # first seed of those that nothing was chosen by
 ACROSS = {"steps": 400, "slates": 4, "configs": 512}  # of rankers of several devices
 LAST = ("head.*", "past.*")  # weights that adapt to the new one
+SPREAD = 0.3  # of a process that learns 20 configs
+OURS = "gaussian-process, ten chosen"
 Floats = NDArray[np.float64]
 
 BOUNDS = """
@@ -179,7 +183,7 @@ def judged(scores: Floats, times: Floats, best: float) -> dict[str, float]:
 def one_space(
     data: Path, kernel: str, device: str, seed: int, members: int, **fields: Any
 ) -> Iterator[dict[str, Any]]:
-    """(a) with one seed: a record of each method."""
+    """(a) with one seed: a record of each method; `all` counts the best of the 200 learnt, too."""
     (graph,) = graphs(data, kernel, (device,))
     times = np.asarray(graph.runtime, np.float64)
     order = np.random.default_rng(seed).permutation(len(times))
@@ -190,18 +194,27 @@ def one_space(
     for name, x in (("raw columns", graph.config_feat.astype(np.float64)), ("same columns", derived(graph))):
         scores[f"LightGBM, {name}"] = regression(x[train], logs, x[rest], seed)
         scores[f"lambdarank, {name}"] = lambdarank(x[train], logs, x[rest], seed)
-    space = {"task": "a", "kernel": kernel, "device": device, "seed": seed}
-    for method, score in scores.items():
-        yield {**space, "method": method, **judged(score, times[rest], times.min())}
-    chance = slower(times[order[: LEARNT + FIRST]], times.min())
-    yield {**space, "method": f"{LEARNT + FIRST} random", "best": chance, "tau": None}
+    process = GaussianProcess(seed=seed).fit(graph, train)
+    scores["gaussian-process"] = process.predict(graph, rest)
+    best = times.min()
+    found: dict[str, dict[str, Any]] = {
+        method: judged(score, times[rest], best) for method, score in scores.items()
+    }
+    ten = times[rest[process.choose(graph, FIRST, rest)]]
+    found[OURS] = {"best": slower(ten, best), "tau": None}
+    found[f"{LEARNT + FIRST} random"] = {"best": slower(times[order[: LEARNT + FIRST]], best), "tau": None}
+    known = slower(times[train], best)
+    for method, one in found.items():
+        yield {"task": "a", "kernel": kernel, "device": device, "seed": seed, "method": method, **one,
+               "all": min(one["best"], known)}  # fmt: skip
 
 
 def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> Iterator[dict[str, Any]]:
     """(b) with one seed: a record of each method.
 
     There is no column of the device, as nothing could be learnt of the new one's value. What was learnt from
-    the others is adapted to the few measurements; trees are fitted to both, with the device as a column.
+    the others is adapted to the few measurements, and a Gaussian process learns them with the adapted scores
+    as a column. Trees are fitted to both, with the device as a column.
     """
     *others, new = graphs(data, kernel, DEVICES)
     times = np.asarray(new.runtime, np.float64)
@@ -211,6 +224,9 @@ def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> I
     scores = {("graph-config", 0): made.predict(new, rest, verbose=False)}
     adapted = made.adapt(new, rows, only=LAST)
     scores["graph-config", FEW] = adapted.predict(new, rest, verbose=False)
+    process = GaussianProcess(adapted, spread=SPREAD, seed=seed).fit(new, rows)
+    scores["gaussian-process", FEW] = process.predict(new, rest)
+    ten = times[rest[process.choose(new, FIRST, rest)]]
 
     x = [np.asarray(graph.config_feat, np.float64) for graph in others]
     y = [np.log(np.asarray(graph.runtime, np.float64)) for graph in others]
@@ -226,6 +242,7 @@ def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> I
     for (method, count), score in scores.items():
         found = judged(np.asarray(score, np.float64), times[rest], times.min())
         yield {**space, "method": method, "measurements": count, **found}
+    yield {**space, "method": OURS, "measurements": FEW, "best": slower(ten, times.min()), "tau": None}
     drawn = np.random.default_rng(seed).choice(len(times), FEW + FIRST, replace=False)
     yield {**space, "method": f"{FEW + FIRST} random", "measurements": FEW,
            "best": slower(times[drawn], times.min()), "tau": None}  # fmt: skip
@@ -236,7 +253,19 @@ def across(data: Path, kernel: str, seed: int, members: int, **fields: Any) -> I
 
 def _cell(records: Sequence[dict[str, Any]], key: str) -> str:
     values = [record[key] for record in records if record[key] is not None]
-    return f"{np.median(values):.2f} / {np.mean(values):.2f}" if values else ""
+    return f"{np.median(values):.2f} / {_mean(values)}" if values else ""
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Mean, and its standard error."""
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{np.mean(values):.2f} ± {error:.2f}"
+
+
+def _less(records: Sequence[dict[str, Any]], ours: str, other: str) -> str:
+    """How far the best of one method is below that of another: mean over the seeds of both."""
+    ends = [{r["seed"]: r["best"] for r in records if r["method"] == name} for name in (ours, other)]
+    return _mean([ends[0][seed] - ends[1][seed] for seed in ends[0]])
 
 
 def _table_of(records: Sequence[dict[str, Any]], head: Sequence[str], key: Any, columns: Any) -> list[str]:
@@ -248,18 +277,50 @@ def _table_of(records: Sequence[dict[str, Any]], head: Sequence[str], key: Any, 
     return lines
 
 
+def _spaces(records: Sequence[dict[str, Any]], cell: Any) -> list[str]:
+    """Table of (a): a row for each method, a column for each space."""
+    spaces = list(dict.fromkeys((record["kernel"], record["device"]) for record in records))
+
+    def of(space: tuple[str, str]) -> Any:
+        return lambda mine: cell([r for r in mine if (r["kernel"], r["device"]) == space])
+
+    head = ["method", *(f"{kernel} {device}" for kernel, device in spaces)]
+    return _table_of(records, head, lambda record: (record["method"],), [of(space) for space in spaces])
+
+
+def _compared(records: Sequence[dict[str, Any]]) -> list[str]:
+    """Table of the differences between ours and every other method, a row for each task and place."""
+    rows = [r for r in records if r["task"] == "a" or r["measurements"] == FEW]
+    others = [name for name in dict.fromkeys(r["method"] for r in rows) if name != OURS]
+
+    def less(other: str) -> Any:
+        return lambda mine: _less(mine, OURS, other) if any(r["method"] == other for r in mine) else ""
+
+    lines: list[str] = []
+    for task in "ab":
+        mine = [r for r in rows if r["task"] == task]
+        names = [name for name in others if any(r["method"] == name for r in mine)]
+        if mine:
+            head, columns = [f"({task})", "", *names], [less(name) for name in names]
+            lines += [
+                "",
+                *_table_of(mine, head, lambda record: (record["kernel"], record["device"]), columns),
+            ]
+    return lines
+
+
 def markdown(found: dict[str, Any]) -> str:
-    """Both tables."""
-    run = found["run"]
+    """All tables."""
+    run, records = found["run"], found["records"]
     lines = [
         "# Rankers of any schema", "",
         "Made by `python -m benchmarks.any_schema`; figures are not edited.", "",
         f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
-        f"{found['seconds']:.0f} s; "
-        f"graph-config is an ensemble of {found['members']}. Cells are median / mean over the seeds.",
+        f"{found['seconds']:.0f} s; graph-config is an ensemble of {found['members']}.",
+        "Cells are median / mean ± standard error over the seeds.",
     ]  # fmt: skip
     for title, held_out in (("seeds", False), ("held-out seeds", True)):
-        some = [record for record in found["records"] if (record["seed"] >= HELD_OUT) == held_out]
+        some = [record for record in records if (record["seed"] >= HELD_OUT) == held_out]
         if not some:
             continue
         seeds = sorted({record["seed"] for record in some})
@@ -267,14 +328,11 @@ def markdown(found: dict[str, Any]) -> str:
         a, b = ([record for record in some if record["task"] == task] for task in "ab")
         if a:
             lines += ["", f"## (a) {LEARNT} configs learnt, {span}", ""]
-            lines += [f"Best of the {FIRST} ranked first among the others, % above the optimum.", ""]
-            spaces = list(dict.fromkeys((record["kernel"], record["device"]) for record in a))
-
-            def of(space: tuple[str, str]) -> Any:
-                return lambda mine: _cell([r for r in mine if (r["kernel"], r["device"]) == space], "best")
-
-            head = ["method", *(f"{kernel} {device}" for kernel, device in spaces)]
-            lines += _table_of(a, head, lambda record: (record["method"],), [of(space) for space in spaces])
+            lines += [
+                f"Best of the {FIRST} ranked first or chosen among the others, % above the optimum.",
+                "",
+            ]
+            lines += _spaces(a, lambda mine: _cell(mine, "best"))
         if b:
             lines += ["", f"## (b) A100, A4000 and A6000 learnt, W6600 ranked, {span}", ""]
             head = ["kernel", "measurements", "method", "tau", f"best of {FIRST}, % above the optimum"]
@@ -282,6 +340,15 @@ def markdown(found: dict[str, Any]) -> str:
                 b, head, lambda record: (record["kernel"], record["measurements"], record["method"]),
                 [lambda mine: _cell(mine, "tau"), lambda mine: _cell(mine, "best")],
             )  # fmt: skip
+    lines += ["", f"## {OURS}, less the others, all seeds", ""]
+    lines += [
+        "Mean ± standard error of the differences seed by seed; below 0: ours is faster.",
+        *_compared(records),
+    ]
+    a = [record for record in records if record["task"] == "a"]
+    lines += ["", f"## (a) best of all {LEARNT + FIRST} measured, all seeds", ""]
+    lines += [f"As chance is counted: the {LEARNT} that were learnt are counted for every method.", ""]
+    lines += _spaces(a, lambda mine: _cell(mine, "all"))
     return "\n".join(lines) + "\n" + BOUNDS
 
 
@@ -290,7 +357,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks.any_schema", description=__doc__)
     made.add_argument("--quick", action="store_true", help="smoke run: one space, one seed, judges nothing")
     made.add_argument("--seeds", type=int, default=5, help="from 0 on (default: 5)")
-    made.add_argument("--held-out", type=int, default=0, help=f"further seeds of (a), from {HELD_OUT} on")
+    made.add_argument("--held-out", type=int, default=0, help=f"further seeds, from {HELD_OUT} on")
     made.add_argument("--members", type=int, default=8, help="of an ensemble (default: 8)")
     made.add_argument(
         "--data", metavar="DIR", type=Path, default=DATA, help="of the measurements (default: %(default)s)"
@@ -314,10 +381,10 @@ def main() -> int:
     began, records = time.monotonic(), list[dict[str, Any]]()
     small: dict[str, Any] = {"steps": 5} if args.quick else {}
     members = 1 if args.quick else args.members
-    seeds = range(1 if args.quick else args.seeds)
+    seeds = [*range(1 if args.quick else args.seeds), *range(HELD_OUT, HELD_OUT + args.held_out)]
     for kernel in KERNELS[:1] if args.quick else KERNELS:
         for device in DEVICES[:1] if args.quick else DEVICES:
-            for seed in (*seeds, *range(HELD_OUT, HELD_OUT + args.held_out)):
+            for seed in seeds:
                 records += one_space(args.data, kernel, device, seed, members, **small)
             print(f"(a) {kernel} {device}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         for seed in seeds:

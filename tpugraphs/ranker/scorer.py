@@ -137,6 +137,19 @@ class ScorerBase(ABC):
         scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
+    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
+
+        They are the first of `rank`, unless the scorer knows better: see
+        :class:`tpugraphs.ranker.GaussianProcess`. If there are fewer, all are returned.
+
+        Raises
+        ------
+        ConfigError
+            `count` is not a whole number of at least 1.
+        """
+        return self.rank(graph, configs)[: check_count(count)]
+
     def evaluate(
         self,
         graphs: Any,
@@ -223,6 +236,13 @@ class ScorerBase(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that prediction needs to one safetensors file, which appears when complete."""
         filekinds.write(file_name(path), self)
+
+
+def check_count(count: Any) -> int:
+    """Raise ConfigError unless so many configs can be chosen."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise ConfigError(f"count: expected a whole number of at least 1, got {count!r}")
+    return int(count)
 
 
 def scoring(
