@@ -122,7 +122,10 @@ class GaussianProcess(ScorerBase):
         _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
         used = np.sort(first[scale[first] > 1e-9])
         mean, scale = columns.mean(0)[used], scale[used]
-        x, y = (columns[:, used] - mean) / scale, targets(measured_runtimes(some), "normal-score")
+        x, y = (
+            np.ascontiguousarray((columns[:, used] - mean) / scale),
+            targets(measured_runtimes(some), "normal-score"),
+        )
         y = (y - y.mean()) / y.std()
         logs = _search(x, y, self._prior(used.size))
         self._learn({"column": used, "mean": mean, "scale": scale, "x": x, "y": y, "logs": logs})
@@ -188,7 +191,7 @@ class GaussianProcess(ScorerBase):
         Raises
         ------
         Error, ConfigError, DataError
-            Not fitted; configs that are no rows; a graph that does not fit the schema of the first.
+            Not fitted; configs given as such; a graph that does not fit the schema of the first.
         """
         return self._predict(graph, self._rows(graph, configs))[0]
 

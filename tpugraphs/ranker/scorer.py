@@ -239,7 +239,7 @@ class ScorerBase(ABC):
 
 
 def check_count(count: Any) -> int:
-    """Raise ConfigError unless so many configs can be chosen."""
+    """Check the number of configs to choose, or raise ConfigError."""
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
         raise ConfigError(f"count: expected a whole number of at least 1, got {count!r}")
     return int(count)
