@@ -144,7 +144,7 @@ def test_files(graph: tg.Graph, fitted: GaussianProcess, tmp_path: Path) -> None
         with pytest.raises(tg.CheckpointError) as caught:
             tg.load_ranker(path)
         assert caught.value.field == field
-    for change in ({"spread": -1.0}, {"spread": "wide"}, {"schema": 3}, {"preprocessing": 4}):
+    for change in ({"spread": -1.0}, {"seed": -2}, {"spread": "wide"}, {"schema": 3}, {"preprocessing": 4}):
         tensorfile.write(path, "gaussian-process", {**metadata, **change}, tensors)
         with pytest.raises(tg.CheckpointError):
             tg.load_ranker(path)
@@ -160,6 +160,7 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
         (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted ranker, got 3"),
         (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: expected a fitted ranker"),
         (lambda: GaussianProcess(spread=0), tg.ConfigError, "spread: expected a number above 0, got 0"),
+        (lambda: GaussianProcess(seed=-1), tg.ConfigError, "seed: expected a whole number of at least 0, got -1"),
         (lambda: GaussianProcess().predict(graph), tg.Error, "learnt nothing yet"),
         (lambda: GaussianProcess().fit(None), tg.ConfigError, "graph: expected a graph, got NoneType"),
         (lambda: GaussianProcess().fit(digits), tg.DataError, "config_feat: found none"),

@@ -70,8 +70,10 @@ class GaussianProcess(ScorerBase):
             raise ConfigError(f"base: expected a fitted ranker, got {base!r}")
         if not 0 < spread < math.inf:
             raise ConfigError(f"spread: expected a number above 0, got {spread!r}")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}")
         self.base, self.spread, self.seed = base, float(spread), int(seed)
-        self.pipeline: Pipeline = get_recipe("graph-config").pipeline(get_recipe("graph-config").fields())
+        self.pipeline = _pipeline()
         self._tensors: dict[str, NDArray[Any]] = {}
 
     @property
@@ -115,24 +117,21 @@ class GaussianProcess(ScorerBase):
                 f"configs: expected at most {_MOST} to learn from, got {some.num_configs}: give some of "
                 "them, or use a Ranker"
             )
-        recipe = get_recipe("graph-config")
-        self.pipeline = recipe.pipeline(recipe.fields()).fit([some])
+        self.pipeline = _pipeline().fit([some])
         columns = self._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
         _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
         used = np.sort(first[scale[first] > 1e-9])
         mean, scale = columns.mean(0)[used], scale[used]
-        x, y = (
-            np.ascontiguousarray((columns[:, used] - mean) / scale),
-            targets(measured_runtimes(some), "normal-score"),
-        )
+        x = np.ascontiguousarray((columns[:, used] - mean) / scale)  # in the order of a file: equal bits
+        y = targets(measured_runtimes(some), "normal-score")
         y = (y - y.mean()) / y.std()
         logs = _search(x, y, self._prior(used.size))
         self._learn({"column": used, "mean": mean, "scale": scale, "x": x, "y": y, "logs": logs})
         return self
 
     def _prior(self, columns: int) -> _Prior:
-        """Return a prior by which the distance between two configs does not grow with the columns."""
+        """Return a prior by which two configs are as far apart with many columns as with few."""
         near = -0.5 * math.log(4 * max(columns, 1))
         return _Prior(
             np.array([near] * columns + [0.0, -4.0]), np.array([self.spread] * columns + [1.0, 1.5])
@@ -174,7 +173,7 @@ class GaussianProcess(ScorerBase):
         )
 
     def _moments(self, x: Floats) -> tuple[Floats, Floats]:
-        """Mean (n,) of the configs, and half of their covariance: (n, m), covariance less its square."""
+        """Mean (n,), and the part (n, m) that is known: their covariance is `_matern` less its square."""
         cross = _matern(x, self._tensors["x"], self._tensors["logs"])[0]
         return cross @ self._weight, cross @ self._root.T
 
@@ -283,6 +282,11 @@ class GaussianProcess(ScorerBase):
         if not fine:
             raise tensorfile.fail(path, "x", "rows that were learnt from", "others", "the file is damaged")
         return made
+
+
+def _pipeline() -> Pipeline:
+    recipe = get_recipe("graph-config")
+    return recipe.pipeline(recipe.fields())
 
 
 # ---- the covariance ---------------------------------------------------------------------------------------
