@@ -163,7 +163,7 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
         (lambda: GaussianProcess(seed=-1), tg.ConfigError, "seed: expected a whole number of at least 0, got -1"),
         (lambda: GaussianProcess().predict(graph), tg.Error, "learnt nothing yet"),
         (lambda: GaussianProcess().fit(None), tg.ConfigError, "graph: expected a graph, got NoneType"),
-        (lambda: GaussianProcess().fit(digits), tg.DataError, "config_feat: found none"),
+        (lambda: GaussianProcess().fit(digits), tg.DataError, "features and nothing else, found digits"),
         (lambda: GaussianProcess().fit(table(2500)), tg.ConfigError, "at most 2000 to learn from, got 2500"),
         (lambda: GaussianProcess().fit(graph, [5]), tg.DataError, "only one config ran"),
         (lambda: GaussianProcess().fit(failed, range(9)), tg.DataError, "failed"),

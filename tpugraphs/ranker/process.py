@@ -105,10 +105,11 @@ class GaussianProcess(ScorerBase):
         """
         if not hasattr(graph, "num_configs"):
             raise not_a_graph("graph", graph)
-        if graph.config_feat is None:
+        if graph.config_feat is None or getattr(graph, "num_config_nodes", 0):
             raise DataError(
-                "config_feat: found none: a Gaussian process needs configs that are features",
-                file=str(graph.name), field="config_feat", found="none",
+                "config_feat: expected configs that are features and nothing else, found digits of nodes: "
+                "a Gaussian process does not learn from these",
+                file=str(graph.name), field="config_feat", found="digits", expected="features",
             )  # fmt: skip
         some = graph.select(graph.ran if configs is None else configs)
         check_measured(some, self.kind)
@@ -150,7 +151,7 @@ class GaussianProcess(ScorerBase):
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Columns (n, T) of configs, with the scores of `base` as the last one."""
-        made = self.pipeline.configs(np.ascontiguousarray(graph.config_feat[rows])).astype(np.float64)
+        made = np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
         if self.base is None:
             return made
         return np.column_stack([made, np.asarray(self.base.predict(graph, rows, verbose=False), np.float64)])
