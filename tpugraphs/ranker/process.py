@@ -105,7 +105,7 @@ class GaussianProcess(ScorerBase):
         """
         if not hasattr(graph, "num_configs"):
             raise not_a_graph("graph", graph)
-        if graph.config_feat is None or getattr(graph, "num_config_nodes", 0):
+        if graph.config_feat is None or getattr(graph, "num_config_nodes", False):
             raise DataError(
                 "config_feat: expected configs that are features and nothing else, found digits of nodes: "
                 "a Gaussian process does not learn from these",
