@@ -245,7 +245,7 @@ def test_rankers_of_any_schema_beside_trees(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*map(str, arguments)])
     assert any_schema.main() == 0
     records = json.loads((tmp_path / "any-schema.json").read_text())["records"]
-    assert [record["task"] for record in records] == ["a"] * 6 + ["b"] * 5
+    assert [record["task"] for record in records] == ["a"] * 8 + ["b"] * 7
     assert all(
         record["best"] >= 0 and (record["tau"] is None or -1 <= record["tau"] <= 1) for record in records
     )

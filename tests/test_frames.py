@@ -387,7 +387,7 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 3 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 4 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

@@ -4,6 +4,7 @@ from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.leaveout import leave_out
+from tpugraphs.ranker.process import GaussianProcess
 from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
@@ -11,6 +12,7 @@ from tpugraphs.ranker.seeds import SeedRuns, train_seeds
 
 __all__ = [
     "Ensemble",
+    "GaussianProcess",
     "LinearBaseline",
     "RandomBaseline",
     "Ranker",

@@ -140,6 +140,19 @@ class ScorerBase(ABC):
         scores = self.predict(graph, configs, tta=tta, **options)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
+    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
+
+        They are the first of `rank`, unless the scorer knows better: see
+        :class:`tpugraphs.ranker.GaussianProcess`. If there are fewer, all are returned.
+
+        Raises
+        ------
+        ConfigError
+            `count` is not a whole number of at least 1.
+        """
+        return self.rank(graph, configs)[: check_count(count)]
+
     def evaluate(
         self,
         graphs: Any,
@@ -244,6 +257,13 @@ class ScorerBase(ABC):
         """
         name = file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
+
+
+def check_count(count: Any) -> int:
+    """Check the number of configs to choose, or raise ConfigError."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise ConfigError(f"count: expected a whole number of at least 1, got {count!r}")
+    return int(count)
 
 
 def scoring(

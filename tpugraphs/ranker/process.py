@@ -1,0 +1,334 @@
+"""A Gaussian process over the columns of configs: knows how sure it is, and so which configs to measure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs import __version__
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import CheckpointError, ConfigError, DataError, not_a_graph
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.network.network import schema_of
+from tpugraphs.network.scoring import as_configs
+from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
+from tpugraphs.preprocess.targets import targets
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_count
+from tpugraphs.recipes import get_recipe
+from tpugraphs.system import tensorfile
+
+__all__ = ["GaussianProcess"]
+
+_MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
+_CHUNK = 4096  # rows scored at a time
+_STEPS = 60  # of the search for the length scales
+_CANDIDATES, _SAMPLES = 500, 512  # configs that `choose` looks at closely, and in how many likely worlds
+_JITTER = 1e-6  # relative to the variance, for the factor of a covariance that is only just definite
+_FLOOR = 1e-3  # least variance of the noise
+Floats = NDArray[np.float64]
+
+
+class _Prior(NamedTuple):
+    """Normal prior (P,) of the logarithms of: 1 / length of every column, variance, variance of the noise."""
+
+    mean: Floats
+    spread: Floats
+
+
+@filekinds.register("gaussian-process")
+class GaussianProcess(ScorerBase):
+    """Rank the configs of one graph from some of its measurements, and choose which to measure next.
+
+    The columns of the configs are those of the recipe ``graph-config``; the target is the quantile of the
+    normal distribution at the place of the runtime. The covariance is Matern 3/2 with a length scale per
+    column, found by maximum posterior. Nodes and features of the graph are not used. Up to 2,000 configs can
+    be learnt from; tens or hundreds are what it is for.
+
+    Parameters
+    ----------
+    base : Scorer, optional
+        A fitted ranker whose scores are one more column, for example one that learnt from other devices, or
+        was adapted to this one.
+    spread : float
+        Standard deviation of the prior of the logarithm of a length scale. The smaller, the more alike the
+        columns count; 1 suits hundreds of measurements, 0.3 a few dozen.
+    seed : int
+        Of the samples in `choose`.
+
+    Examples
+    --------
+    >>> process = GaussianProcess().fit(graph, measured)  # doctest: +SKIP
+    >>> process.choose(graph, 10, others)  # doctest: +SKIP
+    """
+
+    def __init__(self, base: Scorer | None = None, spread: float = 1.0, seed: int = 0) -> None:
+        if base is not None and not (isinstance(base, Scorer) and base.fitted):
+            raise ConfigError(f"base: expected a fitted ranker, got {base!r}")
+        if not 0 < spread < math.inf:
+            raise ConfigError(f"spread: expected a number above 0, got {spread!r}")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}")
+        self.base, self.spread, self.seed = base, float(spread), int(seed)
+        self.pipeline = _pipeline()
+        self._tensors: dict[str, NDArray[Any]] = {}
+
+    @property
+    def kind(self) -> str:
+        """``"graph"``: graphs of any schema whose configs are features."""
+        return "graph"
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return "gaussian-process"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return bool(self._tensors)
+
+    def fit(  # type: ignore[override]
+        self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
+    ) -> GaussianProcess:
+        """Learn from rows `configs` (all that ran, if not given) of the graph. `valid` is not used.
+
+        Raises
+        ------
+        DataError
+            Configs that are digits, that failed or have no runtimes, or whose runtimes are all equal.
+        ConfigError
+            More than 2,000 configs.
+        """
+        if not hasattr(graph, "num_configs"):
+            raise not_a_graph("graph", graph)
+        if graph.config_feat is None or getattr(graph, "num_config_nodes", False):
+            raise DataError(
+                "config_feat: expected configs that are features and nothing else, found digits of nodes: "
+                "a Gaussian process does not learn from these",
+                file=str(graph.name), field="config_feat", found="digits", expected="features",
+            )  # fmt: skip
+        some = graph.select(graph.ran if configs is None else configs)
+        check_measured(some, self.kind)
+        if some.num_configs > _MOST:
+            raise ConfigError(
+                f"configs: expected at most {_MOST} to learn from, got {some.num_configs}: give some of "
+                "them, or use a Ranker"
+            )
+        self.pipeline = _pipeline().fit([some])
+        columns = self._columns(some, np.arange(some.num_configs))
+        scale = columns.std(0)
+        _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
+        used = np.sort(first[scale[first] > 1e-9])
+        mean, scale = columns.mean(0)[used], scale[used]
+        x = np.ascontiguousarray((columns[:, used] - mean) / scale)  # in the order of a file: equal bits
+        y = targets(measured_runtimes(some), "normal-score")
+        y = (y - y.mean()) / y.std()
+        logs = _search(x, y, self._prior(used.size))
+        self._learn({"column": used, "mean": mean, "scale": scale, "x": x, "y": y, "logs": logs})
+        return self
+
+    def _prior(self, columns: int) -> _Prior:
+        """Return a prior by which two configs are as far apart with many columns as with few."""
+        near = -0.5 * math.log(4 * max(columns, 1))
+        return _Prior(
+            np.array([near] * columns + [0.0, -4.0]), np.array([self.spread] * columns + [1.0, 1.5])
+        )
+
+    def _learn(self, tensors: dict[str, NDArray[Any]]) -> None:
+        """Take over what was learnt, and factor the covariance (n, n) of its rows."""
+        x, logs = tensors["x"], tensors["logs"]
+        covariance = _matern(x, x, logs)[0]
+        covariance[np.diag_indices(len(x))] += _noise(logs)
+        self._root = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._weight = self._root.T @ (self._root @ tensors["y"])
+        self._tensors = tensors
+
+    # Scoring
+
+    def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
+        """Columns (n, T) of configs, with the scores of `base` as the last one."""
+        made = np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
+        if self.base is None:
+            return made
+        return np.column_stack([made, np.asarray(self.base.predict(graph, rows, verbose=False), np.float64)])
+
+    def _rows(self, graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+        self.require_fit("predict")
+        check_kind(graph, self.kind)
+        assert self.pipeline.schema is not None
+        self.pipeline.schema.check(graph)
+        if as_configs(graph, configs) is not None:
+            raise ConfigError(
+                "configs: a process scores rows of a graph: make a graph of these configs first"
+            )
+        return np.asarray(graph.row_numbers(configs), np.int64)
+
+    def _standard(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
+        learnt = self._tensors
+        return np.asarray(
+            (self._columns(graph, rows)[:, learnt["column"]] - learnt["mean"]) / learnt["scale"]
+        )
+
+    def _moments(self, x: Floats) -> tuple[Floats, Floats]:
+        """Mean (n,), and the part (n, m) that is known: their covariance is `_matern` less its square."""
+        cross = _matern(x, self._tensors["x"], self._tensors["logs"])[0]
+        return cross @ self._weight, cross @ self._root.T
+
+    def predict(
+        self,
+        graph: Graph,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> Floats:
+        """Scores (n,) of rows `configs` (all, if not given): the mean. The options change nothing.
+
+        Raises
+        ------
+        Error, ConfigError, DataError
+            Not fitted; configs given as such; a graph that does not fit the schema of the first.
+        """
+        return self._predict(graph, self._rows(graph, configs))[0]
+
+    def _predict(self, graph: Graph, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Mean (n,) and standard deviation (n,)."""
+        mean, deviation = np.empty(rows.size), np.empty(rows.size)
+        most = math.exp(self._tensors["logs"][-2])
+        for start in range(0, rows.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            mean[part], known = self._moments(self._standard(graph, rows[part]))
+            deviation[part] = np.sqrt(np.maximum(most - (known * known).sum(1), 0))
+        return mean, deviation
+
+    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
+
+        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
+        possible, over samples of the process. So they are not all alike, as the first in the order often are,
+        of which none is fast if one is not.
+        """
+        rows = self._rows(graph, configs)
+        count = min(check_count(count), rows.size)
+        mean, deviation = self._predict(graph, rows)
+        near = np.argsort(mean - deviation, kind="stable")[: max(_CANDIDATES, 2 * count)]
+        x, logs = self._standard(graph, rows[near]), self._tensors["logs"]
+        _, known = self._moments(x)
+        covariance = _matern(x, x, logs)[0] - known @ known.T
+        covariance[np.diag_indices(near.size)] += _JITTER * math.exp(logs[-2])
+        normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
+        samples = mean[near, None] + np.linalg.cholesky(covariance) @ normal
+        fastest, chosen = np.full(_SAMPLES, np.inf), list[int]()
+        for _ in range(count):
+            expected = np.minimum(samples, fastest).mean(1)
+            expected[chosen] = np.inf
+            chosen.append(int(expected.argmin()))
+            fastest = np.minimum(fastest, samples[chosen[-1]])
+        return near[chosen].astype(np.int64)
+
+    # Files
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata, and what was learnt."""
+        self.require_fit("save")
+        assert self.pipeline.schema is not None
+        metadata = {
+            "package": __version__, "spread": self.spread, "seed": self.seed,
+            "preprocessing": self.pipeline.steps, "schema": self.pipeline.schema.to_dict(),
+        }  # fmt: skip
+        tensors = {**self._tensors, **{f"pipeline.{n}": a for n, a in self.pipeline.tensors().items()}}
+        if self.base is not None:
+            metadata["base"], own = filekinds.write_member(self.base)
+            tensors |= {f"base.{name}": array for name, array in own.items()}
+        return metadata, tensors
+
+    @classmethod
+    def from_file(
+        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
+    ) -> GaussianProcess:
+        """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
+        base = None
+        if "base" in metadata:
+            base = filekinds.read_member(path, "base", metadata["base"], tensors, "base.")
+        try:
+            made = cls(
+                base, *(tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
+            )
+        except ConfigError as error:
+            raise CheckpointError(f"{error}; the file is damaged", file=path, field="spread") from None
+        made.pipeline.schema = schema_of(path, metadata)
+        state = {n.removeprefix("pipeline."): a for n, a in tensors.items() if n.startswith("pipeline.")}
+        made.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), state, made.pipeline)
+        rows, columns = np.shape(tensors.get("x", np.empty((0, 0))))
+        shapes = {
+            "mean": (columns,),
+            "scale": (columns,),
+            "x": (rows, columns),
+            "y": (rows,),
+            "logs": (columns + 2,),
+        }
+        learnt = {n: tensorfile.take(path, tensors, n, shape, np.float64) for n, shape in shapes.items()}
+        learnt["column"] = column = tensorfile.take(path, tensors, "column", (columns,), np.int64)
+        most = made.pipeline.config_columns + (base is not None)
+        try:
+            fine = rows > 1 and ((column >= 0) & (column < most)).all() and (learnt["scale"] > 0).all()
+            if fine:
+                made._learn(learnt)
+        except np.linalg.LinAlgError:
+            fine = False
+        if not fine:
+            raise tensorfile.fail(path, "x", "rows that were learnt from", "others", "the file is damaged")
+        return made
+
+
+def _pipeline() -> Pipeline:
+    recipe = get_recipe("graph-config")
+    return recipe.pipeline(recipe.fields())
+
+
+# ---- the covariance ---------------------------------------------------------------------------------------
+
+
+def _noise(logs: Floats) -> float:
+    return math.exp(logs[-1]) + _FLOOR
+
+
+def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
+    """Covariance (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
+    x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
+    squares = (x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T)
+    away = np.sqrt(3 * np.maximum(squares, 1e-12))
+    decay = math.exp(logs[-2]) * np.exp(-away)
+    return (1 + away) * decay, -1.5 * decay
+
+
+def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
+    """Gradient (P,) of the negative logarithm of the posterior."""
+    covariance, by_square = _matern(x, x, logs)
+    inverse = np.linalg.inv(covariance + _noise(logs) * np.eye(len(y)))
+    weight = inverse @ y
+    by_covariance = 0.5 * (inverse - np.outer(weight, weight))
+    by_square *= by_covariance
+    lengths = 2 * (by_square.sum(1) @ (x * x) - np.einsum("nt,nt->t", x, by_square @ x))
+    slope = np.concatenate([
+        2 * np.exp(2 * logs[:-2]) * lengths,
+        [(by_covariance * covariance).sum(), np.trace(by_covariance) * math.exp(logs[-1])],
+    ])  # fmt: skip
+    return np.asarray(slope + (logs - prior.mean) / prior.spread**2)
+
+
+def _search(x: Floats, y: Floats, prior: _Prior) -> Floats:
+    """Return the likeliest logarithms (P,), found by the signs of the slope alone (Rprop)."""
+    logs, step = prior.mean.copy(), np.full(prior.mean.shape, 0.1)
+    before = np.zeros_like(logs)
+    for _ in range(_STEPS):
+        slope = _slope(x, y, logs, prior)
+        turned = slope * before
+        step = np.clip(np.where(turned > 0, 1.2 * step, np.where(turned < 0, 0.5 * step, step)), 1e-4, 0.5)
+        before = np.where(turned < 0, 0, slope)
+        logs = logs - step * np.sign(before)
+    return logs
