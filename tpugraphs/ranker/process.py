@@ -241,19 +241,15 @@ class GaussianProcess(ScorerBase):
             "preprocessing": self.pipeline.steps, "schema": self.pipeline.schema.to_dict(),
         }  # fmt: skip
         tensors = {**self._tensors, **{f"pipeline.{n}": a for n, a in self.pipeline.tensors().items()}}
-        if self.base is not None:
-            metadata["base"], own = filekinds.write_member(self.base)
-            tensors |= {f"base.{name}": array for name, array in own.items()}
-        return metadata, tensors
+        metadata["members"], own = filekinds.write_members([] if self.base is None else [self.base])
+        return metadata, tensors | own
 
     @classmethod
     def from_file(
         cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
     ) -> GaussianProcess:
         """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
-        base = None
-        if "base" in metadata:
-            base = filekinds.read_member(path, "base", metadata["base"], tensors, "base.")
+        base = next(iter(filekinds.read_members(path, metadata, tensors)), None)
         try:
             made = cls(
                 base, *(tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
@@ -273,7 +269,7 @@ class GaussianProcess(ScorerBase):
         }
         learnt = {n: tensorfile.take(path, tensors, n, shape, np.float64) for n, shape in shapes.items()}
         learnt["column"] = column = tensorfile.take(path, tensors, "column", (columns,), np.int64)
-        most = made.pipeline.config_columns + (base is not None)
+        most = made.pipeline.sizes.config + (base is not None)
         try:
             fine = rows > 1 and ((column >= 0) & (column < most)).all() and (learnt["scale"] > 0).all()
             if fine:
