@@ -20,7 +20,7 @@ PLAIN = {"dropout": 0.0, "weight_decay": 0.0}
 
 def batch(ranker):
     """Slates of 16, 11 and 3 configs."""
-    network = ranker.estimator.network
+    network = ranker.network
     network.pipeline.fit(GRAPHS)
     rng = np.random.default_rng(0)
     prepared = [network.pipeline.apply(graph, training=True) for graph in GRAPHS]
@@ -53,7 +53,7 @@ def slope_of(ranker, chosen, **lists):
 def test_a_recipe_chooses_the_lists_of_its_losses(lists, loss):
     ranker = small_ranker(lists=lists, part=6, loss=loss, **PLAIN)
     chosen = batch(ranker)
-    got = Optimizer(ranker.estimator.network).gradients(1, chosen)
+    got = Optimizer(ranker.network).gradients(1, chosen)
     offsets = np.array(LISTS[lists])
     assert got == pytest.approx(expected(ranker, chosen, offsets=offsets)[0], rel=1e-4)
     others = [expected(ranker, chosen, offsets=np.array(LISTS[name]))[0] for name in LISTS if name != lists]
@@ -65,7 +65,7 @@ def test_scores_are_scaled_and_shifted_before_the_losses_see_them():
     ranker = small_ranker(lists="part", part=6, loss="ranknet", **PLAIN)
     chosen = batch(ranker)
     shift = np.random.default_rng(1).normal(size=16).astype(np.float32)
-    got = Optimizer(ranker.estimator.network).gradients(1, chosen, moved=[(2.0, shift), None, (-0.5, 1)])
+    got = Optimizer(ranker.network).gradients(1, chosen, moved=[(2.0, shift), None, (-0.5, 1)])
     whole = {
         "offsets": np.array(LISTS["part"]),
         "scale": np.repeat([2.0, 1.0, -0.5], SIZES),
@@ -75,9 +75,9 @@ def test_scores_are_scaled_and_shifted_before_the_losses_see_them():
     assert slope_of(ranker, chosen, **whole) == pytest.approx(1, rel=0.02)
     for wrong in (np.zeros(5), "a"):
         with pytest.raises(tg.ConfigError, match="shift: expected a number or one for each of 11 configs"):
-            Optimizer(ranker.estimator.network).gradients(1, chosen, moved=[None, (1.0, wrong), None])
+            Optimizer(ranker.network).gradients(1, chosen, moved=[None, (1.0, wrong), None])
     with pytest.raises(tg.DataError, match="shift"):
-        Optimizer(ranker.estimator.network).gradients(1, chosen, moved=[None, None, (1.0, np.nan)])
+        Optimizer(ranker.network).gradients(1, chosen, moved=[None, None, (1.0, np.nan)])
 
 
 class Others(Callback):

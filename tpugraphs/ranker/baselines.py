@@ -142,7 +142,7 @@ class LinearBaseline(ScorerBase):
         DataError
             Placeholder runtimes, or no configurations.
         """
-        rows = _rows(graph, configs) if configs is not None else graph.ran
+        rows = _rows(graph, configs) if configs is not None else _require_graph(graph).ran
         runtimes = measured_runtimes(graph, rows)
         self._kind = graph.kind
         self.schema: Schema = graph.schema
@@ -264,10 +264,14 @@ def _has_features(graph: Graph) -> bool:
     return features
 
 
-def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+def _require_graph(graph: Graph) -> Graph:
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)
-    return graph.row_numbers(configs)
+    return graph
+
+
+def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+    return _require_graph(graph).row_numbers(configs)
 
 
 def _digits(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int8]:
