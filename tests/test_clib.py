@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from models import step
 from rankers import same_as_the_library
 
@@ -44,3 +45,23 @@ def test_the_library_needs_no_python(clib):
     read = [path.read_text() for path in (library.parent / "lib").rglob("*.d")]
     assert len(read) > 60
     assert not [text for text in read if re.search(r"/Python\.h|numpy/|csrc/py/", text)]
+
+
+IDLE, BUSY = (1.0, 1.8), (2.0, 1.1)  # seconds of a pass on all threads, and on one
+
+
+@pytest.mark.parametrize("noise", [0, 0.2])
+def test_small_passes_take_as_many_threads_as_serve(clib, noise):
+    """A neighbour comes after 3,000 passes and leaves after 6,000 (tests/clib/pace.c)."""
+    rng = np.random.default_rng(0)
+    times = np.array([IDLE] * 3000 + [BUSY] * 3000 + [IDLE] * 3000)
+    times *= 1 + noise * rng.random(times.shape)
+    lines = "\n".join(f"{both} {one}" for both, one in times)
+    done = subprocess.run([clib("pace")], input=lines, capture_output=True, text=True, check=True)
+    one = np.array(done.stdout.split(), int)
+    assert len(one) == len(times)
+    assert 0 < one[:3000].mean() < 0.02
+    assert one[3060:6000].mean() > 0.95
+    assert one[7100:].mean() < 0.02
+    taken = times[np.arange(len(one)), one].sum()
+    assert taken < 1.1 * times.min(axis=1).sum()

@@ -11,6 +11,7 @@
 
 static _Atomic int threads_set = 0;
 static _Atomic int forked = 0;
+static _Thread_local int held = 0;
 static int unlimited = 0; /* what omp_get_max_threads() says while nobody has limited it */
 
 /* Below this many operations starting a team costs more than it saves: waking a thread that has gone to sleep
@@ -91,7 +92,9 @@ void tg_limit_threads(int threads) {
     omp_set_num_threads(threads < 1 || threads > unlimited ? unlimited : threads);
 }
 
+void tg_hold_threads(int hold) { held = hold; }
+
 int tg_threads(double flops) {
-    if (forked || flops < grain_flops || omp_in_parallel()) return 1;
+    if (forked || held || flops < grain_flops || omp_in_parallel()) return 1;
     return tg_max_threads();
 }

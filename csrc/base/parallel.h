@@ -20,6 +20,9 @@ void tg_set_threads(int threads);
 /* Limits the threads of work begun by the calling thread, so that several can work side by side. 0: no limit. */
 void tg_limit_threads(int threads);
 
+/* While set, work begun by the calling thread uses no other. */
+void tg_hold_threads(int hold);
+
 /* Register the fork handler and read the environment; safe to call more than once. */
 void tg_parallel_init(void);
 

@@ -109,9 +109,10 @@ static int64_t measure(tg_binding *bind) {
     for (int i = 0; i < plan->n_events; i++) {
         int64_t most = 0;
         for (int b = 0; b < B && !plan->events[i].nested; b++) {
-            const int64_t floats =
-                tg_place_call(tg_bound_call(bind, i, b), plan->events[i].kind == TG_EVENT_BACKWARD, NULL);
+            tg_exec *e = tg_bound_call(bind, i, b);
+            const int64_t floats = tg_place_call(e, plan->events[i].kind == TG_EVENT_BACKWARD, NULL);
             if (floats > most) most = floats;
+            bind->work += e->work;
         }
         bind->sizes[plan->n_buffers + i] = most;
     }

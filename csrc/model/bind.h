@@ -18,6 +18,7 @@ typedef struct tg_binding {
     int64_t *starts;     /* (n_buffers, B): where each slate's part of a buffer begins */
     const tg_kernels *k; /* one table and one number of threads for the whole pass */
     int threads;
+    double work; /* operations, about */
     void *block; /* the one allocation behind the arrays above */
 } tg_binding;
 

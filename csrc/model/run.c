@@ -6,6 +6,7 @@
 
 #include <omp.h>
 
+#include "base/parallel.h"
 #include "model/bind.h"
 
 /* Checked builds: a buffer's life begins, filled with NaN, or ends, and what lies behind it is looked at. */
@@ -164,15 +165,32 @@ const char *tg_model_lacks(const tg_model *m, const tg_graph *g) {
                : NULL;
 }
 
+static tg_status run_bound(const tg_binding *bind, tg_workspace *ws, tg_pass *pass, tg_error *err) {
+    tg_status status = run_events(bind, ws, 0, bind->plan->n_forward, err);
+    if (status == TG_OK) copy_slots(bind);
+    if (status == TG_OK && bind->training) status = run_backward(bind, ws, pass, err);
+    if (status == TG_OK && bind->training) copy_input_gradients(bind);
+    return status;
+}
+
+/* On one thread or on all, whichever has been faster of late. */
+static tg_status run_paced(const tg_binding *bind, tg_workspace *ws, tg_pass *pass, tg_error *err) {
+    tg_pace *pace = bind->threads > 1 ? tg_pace_of(ws->paces[bind->training], bind->work) : NULL;
+    if (pace == NULL) return run_bound(bind, ws, pass, err);
+    const double start = omp_get_wtime();
+    tg_hold_threads(tg_pace_next(pace) == TG_ONE_THREAD);
+    const tg_status status = run_bound(bind, ws, pass, err);
+    tg_hold_threads(0);
+    if (status == TG_OK) tg_pace_note(pace, (omp_get_wtime() - start) / bind->work);
+    return status;
+}
+
 tg_status tg_model_run(const tg_model *model, tg_workspace *ws, tg_pass *pass, tg_error *err) {
     tg_binding bind;
     ws->last = NULL;
     tg_status status = tg_bind(&bind, model, ws, pass, err);
     if (status == TG_OK && pass->bound != NULL) status = pass->bound(pass->bound_context, bind.slates, err);
-    if (status == TG_OK) status = run_events(&bind, ws, 0, bind.plan->n_forward, err);
-    if (status == TG_OK) copy_slots(&bind);
-    if (status == TG_OK && bind.training) status = run_backward(&bind, ws, pass, err);
-    if (status == TG_OK && bind.training) copy_input_gradients(&bind);
+    if (status == TG_OK) status = run_paced(&bind, ws, pass, err);
     if (status == TG_OK) close_buffers(&bind, bind.plan->n_events); /* what is read after the last event */
     if (status == TG_OK) ws->last = bind.plan, ws->last_model = model->number;
     tg_unbind(&bind, ws);

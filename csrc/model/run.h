@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/cancel.h"
+#include "base/pace.h"
 #include "model/graph.h"
 #include "model/plan.h"
 #include "rank/loss.h"
@@ -21,6 +22,7 @@ typedef struct tg_workspace {
     const tg_plan *last; /* of the last complete pass, NULL before */
     uint64_t last_model;
     double seconds[TG_MAX_EVENTS]; /* that each of its events took */
+    tg_pace paces[2][TG_PACES];    /* of scoring, of training */
 } tg_workspace;
 void tg_workspace_free(tg_workspace *workspace); /* what it holds; all zero is a valid one */
 size_t tg_workspace_bytes(const tg_workspace *workspace);
