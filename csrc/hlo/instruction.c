@@ -94,13 +94,20 @@ typedef struct draft {
     float *row, *extra;
     uint64_t element_type;
     int64_t tuple_size;
-    int64_t count[ALL_LISTS]; /* items so far */
-    int64_t sum[SUMMED];      /* of these; like the product it wraps around */
+    uint32_t begun;           /* lists that have items, by bit; of these only */
+    int64_t count[ALL_LISTS]; /* the number is known, and */
+    int64_t sum[SUMMED];      /* the sum, which wraps around like the product */
     uint64_t product[SUMMED];
 } draft;
 
+static inline int64_t next_place(draft *d, int list) {
+    if ((d->begun >> list & 1) == 0) d->count[list] = 0;
+    d->begun |= (uint32_t)1 << list;
+    return d->count[list]++;
+}
+
 static inline void add_summed(draft *d, int list, int64_t item) {
-    const int64_t n = d->count[list]++;
+    const int64_t n = next_place(d, list);
     if (n < list_of[list].most) d->row[list_of[list].column + n] = (float)item;
     if (n == 0) d->sum[list] = 0, d->product[list] = 1;
     d->sum[list] = (int64_t)((uint64_t)d->sum[list] + (uint64_t)item);
@@ -108,7 +115,7 @@ static inline void add_summed(draft *d, int list, int64_t item) {
 }
 
 static inline void add_plain(draft *d, int list, float *row, int64_t item) {
-    const int64_t n = d->count[list]++;
+    const int64_t n = next_place(d, list);
     if (n < list_of[list].most) row[list_of[list].column + n] = (float)item;
 }
 
@@ -121,7 +128,7 @@ static tg_status add_all(const tg_hlo_reader *r, draft *d, int list, const tg_wi
         if (list < SUMMED) add_summed(d, list, (int64_t)x);
         else add_plain(d, list, list < LISTS ? d->row : d->extra, (int64_t)x);
     }
-    return more < 0 ? tg_hlo_fault(r, &w) : TG_OK;
+    return more < 0 ? tg_hlo_fault(r, &w, more) : TG_OK;
 }
 
 static tg_status collect(const tg_hlo_reader *r, tg_ids *ids, const tg_wire_field *f) {
@@ -132,7 +139,7 @@ static tg_status collect(const tg_hlo_reader *r, tg_ids *ids, const tg_wire_fiel
         const tg_status status = tg_ids_add(ids, (int64_t)x, r->err);
         if (status != TG_OK) return status;
     }
-    return more < 0 ? tg_hlo_fault(r, &w) : TG_OK;
+    return more < 0 ? tg_hlo_fault(r, &w, more) : TG_OK;
 }
 
 static tg_status read_layout(tg_hlo_reader *r, tg_wire w, draft *d) {
@@ -175,7 +182,7 @@ static tg_status read_items(tg_hlo_reader *r, tg_wire w, draft *d, int list, int
         if (f.type != TG_VARINT) return tg_hlo_wrong_type(r, &f, TG_NUMBER);
         items[f.number] = (int64_t)f.value;
     }
-    if (more < 0) return tg_hlo_fault(r, &w);
+    if (more < 0) return tg_hlo_fault(r, &w, more);
     for (int i = 0; i < fields; i++) {
         const int64_t item = items[i + 1];
         add_summed(d, list + i, list + i == OF_REVERSAL ? item != 0 : item);
@@ -294,9 +301,11 @@ tg_status tg_hlo_instruction(tg_hlo_reader *r, tg_wire w, const tg_featurizer *f
         [33] = TG_CONTENT, [34] = TG_NUMBERS, [35] = TG_NUMBER,  [36] = TG_NUMBERS, [38] = TG_NUMBERS,
         [50] = TG_NUMBER,  [58] = TG_NUMBER,  [60] = TG_NUMBER,  [67] = TG_NUMBER};
     draft d;
-    d.row = row, d.extra = extra, d.element_type = 0, d.tuple_size = 0;
-    memset(d.count, 0, sizeof d.count);
-    memcpy(row, featurizer->empty, sizeof featurizer->empty);
+    d.row = row, d.extra = extra, d.element_type = 0, d.tuple_size = 0, d.begun = 0;
+    /* In pieces, as compilers make one large copy of known size a slow one. */
+    enum { PIECE = 20 };
+    for (int i = 0; i < TG_NODE_FEATURES; i += PIECE)
+        memcpy(row + i, featurizer->empty + i, PIECE * sizeof *row);
     if (extra != NULL) memcpy(extra, featurizer->empty_extra, sizeof featurizer->empty_extra);
     instruction->id = 0;
     instruction->opcode = 0;
@@ -310,8 +319,8 @@ tg_status tg_hlo_instruction(tg_hlo_reader *r, tg_wire w, const tg_featurizer *f
     if (more < 0) return TG_E_DATA;
     if (d.element_type < sizeof flag_of) row[ELEMENT_TYPE + flag_of[d.element_type]] = 1;
     row[TUPLE_SIZE] = (float)d.tuple_size;
-    for (int list = 0; list < SUMMED; list++) {
-        if (d.count[list] == 0) continue;
+    for (uint32_t lists = d.begun & ((1u << SUMMED) - 1); lists != 0; lists &= lists - 1) {
+        const int list = __builtin_ctz(lists);
         float *end = row + list_of[list].column + list_of[list].most;
         end[0] = (float)d.sum[list];
         end[1] = list == OF_REVERSAL ? (float)(d.count[list] - d.sum[list]) : (float)(int64_t)d.product[list];

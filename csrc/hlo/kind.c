@@ -125,7 +125,7 @@ tg_status tg_hlo_recognise(tg_wire file, tg_hlo_kind *kind, tg_error *err) {
         int more;
         while ((more = tg_wire_next(&w, &f)) > 0) {
         }
-        if (more < 0) return tg_hlo_fault(&r, &w);
+        if (more < 0) return tg_hlo_fault(&r, &w, more);
         char found[160];
         list_fields(file, found, sizeof found);
         return tg_bad_field(err, "file", expected, remedy, "no instruction in it; %s", found);

@@ -28,8 +28,9 @@ tg_status tg_hlo_bad(const tg_hlo_reader *r, const uint8_t *at, const char *expe
                         (long long)(at - r->start));
 }
 
-tg_status tg_hlo_fault(const tg_hlo_reader *r, const tg_wire *w) {
-    return tg_hlo_bad(r, w->at, "protobuf fields up to the end", TG_HLO_DAMAGED, "%s", w->fault);
+tg_status tg_hlo_fault(const tg_hlo_reader *r, const tg_wire *w, int fault) {
+    return tg_hlo_bad(r, w->at, "protobuf fields up to the end", TG_HLO_DAMAGED, "%s",
+                      tg_wire_fault_name((tg_wire_fault)fault));
 }
 
 tg_status tg_hlo_wrong_type(const tg_hlo_reader *r, const tg_wire_field *f, unsigned allowed) {

@@ -26,7 +26,7 @@ tg_status tg_hlo_bad(const tg_hlo_reader *r, const uint8_t *at, const char *expe
                      const char *found_fmt, ...) TG_PRINTF(5, 6);
 
 /* A TG_E_DATA for the fault at w, and for a known field of a wrong type. */
-tg_status tg_hlo_fault(const tg_hlo_reader *r, const tg_wire *w);
+tg_status tg_hlo_fault(const tg_hlo_reader *r, const tg_wire *w, int fault);
 tg_status tg_hlo_wrong_type(const tg_hlo_reader *r, const tg_wire_field *f, unsigned allowed);
 
 /* A TG_E_DATA: what was measured is not what is being read. Memory was made by the former. */
@@ -34,7 +34,7 @@ tg_status tg_hlo_changed(const tg_hlo_reader *r, const uint8_t *at);
 
 #define TG_HLO_DAMAGED "the file is damaged or not of this kind: write it again"
 
-/* The next known field: 1, 0 at the end, -1 after a TG_E_DATA. */
+/* The next known field: 1, 0 at the end, less after a TG_E_DATA. */
 static inline int tg_hlo_next(const tg_hlo_reader *r, tg_wire *w, const tg_fields known, tg_wire_field *f) {
     int more;
     while ((more = tg_wire_next(w, f)) > 0) {
@@ -43,7 +43,7 @@ static inline int tg_hlo_next(const tg_hlo_reader *r, tg_wire *w, const tg_field
         tg_hlo_wrong_type(r, f, known[f->number]);
         return -1;
     }
-    if (more < 0) tg_hlo_fault(r, w);
+    if (more < 0) tg_hlo_fault(r, w, more);
     return more;
 }
 

@@ -131,7 +131,7 @@ static tg_status count_fields(const tg_hlo_reader *r, tg_hlo_graph *graph) {
         int item = 0;
         if (f.number == RUN) graph->runs++;
         while (f.number == CONFIG_NODES && (item = tg_wire_number(&f.bytes, &x)) > 0) graph->K++;
-        if (item < 0) return tg_hlo_fault(r, &f.bytes);
+        if (item < 0) return tg_hlo_fault(r, &f.bytes, item);
     }
     return more < 0 ? TG_E_DATA : TG_OK;
 }
@@ -179,7 +179,7 @@ static tg_status read_dims(tg_hlo_reader *r, tg_wire w, int8_t *digits) {
                 return tg_hlo_bad(r, f.tag, "dimensions in -1..5", TG_HLO_DAMAGED, "%d", (int)digit);
             digits[count++] = (int8_t)digit;
         }
-        if (item < 0) return tg_hlo_fault(r, &f.bytes);
+        if (item < 0) return tg_hlo_fault(r, &f.bytes, item);
     }
     return more < 0 ? TG_E_DATA : TG_OK;
 }
@@ -225,7 +225,7 @@ static tg_status read_tile(const tg_hlo_reader *r, tg_wire w, float *row) {
             sum[list] += x;
             product[list] = count[list]++ == 0 ? x : product[list] * x;
         }
-        if (item < 0) return tg_hlo_fault(r, &f.bytes);
+        if (item < 0) return tg_hlo_fault(r, &f.bytes, item);
     }
     for (int list = 0; list < LISTS; list++) {
         row[list * WIDTH + WIDTH - 2] = (float)(int64_t)sum[list];
@@ -245,27 +245,33 @@ static tg_status write_run(tg_hlo_reader *r, const tg_hlo_graph *graph, const me
     return read_layout(r, run->layout, graph->K, graph->node_config_feat + config * graph->K * TG_DIGITS);
 }
 
-static tg_status read_config_nodes(const tg_hlo_reader *r, const tg_hlo_graph *graph) {
+static tg_status read_config_nodes(const tg_hlo_reader *r, const tg_hlo_graph *graph, tg_id_map *known) {
     tg_wire w = graph->tuning;
     tg_wire_field f;
     int64_t number = 0;
-    while (tg_hlo_next(r, &w, tuning_fields, &f) > 0) {
+    const tg_status status = tg_id_map_reset(known, graph->K, r->err);
+    while (status == TG_OK && tg_hlo_next(r, &w, tuning_fields, &f) > 0) {
         uint64_t x;
         for (; f.number == CONFIG_NODES && tg_wire_number(&f.bytes, &x) > 0; number++) {
+            if (number == graph->K) return tg_hlo_changed(r, f.tag);
             if (x >= (uint64_t)graph->N)
                 return tg_hlo_bad(r, f.tag, "node numbers below the number of instructions", TG_HLO_DAMAGED,
                                   "config_index_to_node %lld: %llu of %lld", (long long)number,
                                   (unsigned long long)x, (long long)graph->N);
-            if (number == graph->K) return tg_hlo_changed(r, f.tag);
+            if (tg_id_map_add(known, (int64_t)x, number) >= 0)
+                return tg_hlo_bad(r, f.tag, "every node once", TG_HLO_DAMAGED,
+                                  "node %llu twice in config_index_to_node", (unsigned long long)x);
             graph->node_config_ids[number] = (int64_t)x;
         }
     }
-    return TG_OK;
+    return status;
 }
 
 tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph) {
     cursor to = {0};
-    tg_status status = read_config_nodes(r, graph);
+    tg_id_map known = {0};
+    tg_status status = read_config_nodes(r, graph, &known);
+    tg_id_map_free(&known);
     if (status != TG_OK || graph->C == 0) return status;
     status = each_run(r, graph, write_run, &to);
     for (int64_t i = 0; i < graph->C && status == TG_OK; i++) graph->runtime_normalizers[i] = to.normalizer;

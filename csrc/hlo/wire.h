@@ -17,8 +17,23 @@ typedef enum tg_wire_type {
 /* What is left of a message, or of packed numbers. */
 typedef struct tg_wire {
     const uint8_t *at, *end;
-    const char *fault; /* what is wrong at `at`, after a -1 */
 } tg_wire;
+
+/* What may be wrong with it, at `at`. */
+typedef enum tg_wire_fault {
+    TG_CUT_NUMBER = -9,
+    TG_LONG_NUMBER,
+    TG_BAD_NUMBER,
+    TG_BAD_TYPE,
+    TG_NO_VALUE,
+    TG_TOO_LONG,
+    TG_DEEP_GROUPS,
+    TG_OTHER_GROUP,
+    TG_OPEN_GROUP
+} tg_wire_fault;
+
+/* In words. */
+const char *tg_wire_fault_name(tg_wire_fault fault);
 
 typedef struct tg_wire_field {
     uint32_t number;
@@ -28,7 +43,7 @@ typedef struct tg_wire_field {
     const uint8_t *tag; /* where it begins */
 } tg_wire_field;
 
-/* One number: 1, 0 at the end, -1 with a fault. */
+/* One number: 1, 0 at the end, or a fault. */
 int tg_wire_long_number(tg_wire *w, uint64_t *x);
 
 static inline int tg_wire_number(tg_wire *w, uint64_t *x) {
@@ -40,8 +55,32 @@ static inline int tg_wire_number(tg_wire *w, uint64_t *x) {
     return tg_wire_long_number(w, x);
 }
 
-/* The next field that is not a group: 1, 0 at the end, -1 with a fault. */
-int tg_wire_next(tg_wire *w, tg_wire_field *f);
+/* The next field, when it is not the most frequent case. */
+int tg_wire_other(tg_wire *w, tg_wire_field *f);
+
+/* The next field that is not a group: 1, 0 at the end, or a fault. Short numbers, and content of less than 128
+   bytes, in fields up to 15 or from 16 on are nearly all there is: they are read here, the rest in wire.c. */
+static inline int tg_wire_next(tg_wire *w, tg_wire_field *f) {
+    const uint8_t *at = w->at;
+    if (w->end - at < 4) return at == w->end ? 0 : tg_wire_other(w, f);
+    uint32_t tag = *at++;
+    if (tag >= 0x80) tag = (tag & 0x7f) | (uint32_t)*at++ << 7;
+    const uint32_t value = *at++, type = tag & 7;
+    if (tag < 8 || tag >= 1 << 14 || value >= 0x80) return tg_wire_other(w, f);
+    f->number = tag >> 3;
+    f->tag = w->at;
+    f->type = (tg_wire_type)type;
+    if (type == TG_VARINT) {
+        f->value = value;
+        f->bytes = (tg_wire){at - 1, at};
+        w->at = at;
+        return 1;
+    }
+    if (type != TG_BYTES || value > (uint64_t)(w->end - at)) return tg_wire_other(w, f);
+    f->bytes = (tg_wire){at, at + value};
+    w->at = at + value;
+    return 1;
+}
 
 /* The name of a wire type, for errors. */
 const char *tg_wire_type_name(tg_wire_type type);
