@@ -139,8 +139,8 @@ static PyObject *hlo_read(PyObject *self, PyObject *args) {
     status = tg_source_open(file, "a file of a protocol buffer", &source, NULL, &err);
     if (status == TG_OK && source.size > 0) status = tg_source_map(&source, &err);
     if (status == TG_OK)
-        status = tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size, NULL}, q.padding,
-                             &cancel, &err);
+        status =
+            tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size}, q.padding, &cancel, &err);
     Py_END_ALLOW_THREADS
     PyObject *list = status == TG_OK ? read_graphs(&hlo, &q, &err) : NULL;
     if (list != NULL) result = Py_BuildValue("(sN)", tg_hlo_kind_name(hlo.kind), list);

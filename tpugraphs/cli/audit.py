@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data",
         nargs="+",
         metavar="DATA",
-        help="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
-        "below --root",
+        help="an .npz file, pack or .pb file of HLO, a directory (with all below it), sample:NAME, or "
+        "COLLECTION[/SPLIT] below --root",
     )
     parser.add_argument("--all", action="store_true", help="list graphs without findings, too")
     parser.add_argument(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
 
 DATA_HELP = (
-    "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
+    "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (an embedded graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
 
@@ -205,7 +205,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
                 found="none",
             )
         of = data.collection_of(str(files[0].absolute()))
-        return [(file.stem, of, lambda file=file: data.load(file)) for file in files]  # type: ignore[misc]
+        return [(name, of, read) for file in files for name, read in data.collections.graphs_in(file)]
     if not path.exists() and ":" in spec and os.sep not in spec:
         raise ConfigError(
             f"{spec}: no such file, and no collection or sample of that name; "
@@ -214,7 +214,8 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
         )
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), spec)
-    return [(path.stem, data.collection_of(str(path.absolute())), lambda: data.load(path))]
+    of = data.collection_of(str(path.absolute()))
+    return [(name, of, read) for name, read in data.collections.graphs_in(path)]
 
 
 def patterns(exclude: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.collections import exclude_patterns, excluded, graph_files, graphs_in
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
@@ -447,7 +447,8 @@ def audit(
     Parameters
     ----------
     data : path, graph, or list of these, or split of a collection
-        A folder means all .npz files and packs in and below it. If a graph has both, the pack is read.
+        A folder means all .npz files, packs and .pb files in and below it. If a graph has several of these,
+        the pack is read, or else the .npz.
     exclude : str or list of str, optional
         As for :func:`tpugraphs.open_collection`.
     max_bytes : int, optional
@@ -518,7 +519,8 @@ def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
             os.stat(path)  # refuses a path that is not there before the work
         for file in files:
             name = str(file)
-            yield file.stem, collection_of(name), name, lambda name=name: load(name, max_bytes)  # type: ignore[misc]
+            for graph, read in graphs_in(name, max_bytes):
+                yield graph, collection_of(name), name, read
     elif hasattr(data, "paths") and hasattr(data, "names"):  # a split: its files, without reading them now
         for i, (name, path) in enumerate(zip(data.names, data.paths, strict=True)):
             yield name, data.collection, str(path), lambda i=i: data[i]  # type: ignore[misc]

@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import with_file
-from tpugraphs.data.collections import load
-from tpugraphs.data.packfile import SUFFIX, Origin, Pack, is_pack, made_from, open_pack, write, write_pack
+from tpugraphs.data.collections import file_stem, graphs_in, load_all
+from tpugraphs.data.packfile import (
+    SUFFIX,
+    Origin,
+    Pack,
+    is_pack,
+    made_from,
+    open_pack,
+    origin_of,
+    write,
+    write_pack,
+)
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
@@ -63,6 +73,7 @@ class PackReport:
 @dataclass
 class _Job:
     source: str
+    place: int  # of the graph in the source
     target: str
     size: int  # of the source
     need: int  # bytes of the pack, about
@@ -84,7 +95,7 @@ def pack_tree(
     verify: bool = False,
     verbose: bool | None = None,
 ) -> PackReport:
-    """Make packs of all .npz files below a folder, or of one file.
+    """Make packs of all .npz files below a folder, and of .pb files without an .npz, or of one file.
 
     A pack appears under its name when it is complete and on disk. Packs that exist and are of the same .npz
     are left as they are, so a run that was killed resumes where it stopped.
@@ -124,18 +135,18 @@ def pack_tree(
     sources, packs = _files_below(root)
     base = os.path.dirname(root) if os.path.isfile(root) else root
     to = base if out is None else absolute(out)
-    targets = {path: _target(path, base, to) for path in sources}
+    targets = {target: graph for path in sources for target, graph in _targets(path, base, to)}
     os.makedirs(to, exist_ok=True)
     with locked(to, "another packing run"), _Pool(jobs or _core.get_num_threads()) as pool:
         if out is not None:
             packs = _files_below(to)[1] if os.path.isdir(to) else []
-        for place in {os.path.dirname(path) for path in targets.values()}:
+        for place in {os.path.dirname(path) for path in targets}:
             os.makedirs(place, exist_ok=True)
             _remove_unfinished(place)
         checked: dict[str, Exception | None] = {}
         if verify:
             if not packs and os.path.isfile(root):
-                packs = [path for path in targets.values() if os.path.exists(path)]
+                packs = [path for path in targets if os.path.exists(path)]
             checked = pool.all(_verified, sorted(packs), "verifying", verbose)
         todo = _todo(targets, checked, report)
         _check_space(to, todo)
@@ -159,11 +170,20 @@ def _files_below(root: str) -> tuple[list[str], list[str]]:
         return ([], [root]) if is_pack(root) else ([root], [])
     found = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
     found = sorted(path for path in found if not os.path.basename(path).startswith("."))
-    return [p for p in found if p.endswith(".npz")], [p for p in found if p.endswith(SUFFIX)]
+    arrays = {p.removesuffix(".npz") for p in found if p.endswith(".npz")}  # an .npz is packed, not its .pb
+    sources = [p for p in found if p.endswith(".npz") or (p.endswith(".pb") and _stem(p) not in arrays)]
+    return sources, [p for p in found if p.endswith(SUFFIX)]
 
 
-def _target(path: str, base: str, to: str) -> str:
-    return os.path.join(to, os.path.relpath(path, base).removesuffix(".npz") + SUFFIX)
+def _stem(path: str) -> str:
+    return os.path.join(os.path.dirname(path), file_stem(path))
+
+
+def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
+    """Packs of the graphs in a file, each with the file and the graph's place there."""
+    folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
+    names = [name for name, _ in graphs_in(path)]
+    return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
 
 
 def _remove_unfinished(folder: str) -> None:
@@ -181,16 +201,18 @@ def _verified(path: str) -> None:
         pack.release()
 
 
-def _todo(targets: dict[str, str], checked: dict[str, Exception | None], report: PackReport) -> list[_Job]:
+def _todo(
+    targets: dict[str, tuple[str, int]], checked: dict[str, Exception | None], report: PackReport
+) -> list[_Job]:
     """List what is to be packed, the largest first; damaged packs with a source go out of `checked`."""
     if not targets and not checked:
         raise DataError(
-            "no .npz files below this folder; give the one that holds them",
+            "no .npz files below this folder, and no .pb files; give the one that holds them",
             expected=".npz files",
             found="none",
         )
     todo = []
-    for source, target in targets.items():
+    for target, (source, place) in targets.items():
         try:
             if checked.get(target) is None and os.path.exists(target):
                 try:
@@ -199,8 +221,9 @@ def _todo(targets: dict[str, str], checked: dict[str, Exception | None], report:
                         continue
                 except DataError:
                     pass  # damaged or of another version: made again
-            origin, need = _core.npz_origin(source)
-            todo.append(_Job(source, target, origin[0], need, origin))
+            origin, need = origin_of(source)
+            size = origin[0] if place == 0 else 0  # of kernels of one file it is counted once
+            todo.append(_Job(source, place, target, size, need, origin))
             checked.pop(target, None)
         except DataError as error:
             report.fail(source, with_file(error, source))
@@ -221,7 +244,7 @@ def _check_space(folder: str, todo: list[_Job]) -> None:
 
 
 def _pack_one(job: _Job) -> None:
-    graph: Any = load(job.source)
+    graph: Any = load_all(job.source)[job.place]
     if graph.kind == "layout":
         job.digits = max(1, graph.node_config_feat.size)
     if job.done[1]:
