@@ -8,22 +8,12 @@ static const tg_fields module_fields = {[1] = TG_CONTENT, [3] = TG_CONTENT, [11]
 static const tg_fields computation_fields = {
     [1] = TG_CONTENT, [2] = TG_CONTENT, [5] = TG_NUMBER, [6] = TG_NUMBER};
 
-typedef struct computation {
-    tg_wire message;
-    int64_t id, root_id;
-    int64_t first, count; /* nodes */
-    int64_t root;         /* node, once they are read */
-    int splits;           /* whether node_splits has its end */
-} computation;
-
 /* A program that is being read. */
 typedef struct work {
     tg_hlo_reader *r;
     const tg_featurizer *featurizer;
     tg_hlo_graph *graph;
-    computation *computations;
-    int is_dynamic,
-        looped; /* `looped`: something is used before it stands in the file, so there may be a circle */
+    int looped;              /* something is used before it stands in the file, so there may be a circle */
     tg_id_map places, nodes; /* of computations, by id; of the nodes of one computation */
     tg_ids calls;            /* edges whose v is still the id of a computation */
     tg_ids shapes; /* node, its number of operands, the ids of the first two: of those that show shapes */
@@ -37,7 +27,7 @@ static int contains(tg_wire text, const char *word) {
 }
 
 /* Read what a computation says of itself, and count its instructions. */
-static tg_status read_header(tg_hlo_reader *r, computation *c) {
+static tg_status read_header(tg_hlo_reader *r, tg_computation *c) {
     tg_wire w = c->message;
     tg_wire_field f;
     int more;
@@ -55,59 +45,65 @@ static tg_status read_header(tg_hlo_reader *r, computation *c) {
     return TG_OK;
 }
 
+/* A place for one more computation: there are few, and each has an instruction, so the list is no larger than some
+   multiple of the file. */
+static tg_computation *add_computation(tg_hlo_graph *graph) {
+    const int64_t n = graph->computations;
+    if ((n & (n - 1)) == 0) { /* there is room for a power of two */
+        const size_t room = n == 0 ? 1 : 2 * (size_t)n;
+        tg_computation *list = realloc(graph->list, room * sizeof *list);
+        if (list == NULL) return NULL;
+        graph->list = list;
+    }
+    graph->computations++;
+    return &graph->list[n];
+}
+
 tg_status tg_hlo_measure_module(tg_hlo_reader *r, tg_hlo_graph *graph) {
     tg_wire w = graph->module;
     tg_wire_field f;
-    int more;
-    int64_t ends = 0; /* of parts that node_splits shows */
-    graph->N = graph->computations = 0;
-    while ((more = tg_hlo_next(r, &w, module_fields, &f)) > 0) {
+    tg_status status = TG_OK;
+    int more = 1;
+    graph->S = 2; /* the first and the last */
+    while (status == TG_OK && (more = tg_hlo_next(r, &w, module_fields, &f)) > 0) {
         if (f.number == 1) graph->name = f.bytes;
+        if (f.number == 11) graph->is_dynamic = f.value != 0;
         if (f.number != 3) continue;
-        computation c = {.message = f.bytes};
-        r->computation = graph->computations++;
-        const tg_status status = read_header(r, &c);
+        r->computation = graph->computations;
+        tg_computation *c = add_computation(graph);
+        if (c == NULL) return tg_fail(r->err, TG_E_MEMORY, "no memory for a module");
+        *c = (tg_computation){.message = f.bytes, .first = graph->N};
+        status = read_header(r, c);
         if (status != TG_OK) return status;
         r->computation = -1;
-        graph->N += c.count;
-        ends += c.splits;
+        graph->N += c->count;
+        graph->S += c->splits;
+        status = tg_hlo_progress(r, w.at);
     }
     if (more < 0) return TG_E_DATA;
-    if (graph->computations == 0)
+    if (status == TG_OK && graph->computations == 0)
         return tg_hlo_bad(r, graph->module.at, "at least one computation", TG_HLO_DAMAGED, "none");
-    graph->S = ends + 2;
-    return TG_OK;
+    return status;
 }
 
 /* ---- nodes ---- */
 
-static tg_status read_headers(work *k) {
-    tg_wire w = k->graph->module;
-    tg_wire_field f;
+/* Fill in what follows from the list of computations. */
+static tg_status use_headers(work *k) {
     tg_status status = tg_id_map_reset(&k->places, k->graph->computations, k->r->err);
-    int64_t number = 0, nodes = 0, ends = 1;
-    k->graph->node_splits[0] = 0;
-    while (status == TG_OK && tg_hlo_next(k->r, &w, module_fields, &f) > 0) {
-        if (f.number == 11) k->is_dynamic = f.value != 0;
-        if (f.number != 3) continue;
-        if (number == k->graph->computations) return tg_hlo_changed(k->r, f.tag);
-        computation *c = &k->computations[number];
-        *c = (computation){.message = f.bytes, .first = nodes};
-        k->r->computation = number;
-        status = read_header(k->r, c);
-        if (status != TG_OK) return status;
-        const int64_t other = tg_id_map_add(&k->places, c->id, number);
-        if (other >= 0)
-            return tg_hlo_bad(k->r, f.tag, "an id of its own", TG_HLO_DAMAGED, "id %lld of computation %lld",
-                              (long long)c->id, (long long)other);
-        k->graph->computation_sizes[number++] = c->count;
-        nodes += c->count;
-        if (nodes > k->graph->N || (c->splits && ends == k->graph->S - 1)) return tg_hlo_changed(k->r, f.tag);
-        if (c->splits) k->graph->node_splits[ends++] = nodes;
+    int64_t *split = k->graph->node_splits;
+    *split++ = 0;
+    for (int64_t place = 0; place < k->graph->computations && status == TG_OK; place++) {
+        const tg_computation *c = &k->graph->list[place];
+        const int64_t other = tg_id_map_add(&k->places, c->id, place);
+        k->graph->computation_sizes[place] = c->count;
+        if (c->splits) *split++ = c->first + c->count;
+        if (other < 0) continue;
+        k->r->computation = place;
+        status = tg_hlo_bad(k->r, c->message.at, "an id of its own", TG_HLO_DAMAGED,
+                            "id %lld of computation %lld", (long long)c->id, (long long)other);
     }
-    if (number < k->graph->computations || nodes < k->graph->N) return tg_hlo_changed(k->r, w.at);
-    k->graph->node_splits[ends] = nodes;
-    k->r->computation = -1;
+    *split = k->graph->N;
     return status;
 }
 
@@ -139,7 +135,7 @@ static tg_status note_uses(work *k, int64_t node) {
 /* An error about a node of a computation that was read before. */
 static tg_status bad_use(work *k, int64_t place, int64_t node, const char *expected, const char *what,
                          int64_t id) {
-    const computation *c = &k->computations[place];
+    const tg_computation *c = &k->graph->list[place];
     tg_wire w = c->message;
     tg_wire_field f = {0};
     for (int64_t seen = c->first; seen <= node && tg_hlo_next(k->r, &w, computation_fields, &f) > 0;)
@@ -182,7 +178,7 @@ static tg_status resolve_operands(work *k, int64_t place, int64_t from, int64_t 
 }
 
 static tg_status find_root(work *k, int64_t place) {
-    computation *c = &k->computations[place];
+    tg_computation *c = &k->graph->list[place];
     c->root = tg_id_map_find(&k->nodes, c->root_id);
     if (c->root < 0)
         return tg_hlo_bad(k->r, c->message.at, "a root among its instructions", TG_HLO_DAMAGED,
@@ -195,7 +191,7 @@ static tg_status find_root(work *k, int64_t place) {
 static tg_status read_computation(work *k, int64_t place) {
     tg_hlo_reader *r = k->r;
     tg_hlo_graph *g = k->graph;
-    const computation *c = &k->computations[place];
+    const tg_computation *c = &k->graph->list[place];
     const int64_t edges = g->edges.count / 2, calls = k->calls.count;
     tg_wire w = c->message;
     tg_wire_field f;
@@ -210,7 +206,7 @@ static tg_status read_computation(work *k, int64_t place) {
         status = tg_hlo_instruction(r, f.bytes, k->featurizer, g->node_feat + node * TG_NODE_FEATURES, extra,
                                     &k->instruction);
         if (status != TG_OK) return status;
-        if (extra != NULL) extra[TG_HAS_DYNAMIC_COM] = (float)k->is_dynamic;
+        if (extra != NULL) extra[TG_HAS_DYNAMIC_COM] = (float)g->is_dynamic;
         g->node_opcode[node] = k->instruction.opcode;
         g->instruction_ids[node] = k->instruction.id;
         const int64_t other = tg_id_map_add(&k->nodes, k->instruction.id, node);
@@ -218,7 +214,7 @@ static tg_status read_computation(work *k, int64_t place) {
             return tg_hlo_bad(r, f.tag, "an id of its own", TG_HLO_DAMAGED, "id %lld of instruction %lld",
                               (long long)k->instruction.id, (long long)(other - c->first));
         status = note_uses(k, node++);
-        if (status == TG_OK && (node & 0xfff) == 0 && tg_cancelled(r->cancel)) status = TG_E_CANCELLED;
+        if (status == TG_OK) status = tg_hlo_progress(r, w.at);
     }
     r->instruction = -1;
     if (status == TG_OK && node < c->first + c->count) status = tg_hlo_changed(r, w.at);
@@ -269,12 +265,12 @@ static tg_status resolve_calls(work *k) {
     tg_status status = TG_OK;
     for (int64_t i = 0; i < k->calls.count && status == TG_OK; i++) {
         int64_t *edge = edges + 2 * k->calls.items[i];
-        while (edge[0] >= k->computations[caller].first + k->computations[caller].count) caller++;
+        while (edge[0] >= k->graph->list[caller].first + k->graph->list[caller].count) caller++;
         const int64_t called = tg_id_map_find(&k->places, edge[1]);
         if (called < 0)
             status = bad_use(k, caller, edge[0], "calls of computations of this module", "computation id",
                              edge[1]);
-        if (called >= 0) edge[1] = k->computations[called].root;
+        if (called >= 0) edge[1] = k->graph->list[called].root;
         backward |= called >= caller;
         if (status == TG_OK) status = tg_ids_add(&pairs, caller, k->r->err);
         if (status == TG_OK) status = tg_ids_add(&pairs, called, k->r->err);
@@ -284,7 +280,7 @@ static tg_status resolve_calls(work *k) {
     tg_ids_free(&pairs);
     if (circle < 0) return status;
     k->r->computation = circle;
-    return tg_hlo_bad(k->r, k->computations[circle].message.at, "calls without a circle", TG_HLO_DAMAGED,
+    return tg_hlo_bad(k->r, k->graph->list[circle].message.at, "calls without a circle", TG_HLO_DAMAGED,
                       "that it calls itself, at once or through others");
 }
 
@@ -293,22 +289,19 @@ static tg_status check_uses(work *k) {
     int64_t node, place = 0;
     tg_status status = find_circle(k->graph->N, edges->items, edges->count / 2, &node, k->r->err);
     if (status != TG_OK || node < 0) return status;
-    while (node >= k->computations[place].first + k->computations[place].count) place++;
+    while (node >= k->graph->list[place].first + k->graph->list[place].count) place++;
     return bad_use(k, place, node, "instructions that need no result of their own", "a circle through id",
                    k->graph->instruction_ids[node]);
 }
 
 tg_status tg_hlo_read_module(tg_hlo_reader *r, const tg_featurizer *featurizer, tg_hlo_graph *graph) {
     work k = {.r = r, .featurizer = featurizer, .graph = graph};
-    k.computations = malloc((size_t)graph->computations * sizeof *k.computations);
-    tg_status status =
-        k.computations == NULL ? tg_fail(r->err, TG_E_MEMORY, "no memory for a module") : read_headers(&k);
+    tg_status status = use_headers(&k);
     for (int64_t place = 0; place < graph->computations && status == TG_OK; place++)
         status = read_computation(&k, place);
     r->computation = r->instruction = -1;
     if (status == TG_OK) status = resolve_calls(&k);
     if (status == TG_OK && k.looped) status = check_uses(&k);
-    free(k.computations);
     tg_id_map_free(&k.places), tg_id_map_free(&k.nodes);
     tg_ids_free(&k.calls), tg_ids_free(&k.shapes);
     tg_ids_free(&k.instruction.operands), tg_ids_free(&k.instruction.called);

@@ -1,8 +1,11 @@
 #include "hlo/hlo.h"
 
+#include <stdlib.h>
+
 static const tg_fields content_of_1 = {[1] = TG_CONTENT};
 
-tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, int padding, tg_cancel *cancel, tg_error *err) {
+tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, const tg_source *mapped, int padding, tg_cancel *cancel,
+                      tg_error *err) {
     hlo->reader = (tg_hlo_reader){.start = file.at,
                                   .module = -1,
                                   .computation = -1,
@@ -10,6 +13,8 @@ tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, int padding, tg_cancel *cancel,
                                   .run = -1,
                                   .node = -1,
                                   .tensor = -1,
+                                  .passed = file.at,
+                                  .mapped = mapped,
                                   .cancel = cancel,
                                   .err = err};
     hlo->rest = file;
@@ -59,4 +64,10 @@ tg_status tg_hlo_next_graph(tg_hlo *hlo, tg_hlo_graph *graph, int *more) {
 tg_status tg_hlo_read(tg_hlo *hlo, tg_hlo_graph *graph) {
     const tg_status status = tg_hlo_read_module(&hlo->reader, &hlo->featurizer, graph);
     return status == TG_OK ? tg_hlo_read_runs(&hlo->reader, graph) : status;
+}
+
+void tg_hlo_free_graph(tg_hlo_graph *graph) {
+    free(graph->list);
+    tg_ids_free(&graph->edges);
+    graph->list = NULL;
 }

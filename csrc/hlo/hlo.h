@@ -23,16 +23,27 @@ typedef struct tg_hlo {
     tg_wire rest; /* of the file, behind the modules that were found */
 } tg_hlo;
 
+/* What a computation says of itself. */
+typedef struct tg_computation {
+    tg_wire message;
+    int64_t id, root_id;
+    int64_t first, count; /* nodes */
+    int64_t root;         /* node, once they are read */
+    int splits;           /* whether node_splits has its end */
+} tg_computation;
+
 /* One module: where it is, its sizes, and the arrays that the caller makes by these. */
 typedef struct tg_hlo_graph {
     tg_wire module, tuning;  /* messages; `tuning` is empty if there is none */
     tg_wire name;            /* of the module, not checked to be UTF-8 */
     int64_t N, computations; /* at least 1 */
-    int64_t S;               /* entries of node_splits */
-    int64_t K, C;            /* configurable nodes; runs that are kept */
-    int64_t runs;            /* in the file */
-    int tile;                /* whether runs have tile sizes, not layouts */
-    const char *unusable;    /* why no run is kept though there are some, or NULL */
+    tg_computation *list;    /* (computations) */
+    int is_dynamic;
+    int64_t S;            /* entries of node_splits */
+    int64_t K, C;         /* configurable nodes; runs that are kept */
+    int64_t runs;         /* in the file */
+    int tile;             /* whether runs have tile sizes, not layouts */
+    const char *unusable; /* why no run is kept though there are some, or NULL */
 
     float *node_feat;             /* (N,140) */
     uint8_t *node_opcode;         /* (N) */
@@ -49,15 +60,20 @@ typedef struct tg_hlo_graph {
     tg_ids edges; /* made by the reader: u, v of every edge; u uses v */
 } tg_hlo_graph;
 
-/* Over a file in memory, which must stay there. `padding`: see tg_featurizer_fill. */
-tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, int padding, tg_cancel *cancel, tg_error *err);
+/* Over a file in memory, which must stay there. Of a mapped one (or else NULL) memory is given back as it is read.
+   `padding`: see tg_featurizer_fill. */
+tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, const tg_source *mapped, int padding, tg_cancel *cancel,
+                      tg_error *err);
 
-/* Find and measure the next module; *more = 0 behind the last one. */
+/* Find and measure the next module; *more = 0 behind the last one. `graph` is to be freed, also after an error. */
 tg_status tg_hlo_next_graph(tg_hlo *hlo, tg_hlo_graph *graph, int *more);
 
-/* Fill the arrays and `edges`, which tg_ids_free frees, also after an error. They are in the extractor's order: by u;
-   operands of u by their id, then the roots of what it calls. */
+/* Fill the arrays and `edges`. These are in the extractor's order: by u; operands of u by their id, then the roots of
+   what it calls. */
 tg_status tg_hlo_read(tg_hlo *hlo, tg_hlo_graph *graph);
+
+/* Free what the reader has made, not the caller's arrays. */
+void tg_hlo_free_graph(tg_hlo_graph *graph);
 
 /* Sort edges by (u,v), and drop all but one of equal ones: a computation that is called twice. */
 void tg_hlo_sort_edges(tg_ids *edges);

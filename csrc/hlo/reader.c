@@ -28,6 +28,13 @@ tg_status tg_hlo_bad(const tg_hlo_reader *r, const uint8_t *at, const char *expe
                         (long long)(at - r->start));
 }
 
+tg_status tg_hlo_pass(tg_hlo_reader *r, const uint8_t *at) {
+    if (r->mapped != NULL && at > r->passed)
+        tg_source_release_part(r->mapped, r->passed - r->start, at - r->start);
+    r->passed = at;
+    return tg_cancelled(r->cancel) ? TG_E_CANCELLED : TG_OK;
+}
+
 tg_status tg_hlo_fault(const tg_hlo_reader *r, const tg_wire *w, int fault) {
     return tg_hlo_bad(r, w->at, "protobuf fields up to the end", TG_HLO_DAMAGED, "%s",
                       tg_wire_fault_name((tg_wire_fault)fault));

@@ -3,14 +3,17 @@
 #define TG_READER_H
 
 #include "base/cancel.h"
-#include "base/status.h"
 #include "hlo/wire.h"
+#include "io/source.h"
 
 /* Where a reader is, for errors. */
 typedef struct tg_hlo_reader {
     const uint8_t *start;                                        /* of the file */
     int64_t module, computation, instruction, run, node, tensor; /* -1: not inside of one */
     const char *part;                                            /* of the innermost of these, or NULL */
+    const uint8_t *passed; /* what lies before was looked at in this pass over the file */
+    const tg_source
+        *mapped; /* the mapped file, whose pages are given back when they are passed; NULL: memory */
     tg_cancel *cancel;
     tg_error *err;
 } tg_hlo_reader;
@@ -33,6 +36,14 @@ tg_status tg_hlo_wrong_type(const tg_hlo_reader *r, const tg_wire_field *f, unsi
 tg_status tg_hlo_changed(const tg_hlo_reader *r, const uint8_t *at);
 
 #define TG_HLO_DAMAGED "the file is damaged or not of this kind: write it again"
+
+/* Every few megabytes: give pages back, and ask whether to stop. `at`: how far the pass has come. */
+tg_status tg_hlo_pass(tg_hlo_reader *r, const uint8_t *at);
+
+static inline tg_status tg_hlo_progress(tg_hlo_reader *r, const uint8_t *at) {
+    enum { STEP = 4 << 20 };
+    return at >= r->passed && at - r->passed < STEP ? TG_OK : tg_hlo_pass(r, at);
+}
 
 /* The next known field: 1, 0 at the end, less after a TG_E_DATA. */
 static inline int tg_hlo_next(const tg_hlo_reader *r, tg_wire *w, const tg_fields known, tg_wire_field *f) {

@@ -60,20 +60,23 @@ static int is_kept(const tg_hlo_graph *graph, const measured *run) {
 
 /* ---- sizes ---- */
 
-static tg_status check_layout(const tg_hlo_reader *r, const tg_hlo_graph *graph, const measured *run) {
+static tg_status wrong_nodes(const tg_hlo_reader *r, const tg_hlo_graph *graph, const measured *run) {
     tg_wire w = run->layout;
     tg_wire_field f;
     int64_t nodes = 0;
     int more;
     while ((more = tg_hlo_next(r, &w, content_of_1, &f)) > 0) nodes++;
     if (more < 0) return TG_E_DATA;
-    const uint8_t *at = run->module_config.at;
-    if (nodes != graph->K)
-        return tg_hlo_bad(r, at, "layouts of as many nodes as config_index_to_node has", TG_HLO_DAMAGED,
-                          "%lld instead of %lld", (long long)nodes, (long long)graph->K);
+    return tg_hlo_bad(r, run->module_config.at, "layouts of as many nodes as config_index_to_node has",
+                      TG_HLO_DAMAGED, "%lld instead of %lld", (long long)nodes, (long long)graph->K);
+}
+
+static tg_status check_layout(const tg_hlo_reader *r, const tg_hlo_graph *graph, const measured *run) {
+    /* A node takes two bytes at least: so no more memory is asked for than some multiple of the file. */
+    if ((run->layout.end - run->layout.at) / 2 < graph->K) return wrong_nodes(r, graph, run);
     if (run->ns <= 0)
-        return tg_hlo_bad(r, at, "a time > 0 of a run without error", "mark it as an error",
-                          "compute_time_ns %lld", (long long)run->ns);
+        return tg_hlo_bad(r, run->module_config.at, "a time > 0 of a run without error",
+                          "mark it as an error", "compute_time_ns %lld", (long long)run->ns);
     return TG_OK;
 }
 
@@ -92,7 +95,7 @@ static tg_status each_run(tg_hlo_reader *r, const tg_hlo_graph *graph,
         r->run++;
         status = read_run(r, f.bytes, &run);
         if (status == TG_OK) status = look(r, graph, &run, context);
-        if (status == TG_OK && (r->run & 0x3f) == 0 && tg_cancelled(r->cancel)) status = TG_E_CANCELLED;
+        if (status == TG_OK) status = tg_hlo_progress(r, w.at);
     }
     if (status == TG_OK) r->run = -1;
     return status;
@@ -165,7 +168,18 @@ typedef struct cursor {
     int64_t normalizer;
 } cursor;
 
-/* Six columns of a tensor's layout, from dims. */
+/* The usual tensor: one packed list of a few digits, one byte each. */
+static inline int read_short_dims(tg_wire w, int8_t *digits) {
+    const int64_t count = w.end - w.at - 2;
+    if (count < 0 || count > MOST_DIMS || w.at[0] != (1 << 3 | TG_BYTES) || w.at[1] != count) return 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (w.at[2 + i] > TG_DIGIT_MAX) return 0;
+        digits[i] = (int8_t)w.at[2 + i];
+    }
+    return 1;
+}
+
+/* Six columns of a tensor's layout, from dims; they hold -1. */
 static tg_status read_dims(tg_hlo_reader *r, tg_wire w, int8_t *digits) {
     static const tg_fields known = {[1] = TG_NUMBERS};
     tg_wire_field f;
@@ -184,27 +198,41 @@ static tg_status read_dims(tg_hlo_reader *r, tg_wire w, int8_t *digits) {
     return more < 0 ? TG_E_DATA : TG_OK;
 }
 
-/* digits (nodes,18) of a config. */
-static tg_status read_layout(tg_hlo_reader *r, tg_wire layout, int64_t nodes, int8_t *digits) {
-    tg_wire_field node, tensor;
-    r->node = 0;
-    for (; tg_hlo_next(r, &layout, content_of_1, &node) > 0; r->node++, digits += TG_DIGITS) {
-        int more;
-        if (r->node == nodes) return tg_hlo_changed(r, node.tag);
-        memset(digits, TG_DIGIT_MIN, TG_DIGITS);
-        r->tensor = 0;
-        while ((more = tg_hlo_next(r, &node.bytes, content_of_1, &tensor)) > 0) {
-            if (r->tensor == TG_TENSORS)
-                return tg_hlo_bad(r, tensor.tag, "layouts of at most three tensors", TG_HLO_DAMAGED, "more");
-            const tg_status status = read_dims(r, tensor.bytes, digits + r->tensor * TG_LAYOUT_DIGITS);
-            if (status != TG_OK) return status;
-            r->tensor++;
-        }
-        if (more < 0) return TG_E_DATA;
-        r->tensor = -1;
+/* digits (18) of a node. */
+static tg_status read_node(tg_hlo_reader *r, tg_wire node, int8_t *digits) {
+    tg_wire_field tensor;
+    int more;
+    memset(digits, TG_DIGIT_MIN, TG_DIGITS);
+    r->tensor = 0;
+    while ((more = tg_hlo_next(r, &node, content_of_1, &tensor)) > 0) {
+        if (r->tensor == TG_TENSORS)
+            return tg_hlo_bad(r, tensor.tag, "layouts of at most three tensors", TG_HLO_DAMAGED, "more");
+        int8_t *to = digits + r->tensor++ * TG_LAYOUT_DIGITS;
+        if (read_short_dims(tensor.bytes, to)) continue;
+        r->tensor--;
+        const tg_status status = read_dims(r, tensor.bytes, to);
+        if (status != TG_OK) return status;
+        r->tensor++;
     }
+    r->tensor = -1;
+    return more < 0 ? TG_E_DATA : TG_OK;
+}
+
+/* digits (K,18) of a config. */
+static tg_status read_layout(tg_hlo_reader *r, const tg_hlo_graph *graph, const measured *run,
+                             int8_t *digits) {
+    tg_wire w = run->layout;
+    tg_wire_field node;
+    tg_status status = TG_OK;
+    int more = 1;
+    for (r->node = 0; status == TG_OK && (more = tg_hlo_next(r, &w, content_of_1, &node)) > 0; r->node++) {
+        if (r->node == graph->K) break;
+        status = read_node(r, node.bytes, digits + r->node * TG_DIGITS);
+    }
+    if (status != TG_OK || more < 0) return TG_E_DATA;
+    const int64_t nodes = r->node;
     r->node = -1;
-    return TG_OK;
+    return more > 0 || nodes < graph->K ? wrong_nodes(r, graph, run) : TG_OK;
 }
 
 /* Three lists of bounds, each with sum and product of all, which is 0 for an empty one. */
@@ -242,7 +270,7 @@ static tg_status write_run(tg_hlo_reader *r, const tg_hlo_graph *graph, const me
     graph->config_runtime[config] = run->ns;
     if (run->is_default && to->normalizer == 0) to->normalizer = run->ns;
     if (graph->tile) return read_tile(r, run->tile, graph->config_feat + config * TG_TILE_FEATURES);
-    return read_layout(r, run->layout, graph->K, graph->node_config_feat + config * graph->K * TG_DIGITS);
+    return read_layout(r, graph, run, graph->node_config_feat + config * graph->K * TG_DIGITS);
 }
 
 static tg_status read_config_nodes(const tg_hlo_reader *r, const tg_hlo_graph *graph, tg_id_map *known) {

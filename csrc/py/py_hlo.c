@@ -97,7 +97,6 @@ static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q, tg_e
         !add_item(dict, "unusable", Py_NewRef(unusable)))
         Py_CLEAR(dict);
     Py_DECREF(unusable);
-    tg_ids_free(&g->edges);
     return dict;
 }
 
@@ -112,8 +111,9 @@ static PyObject *read_graphs(tg_hlo *hlo, request *q, tg_error *err) {
         status = tg_hlo_next_graph(hlo, &g, &more);
         if (status == TG_OK && more) status = account(q, &g, err);
         Py_END_ALLOW_THREADS
+        PyObject *graph = status == TG_OK && more ? read_graph(hlo, &g, q, err) : NULL;
+        tg_hlo_free_graph(&g);
         if (status == TG_OK && !more) break;
-        PyObject *graph = status == TG_OK ? read_graph(hlo, &g, q, err) : NULL;
         if (graph == NULL) Py_CLEAR(list);
         else tg_append(&list, graph);
     }
@@ -139,8 +139,8 @@ static PyObject *hlo_read(PyObject *self, PyObject *args) {
     status = tg_source_open(file, "a file of a protocol buffer", &source, NULL, &err);
     if (status == TG_OK && source.size > 0) status = tg_source_map(&source, &err);
     if (status == TG_OK)
-        status =
-            tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size}, q.padding, &cancel, &err);
+        status = tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size}, &source, q.padding,
+                             &cancel, &err);
     Py_END_ALLOW_THREADS
     PyObject *list = status == TG_OK ? read_graphs(&hlo, &q, &err) : NULL;
     if (list != NULL) result = Py_BuildValue("(sN)", tg_hlo_kind_name(hlo.kind), list);
