@@ -145,6 +145,36 @@ def test_padding_is_chosen_and_recorded(tmp_path):
         tg.load(tmp_path / "y.npz", padding=-1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_extra_columns_of_the_third_place_are_appended(tmp_path, seed):
+    raw = Writer().tuned(hlo_files.layouts(seed, rank=6))
+    g, plain = read(tmp_path, raw, extra=True), read(tmp_path, raw)
+    expected = reference.graph(hlo_files.layouts(seed, rank=6)["module"])["extra"]
+    np.testing.assert_array_equal(g.node_feat, np.concatenate([plain.node_feat, expected], 1))
+    names = [column.name for column in g.schema.node]
+    assert len(names) == len(set(names)) == 186 and names[:140] == [c.name for c in plain.schema.node]
+    picked = {
+        name: names.index(name) - 140 for name in names[140:] if "_0" not in name or name.endswith("_0")
+    }
+    assert picked["gather_slice_sizes_0"] == 3 and picked["has_dynamic_com"] == 8
+    assert picked["lhs_batch_dimensions_0"] == 12 and picked["start_index_map_0"] == 27
+    assert picked["operand_1_shape_dimension_0"] == 38 and names[-1] == "operand_1_shape_dimension_product"
+    np.testing.assert_array_equal(g.config_digits, plain.config_digits)
+    np.testing.assert_array_equal(g.runtime, plain.runtime)
+    for ending in ("npz", "tgpack"):
+        g.save(tmp_path / f"y.{ending}")
+        again = tg.load(tmp_path / f"y.{ending}")
+        assert again.schema == g.schema
+        np.testing.assert_array_equal(again.node_feat, g.node_feat)
+
+
+def test_extra_columns_of_kernels_and_of_programs_without_configs(tmp_path):
+    [g] = read(tmp_path, Writer().tuning([hlo_files.tiles(1)]), extra=True)
+    assert g.kind == "graph" and g.config_feat.shape[1] == 24 and g.node_feat.shape[1] == 186
+    g = read(tmp_path, Writer().module(chain(("parameter", "tan"))), extra=True)
+    assert (g.num_configs, g.num_config_nodes) == (0, 0) and g.node_opcode[1] == 120
+
+
 def test_a_computation_that_is_called_twice_is_one_edge(tmp_path):
     module = chain()
     module["computations"].append(

@@ -45,8 +45,7 @@ static tg_status read_header(tg_hlo_reader *r, tg_computation *c) {
     return TG_OK;
 }
 
-/* A place for one more computation: there are few, and each has an instruction, so the list is no larger than some
-   multiple of the file. */
+/* A place for one more computation. Each has an instruction, so the list takes at most some multiple of the file. */
 static tg_computation *add_computation(tg_hlo_graph *graph) {
     const int64_t n = graph->computations;
     if ((n & (n - 1)) == 0) { /* there is room for a power of two */
