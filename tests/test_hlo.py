@@ -114,6 +114,29 @@ def test_measurements_are_read_as_by_the_rules(tmp_path, seed, style):
     same(found, reference.tiles(several[0]))
 
 
+BUFFERS = content(1, number(1, 3) + number(2, 64))  # of a BufferAssignmentProto
+ASSIGNMENTS = {
+    "buffers": BUFFERS * 2,
+    "allocations": BUFFERS + content(3, number(2, 64)),
+    "traces": BUFFERS + content(4, content(1, number(1, 1)) + number(2, 1)),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("what", ASSIGNMENTS)
+def test_a_buffer_assignment_is_not_a_run(tmp_path, what):
+    path = tmp_path / "x.pb"
+    path.write_bytes(content(1, Writer().module(chain())) + content(3, ASSIGNMENTS[what]))
+    assert core(path)[0] == "HloProto"
+
+
+@pytest.mark.parametrize("part", [number(2, 5), number(4, 1), content(4, b"\x01"), content(3, number(5, 1))])
+def test_any_measurement_makes_a_module_a_measured_one(tmp_path, part):
+    path = tmp_path / "x.pb"
+    path.write_bytes(part + content(1, Writer().module(chain())))
+    assert core(path)[0] == "ModuleTuningData"
+
+
 def test_load_makes_graphs_of_the_published_kinds(tmp_path):
     tuned = hlo_files.layouts(3, rank=6)
     g = read(tmp_path, Writer().tuned(tuned))

@@ -45,8 +45,8 @@ static int has_only_numbers(tg_wire w) {
     return 1;
 }
 
-/* Whether it is a ConfigProfile; the BufferAssignmentProto of an HloProto, which is in field 3 too, is another message
-   in fields 3 and 4. */
+/* Whether it is a ConfigProfile with a time, an error or the mark of the default. The BufferAssignmentProto of an
+   HloProto, which is in field 3 too, has lists of messages in fields 1 to 4. */
 static int is_run(tg_wire w) {
     tg_wire_field f;
     int known = 0;
@@ -55,7 +55,7 @@ static int is_run(tg_wire w) {
         const int number = f.number == 3 || f.number == 5;
         if (number != (f.type == TG_VARINT)) return 0;
         if (f.number == 4 && !has_only_numbers(f.bytes)) return 0;
-        known = 1;
+        known |= f.number > 2;
     }
     return known;
 }
@@ -114,9 +114,9 @@ tg_status tg_hlo_recognise(tg_wire file, tg_hlo_kind *kind, tg_error *err) {
                              .tensor = -1,
                              .err = err};
     if (file.at == file.end) return tg_bad_field(err, "file", expected, remedy, "an empty file");
-    if (is_module(file)) *kind = TG_HLO_MODULE;
-    else if (is_tuning(file)) *kind = has_measurements(file) ? TG_HLO_MODULE_TUNING : TG_HLO_PROTO;
+    if (is_tuning(file)) *kind = has_measurements(file) ? TG_HLO_MODULE_TUNING : TG_HLO_PROTO;
     else if (has(file, 1, is_tuning)) *kind = TG_HLO_TUNING;
+    else if (is_module(file)) *kind = TG_HLO_MODULE;
     else {
         const char *other = other_format(file);
         if (other != NULL) return tg_bad_field(err, "file", expected, remedy, "%s", other);
