@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hlo_files
@@ -497,3 +498,11 @@ def test_a_collection_has_one_graph_per_file(tree, tmp_path):
         tg.DataError, match="expected one graph in every file of a collection, found 2 kernels"
     ):
         split[2]
+
+
+def test_threads_read_at_once(tree):
+    expected = tg.load(tree / "layouts.pb")
+    with ThreadPoolExecutor(4) as pool:
+        for g in pool.map(tg.load, [tree / "layouts.pb"] * 40):
+            np.testing.assert_array_equal(g.node_feat, expected.node_feat)
+            np.testing.assert_array_equal(g.config_digits, expected.config_digits)

@@ -20,11 +20,16 @@ const char tg_opcode_names[] =
 
 enum { LONGEST = 32 }; /* name that is looked up */
 
-/* FNV-1a, folded to a slot. */
+/* From the first and the last four letters, which may overlap, or from all of a shorter name. */
 static unsigned slot_of(const uint8_t *name, size_t size) {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < size; i++) hash = (hash ^ name[i]) * 16777619u;
-    return (hash ^ hash >> 16) & 0xff;
+    uint32_t first = 0, last = 0;
+    if (size >= sizeof first) {
+        memcpy(&first, name, sizeof first);
+        memcpy(&last, name + size - sizeof last, sizeof last);
+    } else if (size > 0) {
+        memcpy(&first, name, size);
+    }
+    return (first * 0x9e3779b1u ^ (last + (uint32_t)size) * 0x85ebca77u) >> (32 - 8);
 }
 
 void tg_opcode_table_fill(tg_opcode_table *table) {

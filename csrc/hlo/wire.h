@@ -58,21 +58,24 @@ static inline int tg_wire_number(tg_wire *w, uint64_t *x) {
 /* The next field, when it is not the most frequent case. */
 int tg_wire_other(tg_wire *w, tg_wire_field *f);
 
-/* The next field that is not a group: 1, 0 at the end, or a fault. Short numbers, and content of less than 128
-   bytes, in fields up to 15 or from 16 on are nearly all there is: they are read here, the rest in wire.c. */
+/* The next field that is not a group: 1, 0 at the end, or a fault. Numbers and lengths below 2^14 in fields below 2^11
+   are nearly all there is: they are read here, the rest in wire.c. */
 static inline int tg_wire_next(tg_wire *w, tg_wire_field *f) {
     const uint8_t *at = w->at;
     if (w->end - at < 4) return at == w->end ? 0 : tg_wire_other(w, f);
     uint32_t tag = *at++;
     if (tag >= 0x80) tag = (tag & 0x7f) | (uint32_t)*at++ << 7;
-    const uint32_t value = *at++, type = tag & 7;
-    if (tag < 8 || tag >= 1 << 14 || value >= 0x80) return tg_wire_other(w, f);
+    const uint8_t *begin = at;
+    uint32_t value = *at++;
+    if (value >= 0x80) value = (value & 0x7f) | (uint32_t)*at++ << 7;
+    const uint32_t type = tag & 7;
+    if (tag < 8 || tag >= 1 << 14 || value >= 1 << 14) return tg_wire_other(w, f);
     f->number = tag >> 3;
     f->tag = w->at;
     f->type = (tg_wire_type)type;
     if (type == TG_VARINT) {
         f->value = value;
-        f->bytes = (tg_wire){at - 1, at};
+        f->bytes = (tg_wire){begin, at};
         w->at = at;
         return 1;
     }
