@@ -241,8 +241,9 @@ def test_runs_that_the_extractor_drops_are_dropped_with_a_warning(tmp_path, chan
     change(tuned)
     with pytest.warns(
         UserWarning, match=rf"x\.00\.program\.4: its {len(tuned['runs'])} runs are left out: {why}"
-    ):
+    ) as caught:
         [g] = read(tmp_path, Writer().tuning([tuned]))
+    assert caught[0].filename == __file__  # whoever called load
     assert g.num_configs == 0 and g.kind == "tile"
 
 

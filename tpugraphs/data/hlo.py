@@ -68,18 +68,20 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
         raise ConfigError(f"padding: expected 0 or -1, found {padding!r}")
     with naming(path):
         message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
-    stem = file_stem(path)
-    if message != "TuningData":
-        return _graph(path, stem, programs[0])
-    names = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]  # also names of files
-    return [_graph(path, f"{stem}.{i:02d}.{names[i]}", program) for i, program in enumerate(programs)]
+    names = [file_stem(path)]
+    if message == "TuningData":
+        kernels = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]
+        names = [f"{names[0]}.{i:02d}.{kernel}" for i, kernel in enumerate(kernels)]  # names of packs, too
+    for name, program in zip(names, programs, strict=True):
+        if program["unusable"] is not None:
+            text = f"{path}: {name}: its {program['runs']} runs are left out: {program['unusable']}"
+            warnings.warn(text, stacklevel=3)
+    graphs = [_graph(path, name, program) for name, program in zip(names, programs, strict=True)]
+    return graphs if message == "TuningData" else graphs[0]
 
 
 def _graph(path: str, name: str, program: dict[str, Any]) -> Graph:
     """Make the graph of a program; the core has checked the arrays, so that is not done again."""
-    if program["unusable"] is not None:
-        text = f"{path}: {name}: its {program['runs']} runs are left out: {program['unusable']}"
-        warnings.warn(text, stacklevel=5)
     fields = {
         field: _frozen(program[field])
         for field in ("node_feat", "node_opcode", "edge_index", "config_runtime")
