@@ -89,45 +89,43 @@ static const uint8_t flag_of[] = {0,           1,        2,         3,          
                                   7,           8,        9,         10,         11,       12, FLAG_TUPLE,
                                   FLAG_OPAQUE, FLAG_C64, FLAG_BF16, FLAG_TOKEN, FLAG_C128};
 
+/* The items of a list so far; sum and product wrap around. */
+typedef struct tally {
+    int64_t count;
+    uint64_t sum, product;
+} tally;
+
 /* A row that is being written. */
 typedef struct draft {
     float *row, *extra;
     uint64_t element_type;
     int64_t tuple_size;
-    uint32_t begun;           /* lists that have items, by bit; of these only */
-    int64_t count[ALL_LISTS]; /* the number is known, and */
-    int64_t sum[SUMMED];      /* the sum, which wraps around like the product */
-    uint64_t product[SUMMED];
+    uint32_t begun; /* lists that have items, by bit; of these only there is a */
+    tally list[ALL_LISTS];
 } draft;
 
-static inline int64_t next_place(draft *d, int list) {
-    if ((d->begun >> list & 1) == 0) d->count[list] = 0;
+static inline tally *tally_of(draft *d, int list) {
+    if ((d->begun >> list & 1) == 0) d->list[list] = (tally){0, 0, 1};
     d->begun |= (uint32_t)1 << list;
-    return d->count[list]++;
+    return &d->list[list];
 }
 
-static inline void add_summed(draft *d, int list, int64_t item) {
-    const int64_t n = next_place(d, list);
-    if (n < list_of[list].most) d->row[list_of[list].column + n] = (float)item;
-    if (n == 0) d->sum[list] = 0, d->product[list] = 1;
-    d->sum[list] = (int64_t)((uint64_t)d->sum[list] + (uint64_t)item);
-    d->product[list] *= (uint64_t)item;
-}
-
-static inline void add_plain(draft *d, int list, float *row, int64_t item) {
-    const int64_t n = next_place(d, list);
-    if (n < list_of[list].most) row[list_of[list].column + n] = (float)item;
+static inline void add(tally *t, float *columns, int most, uint64_t item) {
+    if (t->count < most) columns[t->count] = (float)(int64_t)item;
+    t->count++;
+    t->sum += item;
+    t->product *= item;
 }
 
 /* Add all items of a field of numbers to a list. */
 static tg_status add_all(const tg_hlo_reader *r, draft *d, int list, const tg_wire_field *f) {
+    tally *known = tally_of(d, list), t = *known;
+    float *columns = (list < LISTS ? d->row : d->extra) + list_of[list].column;
     tg_wire w = f->bytes;
     uint64_t x;
     int more;
-    while ((more = tg_wire_number(&w, &x)) > 0) {
-        if (list < SUMMED) add_summed(d, list, (int64_t)x);
-        else add_plain(d, list, list < LISTS ? d->row : d->extra, (int64_t)x);
-    }
+    while ((more = tg_wire_number(&w, &x)) > 0) add(&t, columns, list_of[list].most, x);
+    *known = t;
     return more < 0 ? tg_hlo_fault(r, &w, more) : TG_OK;
 }
 
@@ -185,7 +183,8 @@ static tg_status read_items(tg_hlo_reader *r, tg_wire w, draft *d, int list, int
     if (more < 0) return tg_hlo_fault(r, &w, more);
     for (int i = 0; i < fields; i++) {
         const int64_t item = items[i + 1];
-        add_summed(d, list + i, list + i == OF_REVERSAL ? item != 0 : item);
+        add(tally_of(d, list + i), d->row + list_of[list + i].column, list_of[list + i].most,
+            (uint64_t)(list + i == OF_REVERSAL ? item != 0 : item));
     }
     r->part = NULL;
     return TG_OK;
@@ -321,9 +320,10 @@ tg_status tg_hlo_instruction(tg_hlo_reader *r, tg_wire w, const tg_featurizer *f
     row[TUPLE_SIZE] = (float)d.tuple_size;
     for (uint32_t lists = d.begun & ((1u << SUMMED) - 1); lists != 0; lists &= lists - 1) {
         const int list = __builtin_ctz(lists);
+        const tally *t = &d.list[list];
         float *end = row + list_of[list].column + list_of[list].most;
-        end[0] = (float)d.sum[list];
-        end[1] = list == OF_REVERSAL ? (float)(d.count[list] - d.sum[list]) : (float)(int64_t)d.product[list];
+        end[0] = (float)(int64_t)t->sum;
+        end[1] = list == OF_REVERSAL ? (float)(t->count - (int64_t)t->sum) : (float)(int64_t)t->product;
     }
     return TG_OK;
 }
