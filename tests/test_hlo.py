@@ -8,7 +8,7 @@ from pathlib import Path
 import hlo_files
 import numpy as np
 import pytest
-from hlo_files import Writer, chain, content, number, tag
+from hlo_files import Writer, chain, content, number, tag, varint
 from reference import hlo as reference
 
 import tpugraphs as tg
@@ -363,6 +363,18 @@ def test_a_field_that_is_not_read_may_have_any_type(tmp_path):
     other = content(2, "add") + number(35, 7) + number(41, 1) + content(42, b"x") + tag(45, 5) + bytes(4)
     raw = Writer().module(chain()) + content(3, content(2, other) + number(5, 9) + number(6, 7))
     assert read(tmp_path, raw).num_nodes == 3
+
+
+def test_numbers_may_be_longer_than_they_need_to_be(tmp_path):
+    raw = Writer().computation(chain()["computations"][0])
+    for name in (b"\x9a\x00", b"\x9a\x80\x80\x00"):
+        for size in (varint(len(raw)), bytes([len(raw) % 128 | 128, len(raw) // 128 | 128, 128, 0])):
+            assert read(tmp_path, name + size + raw).num_nodes == 2
+
+
+def test_groups_may_be_in_groups(tmp_path):
+    raw = Writer().module(chain()) + tag(99, 3) * 100 + number(1, 2) + tag(99, 4) * 100
+    assert read(tmp_path, raw).num_nodes == 2
 
 
 @pytest.mark.parametrize("make", ["module", "layouts", "tiles"])
