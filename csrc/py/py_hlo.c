@@ -11,16 +11,16 @@ typedef struct request {
     int64_t limit, total; /* bytes of arrays: at most, so far */
 } request;
 
-/* A new array in a dict, whose memory *data points to then. An item size of 0: none. */
-static int add_array(PyObject *dict, const char *name, int typenum, int ndim, npy_intp a, npy_intp b,
-                     npy_intp c, void *data) {
+/* Add a new array to a dict and return its memory, or NULL with an exception set. */
+static void *add_array(PyObject *dict, const char *name, int typenum, int ndim, npy_intp a, npy_intp b,
+                       npy_intp c) {
     const npy_intp dims[3] = {a, b, c};
     PyArrayObject *array = tg_new_array(typenum, ndim, dims);
-    if (array == NULL) return 0;
-    *(void **)data = PyArray_DATA(array);
-    const int failed = PyDict_SetItemString(dict, name, (PyObject *)array) < 0;
+    if (array == NULL) return NULL;
+    void *data = PyArray_DATA(array);
+    if (PyDict_SetItemString(dict, name, (PyObject *)array) < 0) data = NULL;
     Py_DECREF((PyObject *)array);
-    return !failed;
+    return data;
 }
 
 /* Bytes that the arrays of a graph take; edges are about as many as nodes. */
@@ -44,19 +44,19 @@ static tg_status account(request *q, const tg_hlo_graph *g, tg_error *err) {
 
 static int add_arrays(PyObject *dict, tg_hlo_graph *g, int extra) {
     const npy_intp N = (npy_intp)g->N, C = (npy_intp)g->C, K = (npy_intp)g->K;
-    return add_array(dict, "node_feat", NPY_FLOAT32, 2, N, TG_NODE_FEATURES, 0, &g->node_feat) &&
-           add_array(dict, "node_opcode", NPY_UINT8, 1, N, 0, 0, &g->node_opcode) &&
-           (!extra || add_array(dict, "extra", NPY_FLOAT32, 2, N, TG_EXTRA_FEATURES, 0, &g->extra)) &&
-           add_array(dict, "instruction_ids", NPY_INT64, 1, N, 0, 0, &g->instruction_ids) &&
-           add_array(dict, "computation_sizes", NPY_INT64, 1, (npy_intp)g->computations, 0, 0,
-                     &g->computation_sizes) &&
-           add_array(dict, "node_splits", NPY_INT64, 1, (npy_intp)g->S, 0, 0, &g->node_splits) &&
-           add_array(dict, "node_config_ids", NPY_INT64, 1, K, 0, 0, &g->node_config_ids) &&
-           (g->tile
-                ? add_array(dict, "config_feat", NPY_FLOAT32, 2, C, TG_TILE_FEATURES, 0, &g->config_feat)
-                : add_array(dict, "node_config_feat", NPY_INT8, 3, C, K, TG_DIGITS, &g->node_config_feat)) &&
-           add_array(dict, "config_runtime", NPY_INT64, 1, C, 0, 0, &g->config_runtime) &&
-           add_array(dict, "config_runtime_normalizers", NPY_INT64, 1, C, 0, 0, &g->runtime_normalizers);
+    g->node_feat = add_array(dict, "node_feat", NPY_FLOAT32, 2, N, TG_NODE_FEATURES, 0);
+    g->node_opcode = add_array(dict, "node_opcode", NPY_UINT8, 1, N, 0, 0);
+    if (extra) g->extra = add_array(dict, "extra", NPY_FLOAT32, 2, N, TG_EXTRA_FEATURES, 0);
+    g->instruction_ids = add_array(dict, "instruction_ids", NPY_INT64, 1, N, 0, 0);
+    g->computation_sizes =
+        add_array(dict, "computation_sizes", NPY_INT64, 1, (npy_intp)g->computations, 0, 0);
+    g->node_splits = add_array(dict, "node_splits", NPY_INT64, 1, (npy_intp)g->S, 0, 0);
+    g->node_config_ids = add_array(dict, "node_config_ids", NPY_INT64, 1, K, 0, 0);
+    if (g->tile) g->config_feat = add_array(dict, "config_feat", NPY_FLOAT32, 2, C, TG_TILE_FEATURES, 0);
+    else g->node_config_feat = add_array(dict, "node_config_feat", NPY_INT8, 3, C, K, TG_DIGITS);
+    g->config_runtime = add_array(dict, "config_runtime", NPY_INT64, 1, C, 0, 0);
+    g->runtime_normalizers = add_array(dict, "config_runtime_normalizers", NPY_INT64, 1, C, 0, 0);
+    return PyErr_Occurred() == NULL;
 }
 
 static int add_item(PyObject *dict, const char *name, PyObject *item) {
@@ -66,37 +66,38 @@ static int add_item(PyObject *dict, const char *name, PyObject *item) {
 }
 
 static int add_edges(PyObject *dict, tg_ids *edges, int sorted) {
-    int64_t *to;
     Py_BEGIN_ALLOW_THREADS
     if (sorted) tg_hlo_sort_edges(edges);
     Py_END_ALLOW_THREADS
-    if (!add_array(dict, "edge_index", NPY_INT64, 2, (npy_intp)(edges->count / 2), 2, 0, &to)) return 0;
+    int64_t *to = add_array(dict, "edge_index", NPY_INT64, 2, (npy_intp)(edges->count / 2), 2, 0);
+    if (to == NULL) return 0;
     Py_BEGIN_ALLOW_THREADS
     if (edges->count > 0) memcpy(to, edges->items, (size_t)edges->count * sizeof *to);
     Py_END_ALLOW_THREADS
     return 1;
 }
 
-/* Read a graph that was measured, as a dict; NULL with an exception or `err` set. */
-static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q, tg_error *err) {
+static PyObject *text_or_none(const char *text) {
+    return text == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(text);
+}
+
+/* Read a graph that was measured, as a dict; NULL with an exception or the reader's error set. */
+static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q) {
     PyObject *dict = PyDict_New();
     if (dict == NULL || !add_arrays(dict, g, q->extra)) {
         Py_XDECREF(dict);
         return NULL;
     }
     tg_status status;
-    (void)err; /* is that of hlo->reader */
     Py_BEGIN_ALLOW_THREADS
     status = tg_hlo_read(hlo, g);
     Py_END_ALLOW_THREADS
     const char *name = (const char *)g->name.at;
-    PyObject *unusable = g->unusable == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(g->unusable);
     if (status != TG_OK || !add_edges(dict, &g->edges, q->sorted) ||
         !add_item(dict, "name", PyUnicode_DecodeUTF8(name, g->name.end - g->name.at, "replace")) ||
         !add_item(dict, "runs", PyLong_FromLongLong(g->runs)) ||
-        !add_item(dict, "unusable", Py_NewRef(unusable)))
+        !add_item(dict, "unusable", text_or_none(g->unusable)))
         Py_CLEAR(dict);
-    Py_DECREF(unusable);
     return dict;
 }
 
@@ -111,7 +112,7 @@ static PyObject *read_graphs(tg_hlo *hlo, request *q, tg_error *err) {
         status = tg_hlo_next_graph(hlo, &g, &more);
         if (status == TG_OK && more) status = account(q, &g, err);
         Py_END_ALLOW_THREADS
-        PyObject *graph = status == TG_OK && more ? read_graph(hlo, &g, q, err) : NULL;
+        PyObject *graph = status == TG_OK && more ? read_graph(hlo, &g, q) : NULL;
         tg_hlo_free_graph(&g);
         if (status == TG_OK && !more) break;
         if (graph == NULL) Py_CLEAR(list);
