@@ -12,7 +12,7 @@ from rankers import small_graph
 
 import tpugraphs as tg
 from tpugraphs import cli
-from tpugraphs.data import auditing, corrupt
+from tpugraphs.data import auditing, collections, corrupt
 
 
 def repeated(n=4000, distinct=1500, noise=3e-4, seed=0, change=None, **changes):
@@ -255,7 +255,7 @@ def test_one_graph_at_a_time(tree, monkeypatch):
         most.append(len(alive))
         return graph
 
-    monkeypatch.setattr(auditing, "load", load)
+    monkeypatch.setattr(collections, "load", load)
     tg.audit(tree)
     assert len(most) == 5 and max(most) <= 2  # the last one may live until the next is there
 

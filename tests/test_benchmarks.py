@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, figures, report, sections, timing  # noqa: E402
+from benchmarks import any_schema, figures, hlo, report, sections, timing  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -263,3 +263,17 @@ def test_the_best_of_the_ten_ranked_first():
     times = np.arange(100, 0, -1.0)
     assert any_schema.judged(times, times, 1.0) == {"best": 0.0, "tau": 1.0}
     assert any_schema.judged(-times, times, 1.0)["best"] == pytest.approx(9000)
+
+
+# ---- protocol buffers ------------------------------------------------------------------------------------
+
+
+@smoke_test
+@pytest.mark.parametrize("kind", ["program", "layouts"])
+def test_protocol_buffers_are_read_next_to_protobuf(kind):
+    found = hlo.measure(kind, 0.2, rounds=1)
+    assert found["size"] >= 200_000 and found["ours"]["nodes"] >= 400
+    assert (found["ours"]["configs"] > 0) == (kind == "layouts")
+    assert len(hlo.lines(kind, found)) == 3  # a fourth line would say that the graphs differ
+    if found["upb"] is not None:
+        assert found["upb"]["edges"] == found["ours"]["edges"]

@@ -24,6 +24,7 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
         ("data", 1000),
         ("bad_data", 2000),
         ("packs", 2000),
+        ("protocol_buffers", 2000),
         ("prepare", 1000),
         ("tensors", 1000),
         ("losses_and_metrics", 1000),

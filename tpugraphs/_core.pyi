@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 # base
 SCHEMA: dict[str, int]
+OPCODES: str
 
 def set_num_threads(threads: int, /) -> None: ...
 def limit_threads(threads: int, /) -> None: ...
@@ -70,6 +71,9 @@ def npz_origin(path: str, /) -> tuple[tuple[int, int, int], int]: ...
 def decode_rows(
     codes: NDArray[Any], table: NDArray[np.int8], rows: NDArray[np.int64], /
 ) -> NDArray[np.int8]: ...
+def hlo_read(
+    path: str, padding: int, extra: bool, sorted: bool, max_bytes: int, /
+) -> tuple[str, list[dict[str, Any]]]: ...
 
 # files
 def safetensors_load(

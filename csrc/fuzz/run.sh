@@ -6,7 +6,7 @@ seconds=${1:-30}
 out=build/fuzz
 sh csrc/fuzz/build.sh "$out"
 python3 csrc/fuzz/seeds.py "$out"
-for target in npz inflate safetensors jsontree pack; do
+for target in npz inflate safetensors jsontree pack hlo; do
     (cd "$out" && ./fuzz_$target -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=65536 \
         -verbosity=0 -print_final_stats=1 "corpus_$target")
 done

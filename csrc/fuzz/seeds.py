@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+import hlo_files
 from broken import npz
 
 out = Path(sys.argv[1])
@@ -149,3 +150,18 @@ for kind, count in (("f", 3), ("i", 0)):
     digits = {8: np.array([0, 1], "<i8"), 9: np.zeros((count, 2, 5), "i1")}
     del nodes[7]
     (packs / f"digits_{kind}").write_bytes(pack(2, {**nodes, **digits}))
+
+programs = out / "corpus_hlo"
+programs.mkdir(parents=True, exist_ok=True)
+for style, writer in enumerate((hlo_files.Writer(), hlo_files.Writer(packed=False, unknown=True))):
+    for seed in range(6):
+        small = hlo_files.program(seed, 1 + seed % 3, 5)
+        for name, raw in {
+            "module": writer.module(small),
+            "hlo": writer.hlo(small),
+            "layouts": writer.tuned(hlo_files.layouts(seed, 3)),
+            "tiles": writer.tuned(hlo_files.tiles(seed)),
+            "several": writer.tuning([{**hlo_files.tiles(seed + i), "module": small} for i in range(2)]),
+            "chain": writer.module(hlo_files.chain()),
+        }.items():
+            (programs / f"{name}_{style}_{seed}").write_bytes(raw)

@@ -49,6 +49,13 @@ void tg_source_release(const tg_source *source) {
     madvise((void *)(uintptr_t)source->bytes, (size_t)source->size, MADV_DONTNEED);
 }
 
+void tg_source_release_part(const tg_source *source, int64_t from, int64_t to) {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    from = (from + page - 1) / page * page;
+    to = to / page * page;
+    if (from < to) madvise((void *)(uintptr_t)(source->bytes + from), (size_t)(to - from), MADV_DONTNEED);
+}
+
 tg_status tg_source_read(const tg_source *source, int64_t offset, void *to, size_t n, tg_error *err) {
     if (offset < 0 || offset > source->size || (uint64_t)(source->size - offset) < n)
         return tg_fail(err, TG_E_DATA,

@@ -33,6 +33,9 @@ void tg_source_close(tg_source *source);
 /* Give the memory of mapped pages back: they are read again when needed, mostly from the system's cache. */
 void tg_source_release(const tg_source *source);
 
+/* The same of the pages within `from`..`to`. */
+void tg_source_release_part(const tg_source *source, int64_t from, int64_t to);
+
 /* to(n) = the n bytes at `offset`. A TG_E_DATA when the file ends before. */
 tg_status tg_source_read(const tg_source *source, int64_t offset, void *to, size_t n, tg_error *err);
 

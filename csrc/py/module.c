@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "features/opcodes.h"
 #include "features/schema.h"
 #include "kernels/kernels.h"
 #include "py/py_model.h"
@@ -48,7 +49,7 @@ PyMethodDef tg_base_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* The numbers of features/schema.h, for Python. */
+/* The numbers of features/schema.h and the names of opcodes, for Python. */
 static int add_schema(PyObject *module) {
     PyObject *schema = Py_BuildValue(
         "{si si si si si si si si si si si si}", "node_features", TG_NODE_FEATURES, "scaled_features",
@@ -56,7 +57,8 @@ static int add_schema(PyObject *module) {
         TG_LAYOUT_DIGITS, "digit_min", TG_DIGIT_MIN, "digit_max", TG_DIGIT_MAX, "digit_states",
         TG_DIGIT_STATES, "opcodes", TG_OPCODES, "layout_codes", TG_LAYOUT_CODES, "most_digits",
         TG_MOST_DIGITS, "most_digit_values", TG_MOST_DIGIT_VALUES);
-    const int failed = schema == NULL || PyModule_AddObjectRef(module, "SCHEMA", schema) < 0;
+    const int failed = schema == NULL || PyModule_AddObjectRef(module, "SCHEMA", schema) < 0 ||
+                       PyModule_AddStringConstant(module, "OPCODES", tg_opcode_names) < 0;
     Py_XDECREF(schema);
     return failed ? -1 : 0;
 }
@@ -89,10 +91,10 @@ static int choose_isa(void) {
 static int module_exec(PyObject *module) {
     if (import_numpy() < 0 || choose_isa() < 0) return -1;
     tg_parallel_init();
-    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,  tg_config_methods, tg_feature_methods,
-                            tg_graph_methods,   tg_rank_methods, tg_optim_methods,  tg_model_methods,
-                            tg_product_methods, tg_file_methods, tg_pack_methods,   tg_check_methods,
-                            tg_prepare_methods};
+    PyMethodDef *rooms[] = {tg_base_methods,    tg_npz_methods,    tg_config_methods, tg_feature_methods,
+                            tg_graph_methods,   tg_rank_methods,   tg_optim_methods,  tg_model_methods,
+                            tg_product_methods, tg_file_methods,   tg_pack_methods,   tg_check_methods,
+                            tg_hlo_methods,     tg_prepare_methods};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (PyModule_AddFunctions(module, rooms[i]) < 0) return -1;
     if (add_schema(module) < 0 || tg_add_model_types(module) < 0 || tg_add_trainer_type(module) < 0)

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import cases
+import hlo_files
 import models
 import numpy as np
 from broken import npz
@@ -153,6 +154,29 @@ def packs():
         _core.decode_rows(codes + 1, table, np.arange(3))
 
 
+_writer = hlo_files.Writer()
+PROTOCOL_BUFFERS = [
+    _writer.tuned(hlo_files.layouts(3)), _writer.tuning([hlo_files.tiles(1), hlo_files.tiles(2)]),
+    _writer.module(hlo_files.program(1)),
+]  # fmt: skip
+
+
+def protocol_buffers():
+    """Programs of XLA: whole, cut off in many places, with too little memory allowed."""
+    path = Path(FOLDER.name) / "g.pb"
+    for raw in PROTOCOL_BUFFERS:
+        path.write_bytes(raw)
+        tg.load(path)
+        tg.load(path, extra=True, padding=-1)
+        for limit in (10, 30000):
+            with contextlib.suppress(tg.Error):
+                tg.load(path, max_bytes=limit)
+        for size in range(0, len(raw), 1 + len(raw) // 20):
+            path.write_bytes(raw[:size])
+            with contextlib.suppress(tg.Error):
+                tg.load(path)
+
+
 def tensor_file(dtype="BF16", notes='{"a":"b"}', end=8):
     header = f'{{"__metadata__":{notes},"x":{{"dtype":"{dtype}","shape":[4],"data_offsets":[0,{end}]}}}}'
     return len(header).to_bytes(8, "little") + header.encode() + bytes(8)
@@ -225,6 +249,7 @@ WORK = {
         data,
         bad_data,
         packs,
+        protocol_buffers,
         prepare,
         tensors,
         losses_and_metrics,

@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(
         parser,
-        meaning="an .npz file or pack, a directory (with all below it), sample:NAME, or COLLECTION[/SPLIT] "
-        "below --root",
+        meaning="an .npz file, pack or .pb file of HLO, a directory (with all below it), sample:NAME, or "
+        "COLLECTION[/SPLIT] below --root",
     )
     common.option(parser, "--all", "list graphs without findings, too")
     common.option(parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
 
 DATA_HELP = (
-    "graphs: an .npz file or pack, a directory of them, sample:NAME (an embedded graph), "
+    "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (an embedded graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
 
@@ -215,7 +215,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
             file=spec, expected=".npz files", found="none",
         )  # fmt: skip
     of = tg.data.collection_of(str(files[0].absolute()))
-    return [(file.stem, of, partial(tg.data.load, file)) for file in files]
+    return [(name, of, read) for file in files for name, read in tg.data.collections.graphs_in(file)]
 
 
 def patterns(exclude: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``tpugraphs pack``: memory-mapped packs of a tree of .npz files."""
+"""``tpugraphs pack``: memory-mapped packs of a tree of .npz and .pb files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ EXAMPLE = "tpugraphs pack ~/data/tpugraphs/npz/layout --jobs 4"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.option(parser, "dir DIR", "folder of .npz files, at any depth, or one file")
-    common.option(parser, "--out DIR", "put the tree of packs there, not next to the .npz files")
+    common.option(parser, "dir DIR", "folder of .npz and .pb files, at any depth, or one file")
+    common.option(parser, "--out DIR", "put the tree of packs there, not next to the files")
     meaning = "files at a time (default: number of threads)"
     common.option(parser, "--jobs N", meaning, type=common.whole(1, 4096))
     common.option(parser, "--verify", "also read all packs back and compare checksums")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     parts.append(f"{len(report.failed)} failed")
     common.say(
         args,
-        f"{', '.join(parts)}; {report.bytes_in / 1e6:,.1f} MB of npz gave "
+        f"{', '.join(parts)}; {report.bytes_in / 1e6:,.1f} MB of files gave "
         f"{report.bytes_out / 1e6:,.1f} MB of packs in {report.seconds:.1f} s",
     )
     common.emit(args, dataclasses.asdict(report))

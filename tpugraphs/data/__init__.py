@@ -1,5 +1,6 @@
 """Graphs and their files: collections, npz and packs, tables, schemas, audits of measurements."""
 
+from tpugraphs.data import hlo as hlo  # adds its format
 from tpugraphs.data.auditing import audit
 from tpugraphs.data.collections import (
     Collection,

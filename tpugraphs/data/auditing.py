@@ -6,7 +6,6 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data import corrupt
-from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, load
+from tpugraphs.data.collections import Split, exclude_patterns, excluded, graph_files, graphs_in
 from tpugraphs.data.description import judge
 from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
@@ -383,7 +382,8 @@ def audit(
     Parameters
     ----------
     data : path, graph, or list of these, or split of a collection
-        A folder means all .npz files and packs in and below it. If a graph has both, the pack is read.
+        A folder means all .npz files, packs and .pb files in and below it. If a graph has several of these,
+        the pack is read, or else the .npz.
     exclude : str or list of str, optional
         As for :func:`tpugraphs.open_collection`.
     max_bytes : int, optional
@@ -444,7 +444,8 @@ def _sources(data: Any, max_bytes: int | None) -> Iterator[_Source]:
             text = f"no .npz files or packs in or below this folder; {todo}"
             raise DataError(text, file=str(path), expected=".npz files", found="none")
         for file in files:
-            yield file.stem, collection_of(str(file)), str(file), partial(load, str(file), max_bytes)
+            for name, read in graphs_in(str(file), max_bytes):
+                yield name, collection_of(str(file)), str(file), read
     elif isinstance(data, Split):  # its files, without reading them now
         for i, name in enumerate(data.names):
             yield name, data.collection, data.paths[i], lambda i=i: data[i]  # type: ignore[misc]

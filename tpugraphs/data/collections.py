@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
-from tpugraphs.data.arrays import fail, from_member, naming, with_file
+from tpugraphs.data.arrays import fail, from_member, naming
 from tpugraphs.data.digits import DIGITS, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
@@ -44,8 +44,8 @@ _Member = tuple[Any, str, tuple[int, ...], int]
 _Stamp = tuple[int, int, int, int]
 
 
-def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> Graph:
-    """Read one graph from an .npz file or a pack.
+def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **options: Any) -> Any:
+    """Read one graph from an .npz file, a pack or a protocol buffer of HLO.
 
     Of an npz, everything but the config digits is read and checked. The digits are inflated when they are
     first used, into one byte each. Members that the schema does not name are ignored. Of a pack
@@ -55,13 +55,16 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
     ----------
     path : path
         File in the TpuGraphs schema (any integer or float dtype that holds the values exactly), one that
-        :meth:`Graph.save` wrote with a schema of its own, or a pack.
+        :meth:`Graph.save` wrote with a schema of its own, a pack, or a program of XLA, measured or not
+        (``.pb``, see :mod:`tpugraphs.data.hlo`).
     max_bytes : int, optional
         Refuse a file whose arrays would take more memory than this; 8 GiB by default.
+    **options
+        Of a ``.pb``: see :func:`tpugraphs.data.hlo.read`.
 
     Returns
     -------
-    LayoutGraph, TileGraph or Graph
+    LayoutGraph, TileGraph or Graph, or list of TileGraph from a TuningData
         A file without configs gives a LayoutGraph with K = 0 and C = 0.
 
     Raises
@@ -74,13 +77,12 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         When it cannot be opened.
     """
     file = absolute(path)
-    if file.endswith(".pb"):
-        error = fail("file", "an .npz file", "a protobuf", "take the .npz of the same graph")
-        raise with_file(error, file)
     limit = _limit(max_bytes)
     read = formats.of(file, formats.READERS)
+    if options and not file.endswith(".pb"):
+        raise ConfigError(f"{next(iter(options))}: expected a .pb file, where it can be chosen, found {file}")
     if read is not None:
-        return read(file, limit)
+        return read(file, limit, **options)
     with naming(file):
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         if MEMBER not in members:
@@ -90,6 +92,33 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None) -> 
         if again != stamp:
             raise _structure("file", "one file", "another one, written while it was read")
         return _any_graph(file, {**members, **more}, stamp)
+
+
+def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list[Any]:
+    """Read the graphs of a file: one, or the kernels of a TuningData."""
+    found = load(path, max_bytes)
+    return found if isinstance(found, list) else [found]
+
+
+def graphs_in(
+    path: str | os.PathLike[str], max_bytes: int | None = None
+) -> list[tuple[str, Callable[[], Graph]]]:
+    """Name the graphs of a file, each with a function that reads it.
+
+    A protocol buffer is read for its names; several kernels are kept then. One that cannot be read counts as
+    a graph, whose reader says why.
+    """
+    try:
+        graphs = load_all(path, max_bytes) if os.fspath(path).endswith(".pb") else []
+    except (DataError, OSError):
+        graphs = []
+    if len(graphs) < 2:
+        return [(file_stem(path), lambda: load(path, max_bytes))]
+    return [(graph.name, partial(_same, graph)) for graph in graphs]
+
+
+def _same(graph: Graph) -> Graph:
+    return graph
 
 
 def _limit(max_bytes: Any) -> int:
@@ -201,15 +230,25 @@ def sample(name: str) -> Graph:
     ConfigError
         When there is no such sample.
     """
-    return load(_SAMPLES / sample_info(name)["file"])
+    found: Graph = load(_SAMPLES / sample_info(name)["file"])
+    return found
 
 
 # --- collections --------------------------------------------------------------------------------------------
 
 
+def file_stem(path: str | os.PathLike[str]) -> str:
+    """Name of a file without its ending, which may be ``.hlo.pb``."""
+    name = Path(path).name
+    return name.removesuffix(".pb").removesuffix(".hlo") if name.endswith(".pb") else Path(name).stem
+
+
 def graph_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of the graphs in a folder, by name: a graph's pack if it has one, else its .npz."""
-    found = {path.stem: path for suffix in ("npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")}
+    """Files of the graphs in a folder, by name: a graph's pack if it has one, else its .npz, else its .pb."""
+    files = [path for suffix in ("pb", "npz", "tgpack") for path in Path(folder).glob(f"*.{suffix}")]
+    found = {file_stem(path): path for path in files}
+    several = {stem.rpartition(".00.")[0] for stem in found}  # .pb files whose kernels have packs
+    found = {stem: path for stem, path in found.items() if stem not in several or path.suffix != ".pb"}
     return [found[stem] for stem in sorted(found, key=lambda stem: f"{stem}.npz")]  # one order for both kinds
 
 
@@ -230,7 +269,7 @@ class Split(Sequence[Graph]):
     @property
     def names(self) -> list[str]:
         """File names without ``.npz`` or ``.tgpack``."""
-        return [Path(path).stem for path in self.paths]
+        return [file_stem(path) for path in self.paths]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -246,7 +285,11 @@ class Split(Sequence[Graph]):
         if not isinstance(index, SupportsIndex):
             todo = "for a name: split[split.names.index(name)]"
             raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
-        return load(self.paths[index], self._max_bytes)._with(collection=self.collection)
+        graphs = load_all(self.paths[index], self._max_bytes)
+        if len(graphs) != 1:
+            raise _structure("file", "one graph in every file of a collection", f"{len(graphs)} kernels")
+        graph: Graph = graphs[0]
+        return graph._with(collection=self.collection)
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without some graphs.
@@ -258,7 +301,7 @@ class Split(Sequence[Graph]):
             collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
         """
         patterns = exclude_patterns(patterns)
-        kept = [p for p in self.paths if not excluded(Path(p).stem, self.collection, patterns)]
+        kept = [p for p in self.paths if not excluded(file_stem(p), self.collection, patterns)]
         return Split(self.collection, kept, self._max_bytes)
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tpugraphs import _core, kernels
 from tpugraphs._core import SCHEMA
-from tpugraphs.data import arrays, description, formats
+from tpugraphs.data import arrays, description, drawing, formats
 from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
@@ -516,6 +516,28 @@ class Graph:
             numbers and strings only, so that it can be written as JSON.
         """
         return description.describe(self)
+
+    def to_dot(self) -> str:
+        """Draw the graph in Graphviz's language, for ``dot -Tsvg``.
+
+        Arrows lead from an operand to what uses it; dashed ones from the root of a computation to what calls
+        it. Configurable nodes are orange and numbered, convolutions and dots are blue, roots have a double
+        border. A kernel is legible; of a larger graph draw a part: ``tg.prune(g, "config-1hop").to_dot()``.
+        """
+        return drawing.to_dot(self)
+
+    def to_networkx(self) -> Any:
+        """Make a ``networkx.DiGraph`` with edges from an operand to what uses it.
+
+        Nodes have ``opcode``, ``configurable`` (the place among the configurable nodes, or None) and, in
+        layout and tile graphs, ``shape``, ``layout`` and ``is_root``.
+
+        Raises
+        ------
+        ImportError
+            networkx is not installed.
+        """
+        return drawing.to_networkx(self)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{key}={n}" for key, n in description.counts(self).items() if isinstance(n, int))

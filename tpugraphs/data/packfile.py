@@ -10,6 +10,7 @@ too, and are of version 2.
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,23 @@ def open_pack(path: str, limit: int) -> Graph:
     return graph
 
 
+def origin_of(source: str) -> tuple[Origin, int]:
+    """Origin of a pack of this file, and about how many bytes it takes."""
+    if not source.endswith(".pb"):
+        return _core.npz_origin(source)
+    crc = 0
+    with open(source, "rb") as file:
+        found = os.fstat(file.fileno())
+        while piece := file.read(1 << 20):
+            crc = zlib.crc32(piece, crc)
+    return (found.st_size, found.st_mtime_ns, crc), 8 * found.st_size
+
+
 def made_from(origin: Origin, source: str) -> bool:
-    """Whether a pack is of this .npz, or there is none.
+    """Whether a pack is of this .npz or .pb, or there is none.
 
     The same size and modification time count as unchanged, as in make. For files that were copied or unpacked
-    again the CRC of their zip directory decides, which holds the CRC of every array.
+    again the CRC of their zip directory decides, which holds the CRC of every array; of a .pb its own CRC.
     """
     try:
         found = os.stat(source)
@@ -144,7 +157,7 @@ def made_from(origin: Origin, source: str) -> bool:
     if (found.st_size, found.st_mtime_ns) == origin[:2]:
         return True
     try:
-        return found.st_size == origin[0] and _core.npz_origin(source)[0][2] == origin[2]
+        return found.st_size == origin[0] and origin_of(source)[0][2] == origin[2]
     except (DataError, OSError):
         return False
 

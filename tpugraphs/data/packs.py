@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 
 from tpugraphs import _core
 from tpugraphs.data.arrays import naming, with_file
-from tpugraphs.data.collections import load
-from tpugraphs.data.packfile import SUFFIX, Origin, Pack, is_pack, made_from, open_pack, write, write_pack
+from tpugraphs.data.collections import file_stem, graphs_in, load_all
+from tpugraphs.data.packfile import (
+    SUFFIX,
+    Origin,
+    Pack,
+    is_pack,
+    made_from,
+    open_pack,
+    origin_of,
+    write,
+    write_pack,
+)
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
@@ -58,6 +68,7 @@ class PackReport:
 @dataclass
 class _Job:
     source: str
+    place: int  # of the graph in the source
     target: str
     size: int  # of the source
     need: int  # bytes of the pack, about
@@ -79,7 +90,7 @@ def pack_tree(
     verify: bool = False,
     verbose: bool | None = None,
 ) -> PackReport:
-    """Make packs of all .npz files below a folder, or of one file.
+    """Make packs of all .npz files below a folder, and of .pb files without an .npz, or of one file.
 
     A pack appears under its name when it is complete and on disk. Packs that exist and are of the same .npz
     are left as they are, so a run that was killed resumes where it stopped.
@@ -119,18 +130,17 @@ def pack_tree(
     sources, packs = _files_below(root)
     base = os.path.dirname(root) if os.path.isfile(root) else root
     to = base if out is None else absolute(out)
-    names = {path: os.path.relpath(path, base).removesuffix(".npz") + SUFFIX for path in sources}
-    targets = {path: os.path.join(to, name) for path, name in names.items()}
+    targets = {target: graph for path in sources for target, graph in _targets(path, base, to)}
     os.makedirs(to, exist_ok=True)
     with locked(to, "another packing run"):
         if out is not None:
             packs = _files_below(to)[1]
-        for place in {os.path.dirname(path) for path in targets.values()}:
+        for place in {os.path.dirname(path) for path in targets}:
             os.makedirs(place, exist_ok=True)
             for name in os.listdir(place):
                 if _UNFINISHED.fullmatch(name):  # left behind by a killed run; the lock is held
                     os.unlink(os.path.join(place, name))
-        there = sorted({*packs, *filter(os.path.exists, targets.values())})
+        there = sorted({*packs, *filter(os.path.exists, targets)})
         checked = _verify_all(threads, there, verbose) if verify else {}
         todo = _todo(targets, checked, report)
         _check_space(to, todo)
@@ -154,7 +164,20 @@ def _files_below(root: str) -> tuple[list[str], list[str]]:
         return ([], [root]) if is_pack(root) else ([root], [])
     found = [os.path.join(place, name) for place, _, names in os.walk(root) for name in names]
     found = sorted(path for path in found if not os.path.basename(path).startswith("."))
-    return [p for p in found if p.endswith(".npz")], [p for p in found if p.endswith(SUFFIX)]
+    arrays = {p.removesuffix(".npz") for p in found if p.endswith(".npz")}  # an .npz is packed, not its .pb
+    sources = [p for p in found if p.endswith(".npz") or (p.endswith(".pb") and _stem(p) not in arrays)]
+    return sources, [p for p in found if p.endswith(SUFFIX)]
+
+
+def _stem(path: str) -> str:
+    return os.path.join(os.path.dirname(path), file_stem(path))
+
+
+def _targets(path: str, base: str, to: str) -> list[tuple[str, tuple[str, int]]]:
+    """Packs of the graphs in a file, each with the file and the graph's place there."""
+    folder = os.path.normpath(os.path.join(to, os.path.relpath(os.path.dirname(path), base)))
+    names = [name for name, _ in graphs_in(path)]
+    return [(os.path.join(folder, name + SUFFIX), (path, place)) for place, name in enumerate(names)]
 
 
 def _verified(path: str) -> None:
@@ -180,23 +203,26 @@ def _verify_all(threads: int, paths: list[str], verbose: bool | None) -> dict[st
     return result
 
 
-def _todo(targets: dict[str, str], checked: dict[str, Exception | None], report: PackReport) -> list[_Job]:
+def _todo(
+    targets: dict[str, tuple[str, int]], checked: dict[str, Exception | None], report: PackReport
+) -> list[_Job]:
     """List what is to be packed, the largest first; damaged packs with a source go out of `checked`."""
     if not targets and not checked:
-        text = "no .npz files below this folder; give the one that holds them"
+        text = "no .npz files below this folder, and no .pb files; give the one that holds them"
         raise DataError(text, expected=".npz files", found="none")
     todo = []
-    for source, target in targets.items():
+    for target, (source, place) in targets.items():
         try:
             with naming(source):
                 if checked.get(target) is None and _up_to_date(target, source):
                     report.skipped += 1
                     continue
-                origin, need = _core.npz_origin(source)
+                origin, need = origin_of(source)
         except (DataError, OSError) as error:
             report.fail(source, error)
         else:
-            todo.append(_Job(source, target, origin[0], need, origin))
+            size = origin[0] if place == 0 else 0  # of kernels of one file it is counted once
+            todo.append(_Job(source, place, target, size, need, origin))
             checked.pop(target, None)
     return sorted(todo, key=lambda job: -job.need)
 
@@ -220,7 +246,7 @@ def _check_space(folder: str, todo: list[_Job]) -> None:
 
 
 def _pack_one(job: _Job) -> None:
-    graph = load(job.source)
+    graph = load_all(job.source)[job.place]
     if graph.kind == "layout":
         job.digits = max(1, graph.node_config_feat.size)
     if job.done[1]:

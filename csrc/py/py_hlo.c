@@ -1,0 +1,158 @@
+/* Graphs out of protocol buffers of HLO. */
+#include "py/pycore.h"
+
+#include <string.h>
+
+#include "hlo/hlo.h"
+
+/* What hlo_read was asked for. */
+typedef struct request {
+    int padding, extra, sorted;
+    int64_t limit, total; /* bytes of arrays: at most, so far */
+} request;
+
+/* Add a new array to a dict and return its memory, or NULL with an exception set. */
+static void *add_array(PyObject *dict, const char *name, int typenum, int ndim, npy_intp a, npy_intp b,
+                       npy_intp c) {
+    const npy_intp dims[3] = {a, b, c};
+    PyArrayObject *array = tg_new_array(typenum, ndim, dims);
+    if (array == NULL) return NULL;
+    void *data = PyArray_DATA(array);
+    if (PyDict_SetItemString(dict, name, (PyObject *)array) < 0) data = NULL;
+    Py_DECREF((PyObject *)array);
+    return data;
+}
+
+/* Bytes that the arrays of a graph take; edges are about as many as nodes. */
+static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
+    const int64_t row = TG_NODE_FEATURES * 4 + 8 + 1 + 16 + (extra ? TG_EXTRA_FEATURES * 4 : 0);
+    int64_t config = g->tile ? TG_TILE_FEATURES * 4 : 0, nodes, configs, total;
+    if (!g->tile && __builtin_mul_overflow(g->K, TG_DIGITS, &config)) return INT64_MAX;
+    if (__builtin_add_overflow(config, 16, &config) || __builtin_mul_overflow(g->C, config, &configs) ||
+        __builtin_mul_overflow(g->N, row, &nodes) || __builtin_add_overflow(nodes, configs, &total))
+        return INT64_MAX;
+    return total;
+}
+
+static tg_status account(request *q, const tg_hlo_graph *g, tg_error *err) {
+    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit)
+        return TG_OK;
+    return tg_bad_field(err, "file", "arrays of at most max_bytes together",
+                        "raise max_bytes if the file is right", "%lld bytes and more, max_bytes is %lld",
+                        (long long)q->total, (long long)q->limit);
+}
+
+static int add_arrays(PyObject *dict, tg_hlo_graph *g, int extra) {
+    const npy_intp N = (npy_intp)g->N, C = (npy_intp)g->C, K = (npy_intp)g->K;
+    g->node_feat = add_array(dict, "node_feat", NPY_FLOAT32, 2, N, TG_NODE_FEATURES, 0);
+    g->node_opcode = add_array(dict, "node_opcode", NPY_UINT8, 1, N, 0, 0);
+    if (extra) g->extra = add_array(dict, "extra", NPY_FLOAT32, 2, N, TG_EXTRA_FEATURES, 0);
+    g->instruction_ids = add_array(dict, "instruction_ids", NPY_INT64, 1, N, 0, 0);
+    g->computation_sizes =
+        add_array(dict, "computation_sizes", NPY_INT64, 1, (npy_intp)g->computations, 0, 0);
+    g->node_splits = add_array(dict, "node_splits", NPY_INT64, 1, (npy_intp)g->S, 0, 0);
+    g->node_config_ids = add_array(dict, "node_config_ids", NPY_INT64, 1, K, 0, 0);
+    if (g->tile) g->config_feat = add_array(dict, "config_feat", NPY_FLOAT32, 2, C, TG_TILE_FEATURES, 0);
+    else g->node_config_feat = add_array(dict, "node_config_feat", NPY_INT8, 3, C, K, TG_DIGITS);
+    g->config_runtime = add_array(dict, "config_runtime", NPY_INT64, 1, C, 0, 0);
+    g->runtime_normalizers = add_array(dict, "config_runtime_normalizers", NPY_INT64, 1, C, 0, 0);
+    return PyErr_Occurred() == NULL;
+}
+
+static int add_item(PyObject *dict, const char *name, PyObject *item) {
+    const int failed = item == NULL || PyDict_SetItemString(dict, name, item) < 0;
+    Py_XDECREF(item);
+    return !failed;
+}
+
+static int add_edges(PyObject *dict, tg_ids *edges, int sorted) {
+    Py_BEGIN_ALLOW_THREADS
+    if (sorted) tg_hlo_sort_edges(edges);
+    Py_END_ALLOW_THREADS
+    int64_t *to = add_array(dict, "edge_index", NPY_INT64, 2, (npy_intp)(edges->count / 2), 2, 0);
+    if (to == NULL) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (edges->count > 0) memcpy(to, edges->items, (size_t)edges->count * sizeof *to);
+    Py_END_ALLOW_THREADS
+    return 1;
+}
+
+static PyObject *text_or_none(const char *text) {
+    return text == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(text);
+}
+
+/* Read a graph that was measured, as a dict; NULL with an exception or the reader's error set. */
+static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q) {
+    PyObject *dict = PyDict_New();
+    if (dict == NULL || !add_arrays(dict, g, q->extra)) {
+        Py_XDECREF(dict);
+        return NULL;
+    }
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_hlo_read(hlo, g);
+    Py_END_ALLOW_THREADS
+    const char *name = (const char *)g->name.at;
+    if (status != TG_OK || !add_edges(dict, &g->edges, q->sorted) ||
+        !add_item(dict, "name", PyUnicode_DecodeUTF8(name, g->name.end - g->name.at, "replace")) ||
+        !add_item(dict, "runs", PyLong_FromLongLong(g->runs)) ||
+        !add_item(dict, "unusable", text_or_none(g->unusable)))
+        Py_CLEAR(dict);
+    return dict;
+}
+
+/* All graphs of a mapped file, as a list; NULL with an exception or `err` set. */
+static PyObject *read_graphs(tg_hlo *hlo, request *q, tg_error *err) {
+    PyObject *list = PyList_New(0);
+    while (list != NULL) {
+        tg_hlo_graph g;
+        tg_status status;
+        int more;
+        Py_BEGIN_ALLOW_THREADS
+        status = tg_hlo_next_graph(hlo, &g, &more);
+        if (status == TG_OK && more) status = account(q, &g, err);
+        Py_END_ALLOW_THREADS
+        PyObject *graph = status == TG_OK && more ? read_graph(hlo, &g, q) : NULL;
+        tg_hlo_free_graph(&g);
+        if (status == TG_OK && !more) break;
+        if (graph == NULL) Py_CLEAR(list);
+        else tg_append(&list, graph);
+    }
+    return list;
+}
+
+static PyObject *hlo_read(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *path, *result = NULL;
+    request q = {0};
+    long long limit;
+    if (!PyArg_ParseTuple(args, "O&ippL", PyUnicode_FSConverter, &path, &q.padding, &q.extra, &q.sorted,
+                          &limit))
+        return NULL;
+    q.limit = limit;
+    tg_error err = {0};
+    tg_source source;
+    tg_hlo hlo;
+    tg_cancel cancel = tg_python_cancel();
+    tg_status status;
+    const char *file = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_source_open(file, "a file of a protocol buffer", &source, NULL, &err);
+    if (status == TG_OK && source.size > 0) status = tg_source_map(&source, &err);
+    if (status == TG_OK)
+        status = tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size}, &source, q.padding,
+                             &cancel, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *list = status == TG_OK ? read_graphs(&hlo, &q, &err) : NULL;
+    if (list != NULL) result = Py_BuildValue("(sN)", tg_hlo_kind_name(hlo.kind), list);
+    tg_source_close(&source);
+    Py_DECREF(path);
+    if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
+    return result;
+}
+
+PyMethodDef tg_hlo_methods[] = {
+    {"hlo_read", hlo_read, METH_VARARGS,
+     PyDoc_STR("hlo_read(path, padding, extra, sorted, max_bytes) -> (message, [{field: array}]).")},
+    {NULL, NULL, 0, NULL},
+};

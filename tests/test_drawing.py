@@ -1,0 +1,92 @@
+"""Graphs as pictures and as graphs of NetworkX."""
+
+import re
+import sys
+
+import hlo_files
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+
+NODE = re.compile(r'  (\d+) \[label="((?:[^"\\]|\\.)*)"((?:, \w+=(?:\w+|"[^"]*"))*)\];')
+EDGE = re.compile(r"  (\d+) -> (\d+)( \[style=dashed\])?;")
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A convolution whose layout can be chosen, in a fusion."""
+    shape = {"type": 16, "dims": [8, 64], "layout": [1, 0]}
+    inner = [
+        {"id": 1, "opcode": "parameter", "shape": shape},
+        {"id": 2, "opcode": "convolution", "shape": shape, "operands": [1]},
+    ]
+    outer = [
+        {"id": 3, "opcode": "constant", "shape": {"type": 5}},
+        {
+            "id": 4,
+            "opcode": "fusion",
+            "shape": {"type": 13, "tuple": [shape] * 3},
+            "operands": [3],
+            "calls": [7],
+        },
+    ]
+    module = {
+        "name": "m",
+        "computations": [
+            {"id": 7, "name": "fused", "root": 2, "instructions": inner},
+            {"id": 8, "name": "main", "root": 4, "instructions": outer},
+        ],
+    }
+    runs = [{"layout": [[[1, 0]]], "ns": 5, "default": True}]
+    path = tmp_path / 'a "quoted" name.pb'
+    path.write_bytes(hlo_files.Writer().tuned({"module": module, "runs": runs, "nodes": [1]}))
+    return tg.load(path)
+
+
+def parsed(text):
+    """Nodes {number: (label, attributes)} and edges [(from, to, dashed)]; every line is one of the known ones."""
+    lines = text.splitlines()
+    assert lines[0].startswith("digraph") and lines[-1] == "}"
+    nodes = {int(m[1]): (m[2], m[3]) for line in lines[3:-1] if (m := NODE.fullmatch(line))}
+    edges = [(int(m[1]), int(m[2]), bool(m[3])) for line in lines[3:-1] if (m := EDGE.fullmatch(line))]
+    assert len(nodes) + len(edges) == len(lines) - 4
+    return nodes, edges
+
+
+def test_a_kernel_is_drawn_with_its_configurable_nodes(graph):
+    nodes, edges = parsed(graph.to_dot())
+    assert graph.to_dot().startswith('digraph "a \\"quoted\\" name" {')
+    assert {number: label for number, (label, _) in nodes.items()} == {
+        0: r"0 parameter\nbf16[8,64]{1,0}",
+        1: r"1 convolution\nbf16[8,64]{1,0}\nconfigurable 0",
+        2: r"2 constant\ns64[]",
+        3: r"3 fusion\ntuple of 3",
+    }
+    marked = {number for number, (_, attributes) in nodes.items() if "#ffd27f" in attributes}
+    roots = {number for number, (_, attributes) in nodes.items() if "peripheries=2" in attributes}
+    assert marked == {1} and roots == {1, 3}
+    assert sorted(edges) == [(0, 1, False), (1, 3, True), (2, 3, False)]
+
+
+def test_any_graph_is_drawn():
+    g = tg.Graph(node_feat=np.zeros((2, 1)), edge_index=[[1, 0]], node_opcode=[3, 4])
+    nodes, edges = parsed(g.to_dot())
+    assert nodes[1][0] == "1 4" and edges == [(0, 1, False)]
+    table = tg.Graph(config_feat=[[1.0], [2.0]], runtime=[1, 2])
+    assert parsed(table.to_dot()) == ({0: ("0", "")}, [])
+
+
+def test_networkx_gets_nodes_and_edges(graph):
+    pytest.importorskip("networkx")
+    g = graph.to_networkx()
+    assert sorted(g.edges) == [(0, 1), (1, 3), (2, 3)] and g.graph["name"] == graph.name
+    assert g.nodes[1] == {
+        "opcode": "convolution", "configurable": 0, "shape": "bf16[8,64]", "layout": "{1,0}", "is_root": True,
+    }  # fmt: skip
+
+
+def test_without_networkx_the_error_says_what_to_install(graph, monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(ImportError, match="needs networkx, which is not installed: pip install networkx"):
+        graph.to_networkx()

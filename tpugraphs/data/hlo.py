@@ -1,0 +1,147 @@
+"""Graphs out of protocol buffers of HLO (``.pb``): any program of XLA, with its measurements if it has any.
+
+A file holds one of four messages, which is recognised by what is in it: ``xla.HloModuleProto`` (as JAX's
+``lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()`` gives it), ``xla.HloProto`` (as
+``--xla_dump_hlo_as_proto`` writes it), ``tpu_graphs.ModuleTuningData`` or ``tpu_graphs.TuningData``.
+Features, opcodes, edges and configs are those of the extractor of TpuGraphs, bit for bit. It aborts where a
+computation is called twice by one instruction; here that is one edge.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tpugraphs import _core
+from tpugraphs.data import formats
+from tpugraphs.data.arrays import naming
+from tpugraphs.data.collections import file_stem
+from tpugraphs.data.columns import Column
+from tpugraphs.data.digits import Digits
+from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
+from tpugraphs.data.schema import LAYOUT, TILE
+from tpugraphs.errors import ConfigError
+from tpugraphs.names import collection_of
+
+__all__ = ["SUFFIX", "read"]
+
+SUFFIX = ".pb"
+
+
+def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> Any:
+    """Read a file of HLO: one graph, or a list of them from a ``TuningData``.
+
+    Parameters
+    ----------
+    path : str
+    max_bytes : int
+        Refuse a file whose arrays would take more memory than this.
+    padding : {0, -1}
+        What fills the columns 31-36, 95-98, 101-104 and 134-139 of `node_feat` behind lists that are shorter:
+        0 as in the published files, or -1. The features show which one it was, so saved files record it
+        (:mod:`tpugraphs.preprocess.padding`), and rankers refuse the other one where it matters to them.
+    extra : bool
+        Append to the node features what the third place of the Kaggle competition read from these files: 30
+        columns of dot and gather dimensions and flags, and 16 with the shapes of both operands of
+        convolutions and dots (-1: missing, -2: another instruction). The published kinds have no room for
+        more columns, so the result is a :class:`tpugraphs.Graph` whose schema names all of them. It can be
+        saved, packed and ranked like any other.
+
+    Raises
+    ------
+    DataError
+        The file is not one of the four messages or damaged, naming computation, instruction and byte.
+    ConfigError
+        Another padding.
+
+    Warns
+    -----
+    UserWarning
+        When all runs of a program are left out, as the extractor does: if none without error is marked as the
+        default, if there is only one with tile sizes, or if one of these has none.
+    """
+    if padding not in (0, -1) or isinstance(padding, bool):
+        raise ConfigError(f"padding: expected 0 or -1, found {padding!r}")
+    with naming(path):
+        message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
+    names = [file_stem(path)]
+    if message == "TuningData":
+        kernels = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]
+        names = [f"{names[0]}.{i:02d}.{kernel}" for i, kernel in enumerate(kernels)]  # names of packs, too
+    for name, program in zip(names, programs, strict=True):
+        if program["unusable"] is not None:
+            text = f"{path}: {name}: its {program['runs']} runs are left out: {program['unusable']}"
+            warnings.warn(text, stacklevel=3)
+    graphs = [_graph(path, name, program) for name, program in zip(names, programs, strict=True)]
+    return graphs if message == "TuningData" else graphs[0]
+
+
+def _graph(path: str, name: str, program: dict[str, Any]) -> Graph:
+    """Make the graph of a program; the core has checked the arrays, so that is not done again."""
+    fields = {field: _frozen(program[field]) for field in ("node_feat", "node_opcode", "edge_index")}
+    fields["runtime"] = _frozen(program["config_runtime"])
+    if "extra" in program:
+        return _wide_graph(path, name, program, fields)
+    fields["node_splits"] = _frozen(program["node_splits"].reshape(1, -1))
+    fields.update(name=name, collection=collection_of(path), path=path)
+    kind: type[Graph] = LayoutGraph
+    if "config_feat" in program:
+        kind = TileGraph
+        for field in ("config_feat", "config_runtime_normalizers"):
+            fields[field] = _frozen(program[field])
+    else:
+        digits = _frozen(program["node_config_feat"])
+        fields.update(
+            node_config_ids=_frozen(program["node_config_ids"]), _digits=Digits(digits.shape, digits)
+        )
+    graph = object.__new__(kind)
+    graph._set(**fields)
+    return graph
+
+
+def _wide_graph(path: str, name: str, program: dict[str, Any], fields: dict[str, Any]) -> Graph:
+    """Make a graph with the extra columns."""
+    schema = _EXTRA_TILE
+    if "config_feat" in program:
+        fields["config_feat"] = program["config_feat"]
+    else:
+        schema = _EXTRA_LAYOUT
+        fields.update(
+            node_config_ids=program["node_config_ids"], node_config_feat=program["node_config_feat"]
+        )
+    fields["node_feat"] = np.concatenate([fields["node_feat"], program["extra"]], 1)
+    return Graph(**fields, schema=schema, name=name, collection=collection_of(path), path=path)
+
+
+def _extra_columns() -> tuple[Column, ...]:
+    """Name the extra columns as the third place did, in alphabetical order, then those of operands."""
+    widths = {
+        "collapsed_slice_dims": 3, "gather_slice_sizes": 5, "has_dynamic_com": 1, "index_vector_dim": 1,
+        "indices_are_sorted": 1, "is_root_of_com": 1, "lhs_batch_dimensions": 3,
+        "lhs_contracting_dimensions": 3, "offset_dims": 3, "rhs_batch_dimensions": 3,
+        "rhs_contracting_dimensions": 3, "start_index_map": 3,
+    }  # fmt: skip
+    names = [f"{name}_{i}" if n > 1 else name for name, n in widths.items() for i in range(n)]
+    shape = [f"shape_dimension_{i}" for i in range(6)] + ["shape_dimension_sum", "shape_dimension_product"]
+    return tuple(
+        Column(name) for name in [*names, *(f"operand_{k}_{name}" for k in (0, 1) for name in shape)]
+    )
+
+
+# One opcode more than in embeddings: any that the reader knows can occur.
+_EXTRA_LAYOUT, _EXTRA_TILE = (
+    replace(schema, node=(*schema.node, *_extra_columns()), opcodes=_core.SCHEMA["opcodes"] + 1)
+    for schema in (LAYOUT, TILE)
+)
+
+
+def _frozen(array: Any) -> Any:
+    array.flags.writeable = False
+    return array.view()
+
+
+formats.READERS[SUFFIX] = read
