@@ -96,6 +96,23 @@ def test_rows_of_a_segment_are_those_of_the_graph_unless_a_model_is_per_graph(
         assert np.allclose(ys[0][:6], ys[1], rtol=1e-5, atol=1e-6) != expected
 
 
+def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_graph() -> None:
+    pooled = step("pool", "pool", "node_feat", "pooled")
+    for steps in (
+        [step("linear", "tested", "node_feat pooled", "y", out=3)],
+        [step("linear", "hidden", "pooled", "h", out=3), step("concat", "tested", "node_feat h", "y")],
+    ):
+        model = _core.Model([pooled, *steps], 0, COLUMNS, outputs=["y"])
+        whole = graph_arrays(12, 3, 2, COLUMNS, 0)
+        other = whole | {"node_feat": whole["node_feat"].copy()}
+        other["node_feat"][11] += 1
+        ys = [model.run([(_core.Graph(**arrays), rows(2))], ["y"])["y"][0] for arrays in (whole, other)]
+        assert (ys[0][:11] != ys[1][:11]).any()
+        assert model.per_graph
+    to_configs = step("linear", "hidden", "pooled", "h", out=3)
+    assert not _core.Model([pooled, to_configs], 0, COLUMNS, outputs=["h"]).per_graph
+
+
 def test_an_op_that_is_per_graph_takes_no_other_rows() -> None:
     tokens = step("dimension_tokens", "tokens", "", "cells", cols=4)
     taken = step("take_config_nodes", "take", "node_feat", "taken")

@@ -14,7 +14,7 @@
 typedef struct tg_scratch {
     char *base;
     size_t used;
-    const char *closing; /* what the block is */
+    const char *closing; /* what the block is, if its redzones are to be looked at; else NULL */
 } tg_scratch;
 
 static inline void *tg_take(tg_scratch *c, int64_t count, size_t size) {

@@ -60,8 +60,8 @@ tg_blake2b tg_blake2b_of(size_t size) {
 void tg_blake2b_add(tg_blake2b *s, const void *data, size_t n) {
     const uint8_t *from = data;
     while (n > 0) {
-        if (s->used ==
-            sizeof s->block) { /* only when more follows: the last block is compressed in another way */
+        /* Only when more follows: the last block is compressed in another way. */
+        if (s->used == sizeof s->block) {
             s->count += sizeof s->block;
             s->used = 0;
             compress(s, 0);

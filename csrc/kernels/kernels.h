@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* The one list of activations, after "none". Leaky ReLU has the slope 0.01, ELU the scale 1 (PyTorch's defaults). PReLU is
-   x where x > 0, else slope * x with a slope per column: the kernels `bend`, not `act`. */
+/* The one list of activations, after "none". Leaky ReLU has the slope 0.01, ELU the scale 1 (PyTorch's defaults). PReLU
+   is x where x > 0, else slope * x with a slope per column: the kernels `bend`, not `act`. */
 #define TG_ACT_PLAIN_LIST(A)                                                                                 \
     A(RELU, "relu")                                                                                          \
     A(GELU, "gelu") A(LEAKY, "leaky") A(ELU, "elu") A(SILU, "silu") A(SIGMOID, "sigmoid") A(TANH, "tanh")
@@ -67,9 +67,8 @@ typedef struct tg_mix_tile {
     float *dresidual; /* (C,F) or NULL; may be dout itself */
     int dresidual_add;
     float *da, *dh; /* scratch (C,D), (C,R) */
-    float *dw1, *db1, *dw2, *db2,
-        *dtau;     /* += (R,D), (R), (R,D), (D), (1): dw2 is transposed; NULL: not wanted */
-    float *dslope; /* += (F), or NULL */
+    /* += (R,D), (R), (R,D), (D), (1), (F): dw2 is transposed; NULL: not wanted */
+    float *dw1, *db1, *dw2, *db2, *dtau, *dslope;
 } tg_mix_tile;
 
 /* The edges of one node under attention, for `rows` of its configs: H heads of O columns. What is by edge is (rows,H) at
@@ -127,7 +126,7 @@ typedef struct tg_edges {
    map_columns y(rows,n) = [y +] (x - c) * a + b; a(n), b(n), c(n) are the same for all rows, b and c may be NULL
    sum_columns s1(n) += sum of g(rows,n), s2(n) += sum of g * (x - c) * a; c and s1 may be NULL
    mix_columns y(rows,n) = [y +] a * g - b * (x - c) - d
-   bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n)
+   bend        y(rows,n) = x where x > 0, else f * x, with `curved` f * (e^x - 1); f(n); y may be x
    bend_back   d = [d +] its gradient, df(n) +=; either may be NULL; d may be g
    drop_rows   y(rows,n) = [y +] x times the factors of a dropout whose rows have these keys(rows,2)
    add_normals y(n) = x + std times the normal numbers of a key; y may be x

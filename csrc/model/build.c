@@ -186,9 +186,13 @@ tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err
     if (status == TG_OK) status = plan_step(m, spec, step, err);
     if (status != TG_OK) return in_step(spec, err, status);
     step->out = m->n_slots;
-    add_slot(m, spec->out, step->info.out, m->n_steps)->has_stats = step->info.makes_stats;
+    tg_slot *out = add_slot(m, spec->out, step->info.out, m->n_steps);
+    out->has_stats = step->info.makes_stats;
+    out->joins_nodes = (step->info.flags & TG_PER_GRAPH) != 0;
+    for (int i = 0; i < step->n_in; i++) out->joins_nodes |= m->slots[step->in[i]].joins_nodes;
     m->flags |= step->info.flags;
-    m->per_graph |= (step->info.flags & TG_PER_GRAPH) && tg_has_nodes(step->info.out.space);
+    m->per_graph |=
+        out->joins_nodes && out->shape.space != TG_SPACE_CONFIG && out->shape.space != TG_SPACE_SLATE;
     m->per_config |= step->info.out.space == TG_SPACE_NODE_CONFIG ||
                      step->info.out.space == TG_SPACE_CONFIG_NODE_CONFIG ||
                      step->info.out.space == TG_SPACE_EDGE_CONFIG;

@@ -18,8 +18,9 @@ enum { TG_SLOT_NODE_FEAT, TG_SLOT_CONFIG_FEAT, TG_SLOT_GRAPH_FEAT, TG_GRAPH_SLOT
 typedef struct tg_slot {
     char name[TG_MAX_NAME];
     tg_shape shape;
-    int producer;  /* step, or -1 */
-    int has_stats; /* norm statistics are kept with it */
+    int producer;    /* step, or -1 */
+    int has_stats;   /* norm statistics are kept with it */
+    int joins_nodes; /* its rows depend on all nodes of the graph */
     int used, output;
 } tg_slot;
 

@@ -9,11 +9,11 @@
 #include "base/parallel.h"
 #include "model/bind.h"
 
-/* Checked builds: a buffer's life begins, filled with NaN, or ends, and what lies behind it is looked at. */
 static size_t bytes_of(const tg_binding *bind, int buffer, int b) {
     return (size_t)tg_bound_floats(bind, buffer, b) * sizeof(float);
 }
 
+/* Checked builds: a buffer's life begins, filled with NaN, or ends, and what lies behind it is looked at. */
 static void open_buffer(const tg_binding *bind, int buffer) {
     for (int b = 0; TG_REDZONE > 0 && b < bind->pass->n_entries; b++)
         tg_redzone_open(tg_bound_part(bind, buffer, b), bytes_of(bind, buffer, b));

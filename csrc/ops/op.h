@@ -94,8 +94,7 @@ typedef struct tg_attr_spec {
     double fallback, low, high;
     const char *choices; /* "none|relu": the value is the position */
     const char *doc;
-    const char *choice,
-        *param; /* with this choice, and no other, steps have this parameter; NULL: nothing like it */
+    const char *choice, *param; /* a step has `param` only with this choice; NULL: no parameter */
 } tg_attr_spec;
 #define TG_INT(type, field, fallback, low, high, doc)                                                        \
     {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
@@ -125,9 +124,8 @@ enum {
     TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
-    TG_PER_GRAPH = 1
-        << 8, /* a row depends on other rows of the graph than those its edges lead to: inputs are
-                              rows of nodes, all of them */
+    /* A row depends on other nodes than those its edges lead to: the inputs have the rows of all nodes. */
+    TG_PER_GRAPH = 1 << 8,
 };
 
 /* The plan of one step: inputs and attributes are known, the rest is for the op to fill in. */

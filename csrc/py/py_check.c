@@ -147,7 +147,7 @@ static tg_status run_losses(const attrs *a, tg_error *err) {
 static PyObject *overrun(PyObject *self, PyObject *args) {
     const char *name;
     char word[16];
-    tg_error err;
+    tg_error err = {.code = TG_E_MEMORY};
     attrs a = {0};
     (void)self;
     if (!PyArg_ParseTuple(args, "si", &name, &a.past)) return NULL;
