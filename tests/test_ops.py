@@ -3,6 +3,7 @@
 import copy
 import inspect
 import itertools
+from collections.abc import Mapping
 
 import cases
 import numpy as np
@@ -18,6 +19,7 @@ from reference.activations import ACTIVATIONS, activate, activate_slope
 
 import tpugraphs as tg
 from tpugraphs import _core
+from tpugraphs.kernels.faces import Array
 
 CASES = pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.id)
 LEVELS = _core.isa_levels()
@@ -362,6 +364,16 @@ def by_hand(function, case):
     attrs = {name: value for name, value in case.attrs.items() if name not in follows}
     found = {names.get(name, name): value for name, value in arguments.items()} | attrs
     return found if set(found) <= set(known) else None
+
+
+@pytest.mark.parametrize("function", ["linear", "gatv2", "pool"])
+def test_signatures_say_what_both_functions_take(function):
+    forward = inspect.signature(getattr(tg.kernels, function))
+    backward = inspect.signature(getattr(tg.kernels, function + "_backward"))
+    result = "result" if "result" in forward.parameters else "out"
+    assert list(backward.parameters) == ["dy", *forward.parameters]
+    assert backward.parameters[result].annotation == Mapping[str, Array] | None
+    assert backward.return_annotation == dict[str, Array]
 
 
 @pytest.mark.parametrize("function", BY_HAND)

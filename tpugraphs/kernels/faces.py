@@ -306,8 +306,10 @@ def _pair(
 
     `result` is the argument for arrays to write to; `flat`: see `named_faces`.
     """
-    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    behind = inspect.Signature([dy, *signature.parameters.values()])
+    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Array)
+    outs = signature.parameters[result].replace(annotation=Mapping[str, Array] | None)
+    mine = {"dy": dy, **signature.parameters, result: outs}
+    behind = inspect.Signature(list(mine.values()), return_annotation=Gradients)
     bind_forward, bind_backward = _binder(signature), _binder(behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
