@@ -176,15 +176,8 @@ class GaussianProcess(ScorerBase):
         cross = _matern(x, self._tensors["x"], self._tensors["logs"])[0]
         return cross @ self._weight, cross @ self._root.T
 
-    def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> Floats:
-        """Scores (n,) of rows `configs` (all, if not given): the mean. The options change nothing.
+    def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
+        """Scores (n,) of rows `configs` (all, if not given): the mean. `tta` and `options` have no effect.
 
         Raises
         ------
@@ -248,23 +241,17 @@ class GaussianProcess(ScorerBase):
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
         base = next(iter(filekinds.read_members(path, metadata, tensors)), None)
+        spread, seed = (tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
         try:
-            made = cls(
-                base, *(tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
-            )
+            made = cls(base, spread, seed)
         except ConfigError as error:
             raise CheckpointError(f"{error}; the file is damaged", file=path, field="spread") from None
         made.pipeline.schema = schema_of(path, metadata)
         state = {n.removeprefix("pipeline."): a for n, a in tensors.items() if n.startswith("pipeline.")}
         made.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), state, made.pipeline)
         rows, columns = tensors["x"].shape if "x" in tensors and tensors["x"].ndim == 2 else (0, 0)
-        shapes = {
-            "mean": (columns,),
-            "scale": (columns,),
-            "x": (rows, columns),
-            "y": (rows,),
-            "logs": (columns + 2,),
-        }
+        wide: tuple[int, ...] = (columns,)
+        shapes = {"mean": wide, "scale": wide, "x": (rows, columns), "y": (rows,), "logs": (columns + 2,)}
         learnt = {n: tensorfile.take(path, tensors, n, shape, np.float64) for n, shape in shapes.items()}
         learnt["column"] = column = tensorfile.take(path, tensors, "column", (columns,), np.int64)
         most = made.pipeline.sizes.config + (base is not None)
