@@ -54,7 +54,7 @@ def test_scores_are_the_weighted_mean(graph, rankers, normalize, weights):
         expected = np.average([reference(normalize, s) for s in own], axis=0, weights=weights)
         scores = ensemble.predict(graph, configs, tta)
         assert scores.dtype == np.float32 and np.allclose(scores, expected, rtol=1e-6, atol=1e-7)
-        assert (ensemble.rank(graph, configs, tta) == np.argsort(scores, kind="stable")).all()
+        assert (ensemble.rank(graph, configs, tta, None, False) == np.argsort(scores, kind="stable")).all()
     assert "3 x first-layout" in repr(ensemble) and len(ensemble) == 3
     assert ensemble.num_parameters == sum(r.num_parameters for r in ensemble)
 

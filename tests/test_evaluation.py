@@ -261,6 +261,8 @@ def test_one_runtime_of_zero_is_named_and_can_be_left_out() -> None:
     assert len(evaluate(truth, graph.select(runtime > 0)).rows) == 1
     with pytest.raises(tg.DataError, match="configs: expected numbers in -20..19"):
         evaluate(truth, graph, configs=[20])
+    with pytest.raises(tg.DataError, match="g: has no configurations to judge a ranking by"):
+        evaluate(truth, graph, configs=[])
 
 
 @pytest.mark.parametrize("graphs", [None, 3, "graph.npz", {"a": 1}, [None]])

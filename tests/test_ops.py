@@ -364,6 +364,31 @@ def by_hand(function, case):
     return found if set(found) <= set(known) else None
 
 
+@pytest.mark.parametrize("function", ["linear", "gatv2", "pool"])
+def test_signatures_say_what_both_functions_take(function):
+    forward = inspect.signature(getattr(tg.kernels, function))
+    backward = inspect.signature(getattr(tg.kernels, function + "_backward"))
+    result = "result" if "result" in forward.parameters else "out"
+    assert list(backward.parameters) == ["dy", *forward.parameters]
+    assert backward.parameters[result].annotation == "Mapping[str, Array] | None"
+    assert backward.return_annotation == "dict[str, Array]"
+
+
+def test_wrong_calls_say_what_is_expected():
+    x, square = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
+    for error, message, act in (
+        (TypeError, "linear: missing a required argument: 'bias'", lambda: tg.kernels.linear(x, square)),
+        (tg.ShapeError, r"x: expected float32 array of shape \(rows, F\) or \(rows, C, F\), got float64",
+         lambda: tg.kernels.linear(np.ones((4, 3)), square, square[:, 0].copy())),
+        (tg.ShapeError, r"dy: expected float32 array of shape \(4, 2\), got float32 \(4, 3\)",
+         lambda: tg.kernels.linear_backward(x, x, square, square[:, 0].copy())),
+        (tg.ShapeError, r"dy: expected float32 array of shape \(4, 5, 3\), got float32 \(4, 3\)",
+         lambda: tg.kernels.l2_normalise_backward(x, np.ones((4, 5, 3), np.float32))),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            act()
+
+
 @pytest.mark.parametrize("function", BY_HAND)
 def test_a_function_by_hand_is_its_op(function):
     op, names = BY_HAND[function]

@@ -139,6 +139,8 @@ def test_files(graph: tg.Graph, fitted: GaussianProcess, tmp_path: Path) -> None
     for change, field in (
         ({"x": tensors["x"][:1]}, "y"), ({"column": tensors["column"] + 99}, "x"), ({"scale": 0 * tensors["scale"]}, "x"),
         ({"logs": tensors["logs"] + np.nan}, "logs"), ({"mean": tensors["mean"][1:]}, "mean"),
+        ({"x": tensors["x"].ravel()}, "mean"), ({"logs": tensors["logs"] + 1000}, "x"), ({"x": 1e200 * tensors["x"]}, "x"),
+        ({"scale": 1e-300 * tensors["scale"]}, "x"),
     ):  # fmt: skip
         tensorfile.write(path, "gaussian-process", metadata, {**tensors, **change})
         with pytest.raises(tg.CheckpointError) as caught:
@@ -160,6 +162,7 @@ def test_what_it_refuses(graph: tg.Graph, fitted: GaussianProcess) -> None:
         (lambda: GaussianProcess(3), tg.ConfigError, "base: expected a fitted ranker, got 3"),
         (lambda: GaussianProcess(tg.Ranker("graph-config")), tg.ConfigError, "base: expected a fitted ranker"),
         (lambda: GaussianProcess(spread=0), tg.ConfigError, "spread: expected a number above 0, got 0"),
+        (lambda: GaussianProcess(spread="wide"), tg.ConfigError, "spread: expected a number above 0, got 'wide'"),
         (lambda: GaussianProcess(seed=-1), tg.ConfigError, "seed: expected a whole number of at least 0, got -1"),
         (lambda: GaussianProcess().predict(graph), tg.Error, "learnt nothing yet"),
         (lambda: GaussianProcess().fit(None), tg.ConfigError, "graph: expected a graph, got NoneType"),

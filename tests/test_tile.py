@@ -193,6 +193,8 @@ def test_leave_out_ranks_each_by_all_others(kernels):
     for wrong in ({"graphs": some[:1]}, {"graphs": some, "groups": [1, 2]}):
         with pytest.raises(tg.ConfigError):
             tg.leave_out(r, **wrong, verbose=False)
+    with pytest.raises(tg.ConfigError, match="graphs: expected a graph, got int; use tg.load"):
+        tg.leave_out(r, [*some[:2], 3], verbose=False)
     with pytest.raises(tg.DataError):  # nothing to learn from in what is left
         tg.leave_out(r, [kernels[0], kernels[-1]], verbose=False)
 

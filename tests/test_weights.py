@@ -245,6 +245,7 @@ def test_the_tile_model(tmp_path):
         other, scaler=constants(), config_scaler=configs, rename={"cfg.": "config_mlp."}, **SIZES
     )
     assert (renamed.predict(graph) == ranker.predict(graph)).all()
+    assert weights.read_weights({"w": np.ones(1)}, {"": "head."})[0].keys() == {"head.w"}
     for wrong in ({"scaler": constants()}, {"config_scaler": configs}):
         with pytest.raises(tg.ConfigError, match="scaler=.* and config_scaler="):
             tg.Ranker.from_torch(given, **wrong, **SIZES)

@@ -398,8 +398,10 @@ static PyObject *op_backward(PyObject *self, PyObject *args) {
     if (!PyErr_Occurred() && call_reserve(&c, 1) == 0) {
         npy_intp dims[3];
         const int ndim = space_dims(&c.slate, c.e.out.space, c.e.out.cols, dims);
-        PyArrayObject *given =
-            tg_array(rest[0], "dy", NPY_FLOAT32, ndim, dims, ndim == 3 ? "(N, C, F)" : "(rows, F)");
+        char shape[80];
+        PyOS_snprintf(shape, sizeof shape, ndim == 3 ? "(%lld, %lld, %lld)" : "(%lld, %lld)",
+                      (long long)dims[0], (long long)dims[1], ndim == 3 ? (long long)dims[2] : 0);
+        PyArrayObject *given = tg_array(rest[0], "dy", NPY_FLOAT32, ndim, dims, shape);
         c.read[c.n_read++] = given;
         if (given != NULL && (result = gradient_arrays(&c, rest[1])) != NULL) {
             c.e.dy = TG_F32(given);

@@ -158,7 +158,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
                 if row.ranking is not None:
                     rankings[row.id], counts[row.id] = row.ranking, row.configs
     except BaseException:
-        _save_part(args, out, rankings)
+        _save_part(out, rankings)
         raise
     for row_id, ranking in [*kept.items(), *filling.items()]:
         rankings.setdefault(row_id, ranking)
@@ -171,7 +171,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
     return rankings, counts
 
 
-def _save_part(args: argparse.Namespace, out: str, rankings: Rankings) -> None:
+def _save_part(out: str, rankings: Rankings) -> None:
     """Write what is done when ranking ends in the middle."""
     if rankings:
         part = f"{os.path.splitext(out)[0]}.partial.csv"

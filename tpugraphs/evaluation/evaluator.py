@@ -34,16 +34,16 @@ def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray
     Raises
     ------
     DataError
-        The graph has no configurations, or its runtimes are placeholders (the published test files hold zeros
+        There are no configurations, or its runtimes are placeholders (the published test files hold zeros
         where the answer would be), or one of `configs` failed or has no positive runtime.
     """
     if not hasattr(graph, "config_runtime"):
         raise not_a_graph("graph", graph)
-    if graph.num_configs == 0:
+    rows = graph.row_numbers(configs)
+    if rows.size == 0:
         raise DataError(
             "has no configurations to judge a ranking by", file=graph.name, field="config_runtime"
         )
-    rows = graph.row_numbers(configs)
     require_measured(
         graph, rows, "no ranking can be judged", "use a train or valid file, or `submit` for a test file"
     )

@@ -81,6 +81,13 @@ def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: typ
     raise ShapeError(f"{name}: expected {np.dtype(dtype)} array of shape {expected}, got {found}")
 
 
+def _shapes(spec: Meta) -> tuple[tuple[int | str, ...], ...]:
+    """Shapes that an input may have."""
+    if len(spec["rows"]) == len(_SHAPES):
+        return ("rows", "F"), ("rows", "C", "F")
+    return tuple(_SHAPES[row] for row in spec["rows"])
+
+
 def _graph_arguments(meta: Meta) -> list[str]:
     names = [name for flag, names in _GRAPH.items() if flag in meta["flags"] for name in names]
     if "unique" in meta["flags"]:
@@ -124,7 +131,7 @@ def _signature(meta: Meta) -> inspect.Signature:
 def _document(meta: Meta) -> str:
     lines = [meta["doc"], "", "Parameters", "----------"]
     for spec in meta["inputs"]:
-        shapes = " or ".join(_text(_SHAPES[row]) for row in spec["rows"])
+        shapes = " or ".join(map(_text, _shapes(spec)))
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
     lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
     needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
@@ -140,8 +147,7 @@ class _Op:
 
     def __init__(self, meta: Meta) -> None:
         self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
-        shapes = {s["name"]: tuple(dict.fromkeys(_SHAPES[row] for row in s["rows"])) for s in meta["inputs"]}
-        self.inputs = tuple(shapes.items())
+        self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
         self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
         self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
         self.digits = "digits" in meta["flags"]
@@ -275,7 +281,7 @@ def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
     return front
 
 
-def _binder(signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def _binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
     parameters = signature.parameters
     plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -287,7 +293,10 @@ def _binder(signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dic
         whole = len(given) == len(parameters) and len(placed) == len(args)  # with as many, none is missing
         if whole and kwargs.keys() <= parameters.keys() and placed.keys().isdisjoint(kwargs):
             return given
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
         bound.apply_defaults()
         return bound.arguments
 
@@ -306,9 +315,11 @@ def _pair(
 
     `result` is the argument for arrays to write to; `flat`: see `named_faces`.
     """
-    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    behind = inspect.Signature([dy, *signature.parameters.values()])
-    bind_forward, bind_backward = _binder(signature), _binder(behind)
+    dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Array")
+    outs = signature.parameters[result].replace(annotation="Mapping[str, Array] | None")
+    mine = {"dy": dy, **signature.parameters, result: outs}
+    behind = inspect.Signature(list(mine.values()), return_annotation="dict[str, Array]")
+    bind_forward, bind_backward = _binder(name, signature), _binder(f"{name}_backward", behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
         given = bind_forward(args, kwargs)
@@ -362,7 +373,7 @@ def named_faces(
         named = {names.get(key, key): value for key, value in given.items() if key != "out"}
         return _Call(_TABLE[op], implied, theirs, named | dict(implied))
 
-    signature = inspect.signature(function).replace(return_annotation=Array)
+    signature = inspect.signature(function).replace(return_annotation="Array")
     return _pair(function.__name__.lstrip("_"), inspect.getdoc(function) or "", signature, call, flat=flat)
 
 

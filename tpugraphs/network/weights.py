@@ -62,8 +62,8 @@ def _own_name(name: str, rename: Mapping[str, str]) -> str:
 
 def _begun(name: str, beginnings: Mapping[str, str]) -> str:
     """Put another beginning before a name."""
-    start = next((start for start in beginnings if name.startswith(start)), "")
-    return beginnings.get(start, "") + name.removeprefix(start) if start else name
+    start = next((start for start in beginnings if name.startswith(start)), None)
+    return name if start is None else beginnings[start] + name.removeprefix(start)
 
 
 def _read(path: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.scorer import ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 
 __all__ = ["LinearBaseline", "RandomBaseline", "random_scores"]
@@ -44,13 +44,7 @@ def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int =
         A seed that is not a whole number, or is below 0.
     """
     n = _rows(graph, configs).size
-    return np.random.default_rng(_seed(seed)).permutation(n).astype(np.float64)
-
-
-def _seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}")
-    return int(seed)
+    return np.random.default_rng(check_whole("seed", seed, 0)).permutation(n).astype(np.float64)
 
 
 @filekinds.register("random-baseline")
@@ -65,7 +59,7 @@ class RandomBaseline(ScorerBase):
     """
 
     def __init__(self, seed: int = 0, kind: str = "any") -> None:
-        self.seed, self._kind = _seed(seed), kind
+        self.seed, self._kind = check_whole("seed", seed, 0), kind
 
     @property
     def kind(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.ranker.ranker import Ranker
@@ -85,7 +85,7 @@ def leave_out(
     for label in tqdm(folds, desc="leave out", unit="fit", disable=not wanted(verbose)):
         inside = [i for i, other in enumerate(labels) if other == label]
         outside = [i for i, other in enumerate(labels) if other != label]
-        held, rest = [sequence[i] for i in inside], _Part(sequence, outside)
+        held, rest = list(_Part(sequence, inside)), _Part(sequence, outside)
         fresh = Ranker(**ranker.get_params())
         try:
             fresh.fit(list(rest) if isinstance(sequence, list) else rest, verbose=False, **fit)
@@ -108,4 +108,7 @@ class _Part(Sequence[Any]):
         return len(self.chosen)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.graphs[self.chosen[index]]
+        graph = self.graphs[self.chosen[index]]
+        if not hasattr(graph, "config_runtime"):
+            raise not_a_graph("graphs", graph)
+        return graph

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs import __version__
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
@@ -17,7 +16,7 @@ from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_count
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
@@ -28,6 +27,7 @@ _CHUNK = 4096  # rows scored at a time
 _STEPS = 60  # of the search for the length scales
 _CANDIDATES, _SAMPLES = 500, 512  # configs that `choose` looks at closely, and in how many likely worlds
 _JITTER = 1e-6  # relative to the variance, for the factor of a covariance that is only just definite
+_LEAST = 1e-9  # standard deviation of a column that varies
 _FLOOR = 1e-3  # least variance of the noise
 Floats = NDArray[np.float64]
 
@@ -68,11 +68,9 @@ class GaussianProcess(ScorerBase):
     def __init__(self, base: Scorer | None = None, spread: float = 1.0, seed: int = 0) -> None:
         if base is not None and not (isinstance(base, Scorer) and base.fitted):
             raise ConfigError(f"base: expected a fitted ranker, got {base!r}")
-        if not 0 < spread < math.inf:
+        if not isinstance(spread, (int, float, np.floating)) or not 0 < spread < math.inf:
             raise ConfigError(f"spread: expected a number above 0, got {spread!r}")
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ConfigError(f"seed: expected a whole number of at least 0, got {seed!r}")
-        self.base, self.spread, self.seed = base, float(spread), int(seed)
+        self.base, self.spread, self.seed = base, float(spread), check_whole("seed", seed, 0)
         self.pipeline = _pipeline()
         self._tensors: dict[str, NDArray[Any]] = {}
 
@@ -122,7 +120,7 @@ class GaussianProcess(ScorerBase):
         columns = self._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
         _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
-        used = np.sort(first[scale[first] > 1e-9])
+        used = np.sort(first[scale[first] > _LEAST])
         mean, scale = columns.mean(0)[used], scale[used]
         x = np.ascontiguousarray((columns[:, used] - mean) / scale)  # in the order of a file: equal bits
         y = targets(measured_runtimes(some), "normal-score")
@@ -178,15 +176,8 @@ class GaussianProcess(ScorerBase):
         cross = _matern(x, self._tensors["x"], self._tensors["logs"])[0]
         return cross @ self._weight, cross @ self._root.T
 
-    def predict(
-        self,
-        graph: Graph,
-        configs: ArrayLike | None = None,
-        tta: int = 0,
-        precision: str | None = None,
-        verbose: bool | None = None,
-    ) -> Floats:
-        """Scores (n,) of rows `configs` (all, if not given): the mean. The options change nothing.
+    def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
+        """Scores (n,) of rows `configs` (all, if not given): the mean. `tta` and `options` have no effect.
 
         Raises
         ------
@@ -213,7 +204,7 @@ class GaussianProcess(ScorerBase):
         of which none is fast if one is not.
         """
         rows = self._rows(graph, configs)
-        count = min(check_count(count), rows.size)
+        count = min(check_whole("count", count, 1), rows.size)
         mean, deviation = self._predict(graph, rows)
         near = np.argsort(mean - deviation, kind="stable")[: max(_CANDIDATES, 2 * count)]
         x, logs = self._standard(graph, rows[near]), self._tensors["logs"]
@@ -237,47 +228,43 @@ class GaussianProcess(ScorerBase):
         self.require_fit("save")
         assert self.pipeline.schema is not None
         metadata = {
-            "package": __version__, "spread": self.spread, "seed": self.seed,
-            "preprocessing": self.pipeline.steps, "schema": self.pipeline.schema.to_dict(),
-        }  # fmt: skip
+            "spread": self.spread,
+            "seed": self.seed,
+            "preprocessing": self.pipeline.steps,
+            "schema": self.pipeline.schema.to_dict(),
+        }
         tensors = {**self._tensors, **{f"pipeline.{n}": a for n, a in self.pipeline.tensors().items()}}
         metadata["members"], own = filekinds.write_members([] if self.base is None else [self.base])
         return metadata, tensors | own
 
     @classmethod
-    def from_file(
-        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]
-    ) -> GaussianProcess:
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
         """Make it of what `to_file` gave, from the file `path`; CheckpointError if that is damaged."""
         base = next(iter(filekinds.read_members(path, metadata, tensors)), None)
+        spread, seed = (tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
         try:
-            made = cls(
-                base, *(tensorfile.entry(path, metadata, *of) for of in (("spread", float), ("seed", int)))
-            )
+            made = cls(base, spread, seed)
         except ConfigError as error:
             raise CheckpointError(f"{error}; the file is damaged", file=path, field="spread") from None
         made.pipeline.schema = schema_of(path, metadata)
         state = {n.removeprefix("pipeline."): a for n, a in tensors.items() if n.startswith("pipeline.")}
         made.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), state, made.pipeline)
-        rows, columns = np.shape(tensors.get("x", np.empty((0, 0))))
-        shapes = {
-            "mean": (columns,),
-            "scale": (columns,),
-            "x": (rows, columns),
-            "y": (rows,),
-            "logs": (columns + 2,),
-        }
+        rows, columns = tensors["x"].shape if "x" in tensors and tensors["x"].ndim == 2 else (0, 0)
+        wide: tuple[int, ...] = (columns,)
+        shapes = {"mean": wide, "scale": wide, "x": (rows, columns), "y": (rows,), "logs": (columns + 2,)}
         learnt = {n: tensorfile.take(path, tensors, n, shape, np.float64) for n, shape in shapes.items()}
         learnt["column"] = column = tensorfile.take(path, tensors, "column", (columns,), np.int64)
         most = made.pipeline.sizes.config + (base is not None)
+        known, varies = (column >= 0) & (column < most), learnt["scale"] > _LEAST
+        fine = 1 < rows <= _MOST and known.all() and varies.all()
         try:
-            fine = rows > 1 and ((column >= 0) & (column < most)).all() and (learnt["scale"] > 0).all()
-            if fine:
-                made._learn(learnt)
-        except np.linalg.LinAlgError:
+            with np.errstate(over="raise", invalid="raise"):
+                if fine:
+                    made._learn(learnt)
+        except (np.linalg.LinAlgError, ArithmeticError):  # of values that no fit finds
             fine = False
         if not fine:
-            raise tensorfile.fail(path, "x", "rows that were learnt from", "others", "the file is damaged")
+            raise tensorfile.fail(path, "x", "rows that were learnt from", "others")
         return made
 
 

@@ -131,13 +131,18 @@ class ScorerBase(ABC):
         raise Error(f"{type(self).__name__} cannot adapt: fit a new one on all measurements")
 
     def rank(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+        self,
+        graph: Graph,
+        configs: ArrayLike | None = None,
+        tta: int = 0,
+        precision: str | None = None,
+        verbose: bool | None = None,
     ) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of the configs, predicted fastest first; ties keep their order.
 
         Parameters are those of `predict`.
         """
-        scores = self.predict(graph, configs, tta=tta, **options)
+        scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
         return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
 
     def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -151,7 +156,7 @@ class ScorerBase(ABC):
         ConfigError
             `count` is not a whole number of at least 1.
         """
-        return self.rank(graph, configs)[: check_count(count)]
+        return self.rank(graph, configs)[: check_whole("count", count, 1)]
 
     def evaluate(
         self,
@@ -259,11 +264,11 @@ class ScorerBase(ABC):
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
 
 
-def check_count(count: Any) -> int:
-    """Check the number of configs to choose, or raise ConfigError."""
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ConfigError(f"count: expected a whole number of at least 1, got {count!r}")
-    return int(count)
+def check_whole(name: str, value: Any, least: int) -> int:
+    """Return an argument that is a whole number of at least `least`, or raise ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name}: expected a whole number of at least {least}, got {value!r}")
+    return int(value)
 
 
 def scoring(

@@ -31,7 +31,7 @@ from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
-from tpugraphs.training.trainset import TrainingSet
+from tpugraphs.training.trainset import TrainingSet, no_graphs
 
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
@@ -275,7 +275,7 @@ def train_seeds(
     """
     began = time.monotonic()
     numbers = _seeds(seeds)
-    no_valid = valid is None or (isinstance(valid, (list, tuple)) and not valid)
+    no_valid = no_graphs(valid)
     rule = Rule.parse(select if select is not None else "all" if no_valid else ONE_STANDARD_ERROR)
     if no_valid and rule.name != "all":
         raise ConfigError(f"select={rule.name!r} compares validation metrics: give valid, or select='all'")
