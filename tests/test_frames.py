@@ -6,6 +6,7 @@ import re
 import tracemalloc
 from pathlib import Path
 
+import hlo_files
 import numpy as np
 import pytest
 
@@ -382,12 +383,13 @@ def test_graphs_with_nodes_edges_and_digits():
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     page = Path(__file__).parents[1] / "docs" / "your-own-data.md"
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "jit_f.hlo.pb").write_bytes(hlo_files.Writer().module(hlo_files.chain()))
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names = {}  # as in a notebook: a block uses what those before it made
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 4 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 5 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

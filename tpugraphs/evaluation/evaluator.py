@@ -40,7 +40,7 @@ def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray
     if not hasattr(graph, "config_runtime"):
         raise not_a_graph("graph", graph)
     rows = graph.row_numbers(configs)
-    if rows.size == 0:
+    if rows.size == 0 and (graph.num_configs == 0 or graph.ran.size):  # else all failed
         raise DataError(
             "has no configurations to judge a ranking by", file=graph.name, field="config_runtime"
         )
