@@ -6,17 +6,9 @@ static const tg_fields content_of_1 = {[1] = TG_CONTENT};
 
 tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, const tg_source *mapped, int padding, tg_cancel *cancel,
                       tg_error *err) {
-    hlo->reader = (tg_hlo_reader){.start = file.at,
-                                  .module = -1,
-                                  .computation = -1,
-                                  .instruction = -1,
-                                  .run = -1,
-                                  .node = -1,
-                                  .tensor = -1,
-                                  .passed = file.at,
-                                  .mapped = mapped,
-                                  .cancel = cancel,
-                                  .err = err};
+    hlo->reader = tg_hlo_reader_of(file, err);
+    hlo->reader.mapped = mapped;
+    hlo->reader.cancel = cancel;
     hlo->rest = file;
     tg_featurizer_fill(&hlo->featurizer, padding);
     return tg_hlo_recognise(file, &hlo->kind, err);

@@ -21,8 +21,8 @@ enum {
     TG_RHS_BATCH = TG_OFFSET_DIMS + 3,
     TG_RHS_CONTRACTING = TG_RHS_BATCH + 3,
     TG_START_INDEX_MAP = TG_RHS_CONTRACTING + 3,
-    TG_OPERAND_SHAPES = TG_START_INDEX_MAP +
-        3, /* of operands 0 and 1 of a convolution or dot: 21-28 of their rows */
+    /* Of operands 0 and 1 of a convolution or dot: columns 21-28 of their rows. */
+    TG_OPERAND_SHAPES = TG_START_INDEX_MAP + 3,
     TG_SHAPE_COLUMNS = 8,
     TG_EXTRA_FEATURES = TG_OPERAND_SHAPES + 2 * TG_SHAPE_COLUMNS
 };

@@ -105,14 +105,7 @@ tg_status tg_hlo_recognise(tg_wire file, tg_hlo_kind *kind, tg_error *err) {
     static const char expected[] = "an HloModuleProto, HloProto, ModuleTuningData or TuningData";
     static const char remedy[] = "write the program with as_serialized_hlo_module_proto(), or dump it with "
                                  "--xla_dump_hlo_as_proto";
-    const tg_hlo_reader r = {.start = file.at,
-                             .module = -1,
-                             .computation = -1,
-                             .instruction = -1,
-                             .run = -1,
-                             .node = -1,
-                             .tensor = -1,
-                             .err = err};
+    const tg_hlo_reader r = tg_hlo_reader_of(file, err);
     if (file.at == file.end) return tg_bad_field(err, "file", expected, remedy, "an empty file");
     if (is_tuning(file)) *kind = has_measurements(file) ? TG_HLO_MODULE_TUNING : TG_HLO_PROTO;
     else if (has(file, 1, is_tuning)) *kind = TG_HLO_TUNING;

@@ -12,11 +12,23 @@ typedef struct tg_hlo_reader {
     int64_t module, computation, instruction, run, node, tensor; /* -1: not inside of one */
     const char *part;                                            /* of the innermost of these, or NULL */
     const uint8_t *passed; /* what lies before was looked at in this pass over the file */
-    const tg_source
-        *mapped; /* the mapped file, whose pages are given back when they are passed; NULL: memory */
+    const tg_source *mapped; /* whose pages are given back when they are passed; NULL: memory */
     tg_cancel *cancel;
     tg_error *err;
 } tg_hlo_reader;
+
+/* At the beginning of a file, inside of nothing. */
+static inline tg_hlo_reader tg_hlo_reader_of(tg_wire file, tg_error *err) {
+    return (tg_hlo_reader){.start = file.at,
+                           .module = -1,
+                           .computation = -1,
+                           .instruction = -1,
+                           .run = -1,
+                           .node = -1,
+                           .tensor = -1,
+                           .passed = file.at,
+                           .err = err};
+}
 
 /* Wire types that a known field may have; 0: the field is skipped. */
 enum { TG_NUMBER = 1 << TG_VARINT, TG_CONTENT = 1 << TG_BYTES, TG_NUMBERS = TG_NUMBER | TG_CONTENT };
