@@ -11,7 +11,7 @@ typedef struct tg_hlo_reader {
     const uint8_t *start;                                        /* of the file */
     int64_t module, computation, instruction, run, node, tensor; /* -1: not inside of one */
     const char *part;                                            /* of the innermost of these, or NULL */
-    const uint8_t *passed; /* what lies before was looked at in this pass over the file */
+    const uint8_t *passed;   /* what lies before was looked at in this pass over the file */
     const tg_source *mapped; /* whose pages are given back when they are passed; NULL: memory */
     tg_cancel *cancel;
     tg_error *err;
