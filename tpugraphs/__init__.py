@@ -45,7 +45,7 @@ _MODULES = {
         name: name
         for name in (
             *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
-            *("evaluation", "submission", "download", "cli"),
+            *("evaluation", "submission", "download", "cli", "xla"),
         )
     },
     **{

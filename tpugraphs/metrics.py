@@ -23,6 +23,7 @@ __all__ = [
     "kendall_tau",
     "mean_ranks",
     "ndcg",
+    "noise_ceiling",
     "opa",
     "spearman",
     "tile_score",
@@ -75,6 +76,30 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
         In [-1, 1]; 0.0 where SciPy gives NaN: either side constant, or fewer than two entries.
     """
     return _core.kendall_tau(*_pair(scores, runtimes), 0)
+
+
+def noise_ceiling(repeats: ArrayLike) -> float:
+    """Kendall's tau between two halves of the measurements: about as high as any ranking can get.
+
+    The minimum of the even measurements of every config is ranked against that of the odd ones.
+
+    Parameters
+    ----------
+    repeats : (C, R) float
+        Single measurements of every config, R >= 2, NaN where there is none (as ``Graph.repeats``). Configs
+        without one in both halves are left out.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; see :func:`kendall_tau`.
+    """
+    array = np.asarray(repeats, np.float64)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ShapeError(f"repeats: expected shape (C, R) with R >= 2, got {array.shape}")
+    halves = [np.where(np.isnan(half), np.inf, half).min(1) for half in (array[:, ::2], array[:, 1::2])]
+    both = np.isfinite(halves).all(0)
+    return kendall_tau(halves[0][both], halves[1][both])
 
 
 def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:

@@ -50,7 +50,7 @@ def good(kind: str) -> bytes:
     """Bytes of a good pack, "layout", "tile" or "any_schema"."""
     arrays = getattr(npz, kind)()
     if kind == "any_schema":
-        arrays["schema"] = read_schema(arrays.pop("tpugraphs_schema"))
+        arrays["schema"], arrays["about"] = read_schema(arrays.pop("tpugraphs_schema"))
     classes = {"layout": tg.LayoutGraph, "tile": tg.TileGraph, "any_schema": tg.Graph}
     graph = classes[kind](**arrays)
     with tempfile.TemporaryDirectory() as folder:

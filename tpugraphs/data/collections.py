@@ -155,7 +155,7 @@ def _published_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> G
 
 def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
     """Graph of a file that holds its schema."""
-    schema = read_schema(from_member(members.pop(MEMBER)))
+    schema, about = read_schema(from_member(members.pop(MEMBER)))
     members.pop("node_splits", None)
     for name in ("config_runtime", "config_runtime_normalizers"):
         if name in members:
@@ -167,7 +167,7 @@ def _any_graph(file: str, members: dict[str, _Member], stamp: _Stamp) -> Graph:
     if "node_config_feat" in members:
         values = tuple(digit.values for digit in schema.digits)
         fields["node_config_feat"] = _digits(file, members, stamp, len(values), values)
-    return Graph(**fields, schema=schema)
+    return Graph(**fields, schema=schema, about=about)
 
 
 def _structure(field: str, expected: str, found: str) -> DataError:

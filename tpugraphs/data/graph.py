@@ -8,7 +8,7 @@ be passed to the C core. Config digits of a file are inflated and checked on fir
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from tpugraphs.data.arrays import Rows
 from tpugraphs.data.columns import MOST_DIGIT_VALUES, Digit
 from tpugraphs.data.digits import ConfigFeatures, Digits, as_digits
 from tpugraphs.data.npz import write_npz
-from tpugraphs.data.schema import GROUPS, MEMBER, Schema, write_schema
+from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
 
@@ -62,6 +62,9 @@ class Graph:
         Single measurements of every config, padded with NaN to R.
     schema : Schema, optional
         What the columns mean. By default it is inferred: every column is a number (:meth:`Schema.infer`).
+    about : mapping, optional
+        What is known about the measurements, such as device, versions and date: names, and values that JSON
+        can hold. It is saved with the graph.
     name, collection, path : str, optional
         Where the graph comes from.
 
@@ -75,6 +78,7 @@ class Graph:
         Read-only; None where not given, and so are
     valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
     schema : Schema
+    about : dict
 
     Raises
     ------
@@ -84,6 +88,7 @@ class Graph:
 
     kind: str = "graph"
     schema: Schema
+    about: dict[str, Any]
     node_feat: npt.NDArray[np.float32]
     node_opcode: Any  # (N,) uint8, or None
     edge_index: npt.NDArray[np.int64]
@@ -102,7 +107,7 @@ class Graph:
         "node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids",
         "node_config_feat", "runtime", "valid", "repeats",
     )  # fmt: skip
-    _UNSAVED: tuple[str, ...] = ("schema",)  # further arguments of the constructor
+    _UNSAVED: tuple[str, ...] = ("schema", "about")  # further arguments of the constructor
     _PER_CONFIG: tuple[str, ...] = ("config_feat", "runtime", "valid", "repeats")
     _digits: Digits
     _pack: Pack | None = None  # where arrays that have not been read yet come from
@@ -121,11 +126,13 @@ class Graph:
         valid: npt.ArrayLike | None = None,
         repeats: npt.ArrayLike | None = None,
         schema: Schema | None = None,
+        about: Mapping[str, Any] | None = None,
         name: str = "graph",
         collection: str | None = None,
         path: str | None = None,
     ) -> None:
         self._set(name="graph" if name is None else str(name), collection=collection, path=path)
+        self._set(about=check_about(about))
         try:
             if schema is not None and not isinstance(schema, Schema):
                 found = f"{schema!r:.60}"
@@ -455,7 +462,7 @@ class Graph:
 
     def _saved(self) -> Iterator[tuple[str, Any]]:
         """Return the arrays of a file by name, with digits in one byte each and the schema as text."""
-        yield MEMBER, write_schema(self.schema)
+        yield MEMBER, write_schema(self.schema, self.about)
         for field, array in self.fields().items():
             if field in self._SAVED and array is not None:
                 yield field, self._digits.get() if field == "node_config_feat" else array

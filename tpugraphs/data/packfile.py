@@ -49,6 +49,8 @@ class Pack:
     arrays : dict of str to ndarray
         What is in it, read-only, in the mapped file, unchecked.
     schema : Schema
+    about : dict
+        What is known about the measurements.
     origin : (int, int, int)
         Size, time of change (ns) and CRC of the zip directory of the .npz it was made from, or zeros.
 
@@ -63,7 +65,9 @@ class Pack:
         with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
             own = self.kind == "graph"
-            self.schema = read_schema(self.arrays["schema"]) if own else KINDS[self.kind].schema
+            self.schema, self.about = KINDS[self.kind].schema, {}
+            if own:
+                self.schema, self.about = read_schema(self.arrays["schema"])
         self._fields: dict[str, Any] | None = None
 
     def digits(self) -> Digits:
@@ -87,7 +91,7 @@ class Pack:
             with naming(self.path):
                 _core.pack_check(self.handle, False)
                 if self.kind == "graph":
-                    given["schema"] = self.schema
+                    given.update(schema=self.schema, about=self.about)
                 if "node_config_feat" in given:
                     given["node_config_feat"] = self.digits()
                 if "valid" in given:  # bytes 0 and 1

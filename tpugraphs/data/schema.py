@@ -318,25 +318,38 @@ def _does_not_fit(difference: str, where: str = "", file: str | None = None) -> 
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def write_schema(schema: Schema) -> NDArray[np.uint8]:
-    """Write a schema as the bytes that stand in a file."""
-    text = json.dumps({"format": FORMAT, "schema": schema.to_dict()}, separators=(",", ":"))
+def write_schema(schema: Schema, about: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """Write a schema, and what is known about the measurements, as the bytes that stand in a file."""
+    told = {"about": about} if about else {}
+    text = json.dumps({"format": FORMAT, "schema": schema.to_dict(), **told}, separators=(",", ":"))
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def read_schema(text: AnyArray) -> Schema:
-    """Read a schema from the bytes of a file; DataError if they are of a later format, or damaged."""
+def read_schema(text: AnyArray) -> tuple[Schema, dict[str, Any]]:
+    """Read both from the bytes of a file; DataError if they are of a later format, or damaged."""
     if text.dtype != np.uint8 or text.ndim != 1:
         raise fail(MEMBER, "text of a schema, as bytes", f"{text.dtype} {text.shape}")
     try:
         data = json.loads(text.tobytes())
         number = data["format"]
         schema = Schema.from_dict(data["schema"]) if number == FORMAT else None
-    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+        about = check_about(data.get("about"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as error:
         raise fail(MEMBER, "a schema as JSON", f"something else ({error!s:.200})") from None
     if schema is None:
         raise fail(MEMBER, f"format {FORMAT}", f"format {number!r:.40}", "open it with a later version")
-    return schema
+    return schema, about
+
+
+def check_about(about: Any) -> dict[str, Any]:
+    """Return what is known about measurements as plain JSON; ConfigError if it is none."""
+    try:
+        plain_json = json.loads(json.dumps({} if about is None else about, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"about: expected what JSON can hold, found something else ({error})") from None
+    if not isinstance(plain_json, dict):
+        raise ConfigError(f"about: expected names and values, found {about!r:.80}")
+    return plain_json
 
 
 # --- TpuGraphs ----------------------------------------------------------------------------------------------

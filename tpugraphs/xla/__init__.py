@@ -1,0 +1,15 @@
+"""One's own programs: their graphs, and measured configurations of them on this machine (extra ``[jax]``).
+
+>>> graph = tg.xla.graph(fn, *args)  # doctest: +SKIP
+>>> measured = tg.xla.collect(fn, *args, space="options", n_configs=128)  # doctest: +SKIP
+"""
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError("tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'", name=error.name) from None
+
+from tpugraphs.xla.collecting import SPACES, collect
+from tpugraphs.xla.programs import graph, kernels
+
+__all__ = ["SPACES", "collect", "graph", "kernels"]

@@ -1,0 +1,186 @@
+"""The parent's side of the child process (:mod:`tpugraphs.xla.worker`): requests, time limits, crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from tpugraphs.errors import Error
+
+__all__ = ["Child", "ChildError"]
+
+_START = 120.0  # seconds that a child may take to import JAX
+
+
+class ChildError(Error):
+    """A request failed; `ended` says whether the child has ended with it."""
+
+    def __init__(self, text: str, ended: bool) -> None:
+        super().__init__(text)
+        self.ended = ended
+
+
+class Child:
+    """A child process with its folder of programs. Use it in a ``with`` block.
+
+    Parameters
+    ----------
+    arguments : list of (...) array
+        Arguments of all programs.
+    timeout : float
+        Seconds that a request may take.
+
+    Attributes
+    ----------
+    device : dict of str to str or int
+        Where it runs: platform, device, cores, threads, versions.
+    starts : int
+        How often it had to be started.
+    """
+
+    def __init__(self, arguments: list[Any], timeout: float) -> None:
+        self.timeout, self.starts = timeout, 0
+        self.device: dict[str, Any] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="tpugraphs-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._modules: dict[str, Path] = {}
+        self._loaded: set[str] = set()
+        self._pending = b""
+        plain = [np.ascontiguousarray(array) for array in arguments]
+        names = json.dumps([array.dtype.name for array in plain]).encode()
+        with self._file("arguments.npz").open("wb") as file:
+            arrays: dict[str, Any] = {f"arg_{i}": _storable(array) for i, array in enumerate(plain)}
+            np.savez(file, dtypes=np.frombuffer(names, np.uint8), **arrays)
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._folder.cleanup()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process; the first request starts one."""
+        return self._process is not None
+
+    def kill(self) -> None:
+        """End the process; compiled programs are gone with it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        self._loaded.clear()
+
+    def add(self, key: str, module: bytes) -> None:
+        """Store a program (what :mod:`jax.export` wrote) under a name."""
+        if key not in self._modules:
+            self._modules[key] = self._file(f"module_{len(self._modules)}.bin")
+            self._modules[key].write_bytes(module)
+
+    def has(self, key: str) -> bool:
+        """Tell whether a program of that name is stored."""
+        return key in self._modules
+
+    def compile(self, key: str, options: dict[str, Any], code_options: dict[str, Any]) -> dict[str, Any]:
+        """Compile, run and check a candidate: ``hash``, ``seconds`` and ``deviation`` from the first one."""
+        self._load(key)
+        return self.ask("compile", key=key, options=options, code_options=code_options)
+
+    def dump(self, key: str) -> tuple[Path, Path]:
+        """Write the program before layout assignment, and the optimised one; their files."""
+        self._load(key)
+        folder = tempfile.mkdtemp(dir=self._folder.name)
+        answer = self.ask("dump", key=key, folder=folder)
+        if not answer["before"]:
+            raise ChildError("XLA wrote no program before layout assignment", False)
+        return Path(answer["before"][-1]), Path(answer["optimised"])
+
+    def _load(self, key: str) -> None:
+        if not self.running or key not in self._loaded:
+            self.ask("module", key=key, path=str(self._modules[key]))
+            self._loaded.add(key)
+
+    def ask(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and wait for the answer.
+
+        Raises
+        ------
+        ChildError
+            The request failed, took longer than `timeout`, or ended the child.
+        """
+        if self._process is None:
+            self._start()
+        return self._request({"do": do, **fields}, self.timeout)
+
+    def _start(self) -> None:
+        self.starts += 1
+        self._pending = b""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        log = self._file("stderr.txt").open("wb")
+        with log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tpugraphs.xla.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the parent alone
+            )
+        x64 = bool(jax.config.jax_enable_x64)
+        self.device = self._request({"do": "hello", "x64": x64}, _START)
+        self._request({"do": "arguments", "path": str(self._file("arguments.npz"))}, _START)
+
+    def _request(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended(request["do"]) from None
+        limit = time.monotonic() + timeout
+        while b"\n" not in self._pending:
+            left = limit - time.monotonic()
+            if left <= 0:
+                self.kill()
+                raise ChildError(f"{request['do']}: no answer within {timeout:g} s", True)
+            ready, _, _ = select.select([process.stdout], [], [], min(left, 1.0))
+            if ready:
+                some = os.read(process.stdout.fileno(), 1 << 16)
+                if not some:
+                    raise self._ended(request["do"])
+                self._pending += some
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ChildError(answer["error"], False)
+        return answer
+
+    def _ended(self, do: str) -> ChildError:
+        """Say how the child ended."""
+        assert self._process is not None
+        code = self._process.wait()
+        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        text = self._file("stderr.txt").read_text(errors="replace").strip().splitlines()
+        self.kill()
+        return ChildError(f"{do}: the process ended with {how}" + (f": {text[-1][:300]}" if text else ""), True)
+
+
+def _storable(array: Any) -> Any:
+    """View an array of a type that only JAX knows (bfloat16, float8) as whole numbers."""
+    return array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}")

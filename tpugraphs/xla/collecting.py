@@ -1,0 +1,332 @@
+"""Measure configurations of a program on this machine: :func:`collect`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tpugraphs
+from tpugraphs import metrics
+from tpugraphs.data.collections import load
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import LAYOUT, Schema
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.system.files import absolute
+from tpugraphs.system.progress import Progress
+from tpugraphs.xla import relayout
+from tpugraphs.xla.child import Child, ChildError
+from tpugraphs.xla.programs import Program
+from tpugraphs.xla.spaces import SPACES, Candidate, Space
+
+__all__ = ["SPACES", "collect"]
+
+_LEAST_ROUNDS = 2  # without two there is no noise to be seen
+_NS = 1e9
+
+
+def collect(
+    fn: Callable[..., Any],
+    *args: Any,
+    space: str = "options",
+    n_configs: int = 128,
+    rounds: int = 10,
+    seed: int = 0,
+    name: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    tolerance: float = 1e-3,
+    least: float = 2e-3,
+    timeout: float = 60.0,
+    verbose: bool | None = None,
+) -> Graph:
+    """Compile a function in many ways, check and time each, and return the graph with its runtimes.
+
+    Everything is compiled and run in a child process. Candidates that compile to the same program are timed
+    once and share the result. All others are timed in turn, in a new order every round, so that what else the
+    machine does hits all of them alike; the fastest round counts.
+
+    Parameters
+    ----------
+    fn : callable
+        A function of JAX, ``jax.jit`` or not.
+    *args : pytree of arrays
+        Its arguments. Their values are used: outputs are compared.
+    space : {"options", "transpose", "constraint", "combined"}
+        What is varied. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
+        transpositions in the program. ``"constraint"``: layouts demanded of the compiler, which must copy
+        where it would choose another one. ``"combined"``: options and transpositions.
+    n_configs : int
+        Configs to draw, 2 or more. There are fewer if the space is smaller.
+    rounds : int
+        Measurements of each config, 2 or more.
+    seed : int
+        Of the draws and of the order of measurements. The options drawn do not depend on the program.
+    name : str, optional
+        Name of the graph, by default that of the function.
+    out : path, optional
+        File for the graph (``.npz`` or ``.tgpack``). Rounds that are done are kept next to it, in
+        ``OUT.journal``, until the graph is written: the same call then continues after the last of them.
+        If the file holds this very measurement, it is returned.
+    tolerance : float
+        Largest relative L2 error of an output, compared with that of the default. Whole numbers must be
+        equal. A config beyond it is invalid, however fast.
+    least : float
+        Seconds: short programs run several times in a round, up to 32 times, and the fastest run counts.
+    timeout : float
+        Seconds that compiling a config and running it once may take. One that takes longer is invalid.
+    verbose : bool, optional
+        Show progress; by default in a terminal or notebook.
+
+    Returns
+    -------
+    Graph
+        Row 0 is XLA's default. Runtimes are in nanoseconds, ``repeats`` has those of all rounds, ``valid``
+        is False for configs that failed. Configs are the option columns (``config_feat``), layouts (digits
+        of TpuGraphs, of which only the output's are set), or both. ``about`` names device, cores, threads and
+        versions, counts what failed and gives the noise ceiling.
+
+    Raises
+    ------
+    ConfigError
+        A parameter out of range, or a function that cannot be traced or exported.
+    Error
+        The default cannot be compiled and run.
+    OSError
+        `out` cannot be written.
+    KeyboardInterrupt
+        Before two rounds are done. After that Ctrl-C ends with what was measured.
+
+    Warns
+    -----
+    UserWarning
+        When Ctrl-C has ended the measurement early.
+    """
+    if space not in SPACES:
+        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
+    _at_least("n_configs", n_configs, 2)
+    _at_least("rounds", rounds, _LEAST_ROUNDS)
+    target = None if out is None else Path(absolute(out))
+    program = Program(fn, args, name)
+    with Child(program.arguments, timeout) as child:
+        chosen = SPACES[space](program, child)
+        candidates = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
+        settings = {"space": space, "n_configs": n_configs, "seed": seed, "tolerance": tolerance}
+        digest = _digest(program, chosen, settings, child.device)
+        found = _finished(target, digest)
+        if found is not None:
+            return found
+        run = _Run(program.name, chosen, candidates, child, tolerance, least, verbose)
+        journal = _Journal(target, digest)
+        run.compile()
+        early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
+        about = {
+            **settings, "rounds": len(run.rounds), "digest": digest, "machine": child.device,
+            "tpugraphs": tpugraphs.__version__, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        }  # fmt: skip
+        graph = run.graph(about)
+    if target is not None and not early:
+        graph.save(target)
+        journal.remove()
+    if early:
+        kept = f"; {journal.path} keeps them for the same call" if journal.path else ""
+        warnings.warn(f"interrupted after {len(run.rounds)} of {rounds} rounds{kept}", stacklevel=2)
+    return graph
+
+
+def _at_least(field: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ConfigError(f"{field}: expected a whole number, {least} or more, found {value!r}")
+
+
+def _digest(program: Program, space: Space, settings: dict[str, Any], device: dict[str, Any]) -> str:
+    """Hash everything that a measurement depends on, the values of arguments included."""
+    h = hashlib.blake2b(digest_size=16)
+    h.update(json.dumps([settings, device, [c.name for c in space.columns]], sort_keys=True).encode())
+    h.update(space.module(Candidate()))
+    for array in program.arguments:
+        h.update(np.ascontiguousarray(array).tobytes())
+    return h.hexdigest()
+
+
+def _finished(target: Path | None, digest: str) -> Graph | None:
+    """Return the graph of a file if it is of this measurement."""
+    if target is None or not target.exists():
+        return None
+    graph: Graph = load(target)
+    return graph if getattr(graph, "about", {}).get("digest") == digest else None
+
+
+class _Journal:
+    """Rounds that are done, a line each, in a file next to the result; nothing without a file."""
+
+    def __init__(self, target: Path | None, digest: str) -> None:
+        self.path = None if target is None else target.with_name(target.name + ".journal")
+        self._digest = digest
+
+    def read(self, count: int) -> list[list[float]]:
+        """Read the rounds of this measurement, of `count` programs each; of another one there are none."""
+        if self.path is None or not self.path.exists():
+            return []
+        lines = []
+        for line in self.path.read_bytes().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break  # cut off while it was written
+        if not lines or lines[0] != {"digest": self._digest, "programs": count}:
+            return []
+        return [round_ for round_ in lines[1:] if isinstance(round_, list) and len(round_) == count]
+
+    def start(self, count: int, rounds: list[list[float]]) -> None:
+        """Begin the file, with rounds of before."""
+        if self.path is not None:
+            lines = [{"digest": self._digest, "programs": count}, *rounds]
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def add(self, seconds: list[float]) -> None:
+        """Add a round."""
+        if self.path is not None:
+            with self.path.open("a") as file:
+                print(json.dumps(seconds), file=file)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+@dataclass
+class _Run:
+    """The measurement of one program: candidates, what became of them, and their times."""
+
+    name: str
+    space: Space
+    candidates: list[Candidate]
+    child: Child
+    tolerance: float
+    least: float
+    verbose: bool | None
+    hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
+    failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
+    rounds: list[list[float]] = field(default_factory=list)  # seconds by program
+    _start: int = 0
+    _compiled: set[str] = field(default_factory=set)
+
+    def compile(self) -> None:
+        """Compile and check all candidates."""
+        with Progress(len(self.candidates), f"{self.name}: compile", "config", self.verbose) as bar:
+            for number in range(len(self.candidates)):
+                try:
+                    answer = self._compile(number)
+                except (ChildError, ConfigError) as error:
+                    if number == 0:
+                        raise Error(f"{self.name}: the default cannot be compiled and run: {error}") from error
+                    self.failed[number] = "not compiled or run", str(error)
+                else:
+                    if answer["deviation"] <= self.tolerance:
+                        self.hashes[number] = answer["hash"]
+                    else:
+                        text = f"relative error {answer['deviation']:.2g}"
+                        self.failed[number] = "other outputs", text
+                bar.update(1)
+
+    def _compile(self, number: int) -> dict[str, Any]:
+        """Compile a candidate in the child, after the default, which all are compared with."""
+        if self.child.starts != self._start or not self.child.running:
+            self._compiled.clear()
+            self.child.ask("ready")
+            self._start = self.child.starts
+            if number != 0:
+                self._compile(0)
+        candidate = self.candidates[number]
+        if not self.child.has(candidate.key):
+            self.child.add(candidate.key, self.space.module(candidate))
+        code_options = self.space.code_options(candidate)
+        answer = self.child.compile(candidate.key, dict(candidate.options), code_options)
+        self._compiled.add(answer["hash"])
+        return answer
+
+    def time(self, rounds: int, rng: np.random.Generator, journal: _Journal) -> bool:
+        """Time all programs in turn, `rounds` times; whether Ctrl-C has ended it early."""
+        programs = list(dict.fromkeys(self.hashes.values()))
+        first = {self.hashes[number]: number for number in sorted(self.hashes, reverse=True)}
+        self.rounds = journal.read(len(programs))[:rounds]
+        journal.start(len(programs), self.rounds)
+        orders = [rng.permutation(len(programs)) for _ in range(rounds)]
+        with Progress(rounds * len(programs), f"{self.name}: time", "run", self.verbose) as bar:
+            bar.update(len(self.rounds) * len(programs))
+            try:
+                for order in orders[len(self.rounds) :]:
+                    seconds = [float("nan")] * len(programs)
+                    for place in order:
+                        seconds[place] = self._time(programs[place], first[programs[place]])
+                        bar.update(1)
+                    self.rounds.append(seconds)
+                    journal.add(seconds)
+            except KeyboardInterrupt:
+                if len(self.rounds) < _LEAST_ROUNDS:
+                    raise
+                return True
+        return False
+
+    def _time(self, program: str, number: int) -> float:
+        """Time a program once; NaN if the child ends or hangs."""
+        try:
+            if not self.child.running or program not in self._compiled:
+                self._compile(number)
+            answer = self.child.ask("time", key=program, least=self.least)
+        except ChildError as error:
+            if number == 0:
+                raise Error(f"{self.name}: the default could not be run again: {error}") from error
+            return float("nan")
+        return float(answer["seconds"])
+
+    def graph(self, about: dict[str, Any]) -> Graph:
+        """Make the graph with its measurements."""
+        space, count = self.space, len(self.candidates)
+        programs = {name: i for i, name in enumerate(dict.fromkeys(self.hashes.values()))}
+        repeats = np.full((count, len(self.rounds)), np.nan)
+        table = np.array(self.rounds)
+        for number, name in self.hashes.items():
+            repeats[number] = table[:, programs[name]] * _NS
+            if np.isnan(repeats[number]).any():
+                self.failed[number] = "ended or hung in a later run", ""
+        valid = np.array([number not in self.failed for number in range(count)])
+        repeats[~valid] = np.nan
+        runtime = np.zeros(count, np.int64)
+        runtime[valid] = np.maximum(np.rint(repeats[valid].min(1)), 1)
+        base, published = space.graph, not space.options
+        schema, fields = LAYOUT, {}
+        opcode = base.node_opcode
+        if space.options:
+            rows = [candidate.row for candidate in self.candidates]
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            digits = LAYOUT.digits if space.sites else ()
+            schema = Schema(LAYOUT.node, (), space.columns, digits, _OPCODES, unit="ns")
+            fields["config_feat"] = schema.encode("config", columns)
+        if space.sites:
+            fields["node_config_ids"] = space.nodes
+            fields["node_config_feat"] = np.stack(
+                [relayout.digits(space.sites, candidate.layouts) for candidate in self.candidates]
+            )
+        if published:
+            opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
+        about["distinct_programs"] = len(programs)
+        about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
+        about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
+        return Graph(
+            node_feat=base.node_feat, node_opcode=opcode, edge_index=base.edge_index, runtime=runtime,
+            valid=valid, repeats=repeats, schema=schema, about=about, name=self.name, **fields,
+        )  # fmt: skip
+
+
+_OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: any that the reader knows can occur

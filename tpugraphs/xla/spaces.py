@@ -1,0 +1,144 @@
+"""What may be chosen for a program: compile options, layouts of its values, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data import hlo
+from tpugraphs.data.columns import Column
+from tpugraphs.data.published import LayoutGraph
+from tpugraphs.errors import ConfigError
+from tpugraphs.xla import options as levers
+from tpugraphs.xla import relayout
+from tpugraphs.xla.child import Child
+from tpugraphs.xla.programs import Program
+
+__all__ = ["SPACES", "Candidate", "Space"]
+
+_TRIES = 50  # draws per config that is asked for, before a space counts as exhausted
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of a program.
+
+    Attributes
+    ----------
+    options : dict
+        Compile options that differ from the default.
+    row : dict
+        The values of all options by column.
+    layouts : dict of int to tuple
+        Site -> layout (major to minor), where it is not the default.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(default_factory=dict)
+    layouts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Name of its program: candidates of the same layouts share one."""
+        return ";".join(f"{site}:{layout}" for site, layout in sorted(self.layouts.items()))
+
+
+class Space:
+    """What may be chosen for one program.
+
+    Parameters
+    ----------
+    program : Program
+    child : Child
+        Which asks the compiler.
+    options : tuple
+        Levers; those that the compiler does not know are left out.
+    rewrite : callable, optional
+        ``rewrite(jaxpr, layouts)`` makes a function with these layouts.
+
+    Attributes
+    ----------
+    options : tuple
+        The levers that are left.
+    graph : LayoutGraph
+        The program before layout assignment.
+    sites : tuple
+        Values whose layout is a choice.
+    nodes : (K,) int64
+        Their nodes in the graph.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        child: Child,
+        options: tuple[levers.Option | levers.Switches, ...] = (),
+        rewrite: Callable[..., Callable[..., Any]] | None = None,
+    ) -> None:
+        self._program, self._rewrite = program, rewrite
+        self.options = _known(options, child) if options else ()
+        self.sites: tuple[relayout.Site, ...] = ()
+        child.add("", self.module(Candidate()))
+        before, _ = child.dump("")
+        self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
+        nodes: list[int] = []
+        if rewrite is not None:
+            _, op_names = hlo.node_names(str(before))
+            found = [(site, relayout.node_of(site, op_names)) for site in relayout.sites(program.jaxpr)]
+            self.sites = tuple(site for site, node in found if node is not None)
+            nodes = [node for _, node in found if node is not None]
+            if not self.sites:
+                raise ConfigError(f"{program.name}: there is no value with two dimensions or more to lay out")
+        self.nodes: NDArray[np.int64] = np.array(nodes, np.int64)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the options."""
+        return tuple(column for option in self.options for column in option.columns)
+
+    def module(self, candidate: Candidate) -> bytes:
+        """Write the program of a candidate."""
+        if self._rewrite is None:
+            return self._program.module()
+        return self._program.module(self._rewrite(self._program.jaxpr, dict(candidate.layouts)))
+
+    def code_options(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the options whose effect the optimised program does not show."""
+        hidden = {option.name for option in self.options if not option.shown}
+        return {name: value for name, value in candidate.options.items() if name in hidden}
+
+    def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
+        """Draw different candidates, at most `count`; the first is XLA's default."""
+        default = {option.name: option.default() for option in self.options}
+        found: dict[Any, Candidate] = {}
+        for attempt in range(count * _TRIES):
+            values = {o.name: o.draw(rng) for o in self.options} if attempt else default
+            layouts = relayout.draw(self.sites, rng) if attempt and self.sites else {}
+            given = {name: value for name, value in values.items() if value != default[name]}
+            candidate = Candidate(given, levers.encode(self.options, values), layouts)
+            found.setdefault((tuple(given.items()), candidate.key), candidate)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+
+def _known(options: tuple[levers.Option | levers.Switches, ...], child: Child) -> tuple[Any, ...]:
+    """Keep the levers that this version of XLA knows."""
+    answer = child.ask("probe", options={option.name: list(option.candidates) for option in options})
+    kept = [option.known(answer["known"].get(option.name, [])) for option in options]
+    if not any(kept):
+        raise ConfigError("this version of XLA knows none of the options; use another space")
+    return tuple(option for option in kept if option is not None)
+
+
+SPACES: dict[str, Callable[[Program, Child], Space]] = {
+    "options": partial(Space, options=levers.CPU),
+    "transpose": partial(Space, rewrite=relayout.transposed),
+    "constraint": partial(Space, rewrite=relayout.constrained),
+    "combined": partial(Space, options=levers.CPU, rewrite=relayout.transposed),
+}

@@ -1,0 +1,194 @@
+"""The child process that compiles, checks and times candidates, so that a crash ends only itself.
+
+It is started as ``python -m tpugraphs.xla.worker`` and speaks lines of JSON: a request on standard input, an
+answer on standard output. Programs and arrays travel as files, never as pickles: a program is what
+:mod:`jax.export` wrote, arrays are in an ``.npz``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+
+_METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
+_NAME = re.compile(r"%[\w.-]+")
+
+
+def program_hash(text: str, options: dict[str, Any]) -> str:
+    """Hash an optimised program: its text without names, metadata and tables of source lines.
+
+    `options` are those that act after the text, when machine code is made of it.
+    """
+    start = re.search(r"^(?:%|ENTRY)", text, re.M)
+    body = _METADATA.sub("", text[start.start() :] if start else text)
+    names: dict[str, str] = {}
+    body = _NAME.sub(lambda match: names.setdefault(match[0], f"%{len(names)}"), body)
+    layouts = text.partition("\n")[0].partition(",")[2]
+    code = json.dumps([layouts, body, sorted(options.items())])
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def deviation(found: list[Any], expected: list[Any]) -> float:
+    """Compare outputs: the largest relative L2 error of one, infinite where kinds or places of NaN differ."""
+    worst = 0.0
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return float("inf")
+        if not jax.numpy.issubdtype(a.dtype, np.inexact):
+            if not np.array_equal(a, b):
+                return float("inf")
+            continue
+        wide = np.complex128 if jax.numpy.issubdtype(a.dtype, np.complexfloating) else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        finite = np.isfinite(b)
+        if not np.array_equal(finite, np.isfinite(a)) or not np.array_equal(
+            np.where(finite, 0, a), np.where(finite, 0, b), equal_nan=True
+        ):
+            return float("inf")
+        error, size = np.linalg.norm((a - b)[finite]), np.linalg.norm(b[finite])
+        worst = max(worst, float(error / size) if size else float(error))
+    return worst
+
+
+class Worker:
+    """Answers requests; each method is one kind."""
+
+    def __init__(self) -> None:
+        self._arguments: list[Any] = []
+        self._modules: dict[str, Any] = {}
+        self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
+        self._expected: list[Any] | None = None
+
+    def hello(self, x64: bool) -> dict[str, Any]:
+        """Start JAX and describe where the measurements are made."""
+        jax.config.update("jax_enable_x64", x64)
+        device = jax.devices()[0]
+        cores = len(os.sched_getaffinity(0))
+        return {
+            "platform": device.platform,
+            "device": processor() if device.platform == "cpu" else device.device_kind,
+            "cores": cores,
+            "threads": int(os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or cores),
+            "jax": jax.__version__,
+            "jaxlib": sys.modules["jaxlib"].__version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        }
+
+    def arguments(self, path: str) -> dict[str, Any]:
+        """Read the arguments of all programs."""
+        with np.load(path, allow_pickle=False) as file:
+            names = json.loads(file["dtypes"].tobytes())
+            arrays = [file[f"arg_{i}"].view(jax.numpy.dtype(name)) for i, name in enumerate(names)]
+        self._arguments = [jax.device_put(array) for array in arrays]
+        return {}
+
+    def module(self, key: str, path: str) -> dict[str, Any]:
+        """Read a program and lower it; it is compiled later, with options."""
+        exported = jax.export.deserialize(bytearray(Path(path).read_bytes()))
+        self._modules[key] = jax.jit(exported.call).lower(*self._arguments)
+        return {}
+
+    def ready(self) -> dict[str, Any]:
+        """Answer, so that the child is known to run."""
+        return {}
+
+    def probe(self, options: dict[str, list[Any]]) -> dict[str, Any]:
+        """Tell which values of which options this version of XLA knows."""
+        lowered = jax.jit(lambda x: x + 1).lower(np.zeros(8, np.float32))
+        known: dict[str, list[Any]] = {}
+        for name, values in options.items():
+            for value in values:
+                try:
+                    lowered.compile(compiler_options={name: value})
+                except Exception:  # whatever XLA raises, the option is not to be used
+                    continue
+                known.setdefault(name, []).append(value)
+        return {"known": known}
+
+    def compile(
+        self, key: str, options: dict[str, Any], code_options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Compile a candidate, run it once and compare its outputs with those of the first one.
+
+        `code_options` are those of `options` that the text of the optimised program does not show.
+        """
+        start = time.perf_counter()
+        compiled = self._modules[key].compile(compiler_options=options)
+        seconds = time.perf_counter() - start
+        found = program_hash(compiled.runtime_executable().hlo_modules()[0].to_string(), code_options)
+        if found not in self._programs:
+            outputs = jax.tree.leaves(jax.block_until_ready(compiled(*self._arguments)))
+            if self._expected is None:
+                self._expected = outputs
+            self._programs[found] = compiled, deviation(outputs, self._expected)
+        return {"hash": found, "seconds": seconds, "deviation": self._programs[found][1]}
+
+    def dump(self, key: str, folder: str) -> dict[str, Any]:
+        """Write the program before layout assignment and the optimised one; returns their files."""
+        options = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_as_proto": True,
+            "xla_dump_hlo_pass_re": "layout-assignment",
+        }
+        compiled = self._modules[key].compile(compiler_options=options)
+        before = sorted(Path(folder).glob("*before_layout-assignment*.pb"))
+        after = Path(folder, "optimised.pb")
+        after.write_bytes(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
+        return {"before": [str(path) for path in before], "optimised": str(after)}
+
+    def time(self, key: str, least: float) -> dict[str, Any]:
+        """Time a compiled program, named by its hash: the fastest of several runs, in seconds.
+
+        It runs as often as fits into `least` seconds, once at least and 32 times at most, after one run that
+        is not counted.
+        """
+        program, best, spent, runs = self._programs[key][0], float("inf"), 0.0, 0
+        jax.block_until_ready(program(*self._arguments))
+        while runs == 0 or (spent < least and runs < 32):
+            start = time.perf_counter()
+            jax.block_until_ready(program(*self._arguments))
+            took = time.perf_counter() - start
+            best, spent, runs = min(best, took), spent + took, runs + 1
+        return {"seconds": best}
+
+
+def processor() -> str:
+    """Name the processor, as Linux tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        text = ""
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    worker = Worker()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Exception as error:  # told to the parent, which knows what to make of it
+            text = " ".join(str(error).split())
+            answer = {"error": f"{type(error).__name__}: {text[:500]}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
