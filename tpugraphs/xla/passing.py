@@ -1,0 +1,399 @@
+"""How each JAX primitive passes on the physical order of its operands.
+
+The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout does. A value
+of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension ``p[k]`` of the value. A rule
+computes with the arrays as they are and says in which order its results are. A primitive without a rule gets row-major
+operands.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend.core import JaxprEqn
+
+Order = tuple[int, ...]
+
+ELEMENTWISE = frozenset(
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj "
+    "convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma "
+    "igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi name ne neg "
+    "nextafter not or polygamma population_count pow real reduce_precision regularized_incomplete_beta rem round rsqrt "
+    "select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh "
+    "xor zeta".split()
+)
+REDUCTIONS = frozenset(
+    "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor".split()
+)
+CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod cumsum".split())
+WINDOWS = frozenset(
+    "reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add select_and_scatter_add".split()
+)
+MADE = frozenset(("broadcast_in_dim", "iota"))  # a few numbers repeated: as cheap in one order as in another
+
+
+def row_major(rank: int) -> Order:
+    """Order of a row-major value."""
+    return tuple(range(rank))
+
+
+def inverse(order: Sequence[int]) -> Order:
+    """Return the axis of each dimension, from the dimension of each axis."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+class Value:
+    """A value of a program, as arrays of one or more physical orders.
+
+    Parameters
+    ----------
+    array : array or callable
+        The value in `order`, or a function that makes it in any order asked for.
+    order : tuple of int
+        The order in which the value comes at no cost.
+    """
+
+    def __init__(self, array: Any, order: Order) -> None:
+        self.make: Callable[[Order], Any] | None = array if callable(array) else None
+        self.order = order
+        self.arrays = {} if self.make else {order: array}
+        self.scope: str | None = None  # the named scope in which it is made
+
+    @classmethod
+    def plain(cls, array: Any) -> "Value":
+        """A row-major value. What has no shape, a token for example, has rank 0."""
+        return cls(array, row_major(len(getattr(array, "shape", ()))))
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.order)
+
+    @property
+    def bound(self) -> bool:
+        """Whether another order than `order` costs a transposition."""
+        return self.make is None and self.rank > 0
+
+    def at(self, order: Order) -> Any:
+        """Array of the value in an order, transposed at most once for each."""
+        if order not in self.arrays:
+            if self.make is not None:
+                with jax.named_scope(self.scope) if self.scope else nullcontext():
+                    self.arrays[order] = self.make(order)
+            else:
+                axis = inverse(self.order)
+                self.arrays[order] = lax.transpose(self.home(), [axis[d] for d in order])
+        return self.arrays[order]
+
+    def home(self) -> Any:
+        """Array of the value in its own order."""
+        return self.at(self.order)
+
+    def logical(self) -> Any:
+        """Array of the value in row-major order."""
+        return self.at(row_major(self.rank))
+
+
+def bind(eqn: JaxprEqn, arrays: Iterable[Any], **changed: Any) -> list[Any]:
+    """Apply the primitive of an equation to other arrays, with some of its parameters changed."""
+    with eqn.ctx.manager:
+        params = eqn.primitive.get_bind_params({**eqn.params, **changed})
+        out = eqn.primitive.bind(*arrays, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """Apply an equation to values of any orders.
+
+    Parameters
+    ----------
+    eqn : JaxprEqn
+        The equation.
+    values : list of Value
+        Its operands.
+    choice : tuple of int or None
+        Order that its first result must have.
+
+    Returns
+    -------
+    list of Value
+        Its results. Without a choice, results of row-major operands are row-major.
+    """
+    name = eqn.primitive.name
+    rule = _RULES.get(name)
+    sharded = any(eqn.params.get(key) is not None for key in ("sharding", "out_sharding"))
+    ordered = any(v.bound and v.order != row_major(v.rank) for v in values)
+    if rule is None or sharded or not (ordered or choice is not None or name in MADE):
+        out = [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+    else:
+        out = rule(eqn, values, choice)
+    if choice is not None:
+        out[0] = Value(out[0].at(choice), choice)
+    return out
+
+
+Rule = Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]]
+_RULES: dict[str, Rule] = {}
+
+
+def _passes(*names: str) -> Callable[[Rule], Rule]:
+    """Enter a rule for primitives of these names."""
+
+    def enter(rule: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
+
+
+def _agree(values: Sequence[Value], choice: Order | None) -> Order:
+    """Order for operands of one rank that moves the fewest bytes; the earlier operand's among equals."""
+    bound = [v for v in values if v.bound]
+    candidates = [v.order for v in bound] or [choice or row_major(max(v.rank for v in values))]
+
+    def cost(order: Order) -> int:
+        moved = sum(v.home().size for v in bound if v.order != order)
+        return moved + (bound[0].home().size if choice not in (None, order) else 0)
+
+    return min(candidates, key=cost)
+
+
+def _kept(order: Order, removed: Iterable[int]) -> Order:
+    """Order of what is left when dimensions are removed."""
+    gone = set(removed)
+    left = [d for d in range(len(order)) if d not in gone]
+    return tuple(left.index(d) for d in order if d not in gone)
+
+
+def _per_dimension(eqn: JaxprEqn, order: Order, *names: str) -> dict[str, Any]:
+    """Parameters that have one entry per dimension, in another order."""
+    given = {name: eqn.params.get(name) for name in names}
+    return {name: tuple(p[d] for d in order) for name, p in given.items() if p is not None}
+
+
+def _same(eqn: JaxprEqn, values: Sequence[Value], order: Order, **changed: Any) -> list[Value]:
+    """Results of an equation whose operands are scalars or of one rank, and whose results have that rank."""
+    arrays = [v.at(order) if v.rank == len(order) else v.home() for v in values]
+    return [Value(y, order) for y in bind(eqn, arrays, **changed)]
+
+
+@_passes(*ELEMENTWISE)
+def _elementwise(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    return _same(eqn, values, _agree(values, choice))
+
+
+@_passes("optimization_barrier")
+def _barrier(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    out = bind(eqn, [v.home() for v in values])
+    return [Value(y, v.order) for y, v in zip(out, values, strict=True)]
+
+
+@_passes("iota")
+def _iota(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    shape, dimension = eqn.params["shape"], eqn.params["dimension"]
+    if values:  # sizes known at run time alone
+        return [Value.plain(y) for y in bind(eqn, [v.home() for v in values])]
+
+    def make(order: Order) -> Any:
+        return bind(eqn, [], shape=tuple(shape[d] for d in order), dimension=order.index(dimension))[0]
+
+    return [Value(make, choice or row_major(len(shape)))]
+
+
+@_passes("broadcast_in_dim")
+def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    shape, target = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    if len(values) > 1:
+        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+    (value,) = values
+
+    def make(order: Order) -> Any:
+        axis = inverse(order)
+        inner = tuple(sorted(range(value.rank), key=lambda d: axis[target[d]]))
+        changed = {
+            "shape": tuple(shape[d] for d in order),
+            "broadcast_dimensions": tuple(axis[target[d]] for d in inner),
+        }
+        return bind(eqn, [value.at(inner)], **changed)[0]
+
+    # What the operand has is put where the operand's order has it, so that it need not move.
+    order = list(range(len(shape)))
+    for place, d in zip(sorted(target), value.order, strict=True):
+        order[place] = target[d]
+    natural = tuple(order)
+    if value.bound and math.prod(shape) == eqn.invars[0].aval.size:  # nothing is repeated
+        return [Value(make(natural), natural)]
+    return [Value(make, choice or natural)]
+
+
+@_passes(*REDUCTIONS)
+def _reduce(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    (value,), axes = values, eqn.params["axes"]
+    axis = inverse(value.order)
+    (out,) = bind(eqn, [value.home()], axes=tuple(axis[d] for d in axes))
+    return [Value(out, _kept(value.order, axes))]
+
+
+@_passes(*CUMULATIVE, "split")
+def _along_axis(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = values[0].order
+    return _same(eqn, values, order, axis=order.index(eqn.params["axis"]))
+
+
+@_passes("concatenate", "sort")
+def _along_dimension(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = _agree(values, choice)
+    return _same(eqn, values, order, dimension=order.index(eqn.params["dimension"]))
+
+
+@_passes("rev")
+def _rev(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    axis = inverse(values[0].order)
+    return _same(
+        eqn, values, values[0].order, dimensions=tuple(axis[d] for d in eqn.params["dimensions"])
+    )
+
+
+@_passes("pad")
+def _pad(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = values[0].order
+    return _same(eqn, values, order, **_per_dimension(eqn, order, "padding_config"))
+
+
+@_passes("slice")
+def _slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = values[0].order
+    changed = _per_dimension(eqn, order, "start_indices", "limit_indices", "strides")
+    return _same(eqn, values, order, **changed)
+
+
+@_passes("dynamic_slice")
+def _dynamic_slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    value, *starts = values
+    if len(starts) != value.rank:  # sizes known at run time alone
+        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+    moved = [value, *(starts[d] for d in value.order)]
+    return _same(eqn, moved, value.order, **_per_dimension(eqn, value.order, "slice_sizes"))
+
+
+@_passes("dynamic_update_slice")
+def _dynamic_update_slice(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    value, update, *starts = values
+    order = _agree([value, update], choice)
+    return _same(eqn, [value, update, *(starts[d] for d in order)], order)
+
+
+@_passes(*WINDOWS)
+def _window(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = _agree(values, choice)
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    return _same(eqn, values, order, **_per_dimension(eqn, order, *names))
+
+
+@_passes("squeeze")
+def _squeeze(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    (value,), dimensions = values, eqn.params["dimensions"]
+    axis = inverse(value.order)
+    (out,) = bind(eqn, [value.home()], dimensions=tuple(sorted(axis[d] for d in dimensions)))
+    return [Value(out, _kept(value.order, dimensions))]
+
+
+@_passes("transpose")
+def _transpose(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """A transposition renames dimensions: nothing moves."""
+    name = inverse(eqn.params["permutation"])
+    return [Value(values[0].home(), tuple(name[d] for d in values[0].order))]
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Smallest runs of dimensions of a reshape that have equal sizes on both sides; dimensions of size 1 in none."""
+    left = [d for d, n in enumerate(old) if n != 1]
+    right = [d for d, n in enumerate(new) if n != 1]
+    groups = []
+    while left:
+        mine, yours = [left.pop(0)], [right.pop(0)]
+        a, b = old[mine[0]], new[yours[0]]
+        while a != b:
+            if a < b:
+                mine.append(left.pop(0))
+                a *= old[mine[-1]]
+            else:
+                yours.append(right.pop(0))
+                b *= new[yours[-1]]
+        groups.append((mine, yours))
+    return groups
+
+
+@_passes("reshape")
+def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    value, new = values[0], eqn.params["new_sizes"]
+    old = tuple(eqn.invars[0].aval.shape)
+    if len(values) > 1 or eqn.params.get("dimensions") is not None or 0 in old:
+        return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
+    axis = inverse(value.order)
+    groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
+    # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their own.
+    wanted = iter([d for mine, _ in groups for d in mine])
+    inner = tuple(d if old[d] == 1 else next(wanted) for d in value.order)
+    order = [d for _, yours in groups for d in yours]
+    for d, n in enumerate(new):
+        if n == 1:
+            order.insert(order.index(d - 1) + 1 if d else 0, d)
+    (out,) = bind(eqn, [value.at(inner)], new_sizes=tuple(new[d] for d in order))
+    return [Value(out, tuple(order))]
+
+
+@_passes("dot_general")
+def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """Dimensions of the product: batch in any order, then the left operand's in its order, then the right one's.
+
+    The operands change places if the choice asks for the right one's dimensions first.
+    """
+    contracted, batched = eqn.params["dimension_numbers"]
+    free, at = [], len(batched[0])
+    for value, *used in zip(values, contracted, batched, strict=True):
+        named = [d for d in range(value.rank) if d not in {*used[0], *used[1]}]
+        free.append([at + named.index(d) for d in value.order if d in named])
+        at += len(named)
+    batch = list(range(len(batched[0])))
+    if choice is not None:
+        batch.sort(key=choice.index)
+    elif values[0].order != row_major(values[0].rank):
+        batch.sort(key=lambda i: values[0].order.index(batched[0][i]))
+    sides = [0, 1]
+    precision = eqn.params.get("precision")
+    swaps = precision is None or isinstance(precision, (lax.Precision, tuple))
+    if choice is not None and swaps and choice[-1] in free[0]:
+        sides = [1, 0]
+    axes = [inverse(v.order) for v in values]
+    dimension_numbers = (
+        tuple(tuple(axes[s][d] for d in contracted[s]) for s in sides),
+        tuple(tuple(axes[s][batched[s][i]] for i in batch) for s in sides),
+    )
+    changed: dict[str, Any] = {"dimension_numbers": dimension_numbers}
+    if isinstance(precision, tuple):
+        changed["precision"] = tuple(precision[s] for s in sides)
+    (out,) = bind(eqn, [values[s].home() for s in sides], **changed)
+    return [Value(out, (*batch, *free[sides[0]], *free[sides[1]]))]
+
+
+@_passes("conv_general_dilated")
+def _convolution(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    """A convolution writes its result in any order: the choice, or that of the left operand."""
+    numbers = eqn.params["dimension_numbers"]
+    specs = (numbers.lhs_spec, numbers.rhs_spec)
+    moved = [tuple(inverse(v.order)[d] for d in spec) for v, spec in zip(values, specs, strict=True)]
+    left, out_spec = values[0].order, numbers.out_spec
+    order = choice
+    if order is None:
+        plain = left == row_major(len(left))
+        order = left if plain else tuple(out_spec[numbers.lhs_spec.index(d)] for d in left)
+    new = type(numbers)(*moved, tuple(inverse(order)[d] for d in out_spec))
+    (out,) = bind(eqn, [v.home() for v in values], dimension_numbers=new)
+    return [Value(out, order)]
+
+
+PASSING = frozenset(_RULES)  # names of the primitives that pass on an order

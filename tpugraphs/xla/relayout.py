@@ -1,0 +1,474 @@
+"""Layouts as a choice: one traced JAX program, many programs that compute the same in other physical orders.
+
+A *site* is a value of the program whose physical order may be chosen. Two ways to carry a choice out:
+
+- `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA sees another
+  program of row-major values.
+- `constrained`: XLA is told the layout of the value and finds its own way around it.
+
+An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does. Published layout
+digits run from minor to major: `digits` and `order_of` convert.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import permutations as all_orders
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
+
+from tpugraphs import _core
+from tpugraphs.xla.passing import ELEMENTWISE, MADE, REDUCTIONS, Order, Value, apply, bind, inverse, row_major
+
+_DIGITS: int = _core.SCHEMA["layout_digits"]
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+_MOVES = frozenset(
+    "concatenate cumlogsumexp cummax cummin cumprod cumsum gather reduce_window_max reduce_window_min reduce_window_sum "
+    "reshape scatter scatter-add scatter_add select_and_scatter_add transpose".split()
+)
+_OPCODES = {
+    "add": "add", "add_any": "add", "argmax": "reduce", "argmin": "reduce", "concatenate": "concatenate",
+    "conv_general_dilated": "convolution", "cumlogsumexp": "reduce-window", "cummax": "reduce-window",
+    "cummin": "reduce-window", "cumprod": "reduce-window", "cumsum": "reduce-window", "div": "divide",
+    "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum", "mul": "multiply",
+    "parameter": "parameter", "reduce_window_max": "reduce-window", "reduce_window_min": "reduce-window",
+    "reduce_window_sum": "reduce-window", "reshape": "reshape", "scatter": "scatter", "scatter-add": "scatter",
+    "scatter_add": "scatter", "select_and_scatter_add": "select-and-scatter", "select_n": "select", "sub": "subtract",
+    "transpose": "transpose", **{name: "reduce" for name in REDUCTIONS},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Site:
+    """A value of a program whose physical order may be chosen.
+
+    Parameters
+    ----------
+    index : int
+        Position of the equation that makes it in the flat program; -1 - i for argument i.
+    primitive : str
+        Name of the equation's primitive, or "parameter".
+    shape : tuple of int
+        Shape of the value, of rank 2 to 6.
+    orders : tuple of tuple of int
+        Orders worth choosing from, major to minor, row-major first.
+    work : int
+        Floating-point operations of a product or convolution, plus bytes read and written.
+    """
+
+    index: int
+    primitive: str
+    shape: tuple[int, ...]
+    orders: tuple[Order, ...]
+    work: int
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def scope(self) -> str:
+        """Where XLA's names of instructions show the site: a named scope, or the name of the argument."""
+        return _scope(self.index) if self.index >= 0 else f"args[{-1 - self.index}]"
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An equation of the flat program: operands and results are slots, or constants as they are."""
+
+    eqn: JaxprEqn
+    inputs: tuple[int | Literal, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """A program without calls."""
+
+    constants: tuple[tuple[int, Any], ...]
+    inputs: tuple[int, ...]
+    arguments: tuple[Any, ...]  # their abstract values
+    steps: tuple[_Step, ...]
+    outputs: tuple[int | Literal, ...]
+
+
+def _scope(index: int) -> str:
+    return f"tg{index}"
+
+
+def _callee(eqn: JaxprEqn) -> ClosedJaxpr | Jaxpr | None:
+    """The program that an equation calls once with its own operands, if that is all it does."""
+    key = {
+        primitives.jit_p: "jaxpr",
+        primitives.remat_p: "jaxpr",
+        primitives.custom_jvp_call_p: "call_jaxpr",
+        primitives.custom_vjp_call_p: "call_jaxpr",
+        primitives.closed_call_p: "call_jaxpr",
+    }.get(eqn.primitive)
+    called: ClosedJaxpr | Jaxpr | None = eqn.params[key] if key else None
+    return called
+
+
+class _Flattener:
+    """Numbers the values and equations of a program whose calls are inlined."""
+
+    def __init__(self) -> None:
+        self.constants: list[tuple[int, Any]] = []
+        self.steps: list[_Step] = []
+        self.slots = 0
+
+    def slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    def run(self, program: ClosedJaxpr | Jaxpr, operands: Sequence[int | Literal]) -> list[int | Literal]:
+        """Add the equations of a program that is applied to these slots; return the slots of its results."""
+        jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+        env: dict[Any, int | Literal] = dict(zip(jaxpr.invars, operands, strict=True))
+        for var, value in zip(jaxpr.constvars, getattr(program, "consts", ()), strict=True):
+            env[var] = self.slot()
+            self.constants.append((self.slots - 1, value))
+
+        def read(atoms: Sequence[Any]) -> list[int | Literal]:
+            return [atom if isinstance(atom, Literal) else env[atom] for atom in atoms]
+
+        for eqn in jaxpr.eqns:
+            inputs, called = read(eqn.invars), _callee(eqn)
+            if called is None:
+                outputs: list[int | Literal] = list(self.step(eqn, inputs))
+            else:
+                outputs = self.run(called, self.barrier(eqn, inputs))
+            env.update(zip(eqn.outvars, outputs, strict=True))
+        return read(jaxpr.outvars)
+
+    def step(self, eqn: JaxprEqn, inputs: Sequence[int | Literal]) -> tuple[int, ...]:
+        """Add one equation."""
+        outputs = tuple(self.slot() for _ in eqn.outvars)
+        self.steps.append(_Step(eqn, tuple(inputs), outputs))
+        return outputs
+
+    def barrier(self, eqn: JaxprEqn, inputs: list[int | Literal]) -> list[int | Literal]:
+        """What is computed a second time to save memory must not be merged with the first, as JAX sees to as well."""
+        wanted = eqn.params.get("prevent_cse", False) if eqn.params.get("differentiated") else False
+        kept = wanted if isinstance(wanted, tuple) else (wanted,) * len(inputs)
+        held = [i for i, keep in enumerate(kept) if keep]
+        if held:
+            atoms = [eqn.invars[i] for i in held]
+            made = new_jaxpr_eqn(atoms, atoms, lax.optimization_barrier_p, {}, no_effects)
+            for i, slot in zip(held, self.step(made, [inputs[i] for i in held]), strict=True):
+                inputs[i] = slot
+        return inputs
+
+
+def _flat(program: ClosedJaxpr) -> _Flat:
+    flattener = _Flattener()
+    inputs = tuple(flattener.slot() for _ in program.jaxpr.invars)
+    outputs = flattener.run(program, inputs)
+    return _Flat(tuple(flattener.constants), inputs, tuple(program.in_avals), tuple(flattener.steps), tuple(outputs))
+
+
+# --- sites ----------------------------------------------------------------------------------------
+
+
+@cache
+def permutations(rank: int) -> tuple[Order, ...]:
+    """Orders worth trying for a value of a rank, row-major first.
+
+    Parameters
+    ----------
+    rank : int
+        Number of dimensions, 2 to 6.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Major to minor. All of them for ranks 2 and 3. Above: those that move one dimension and keep the order of the
+        rest (NHWC to NCHW, heads before or behind time, batch last, a matrix transposed), the first two dimensions
+        moved last (HWNC), and the reverse.
+    """
+    if not 2 <= rank <= _DIGITS:
+        raise ValueError(f"rank: found {rank}, expected 2 to {_DIGITS}")
+    plain = row_major(rank)
+    if rank <= 3:
+        return tuple(all_orders(plain))
+    found = {plain[2:] + plain[:2], plain[::-1]}
+    for moved in plain:
+        rest = [d for d in plain if d != moved]
+        found |= {(*rest[:place], moved, *rest[place:]) for place in plain}
+    return tuple(sorted(found))
+
+
+def digits(order: Order) -> tuple[int, ...]:
+    """Published layout digits of an order: (6,), minor to major, padded with -1."""
+    return (*order[::-1], *(-1,) * (_DIGITS - len(order)))
+
+
+def order_of(layout: Sequence[int]) -> Order | None:
+    """Order that published layout digits stand for; None if all are -1: no choice.
+
+    Raises
+    ------
+    ValueError
+        The digits are not a permutation followed by -1.
+    """
+    order = tuple(int(d) for d in layout if d >= 0)[::-1]
+    if sorted(order) != list(range(len(order))) or (len(order) and digits(order) != tuple(layout)):
+        raise ValueError(f"layout digits: found {tuple(layout)}, expected a permutation, minor to major, then -1")
+    return order or None
+
+
+def _work(eqn: JaxprEqn) -> int:
+    """Floating-point operations of products and convolutions, plus bytes in and out."""
+    avals = [v.aval for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype")]
+    moved = sum(prod(a.shape) * a.dtype.itemsize for a in avals)
+    if eqn.primitive.name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        left = eqn.invars[0].aval.shape
+        return moved + 2 * prod(eqn.outvars[0].aval.shape) * prod(left[d] for d in contracted)
+    if eqn.primitive.name == "conv_general_dilated":
+        kernel, numbers = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"]
+        per_output = prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1)
+        return moved + 2 * prod(eqn.outvars[0].aval.shape) * per_output
+    return moved
+
+
+def _eligible(aval: Any) -> bool:
+    """Whether the order of a value can matter: two dimensions at least that are longer than 1."""
+    shape = getattr(aval, "shape", ())
+    number = isinstance(getattr(aval, "dtype", None), np.dtype)
+    return number and 2 <= len(shape) <= _DIGITS and sum(n > 1 for n in shape) >= 2 and 0 not in shape
+
+
+def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
+    """Candidates of a result; of a transposition also the order in which nothing moves."""
+    known = permutations(rank)
+    free = inverse(eqn.params["permutation"]) if eqn.primitive.name == "transpose" else known[0]
+    return known if free in known else (*known, free)
+
+
+def _candidates(flat: _Flat) -> list[Site]:
+    """All sites of a program, in its order."""
+    found: list[Site] = []
+    # Where the order of a value comes from: the step that made it, through elementwise ones; None if it has none.
+    origin: dict[int, int | None] = {slot: -1 - i for i, slot in enumerate(flat.inputs)}
+    origin.update((slot, None) for slot, _ in flat.constants)
+    read: dict[int, int] = {}  # most work of a product that reads a slot
+    for index, (eqn, step) in enumerate((s.eqn, s) for s in flat.steps):
+        name = eqn.primitive.name
+        slots = [s for s in step.inputs if not isinstance(s, Literal)]
+        origins = {origin[s] for s in slots} - {None}
+        meets = name in ELEMENTWISE and len(origins) > 1
+        if name in MADE:
+            mine: int | None = None
+        elif name in ELEMENTWISE and not meets:
+            mine = next(iter(origins), None)
+        else:
+            mine = index
+        origin.update((s, mine) for s in step.outputs)
+        if name in _PRODUCTS:
+            for slot in slots:
+                read[slot] = max(read.get(slot, 0), _work(eqn))
+        aval = eqn.outvars[0].aval
+        chosen = name in _PRODUCTS or name in _MOVES or name in REDUCTIONS or meets
+        if chosen and len(step.outputs) == 1 and _eligible(aval):
+            found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
+    arguments = []
+    for i, slot in enumerate(flat.inputs):
+        aval = flat.arguments[i]
+        if slot in read and _eligible(aval):
+            arguments.append(Site(-1 - i, "parameter", aval.shape, permutations(aval.ndim), read[slot]))
+    return arguments[::-1] + found
+
+
+def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
+    """Return the values of a program whose physical order is worth choosing.
+
+    Calls (jit, remat, custom derivatives) are inlined; scan, while and cond are not looked into.
+
+    Parameters
+    ----------
+    program : ClosedJaxpr
+        What ``jax.make_jaxpr(fn)(*args)`` returns.
+    max_sites : int
+        How many to return at most: those of most work.
+
+    Returns
+    -------
+    tuple of Site
+        In the order of the program: results of products, convolutions, reductions, windows, transpositions, reshapes,
+        concatenations, gathers and scatters, and elementwise results in which values of different origin meet.
+    """
+    found = sorted(_candidates(_flat(program)), key=lambda site: -site.work)[:max_sites]
+    return tuple(sorted(found, key=lambda site: site.index))
+
+
+def draw(
+    sites: Sequence[Site], rng: np.random.Generator, changes: float = 3.0
+) -> dict[int, Order]:
+    """Draw an assignment that leaves most sites as they are.
+
+    Parameters
+    ----------
+    sites : sequence of Site
+        What may be chosen.
+    rng : numpy.random.Generator
+        The only source of randomness.
+    changes : float
+        Mean number of sites to choose for; one at least.
+
+    Returns
+    -------
+    dict of int to tuple of int
+        Order by index of the site. What is not in it is left to the program.
+    """
+    if not sites:
+        return {}
+    count = min(len(sites), 1 + int(rng.poisson(max(changes - 1, 0))))
+    chosen = sorted(rng.choice(len(sites), size=count, replace=False).tolist())
+    return {sites[i].index: sites[i].orders[int(rng.integers(1, len(sites[i].orders)))] for i in chosen}
+
+
+_SCOPE = re.compile(r"tg\d+")
+
+
+def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None = None) -> int | None:
+    """Find the instruction that stands for a site in a graph of the program.
+
+    Parameters
+    ----------
+    site : Site
+        A site of the program.
+    op_names : sequence of str
+        ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace it, with no
+        choice made, before layout assignment.
+    opcodes : sequence of str, optional
+        Opcode of every node, as XLA spells them. With it the bodies of reductions and what XLA put around an
+        instruction under the same name are told from the instruction.
+
+    Returns
+    -------
+    int or None
+        Index of the node; None if XLA has removed it.
+    """
+    wanted = _OPCODES.get(site.primitive)
+    found = None
+    for i, name in enumerate(op_names):
+        if site.index < 0:
+            fits = name == site.scope
+        else:
+            *path, last = name.split("/")
+            scopes = [part for part in path if _SCOPE.fullmatch(part)]
+            fits = scopes[-1:] == [site.scope] and (last == site.primitive or opcodes is not None)
+        if fits and (opcodes is None or wanted is None or opcodes[i] == wanted):
+            found = i
+    return found
+
+
+# --- the two spaces -------------------------------------------------------------------------------
+
+
+def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Order]:
+    """Choices as orders of results that exist."""
+    checked = {}
+    for index, choice in choices.items():
+        if not -len(flat.inputs) <= index < len(flat.steps):
+            bounds = f"{-len(flat.inputs)} to {len(flat.steps) - 1}"
+            raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
+        aval = flat.steps[index].eqn.outvars[0].aval if index >= 0 else flat.arguments[-1 - index]
+        order, shape = tuple(choice), aval.shape
+        if sorted(order) != list(range(len(shape))):
+            raise ValueError(f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions")
+        checked[index] = order
+    return checked
+
+
+def _interpreter(
+    program: ClosedJaxpr,
+    choices: Mapping[int, Sequence[int]],
+    apply_step: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
+    choose: Callable[[Value, Order], Value],
+) -> Callable[..., list[Any]]:
+    """Function that runs a program step by step, each in its scope; `choose` gives an argument the order chosen for it."""
+    flat = _flat(program)
+    orders = _checked(flat, choices)
+
+    def run(*args: Any) -> list[Any]:
+        if len(args) != len(flat.inputs):
+            raise TypeError(f"arguments: found {len(args)}, expected {len(flat.inputs)}, flat")
+        env = {slot: Value.plain(x) for slot, x in zip(flat.inputs, args, strict=True)}
+        env.update((slot, Value.plain(x)) for slot, x in flat.constants)
+        for i, slot in enumerate(flat.inputs):
+            if -1 - i in orders:
+                env[slot] = choose(env[slot], orders[-1 - i])
+
+        def read(atoms: Sequence[int | Literal]) -> list[Value]:
+            return [Value.plain(a.val) if isinstance(a, Literal) else env[a] for a in atoms]
+
+        for index, step in enumerate(flat.steps):
+            with jax.named_scope(_scope(index)):
+                results = apply_step(step.eqn, read(step.inputs), orders.get(index))
+            for slot, value in zip(step.outputs, results, strict=True):
+                value.scope = _scope(index)
+                env[slot] = value
+        return [value.logical() for value in read(flat.outputs)]
+
+    return run
+
+
+def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
+    """Carry choices out as transpositions: space "transpose".
+
+    A value keeps its order through whatever can work in it: products and convolutions with their dimension numbers
+    renamed, elementwise operations, reductions, windows, slices, reshapes that leave neighbours neighbours. Everything
+    else reads row-major values, and so do the callers of the result.
+
+    Parameters
+    ----------
+    program : ClosedJaxpr
+        What ``jax.make_jaxpr(fn)(*args)`` returns.
+    choices : mapping of int to tuple of int
+        Order, major to minor, by index of the site. The first result of the equation, or the argument, comes in it.
+
+    Returns
+    -------
+    callable
+        Takes the flat arguments of the program and returns the list of its flat results. It may be traced, compiled and
+        exported. With no choices it is the program itself, its calls inlined: differentiate before, not after.
+
+    Raises
+    ------
+    ValueError
+        A choice is not for a value of the program, or not a permutation of its dimensions.
+    """
+
+    def choose(value: Value, order: Order) -> Value:
+        return Value(value.at(order), order)
+
+    return _interpreter(program, choices, apply, choose)
+
+
+def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
+    """Carry choices out as layouts that XLA must give to the values: space "constraint".
+
+    Parameters, result and errors: see `transposed`. Every value keeps its logical shape; XLA copies where its own choice
+    is another.
+    """
+
+    def choose(value: Value, order: Order) -> Value:
+        return Value.plain(with_layout_constraint(value.logical(), Layout(major_to_minor=order)))
+
+    def apply_step(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+        results = [Value.plain(y) for y in bind(eqn, [value.logical() for value in values])]
+        if choice is not None:
+            results[0] = choose(results[0], choice)
+        return results
+
+    return _interpreter(program, choices, apply_step, choose)
