@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from tpugraphs.errors import Error
 
 __all__ = ["Child", "ChildError"]
 
+_FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM that say why
 _START = 120.0  # seconds that a child may take to import JAX
 
 
@@ -176,9 +178,10 @@ class Child:
         assert self._process is not None
         code = self._process.wait()
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-        text = self._file("stderr.txt").read_text(errors="replace").strip().splitlines()
+        log = self._file("stderr.txt").read_text(errors="replace").strip().splitlines()
+        fatal = [line for line in log if _FATAL.match(line)] or log[-1:]
         self.kill()
-        return ChildError(f"{do}: the process ended with {how}" + (f": {text[-1][:300]}" if text else ""), True)
+        return ChildError(f"{do}: the process ended with {how}" + "".join(f": {line[:300]}" for line in fatal[:1]), True)
 
 
 def _storable(array: Any) -> Any:

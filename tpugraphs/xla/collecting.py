@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 import warnings
 from collections import Counter
@@ -32,6 +33,7 @@ __all__ = ["SPACES", "collect"]
 
 _LEAST_ROUNDS = 2  # without two there is no noise to be seen
 _NS = 1e9
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
 
 
 def collect(
@@ -151,8 +153,8 @@ def _digest(program: Program, space: Space, settings: dict[str, Any], device: di
     """Hash everything that a measurement depends on, the values of arguments included."""
     h = hashlib.blake2b(digest_size=16)
     h.update(json.dumps([settings, device, [c.name for c in space.columns]], sort_keys=True).encode())
-    h.update(space.module(Candidate()))
-    for array in program.arguments:
+    h.update(_ADDRESS.sub("", str(program.jaxpr.jaxpr)).encode())
+    for array in (*program.jaxpr.consts, *program.arguments):
         h.update(np.ascontiguousarray(array).tobytes())
     return h.hexdigest()
 
@@ -321,6 +323,7 @@ class _Run:
         if published:
             opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
         about["distinct_programs"] = len(programs)
+        about["failures"] = {str(number): text for number, (_, text) in sorted(self.failed.items())}
         about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
         about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
         return Graph(

@@ -141,7 +141,7 @@ CPU: tuple[Option | Switches, ...] = (
         "xla_disable_hlo_passes",
         (
             *("fusion", "cpu-parallel-task-assigner", "dot-library-rewriter", "transpose-folding"),
-            *("algsimp", "cse", "reshape-decomposer", "fusion-wrapper"),
+            *("algsimp", "cse", "fusion-wrapper"),
         ),
         (),
         0.12,
