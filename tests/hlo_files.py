@@ -103,7 +103,7 @@ class Writer:
             content(1, get("name", "n")),
             content(2, i["opcode"]),
             content(3, self.shape(i["shape"])) if "shape" in i else None,
-            content(7, b"\x0a\x03add"),
+            content(7, self.message(content(1, "add"), content(2, get("op_name", "")))),
             self.one(9, get("parameter_number")),
             self.numbers(14, get("dimensions", [])),
             content(15, self.message(self.many(1, map(self.of_numbers, i["window"]))))

@@ -13,6 +13,7 @@ from reference import hlo as reference
 
 import tpugraphs as tg
 from tpugraphs import _core, cli
+from tpugraphs.data import hlo
 from tpugraphs.preprocess.padding import padding_of
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "data"
@@ -519,3 +520,80 @@ def test_threads_read_at_once(tree):
         for g in pool.map(tg.load, [tree / "layouts.pb"] * 40):
             np.testing.assert_array_equal(g.node_feat, expected.node_feat)
             np.testing.assert_array_equal(g.config_digits, expected.config_digits)
+
+
+# --- from memory, and names ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_program_in_memory_is_read_like_a_file(tmp_path, kind):
+    raw = Writer().tuned(hlo_files.layouts(3, rank=6))
+    a, b = read(tmp_path, raw), hlo.read_bytes(kind(raw), "f")
+    assert (b.name, b.path, b.collection) == ("f", None, None)
+    for field, array in a.fields().items():
+        if isinstance(array, np.ndarray):
+            np.testing.assert_array_equal(getattr(b, field), array)
+    np.testing.assert_array_equal(a.config_digits, b.config_digits)
+    assert hlo.read_bytes(raw, extra=True, padding=-1).node_feat.shape[1] == 186
+    kernels = hlo.read_bytes(Writer().tuning([hlo_files.tiles(1)]), "k")
+    assert [g.name for g in kernels] == ["k.00.program.1"]
+
+
+def test_errors_about_memory_name_the_graph():
+    for raw, found in (
+        (b"", "an empty file"),
+        (memoryview(b""), "an empty file"),
+        (b"\x0a\x05abc", "longer"),
+    ):
+        with pytest.raises(tg.DataError, match=f"^graph 'f': file: expected .*found .*{found}") as caught:
+            hlo.read_bytes(raw, "f")
+        assert caught.value.file is None
+    with pytest.raises(tg.DataError, match="max_bytes is 1000"):
+        hlo.read_bytes(Writer().module(chain()), max_bytes=1000)
+    with pytest.raises(TypeError, match="bytes-like"):
+        hlo.read_bytes("x.pb")
+    with pytest.raises(tg.ConfigError, match="padding"):
+        hlo.read_bytes(b"", padding=2)
+    with pytest.warns(UserWarning, match="^f: its 1 runs are left out") as caught:
+        hlo.read_bytes(Writer().tuned({"module": chain(), "runs": [{"tile": [[1], [], []]}]}), "f")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("seed", range(3))
+def test_names_are_those_of_the_nodes(tmp_path, seed, style):
+    module, writer, rng = hlo_files.program(seed), Writer(**STYLES[style]), np.random.default_rng(seed)
+    instructions = [i for c in module["computations"] for i in c["instructions"]]
+    for place, i in enumerate(instructions):
+        i["name"] = f"{i['opcode']}.{place}"
+        if rng.random() < 0.7:
+            i["op_name"] = "jit(f)/ö" * int(rng.integers(0, 40)) + str(place)
+    expected = ([i["name"] for i in instructions], [i.get("op_name", "") for i in instructions])
+    path = tmp_path / "x.pb"
+    for make in (writer.module, writer.hlo):
+        path.write_bytes(make(module))
+        for source in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
+            assert hlo.node_names(source) == expected
+    several = writer.tuning([{"module": module, "runs": []}, {"module": chain(), "runs": []}])
+    assert hlo.node_names(several) == [expected, (["n", "n"], ["", ""])]
+
+
+def test_names_need_not_be_utf8(tmp_path):
+    raw = Writer().module(chain()).replace(content(1, "n"), content(1, b"\xff"))
+    assert hlo.node_names(raw) == (["\ufffd"] * 2, ["", ""])
+
+
+def test_names_of_broken_files_are_refused(tmp_path):
+    wrong = content(2, "add") + content(7, number(2, 5)) + number(35, 7)
+    raw = Writer().module(chain()) + content(3, content(2, wrong) + number(5, 9) + number(6, 7))
+    assert read(tmp_path, raw).num_nodes == 3  # metadata is not looked at
+    with pytest.raises(
+        tg.DataError, match="computation 1, instruction 0, metadata: expected a text"
+    ) as caught:
+        hlo.node_names(tmp_path / "x.pb")
+    assert caught.value.file == str(tmp_path / "x.pb")
+    for size in range(len(raw) - 15, len(raw)):
+        with pytest.raises(tg.DataError):
+            hlo.node_names(raw[:size])
+    with pytest.raises(FileNotFoundError):
+        hlo.node_names(tmp_path / "missing.pb")

@@ -72,8 +72,11 @@ def decode_rows(
     codes: NDArray[Any], table: NDArray[np.int8], rows: NDArray[np.int64], /
 ) -> NDArray[np.int8]: ...
 def hlo_read(
-    path: str, padding: int, extra: bool, sorted: bool, max_bytes: int, /
+    source: str | bytes | bytearray | memoryview, padding: int, extra: bool, sorted: bool, max_bytes: int, /
 ) -> tuple[str, list[dict[str, Any]]]: ...
+def hlo_names(
+    source: str | bytes | bytearray | memoryview, /
+) -> tuple[str, list[tuple[list[str], list[str]]]]: ...
 
 # files
 def safetensors_load(

@@ -54,6 +54,18 @@ static void check(tg_hlo_graph *g) {
         if (g->config_runtime[i] <= 0 || g->runtime_normalizers[i] <= 0) abort();
 }
 
+/* Names lie in the file. */
+static tg_status read_names(tg_hlo *hlo, const tg_hlo_graph *g, tg_wire file) {
+    tg_wire(*names)[2] = malloc((size_t)g->N * sizeof *names);
+    const tg_status status = names == NULL ? TG_E_MEMORY : tg_hlo_names(hlo, g, names);
+    for (int64_t i = 0; i < 2 * g->N && status == TG_OK; i++) {
+        const tg_wire name = names[i / 2][i % 2];
+        if (name.at < file.at || name.end < name.at || name.end > file.end) abort();
+    }
+    free(names);
+    return status;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tg_error err = {0};
     tg_hlo hlo;
@@ -66,6 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             const int made = allocate(&g);
             if (made) status = tg_hlo_read(&hlo, &g);
             if (made && status == TG_OK) check(&g);
+            if (made && status == TG_OK) status = read_names(&hlo, &g, (tg_wire){data, data + size});
             release(&g);
         }
         tg_hlo_free_graph(&g);

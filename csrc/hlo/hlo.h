@@ -72,6 +72,10 @@ tg_status tg_hlo_next_graph(tg_hlo *hlo, tg_hlo_graph *graph, int *more);
    what it calls. */
 tg_status tg_hlo_read(tg_hlo *hlo, tg_hlo_graph *graph);
 
+/* names(N,2): of every instruction, and of the operation of the source that it comes from (op_name of its metadata), not
+   checked to be UTF-8; empty where there is none. They lie in the file. */
+tg_status tg_hlo_names(tg_hlo *hlo, const tg_hlo_graph *graph, tg_wire (*names)[2]);
+
 /* Free what the reader has made, not the caller's arrays. */
 void tg_hlo_free_graph(tg_hlo_graph *graph);
 

@@ -1,12 +1,14 @@
 /* Graphs out of protocol buffers of HLO. */
 #include "py/pycore.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "hlo/hlo.h"
 
-/* What hlo_read was asked for. */
+/* What was asked for. */
 typedef struct request {
+    PyObject *(*read)(tg_hlo *hlo, tg_hlo_graph *graph, struct request *q); /* of every program */
     int padding, extra, sorted;
     int64_t limit, total; /* bytes of arrays: at most, so far */
 } request;
@@ -34,12 +36,12 @@ static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
     return total;
 }
 
-static tg_status account(request *q, const tg_hlo_graph *g, tg_error *err) {
-    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit)
-        return TG_OK;
-    return tg_bad_field(err, "file", "arrays of at most max_bytes together",
-                        "raise max_bytes if the file is right", "%lld bytes and more, max_bytes is %lld",
-                        (long long)q->total, (long long)q->limit);
+/* Whether there is room for the arrays of one more graph; if not, the error is set. */
+static int account(request *q, const tg_hlo_graph *g, tg_error *err) {
+    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit) return 1;
+    tg_bad_field(err, "file", "arrays of at most max_bytes together", "raise max_bytes if the file is right",
+                 "%lld bytes and more, max_bytes is %lld", (long long)q->total, (long long)q->limit);
+    return 0;
 }
 
 static int add_arrays(PyObject *dict, tg_hlo_graph *g, int extra) {
@@ -77,12 +79,17 @@ static int add_edges(PyObject *dict, tg_ids *edges, int sorted) {
     return 1;
 }
 
+static PyObject *text_of(tg_wire text) {
+    return PyUnicode_DecodeUTF8((const char *)text.at, text.end - text.at, "replace");
+}
+
 static PyObject *text_or_none(const char *text) {
     return text == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(text);
 }
 
 /* Read a graph that was measured, as a dict; NULL with an exception or the reader's error set. */
-static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q) {
+static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
+    if (!account(q, g, hlo->reader.err)) return NULL;
     PyObject *dict = PyDict_New();
     if (dict == NULL || !add_arrays(dict, g, q->extra)) {
         Py_XDECREF(dict);
@@ -92,17 +99,38 @@ static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, const request *q) {
     Py_BEGIN_ALLOW_THREADS
     status = tg_hlo_read(hlo, g);
     Py_END_ALLOW_THREADS
-    const char *name = (const char *)g->name.at;
     if (status != TG_OK || !add_edges(dict, &g->edges, q->sorted) ||
-        !add_item(dict, "name", PyUnicode_DecodeUTF8(name, g->name.end - g->name.at, "replace")) ||
-        !add_item(dict, "runs", PyLong_FromLongLong(g->runs)) ||
+        !add_item(dict, "name", text_of(g->name)) || !add_item(dict, "runs", PyLong_FromLongLong(g->runs)) ||
         !add_item(dict, "unusable", text_or_none(g->unusable)))
         Py_CLEAR(dict);
     return dict;
 }
 
-/* All graphs of a mapped file, as a list; NULL with an exception or `err` set. */
-static PyObject *read_graphs(tg_hlo *hlo, request *q, tg_error *err) {
+/* Lists of both names of every node; NULL with an exception or the reader's error set. */
+static PyObject *read_names(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
+    (void)q;
+    tg_wire(*names)[2] = malloc((size_t)g->N * sizeof *names);
+    if (names == NULL) return PyErr_NoMemory();
+    tg_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tg_hlo_names(hlo, g, names);
+    Py_END_ALLOW_THREADS
+    PyObject *lists[2] = {NULL, NULL};
+    for (int k = 0; k < 2 && status == TG_OK; k++) {
+        lists[k] = PyList_New((Py_ssize_t)g->N);
+        for (int64_t i = 0; i < g->N && lists[k] != NULL; i++) {
+            PyObject *text = text_of(names[i][k]);
+            if (text == NULL || PyList_SetItem(lists[k], (Py_ssize_t)i, text) < 0) Py_CLEAR(lists[k]);
+        }
+    }
+    free(names);
+    if (lists[0] != NULL && lists[1] != NULL) return Py_BuildValue("(NN)", lists[0], lists[1]);
+    Py_XDECREF(lists[0]), Py_XDECREF(lists[1]);
+    return NULL;
+}
+
+/* Whatever `read` makes of each program, as a list; NULL with an exception or the reader's error set. */
+static PyObject *read_each(tg_hlo *hlo, request *q) {
     PyObject *list = PyList_New(0);
     while (list != NULL) {
         tg_hlo_graph g;
@@ -110,49 +138,70 @@ static PyObject *read_graphs(tg_hlo *hlo, request *q, tg_error *err) {
         int more;
         Py_BEGIN_ALLOW_THREADS
         status = tg_hlo_next_graph(hlo, &g, &more);
-        if (status == TG_OK && more) status = account(q, &g, err);
         Py_END_ALLOW_THREADS
-        PyObject *graph = status == TG_OK && more ? read_graph(hlo, &g, q) : NULL;
+        PyObject *made = status == TG_OK && more ? q->read(hlo, &g, q) : NULL;
         tg_hlo_free_graph(&g);
         if (status == TG_OK && !more) break;
-        if (graph == NULL) Py_CLEAR(list);
-        else tg_append(&list, graph);
+        if (made == NULL) Py_CLEAR(list);
+        else tg_append(&list, made);
     }
     return list;
 }
 
-static PyObject *hlo_read(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *path, *result = NULL;
-    request q = {0};
-    long long limit;
-    if (!PyArg_ParseTuple(args, "O&ippL", PyUnicode_FSConverter, &path, &q.padding, &q.extra, &q.sorted,
-                          &limit))
+/* Read a file, by its path, or what is in memory: (message, [of every program what q->read makes of it]). */
+static PyObject *read_source(PyObject *from, request *q) {
+    PyObject *path = NULL, *result = NULL;
+    Py_buffer buffer = {0};
+    const int in_memory = PyObject_CheckBuffer(from);
+    if (in_memory ? PyObject_GetBuffer(from, &buffer, PyBUF_SIMPLE) < 0 : !PyUnicode_FSConverter(from, &path))
         return NULL;
-    q.limit = limit;
+    const char *file = in_memory ? NULL : PyBytes_AsString(path);
     tg_error err = {0};
-    tg_source source;
+    tg_source source = {.fd = -1};
+    tg_wire content = {NULL, NULL};
     tg_hlo hlo;
     tg_cancel cancel = tg_python_cancel();
-    tg_status status;
-    const char *file = PyBytes_AsString(path);
+    tg_status status = TG_OK;
     Py_BEGIN_ALLOW_THREADS
-    status = tg_source_open(file, "a file of a protocol buffer", &source, NULL, &err);
-    if (status == TG_OK && source.size > 0) status = tg_source_map(&source, &err);
+    if (in_memory) {
+        if (buffer.len > 0) content = (tg_wire){buffer.buf, (const uint8_t *)buffer.buf + buffer.len};
+    } else {
+        status = tg_source_open(file, "a file of a protocol buffer", &source, NULL, &err);
+        if (status == TG_OK && source.size > 0) status = tg_source_map(&source, &err);
+        if (status == TG_OK && source.size > 0) content = (tg_wire){source.bytes, source.bytes + source.size};
+    }
     if (status == TG_OK)
-        status = tg_hlo_open(&hlo, (tg_wire){source.bytes, source.bytes + source.size}, &source, q.padding,
-                             &cancel, &err);
+        status = tg_hlo_open(&hlo, content, in_memory ? NULL : &source, q->padding, &cancel, &err);
     Py_END_ALLOW_THREADS
-    PyObject *list = status == TG_OK ? read_graphs(&hlo, &q, &err) : NULL;
+    PyObject *list = status == TG_OK ? read_each(&hlo, q) : NULL;
     if (list != NULL) result = Py_BuildValue("(sN)", tg_hlo_kind_name(hlo.kind), list);
     tg_source_close(&source);
-    Py_DECREF(path);
+    if (in_memory) PyBuffer_Release(&buffer);
+    Py_XDECREF(path);
     if (result == NULL && !PyErr_Occurred()) tg_raise(&err, NULL);
     return result;
 }
 
+static PyObject *hlo_read(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *from;
+    request q = {.read = read_graph};
+    long long limit;
+    if (!PyArg_ParseTuple(args, "OippL", &from, &q.padding, &q.extra, &q.sorted, &limit)) return NULL;
+    q.limit = limit;
+    return read_source(from, &q);
+}
+
+static PyObject *hlo_names(PyObject *self, PyObject *from) {
+    (void)self;
+    request q = {.read = read_names, .limit = INT64_MAX};
+    return read_source(from, &q);
+}
+
 PyMethodDef tg_hlo_methods[] = {
     {"hlo_read", hlo_read, METH_VARARGS,
-     PyDoc_STR("hlo_read(path, padding, extra, sorted, max_bytes) -> (message, [{field: array}]).")},
+     PyDoc_STR("hlo_read(source, padding, extra, sorted, max_bytes) -> (message, [{field: array}]).")},
+    {"hlo_names", hlo_names, METH_O,
+     PyDoc_STR("hlo_names(source) -> (message, [(names, op_names)]) of the nodes of every program.")},
     {NULL, NULL, 0, NULL},
 };

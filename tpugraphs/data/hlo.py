@@ -9,6 +9,7 @@ computation is called twice by one instruction; here that is one edge.
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from dataclasses import replace
@@ -18,18 +19,20 @@ import numpy as np
 
 from tpugraphs import _core
 from tpugraphs.data import formats
-from tpugraphs.data.arrays import naming
-from tpugraphs.data.collections import file_stem
+from tpugraphs.data.arrays import naming, with_graph
+from tpugraphs.data.collections import DEFAULT_MAX_BYTES, file_stem
 from tpugraphs.data.columns import Column
 from tpugraphs.data.digits import Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
+from tpugraphs.system.files import absolute
 
-__all__ = ["SUFFIX", "read"]
+__all__ = ["SUFFIX", "node_names", "read", "read_bytes"]
 
 SUFFIX = ".pb"
+Bytes = bytes | bytearray | memoryview
 
 
 def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> Any:
@@ -64,30 +67,101 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
         When all runs of a program are left out, as the extractor does: if none without error is marked as the
         default, if there is only one with tile sizes, or if one of these has none.
     """
-    if padding not in (0, -1) or isinstance(padding, bool):
-        raise ConfigError(f"padding: expected 0 or -1, found {padding!r}")
+    _check_padding(padding)
     with naming(path):
         message, programs = _core.hlo_read(path, padding, extra, True, max_bytes)
-    names = [file_stem(path)]
+    return _graphs(message, programs, file_stem(path), path, 4)
+
+
+def read_bytes(
+    data: Bytes,
+    name: str = "graph",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    padding: int = 0,
+    extra: bool = False,
+) -> Any:
+    """Read what would be in a file from memory, such as what JAX gives: a graph, or a list of them.
+
+    Parameters
+    ----------
+    data : bytes, or anything else that holds bytes in a row
+        It is read where it is; the result does not refer to it.
+    name : str
+        Of the graph; with several kernels, what the names of theirs begin with.
+    max_bytes, padding, extra
+        As in :func:`read`, which says what is raised and warned, too.
+
+    Examples
+    --------
+    >>> data = jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto()  # doctest: +SKIP
+    >>> graph = read_bytes(data, "f")  # doctest: +SKIP
+    """
+    _check_padding(padding)
+    try:
+        message, programs = _core.hlo_read(memoryview(data), padding, extra, True, max_bytes)
+    except DataError as error:
+        raise with_graph(error, name) from None
+    return _graphs(message, programs, name, None, 3)
+
+
+def node_names(source: str | os.PathLike[str] | Bytes) -> Any:
+    """Read what the instructions are called, and which operations of the program they come from.
+
+    Parameters
+    ----------
+    source : path, or bytes
+        A file, or what is in one.
+
+    Returns
+    -------
+    names, op_names : list of str
+        In the order of the nodes; ``op_name`` of the metadata is ``"jit(f)/jit(main)/add"``, for example, and
+        ``""`` where an instruction has none. Of a ``TuningData``: a list with such a pair for every kernel.
+
+    Raises
+    ------
+    DataError
+        As by :func:`read`.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = absolute(source)
+        with naming(path):
+            message, programs = _core.hlo_names(path)
+    else:
+        message, programs = _core.hlo_names(memoryview(source))
+    return programs if message == "TuningData" else programs[0]
+
+
+def _check_padding(padding: Any) -> None:
+    if padding not in (0, -1) or isinstance(padding, bool):
+        raise ConfigError(f"padding: expected 0 or -1, found {padding!r}")
+
+
+def _graphs(
+    message: str, programs: list[dict[str, Any]], name: str, path: str | None, stacklevel: int
+) -> Any:
+    """Make what `read` returns."""
+    names = [name]
     if message == "TuningData":
         kernels = [re.sub(r"[^\w.+-]", "_", program["name"])[:100] for program in programs]
-        names = [f"{names[0]}.{i:02d}.{kernel}" for i, kernel in enumerate(kernels)]  # names of packs, too
-    for name, program in zip(names, programs, strict=True):
+        names = [f"{name}.{i:02d}.{kernel}" for i, kernel in enumerate(kernels)]  # names of packs, too
+    for title, program in zip(names, programs, strict=True):
         if program["unusable"] is not None:
-            text = f"{path}: {name}: its {program['runs']} runs are left out: {program['unusable']}"
-            warnings.warn(text, stacklevel=3)
-    graphs = [_graph(path, name, program) for name, program in zip(names, programs, strict=True)]
+            where = title if path is None else f"{path}: {title}"
+            text = f"{where}: its {program['runs']} runs are left out: {program['unusable']}"
+            warnings.warn(text, stacklevel=stacklevel)
+    graphs = [_graph(path, title, program) for title, program in zip(names, programs, strict=True)]
     return graphs if message == "TuningData" else graphs[0]
 
 
-def _graph(path: str, name: str, program: dict[str, Any]) -> Graph:
+def _graph(path: str | None, name: str, program: dict[str, Any]) -> Graph:
     """Make the graph of a program; the core has checked the arrays, so that is not done again."""
     fields = {field: _frozen(program[field]) for field in ("node_feat", "node_opcode", "edge_index")}
     fields["runtime"] = _frozen(program["config_runtime"])
     if "extra" in program:
         return _wide_graph(path, name, program, fields)
     fields["node_splits"] = _frozen(program["node_splits"].reshape(1, -1))
-    fields.update(name=name, collection=collection_of(path), path=path)
+    fields.update(name=name, collection=collection_of(path or ""), path=path)
     kind: type[Graph] = LayoutGraph
     if "config_feat" in program:
         kind = TileGraph
@@ -103,7 +177,7 @@ def _graph(path: str, name: str, program: dict[str, Any]) -> Graph:
     return graph
 
 
-def _wide_graph(path: str, name: str, program: dict[str, Any], fields: dict[str, Any]) -> Graph:
+def _wide_graph(path: str | None, name: str, program: dict[str, Any], fields: dict[str, Any]) -> Graph:
     """Make a graph with the extra columns."""
     schema = _EXTRA_TILE
     if "config_feat" in program:
@@ -114,7 +188,7 @@ def _wide_graph(path: str, name: str, program: dict[str, Any], fields: dict[str,
             node_config_ids=program["node_config_ids"], node_config_feat=program["node_config_feat"]
         )
     fields["node_feat"] = np.concatenate([fields["node_feat"], program["extra"]], 1)
-    return Graph(**fields, schema=schema, name=name, collection=collection_of(path), path=path)
+    return Graph(**fields, schema=schema, name=name, collection=collection_of(path or ""), path=path)
 
 
 def _extra_columns() -> tuple[Column, ...]:
