@@ -1,0 +1,1 @@
+"""Programs of one's own: their graphs, and their configurations measured on this machine."""
