@@ -1,0 +1,21 @@
+"""A zoo of small programs written in plain JAX, on which configurations of the compiler are measured.
+
+A family is one program written once, at two to four sizes. The sizes differ in shape, not only in the batch,
+so that another layout or option may win. Families that resemble each other are of one kin, and the split goes
+by kin: a program of the test split has no near-duplicate among those of the other splits.
+"""
+
+# A module adds its families to the table when it is imported.
+from tpugraphs.xla.zoo import (  # noqa: F401
+    attention,
+    convolution,
+    dense,
+    irregular,
+    numeric,
+    recurrent,
+    spectral,
+    training,
+)
+from tpugraphs.xla.zoo.registry import KIN, Family, Program, families, programs
+
+__all__ = ["KIN", "Family", "Program", "families", "programs"]
