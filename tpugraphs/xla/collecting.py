@@ -24,7 +24,6 @@ from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, Error
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
-from tpugraphs.xla import relayout
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import SPACES, Candidate, Space
@@ -317,9 +316,7 @@ class _Run:
             fields["config_feat"] = schema.encode("config", columns)
         if space.sites:
             fields["node_config_ids"] = space.nodes
-            fields["node_config_feat"] = np.stack(
-                [relayout.digits(space.sites, candidate.layouts) for candidate in self.candidates]
-            )
+            fields["node_config_feat"] = np.stack([space.digits(candidate) for candidate in self.candidates])
         if published:
             opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
         about["distinct_programs"] = len(programs)

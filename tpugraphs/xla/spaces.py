@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import hlo
 from tpugraphs.data.columns import Column
+from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.published import LayoutGraph
+from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError
 from tpugraphs.xla import options as levers
 from tpugraphs.xla import relayout
@@ -88,8 +90,10 @@ class Space:
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
         nodes: list[int] = []
         if rewrite is not None:
-            _, op_names = hlo.node_names(str(before))
-            found = [(site, relayout.node_of(site, op_names)) for site in relayout.sites(program.jaxpr)]
+            _, op_names = hlo.node_names(before)
+            opcodes = [opcode_name(code) for code in self.graph.node_opcode]
+            sites = relayout.sites(program.jaxpr)
+            found = [(site, relayout.node_of(site, op_names, opcodes)) for site in sites]
             self.sites = tuple(site for site, node in found if node is not None)
             nodes = [node for _, node in found if node is not None]
             if not self.sites:
@@ -111,6 +115,14 @@ class Space:
         """Return the options whose effect the optimised program does not show."""
         hidden = {option.name for option in self.options if not option.shown}
         return {name: value for name, value in candidate.options.items() if name in hidden}
+
+    def digits(self, candidate: Candidate) -> NDArray[np.int8]:
+        """Return the layouts of a candidate as digits of TpuGraphs, (K, 18): of outputs, -1 for the rest."""
+        rows = np.full((len(self.sites), len(LAYOUT.digits)), -1, np.int8)
+        for row, site in zip(rows, self.sites, strict=True):
+            order = candidate.layouts.get(site.index, site.orders[0])
+            row[: len(LAYOUT.digits) // 3] = relayout.digits(order)
+        return rows
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Draw different candidates, at most `count`; the first is XLA's default."""
