@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["COLLECTIONS", "LAYOUTS", "SPLITS", "collection_of"]
+__all__ = ["COLLECTIONS", "FOLDERS", "LAYOUTS", "MEASURED", "SPLITS", "collection_of"]
 
 # Name of a collection -> its folder below npz/.
 COLLECTIONS = {
@@ -14,6 +14,9 @@ COLLECTIONS = {
     "layout:nlp:random": "layout/nlp/random",
     "layout:nlp:default": "layout/nlp/default",
 }
+# Those that tpugraphs measured itself: `tpugraphs collect --zoo` makes them on any machine.
+MEASURED = {"options:xla:cpu": "options/xla/cpu", "layout:xla:cpu": "layout/xla/cpu"}
+FOLDERS = COLLECTIONS | MEASURED
 LAYOUTS = tuple(name for name in COLLECTIONS if name.startswith("layout"))
 SPLITS = ("train", "valid", "test")
 
@@ -21,7 +24,7 @@ SPLITS = ("train", "valid", "test")
 def collection_of(file: str) -> str | None:
     """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
     parts = Path(file).parts[:-1]
-    for name, folder in COLLECTIONS.items():
+    for name, folder in FOLDERS.items():
         tail = tuple(folder.split("/"))
         if parts and parts[-1] in SPLITS and parts[-1 - len(tail) : -1] == tail:
             return name

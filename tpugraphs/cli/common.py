@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import COLLECTIONS, SPLITS
+from tpugraphs.names import FOLDERS, SPLITS
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -182,7 +182,7 @@ def collection_split(spec: str) -> tuple[str, str] | None:
         There is no such split.
     """
     name, _, split = spec.partition("/")
-    if name not in COLLECTIONS:
+    if name not in FOLDERS:
         return None
     if split not in ("", *SPLITS):
         raise ConfigError(f"{spec}: no split {split!r}; splits are {', '.join(SPLITS)}")
@@ -203,7 +203,7 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
         if ":" in spec and os.sep not in spec:
             raise ConfigError(
                 f"{spec}: no such file, and no collection or sample of that name; "
-                f"collections are {', '.join(COLLECTIONS)}; samples are sample:NAME with NAME one of "
+                f"collections are {', '.join(FOLDERS)}; samples are sample:NAME with NAME one of "
                 f"{', '.join(tg.data.list_samples()[:3])}, ..."
             )
         raise FileNotFoundError(2, os.strerror(2), spec)

@@ -19,7 +19,7 @@ from tpugraphs.data.digits import DIGITS, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import COLLECTIONS, collection_of
+from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, collection_of
 from tpugraphs.system.files import absolute
 
 __all__ = [
@@ -195,6 +195,7 @@ def _digits(
 
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
+_OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
 
 
 @cache
@@ -368,6 +369,8 @@ class Collection:
 
 
 def _how_to_get(name: str) -> str:
+    if name in MEASURED:
+        return "`tpugraphs collect --zoo --out DIR` measures it on this machine"
     return (
         f"`tpugraphs download {name} --root DIR --run` downloads it, without --run it shows the commands, "
         "with --source kaggle those for Kaggle's copy"
@@ -380,7 +383,7 @@ def open_collection(
     exclude: str | Iterable[str] | None = None,
     max_bytes: int | None = None,
 ) -> Collection:
-    """Open a downloaded collection; nothing is read yet.
+    """Open a collection that was downloaded or measured, or that comes with the package; nothing is read yet.
 
     A graph that has a pack (``tpugraphs pack``) is read from it, even if its .npz exists too.
 
@@ -388,7 +391,8 @@ def open_collection(
     ----------
     name : str
         ``tile:xla``, ``layout:xla:random``, ``layout:xla:default``, ``layout:nlp:random`` or
-        ``layout:nlp:default``.
+        ``layout:nlp:default``, as published; ``options:xla:cpu`` or ``layout:xla:cpu``, measured by
+        tpugraphs, which come with the package.
     root : path
         Folder that holds ``npz`` (the published archives), ``npz_all/npz`` (Kaggle's), or is the npz folder
         itself.
@@ -406,17 +410,19 @@ def open_collection(
     DataError
         When it is not below `root`, naming the folders that were looked at.
     """
-    if not isinstance(name, str) or name not in COLLECTIONS:
-        near = difflib.get_close_matches(str(name), COLLECTIONS, n=1, cutoff=0.5)
+    if not isinstance(name, str) or name not in FOLDERS:
+        near = difflib.get_close_matches(str(name), FOLDERS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"no collection {name!r}; {hint}Collections are {', '.join(COLLECTIONS)}")
+        raise ConfigError(f"no collection {name!r}; {hint}Collections are {', '.join(FOLDERS)}")
     base = Path(absolute(root))
     _limit(max_bytes)
-    places = [base / middle / COLLECTIONS[name] for middle in ("npz", "npz_all/npz", "")]
+    places = [base / middle / FOLDERS[name] for middle in ("npz", "npz_all/npz", "")]
+    if name in MEASURED:
+        places.append(_OWN / FOLDERS[name])
     patterns = exclude_patterns(exclude)
     for place in places:
         if place.is_dir():
             return Collection(name, str(place), patterns, max_bytes)
     text = f"{name} is not here; looked at {', '.join(map(str, places))}; {_how_to_get(name)}"
-    expected = f"a folder {COLLECTIONS[name]}"
+    expected = f"a folder {FOLDERS[name]}"
     raise DataError(text, file=str(base), field=name, expected=expected, found="none")

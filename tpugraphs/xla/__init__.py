@@ -9,7 +9,9 @@ try:
 except ImportError as error:
     raise ImportError("tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'", name=error.name) from None
 
+from tpugraphs.xla import zoo
+from tpugraphs.xla.building import build, data_sheet
 from tpugraphs.xla.collecting import SPACES, collect
 from tpugraphs.xla.programs import graph, kernels
 
-__all__ = ["SPACES", "collect", "graph", "kernels"]
+__all__ = ["SPACES", "build", "collect", "data_sheet", "graph", "kernels", "zoo"]

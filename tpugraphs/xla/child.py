@@ -98,10 +98,10 @@ class Child:
         """Tell whether a program of that name is stored."""
         return key in self._modules
 
-    def compile(self, key: str, options: dict[str, Any], code_options: dict[str, Any]) -> dict[str, Any]:
+    def compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
         """Compile, run and check a candidate: ``hash``, ``seconds`` and ``deviation`` from the first one."""
         self._load(key)
-        return self.ask("compile", key=key, options=options, code_options=code_options)
+        return self.ask("compile", key=key, options=options)
 
     def dump(self, key: str) -> tuple[Path, Path]:
         """Write the program before layout assignment, and the optimised one; their files."""

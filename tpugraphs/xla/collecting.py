@@ -32,6 +32,7 @@ __all__ = ["SPACES", "collect"]
 
 _LEAST_ROUNDS = 2  # without two there is no noise to be seen
 _NS = 1e9
+_DIGITS = 4  # of a time that are kept: noise is in the second or third
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
 
 
@@ -251,8 +252,7 @@ class _Run:
         candidate = self.candidates[number]
         if not self.child.has(candidate.key):
             self.child.add(candidate.key, self.space.module(candidate))
-        code_options = self.space.code_options(candidate)
-        answer = self.child.compile(candidate.key, dict(candidate.options), code_options)
+        answer = self.child.compile(candidate.key, dict(candidate.options))
         self._compiled.add(answer["hash"])
         return answer
 
@@ -296,9 +296,9 @@ class _Run:
         space, count = self.space, len(self.candidates)
         programs = {name: i for i, name in enumerate(dict.fromkeys(self.hashes.values()))}
         repeats = np.full((count, len(self.rounds)), np.nan)
-        table = np.array(self.rounds)
+        table = np.array([[float(f"{seconds * _NS:.{_DIGITS}g}") for seconds in row] for row in self.rounds])
         for number, name in self.hashes.items():
-            repeats[number] = table[:, programs[name]] * _NS
+            repeats[number] = table[:, programs[name]]
             if np.isnan(repeats[number]).any():
                 self.failed[number] = "ended or hung in a later run", ""
         valid = np.array([number not in self.failed for number in range(count)])

@@ -31,14 +31,11 @@ class Option:
         What it may be; the first is what XLA does by default.
     share : float
         How often another value than the default is drawn.
-    shown : bool
-        Whether the text of the optimised program shows its effect.
     """
 
     name: str
     values: tuple[Any, ...]
     share: float
-    shown: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -64,7 +61,7 @@ class Option:
     def known(self, values: list[Any]) -> Option | None:
         """Keep what the compiler knows; None if no choice is left."""
         kept = tuple(value for value in self.values if value in values)
-        return Option(self.name, kept, self.share, self.shown) if len(kept) > 1 else None
+        return Option(self.name, kept, self.share) if len(kept) > 1 else None
 
     def row(self, value: Any) -> dict[str, Any]:
         """Return the value by column."""
@@ -77,7 +74,7 @@ class Switches:
 
     Attributes
     ----------
-    name, share, shown :
+    name, share :
         As in :class:`Option`; here `share` is that of each name alone.
     names : tuple of str
         Names that may be in the list.
@@ -92,7 +89,6 @@ class Switches:
     usual: tuple[str, ...]
     share: float
     prefix: str = ""
-    shown: bool = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -120,7 +116,7 @@ class Switches:
         """Keep the names that the compiler knows; None if it knows none."""
         names = tuple(name for name in self.names if self.prefix + name in values)
         usual = tuple(name for name in self.usual if name in names)
-        return Switches(self.name, names, usual, self.share, self.prefix, self.shown) if names else None
+        return Switches(self.name, names, usual, self.share, self.prefix) if names else None
 
     def row(self, value: str) -> dict[str, Any]:
         """Return the list by column."""
@@ -155,7 +151,6 @@ CPU: tuple[Option | Switches, ...] = (
         "xla_cpu_scheduler_type",
         ("CPU_SCHEDULER_TYPE_DEFAULT", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),
         0.2,
-        shown=True,
     ),
 )
 

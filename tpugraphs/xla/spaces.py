@@ -111,11 +111,6 @@ class Space:
             return self._program.module()
         return self._program.module(self._rewrite(self._program.jaxpr, dict(candidate.layouts)))
 
-    def code_options(self, candidate: Candidate) -> dict[str, Any]:
-        """Return the options whose effect the optimised program does not show."""
-        hidden = {option.name for option in self.options if not option.shown}
-        return {name: value for name, value in candidate.options.items() if name in hidden}
-
     def digits(self, candidate: Candidate) -> NDArray[np.int8]:
         """Return the layouts of a candidate as digits of TpuGraphs, (K, 18): of outputs, -1 for the rest."""
         rows = np.full((len(self.sites), len(LAYOUT.digits)), -1, np.int8)

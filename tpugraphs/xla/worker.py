@@ -23,20 +23,38 @@ import numpy as np
 
 _METADATA = re.compile(r', metadata=\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}')
 _NAME = re.compile(r"%[\w.-]+")
+_HAS_ELF = sys.platform == "linux"  # elsewhere any other option counts as another program
 
 
-def program_hash(text: str, options: dict[str, Any]) -> str:
-    """Hash an optimised program: its text without names, metadata and tables of source lines.
+_ELF = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 
-    `options` are those that act after the text, when machine code is made of it.
+
+def objects(executable: bytes) -> list[bytes]:
+    """Return the object files (ELF) in a serialised executable: the machine code of its kernels."""
+    found, start = [], executable.find(_ELF)
+    while start >= 0:
+        sections, entry, count = (
+            int.from_bytes(executable[start + at : start + at + size], "little")
+            for at, size in ((0x28, 8), (0x3A, 2), (0x3C, 2))
+        )
+        end = start + max(sections + entry * count, 64)  # the table of sections ends the file
+        found.append(executable[start:end])
+        start = executable.find(_ELF, end)
+    return found
+
+
+def program_hash(text: str, code: list[bytes]) -> str:
+    """Hash an optimised program: its text without names, metadata and tables of source lines, and its code.
+
+    Library calls are in the text, kernels that XLA generates are in `code`, in any order.
     """
     start = re.search(r"^(?:%|ENTRY)", text, re.M)
     body = _METADATA.sub("", text[start.start() :] if start else text)
     names: dict[str, str] = {}
     body = _NAME.sub(lambda match: names.setdefault(match[0], f"%{len(names)}"), body)
     layouts = text.partition("\n")[0].partition(",")[2]
-    code = json.dumps([layouts, body, sorted(options.items())])
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    parts = [layouts, body, *sorted(hashlib.sha256(part).hexdigest() for part in code)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def deviation(found: list[Any], expected: list[Any]) -> float:
@@ -118,17 +136,14 @@ class Worker:
                 known.setdefault(name, []).append(value)
         return {"known": known}
 
-    def compile(
-        self, key: str, options: dict[str, Any], code_options: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Compile a candidate, run it once and compare its outputs with those of the first one.
-
-        `code_options` are those of `options` that the text of the optimised program does not show.
-        """
+    def compile(self, key: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Compile a candidate, run it once and compare its outputs with those of the first one."""
         start = time.perf_counter()
         compiled = self._modules[key].compile(compiler_options=options)
         seconds = time.perf_counter() - start
-        found = program_hash(compiled.runtime_executable().hlo_modules()[0].to_string(), code_options)
+        executable = compiled.runtime_executable()
+        code = objects(executable.serialize()) if _HAS_ELF else [json.dumps(options, sort_keys=True).encode()]
+        found = program_hash(executable.hlo_modules()[0].to_string(), code)
         if found not in self._programs:
             outputs = jax.tree.leaves(jax.block_until_ready(compiled(*self._arguments)))
             if self._expected is None:

@@ -1,0 +1,114 @@
+"""``tpugraphs collect``: measure configurations of JAX programs on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
+
+HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
+EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
+SPACES = ("options", "transpose", "constraint", "combined")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    meaning = "Python file and a function in it that takes nothing and returns (fn, args)"
+    common.option(parser, "program FILE.py:FUNCTION", meaning, nargs="?")
+    common.option(parser, "--zoo", "measure the zoo: a collection of small programs of many families")
+    meaning = "file for the graph (.npz or .tgpack); with --zoo, the root of the collection"
+    common.option(parser, "--out PATH", meaning, required=True)
+    common.option(
+        parser,
+        "--space",
+        "what is varied: options of the compiler, layouts as transpositions or as constraints, or options and "
+        "transpositions (default: %(default)s)",
+        choices=SPACES,
+        default="options",
+    )
+    common.option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
+    configs = "configurations of each program (default: %(default)s)"
+    common.option(parser, "--configs N", configs, type=common.whole(2), default=128)
+    rounds = "measurements of each configuration (default: %(default)s)"
+    common.option(parser, "--rounds N", rounds, type=common.whole(2), default=10)
+    common.add_seed(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; what is there already is not measured again. 1 if a program of the zoo could not be."""
+    if args.zoo == (args.program is not None):
+        raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
+    how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "seed": args.seed}
+    how |= {"space": args.space, "verbose": common.show_progress(args)}
+    if args.zoo:
+        return _zoo(args, how)
+    if args.only:
+        raise ConfigError("--only: expected together with --zoo")
+    name, (fn, given) = _built(args.program)
+    graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
+    common.say(args, _line(graph))
+    common.emit(args, _result(graph))
+    return 0
+
+
+def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
+    done: list[dict[str, Any]] = []
+
+    def report(program: Any, found: Any) -> None:
+        if isinstance(found, tg.Error):
+            common.warn(args, found, "error")
+            done.append({"name": program.name, "error": str(found)})
+        else:
+            common.say(args, _line(found))
+            done.append(_result(found))
+
+    folder = tg.xla.build(args.out, only=args.only, report=report, **how)
+    common.say(args, f"data sheet: {folder / 'README.md'}")
+    common.emit(args, {"folder": str(folder), "graphs": done})
+    return 1 if any("error" in entry for entry in done) else 0
+
+
+def _line(graph: Any) -> str:
+    found = _result(graph)
+    return (
+        f"{graph.name}: {found['configs']} configs, {found['programs']} programs, {found['failed']} failed; "
+        f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, noise ceiling "
+        f"{found['noise_ceiling']:.2f}"
+    )
+
+
+def _result(graph: Any) -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "configs": graph.num_configs,
+        "programs": graph.about["distinct_programs"],
+        "failed": graph.num_configs - len(graph.ran),
+        "default_ms": float(graph.runtime[0]) / 1e6,
+        "best_ms": float(graph.runtime[graph.ran].min()) / 1e6,
+        "noise_ceiling": graph.about["noise_ceiling"],
+    }
+
+
+def _built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
+    """Import a file and call its function; name, and (fn, args)."""
+    path, colon, name = spec.rpartition(":")
+    if not colon or not name.isidentifier() or not path.endswith(".py"):
+        raise ConfigError(f"{spec}: expected FILE.py:FUNCTION, such as model.py:build")
+    if not Path(path).is_file():
+        raise FileNotFoundError(2, "No such file or directory", path)
+    described = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert described is not None and described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    make = getattr(module, name, None)
+    if not callable(make):
+        raise ConfigError(f"{spec}: expected a function {name} in {path}, found none")
+    built = make()
+    if not (isinstance(built, tuple) and len(built) == 2 and callable(built[0]) and isinstance(built[1], tuple)):
+        raise ConfigError(f"{spec}: expected (fn, args) with a tuple of arguments, found {built!r:.80}")
+    return Path(path).stem, built

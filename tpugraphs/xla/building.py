@@ -1,0 +1,157 @@
+"""Measure the zoo: a collection of graphs on the machine at hand, with a data sheet."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tpugraphs.data.collections import Split, graph_files
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.names import SPLITS
+from tpugraphs.system import tables
+from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.xla.collecting import SPACES, collect
+from tpugraphs.xla.zoo import Program, programs
+
+__all__ = ["build", "data_sheet"]
+
+SHEET = "README.md"
+_FIRST = {"transpose": "layout"}  # of a collection's name, where it is not the space
+
+
+def build(
+    root: str | os.PathLike[str],
+    space: str = "options",
+    only: Iterable[str] = (),
+    report: Callable[[Program, Graph | Error], None] | None = None,
+    **how: Any,
+) -> Path:
+    """Measure the programs of the zoo, one file each, in ``root/SPACE/xla/PLATFORM/SPLIT``.
+
+    What has been measured already is not measured again, so an interrupted call can be repeated. A program
+    that cannot be measured is reported and left out. The data sheet ``README.md`` describes all graphs of
+    the collection.
+
+    Parameters
+    ----------
+    root : path
+        Folder for :func:`tpugraphs.open_collection`.
+    space : str
+        As for :func:`tpugraphs.xla.collect`. Transpositions make a collection that is called ``layout``.
+    only : iterable of str
+        Families to measure; by default all.
+    report : callable, optional
+        Called with each program and its graph, or with the error.
+    **how
+        Passed to :func:`tpugraphs.xla.collect`: `n_configs`, `rounds`, `seed` and so on.
+
+    Returns
+    -------
+    Path
+        The folder of the collection.
+
+    Raises
+    ------
+    ConfigError
+        Unknown space or family, or a parameter out of range.
+    DataError
+        No program could be measured.
+    """
+    if space not in SPACES:
+        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
+    folder = Path(absolute(root), _FIRST.get(space, space), "xla", jax.default_backend())
+    chosen = [program for family in only for program in programs(family=family)] or list(programs())
+    for program in chosen:
+        place = folder / program.split
+        place.mkdir(parents=True, exist_ok=True)
+        fn, args = program.build()
+        try:
+            found: Graph | Error = collect(
+                fn, *args, space=space, name=program.name, out=place / f"{program.name}.npz", **how
+            )
+        except ConfigError:
+            raise
+        except Error as error:
+            found = error
+        if report is not None:
+            report(program, found)
+    sheet = data_sheet(folder)
+    with atomic_write(folder / SHEET) as file:
+        file.write(sheet.encode())
+    return folder
+
+
+def data_sheet(folder: str | os.PathLike[str]) -> str:
+    """Describe a measured collection in Markdown: where and how it was measured, and a line per graph.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of a collection, with graphs in ``train``, ``valid`` and ``test``.
+
+    Raises
+    ------
+    DataError
+        There are no graphs, or one of them was not measured by :func:`tpugraphs.xla.collect`.
+    """
+    place = Path(absolute(folder))
+    name = ":".join(place.parts[-3:])
+    splits = {split: list(Split(name, graph_files(place / split))) for split in SPLITS}
+    graphs = [graph for split in splits.values() for graph in split]
+    if not graphs:
+        raise DataError("no graphs in its splits; measure some first", file=str(place), field="graphs")
+    for graph in graphs:
+        if not {"machine", "space", "failed"} <= set(graph.about):
+            text = f"{graph.name}: not measured by tpugraphs.xla.collect: `about` lacks machine, space or failed"
+            raise DataError(text, file=graph.path, field="about")
+    parts = [f"# {name}", *_settings(graphs)]
+    for split, some in splits.items():
+        if some:
+            title, heads, cells = tables.section(f"{split}: ", [_line(graph) for graph in some])
+            parts.append(tables.markdown(title, heads, cells))
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(graphs: Sequence[Graph]) -> list[str]:
+    """Say where and how graphs were measured; what differs between them is listed."""
+    told: dict[str, Counter[str]] = {}
+    for graph in graphs:
+        values = {key: graph.about.get(key) for key in ("space", "rounds", "seed", "tolerance", "tpugraphs", "date")}
+        for key, value in {**graph.about["machine"], **values}.items():
+            told.setdefault(key, Counter())[str(value)] += 1
+    rows = [f"| {key} | {', '.join(sorted(counts))} |" for key, counts in told.items()]
+    failed: Counter[str] = Counter()
+    for graph in graphs:
+        failed.update(graph.about["failed"])
+    configs = sum(graph.num_configs for graph in graphs)
+    losses = "".join(f"; {kind}: {count:,}" for kind, count in sorted(failed.items()))
+    ceilings = [graph.about["noise_ceiling"] for graph in graphs]
+    low, middle, high = np.quantile(ceilings, [0, 0.5, 1])
+    return [
+        f"{len(graphs)} graphs, {configs:,} configs{losses}. The noise ceiling, Kendall's tau between the even "
+        f"and the odd rounds, is {middle:.2f} in the median ({low:.2f} to {high:.2f}).",
+        "\n".join(["| measured with | |", "| --- | --- |", *rows]),
+    ]
+
+
+def _line(graph: Graph) -> list[tuple[str, str]]:
+    """Cells of a graph, with their heads."""
+    times = graph.runtime[graph.ran]
+    return [
+        ("graph", graph.name),
+        ("nodes", f"{graph.num_nodes}"),
+        ("configs", f"{graph.num_configs}"),
+        ("failed", f"{graph.num_configs - len(times)}"),
+        ("programs", f"{graph.about['distinct_programs']}"),
+        ("default, ms", f"{graph.runtime[0] / 1e6:.3f}"),
+        ("default/best", f"{graph.runtime[0] / times.min():.2f}"),
+        ("worst/best", f"{times.max() / times.min():.2f}"),
+        ("noise ceiling", f"{graph.about['noise_ceiling']:.2f}"),
+    ]
