@@ -33,7 +33,7 @@ static tg_status find_module(const tg_hlo_reader *r, tg_wire message, tg_wire *m
 tg_status tg_hlo_next_graph(tg_hlo *hlo, tg_hlo_graph *graph, int *more) {
     tg_hlo_reader *r = &hlo->reader;
     tg_status status = TG_OK;
-    *graph = (tg_hlo_graph){0};
+    *graph = (tg_hlo_graph){.most_edges = INT64_MAX};
     tg_wire message = hlo->rest;
     *more = message.at != message.end;
     if (hlo->kind == TG_HLO_TUNING) {

@@ -292,7 +292,7 @@ static tg_status read_config_nodes(const tg_hlo_reader *r, const tg_hlo_graph *g
             graph->node_config_ids[number] = (int64_t)x;
         }
     }
-    return status;
+    return status == TG_OK && number < graph->K ? tg_hlo_changed(r, w.at) : status;
 }
 
 tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph) {
@@ -302,6 +302,8 @@ tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph) {
     tg_id_map_free(&known);
     if (status != TG_OK || graph->C == 0) return status;
     status = each_run(r, graph, write_run, &to);
+    if (status == TG_OK && (to.config < graph->C || to.normalizer == 0))
+        return tg_hlo_changed(r, graph->tuning.at);
     for (int64_t i = 0; i < graph->C && status == TG_OK; i++) graph->runtime_normalizers[i] = to.normalizer;
     return status;
 }
