@@ -1,7 +1,10 @@
 """Graphs as pictures and as graphs of NetworkX."""
 
 import re
+import shutil
+import subprocess
 import sys
+from xml.etree import ElementTree
 
 import hlo_files
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import tpugraphs as tg
 
 NODE = re.compile(r'  (\d+) \[label="((?:[^"\\]|\\.)*)"((?:, \w+=(?:\w+|"[^"]*"))*)\];')
+SVG = "{http://www.w3.org/2000/svg}"
 EDGE = re.compile(r"  (\d+) -> (\d+)( \[style=dashed\])?;")
 
 
@@ -67,6 +71,24 @@ def test_a_kernel_is_drawn_with_its_configurable_nodes(graph):
     roots = {number for number, (_, attributes) in nodes.items() if "peripheries=2" in attributes}
     assert marked == {1} and roots == {1, 3}
     assert sorted(edges) == [(0, 1, False), (1, 3, True), (2, 3, False)]
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_draws_what_it_is_given(graph):
+    done = subprocess.run(["dot", "-Tsvg"], input=graph.to_dot(), capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    drawn = ElementTree.fromstring(done.stdout)
+    groups = {"node": {}, "edge": {}}
+    for group in drawn.iter(f"{SVG}g"):
+        if group.get("class") in groups:
+            groups[group.get("class")][group.findtext(f"{SVG}title")] = group
+    texts = {title: [text.text for text in node.iter(f"{SVG}text")] for title, node in groups["node"].items()}
+    assert texts["1"] == ["1 convolution", "bf16[8,64]{1,0}", "configurable 0"] and len(texts) == 4
+    assert sorted(groups["edge"]) == ["0->1", "1->3", "2->3"]
+    fills = {title: node[1].get("fill") for title, node in groups["node"].items()}
+    assert fills == {"0": "white", "1": "#ffd27f", "2": "white", "3": "white"}
+    heights = {title: float(node.find(f"{SVG}text").get("y")) for title, node in groups["node"].items()}
+    assert heights["0"] < heights["1"] < heights["3"]  # what is used stands above what uses it
 
 
 def test_any_graph_is_drawn():

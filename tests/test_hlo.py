@@ -2,6 +2,9 @@
 
 import json
 import os
+import threading
+import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -597,3 +600,73 @@ def test_names_of_broken_files_are_refused(tmp_path):
             hlo.node_names(raw[:size])
     with pytest.raises(FileNotFoundError):
         hlo.node_names(tmp_path / "missing.pb")
+
+
+# --- files that were made to do harm ------------------------------------------------------------------------
+
+
+def module_of(ids):
+    instructions = [{"id": int(used), "opcode": "add"} for used in ids]
+    return {
+        "name": "m",
+        "computations": [{"id": 0, "name": "main", "root": int(ids[0]), "instructions": instructions}],
+    }
+
+
+def test_ids_cannot_be_chosen_so_that_finding_them_is_slow(tmp_path):
+    places, inverse = np.arange(1, 60001, dtype=np.uint64), np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
+    chosen = (places << np.uint64(32) | places) * inverse  # equal low bits once multiplied and folded
+    seconds = []
+    for ids in (places, chosen):
+        raw = Writer().module(module_of(ids))
+        start = time.perf_counter()
+        assert hlo.read_bytes(raw).num_nodes == len(ids)
+        seconds.append(time.perf_counter() - start)
+    assert seconds[1] < 10 * seconds[0] + 0.1
+
+
+def test_max_bytes_counts_edges():
+    instructions = [{"id": i + 1, "opcode": "add", "operands": list(range(1, i + 1))} for i in range(200)]
+    module = {
+        "name": "m",
+        "computations": [{"id": 0, "name": "main", "root": 1, "instructions": instructions}],
+    }
+    raw, nodes = Writer().module(module), 200 * 600
+    with pytest.raises(tg.DataError, match="instruction [0-9]+: expected edges that max_bytes has room for"):
+        hlo.read_bytes(raw, max_bytes=nodes + 199 * 100 * 8)
+    assert hlo.read_bytes(raw, max_bytes=nodes + 199 * 100 * 16).num_edges == 199 * 100
+    twice = Writer().tuning([{"module": module, "runs": []}] * 2)
+    with pytest.raises(tg.DataError, match="max_bytes"):
+        hlo.read_bytes(twice, max_bytes=nodes + 199 * 100 * 16)
+
+
+@pytest.mark.parametrize("part", ["nodes", "run"])
+def test_a_file_that_changes_while_it_is_read_is_refused_or_whole(part):
+    """What was counted is missing when it is read; memory is shared with a thread that changes it."""
+    t = {"module": module_of(range(1, 4001)), "nodes": [3, 4, 5],
+         "runs": [{"layout": [[[1, 0]]] * 3, "ns": 7, "default": True}]}  # fmt: skip
+    raw = bytearray(Writer().tuned(t))
+    tail = {"nodes": Writer().numbers(4, [3, 4, 5]), "run": content(3, Writer().run(t["runs"][0]))}[part]
+    place, stop = raw.rindex(tail), threading.Event()
+
+    def change():
+        while not stop.wait(0.0005):
+            raw[place] ^= 0x70  # another field, which is not read
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(150):
+            [
+                np.full(size, 10**12) for size in (1, 3) for _ in range(20)
+            ]  # what memory may hold that is not written
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    g = hlo.read_bytes(raw)
+            except tg.DataError:
+                continue
+            assert g.node_config_ids.tolist() in ([3, 4, 5], []), "numbers that are not in the file"
+            assert g.runtime.tolist() in ([7], [])
+    finally:
+        stop.set()
+        thread.join()

@@ -107,6 +107,10 @@ static tg_status use_headers(work *k) {
 }
 
 static tg_status add_edge(work *k, int64_t u, int64_t v) {
+    if (k->graph->edges.count / 2 >= k->graph->most_edges)
+        return tg_hlo_bad(k->r, k->graph->list[k->r->computation].message.at,
+                          "edges that max_bytes has room for", "raise max_bytes if the file is right",
+                          "more than %lld", (long long)k->graph->most_edges);
     const tg_status status = tg_ids_add(&k->graph->edges, u, k->r->err);
     return status == TG_OK ? tg_ids_add(&k->graph->edges, v, k->r->err) : status;
 }

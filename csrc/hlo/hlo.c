@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-static const tg_fields content_of_1 = {[1] = TG_CONTENT};
-
 tg_status tg_hlo_open(tg_hlo *hlo, tg_wire file, const tg_source *mapped, int padding, tg_cancel *cancel,
                       tg_error *err) {
     hlo->reader = tg_hlo_reader_of(file, err);
@@ -20,7 +18,7 @@ static tg_status find_module(const tg_hlo_reader *r, tg_wire message, tg_wire *m
     tg_wire_field f;
     int more;
     module->at = NULL;
-    while ((more = tg_hlo_next(r, &message, content_of_1, &f)) > 0) {
+    while ((more = tg_hlo_next(r, &message, tg_content_of_1, &f)) > 0) {
         if (module->at != NULL)
             return tg_hlo_bad(r, f.tag, "one module in field 1", TG_HLO_DAMAGED, "a second one");
         *module = f.bytes;
@@ -33,12 +31,12 @@ static tg_status find_module(const tg_hlo_reader *r, tg_wire message, tg_wire *m
 tg_status tg_hlo_next_graph(tg_hlo *hlo, tg_hlo_graph *graph, int *more) {
     tg_hlo_reader *r = &hlo->reader;
     tg_status status = TG_OK;
-    *graph = (tg_hlo_graph){0};
+    *graph = (tg_hlo_graph){.most_edges = INT64_MAX};
     tg_wire message = hlo->rest;
     *more = message.at != message.end;
     if (hlo->kind == TG_HLO_TUNING) {
         tg_wire_field f;
-        *more = tg_hlo_next(r, &hlo->rest, content_of_1, &f);
+        *more = tg_hlo_next(r, &hlo->rest, tg_content_of_1, &f);
         if (*more < 0) return TG_E_DATA;
         message = f.bytes;
         r->module++;

@@ -57,7 +57,8 @@ typedef struct tg_hlo_graph {
     int64_t *config_runtime;      /* (C): ns */
     int64_t *runtime_normalizers; /* (C): ns of the default config */
 
-    tg_ids edges; /* made by the reader: u, v of every edge; u uses v */
+    tg_ids edges;       /* made by the reader: u, v of every edge; u uses v */
+    int64_t most_edges; /* more are refused; at first there is no limit */
 } tg_hlo_graph;
 
 /* Over a file in memory, which must stay there. Of a mapped one (or else NULL) memory is given back as it is read.

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 enum { FIRST_ROOM = 64, SHORT = 16 };
 
@@ -48,6 +50,9 @@ tg_status tg_id_map_reset(tg_id_map *map, int64_t count, tg_error *err) {
         map->room = map->entries == NULL ? 0 : room;
         if (map->entries == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for the ids of a module");
     }
+    /* A file cannot choose ids that all belong in one place, as it cannot know the places. They show nowhere. */
+    if (map->secret[0] == 0 && getentropy(map->secret, sizeof map->secret) != 0) map->secret[0] = 0;
+    map->secret[0] |= 1;
     memset(map->entries, 0, (size_t)room * sizeof *map->entries);
     map->mask = (uint64_t)room - 1;
     return TG_OK;
@@ -55,12 +60,13 @@ tg_status tg_id_map_reset(tg_id_map *map, int64_t count, tg_error *err) {
 
 void tg_id_map_free(tg_id_map *map) {
     free(map->entries);
-    *map = (tg_id_map){NULL, 0, 0};
+    *map = (tg_id_map){0};
 }
 
 /* The entry of the id, or the free one where it belongs. */
 static inline struct tg_id_entry *entry_of(const tg_id_map *map, int64_t id) {
-    uint64_t hash = (uint64_t)id * 0x9e3779b97f4a7c15u;
+    uint64_t hash = ((uint64_t)id ^ map->secret[1]) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ hash >> 32) * map->secret[0];
     uint64_t at = (hash ^ hash >> 32) & map->mask;
     while (map->entries[at].number != 0 && map->entries[at].id != id) at = (at + 1) & map->mask;
     return &map->entries[at];

@@ -33,7 +33,8 @@ typedef struct tg_id_map {
         int64_t id, number; /* number + 1, or 0 */
     } *entries;
     uint64_t mask;
-    int64_t room; /* entries there is memory for */
+    int64_t room;       /* entries there is memory for */
+    uint64_t secret[2]; /* of the hash; the first is odd */
 } tg_id_map;
 
 /* Make it empty, for `count` ids. */

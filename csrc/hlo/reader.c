@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const tg_fields tg_content_of_1 = {[1] = TG_CONTENT};
+
 static void add(char *text, size_t size, const char *what, long long number) {
     const size_t at = strlen(text);
     if (number >= 0) snprintf(text + at, size - at, "%s%s %lld", at > 0 ? ", " : "", what, number);

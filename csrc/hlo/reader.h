@@ -35,6 +35,7 @@ enum { TG_NUMBER = 1 << TG_VARINT, TG_CONTENT = 1 << TG_BYTES, TG_NUMBERS = TG_N
 
 enum { TG_FIELDS = 72 }; /* more than the number of any known field */
 typedef uint8_t tg_fields[TG_FIELDS];
+extern const tg_fields tg_content_of_1; /* of messages that are of interest for one other in field 1 */
 
 /* A TG_E_DATA: the place, the byte `at`, what was expected there and found; and what to do about it. */
 tg_status tg_hlo_bad(const tg_hlo_reader *r, const uint8_t *at, const char *expected, const char *remedy,

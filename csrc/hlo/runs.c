@@ -3,8 +3,6 @@
 #include <string.h>
 
 static const tg_fields tuning_fields = {[1] = TG_CONTENT, [3] = TG_CONTENT, [4] = TG_NUMBERS};
-static const tg_fields content_of_1 = {
-    [1] = TG_CONTENT}; /* messages that are of interest for one other in field 1 */
 
 enum { RUN = 3, CONFIG_NODES = 4, MOST_DIMS = 6 };
 
@@ -19,7 +17,7 @@ typedef struct measured {
 static tg_status only_content(const tg_hlo_reader *r, tg_wire w, tg_wire *content) {
     tg_wire_field f;
     int more;
-    while ((more = tg_hlo_next(r, &w, content_of_1, &f)) > 0) *content = f.bytes;
+    while ((more = tg_hlo_next(r, &w, tg_content_of_1, &f)) > 0) *content = f.bytes;
     return more < 0 ? TG_E_DATA : TG_OK;
 }
 
@@ -65,7 +63,7 @@ static tg_status wrong_nodes(const tg_hlo_reader *r, const tg_hlo_graph *graph, 
     tg_wire_field f;
     int64_t nodes = 0;
     int more;
-    while ((more = tg_hlo_next(r, &w, content_of_1, &f)) > 0) nodes++;
+    while ((more = tg_hlo_next(r, &w, tg_content_of_1, &f)) > 0) nodes++;
     if (more < 0) return TG_E_DATA;
     return tg_hlo_bad(r, run->module_config.at, "layouts of as many nodes as config_index_to_node has",
                       TG_HLO_DAMAGED, "%lld instead of %lld", (long long)nodes, (long long)graph->K);
@@ -204,7 +202,7 @@ static tg_status read_node(tg_hlo_reader *r, tg_wire node, int8_t *digits) {
     int more;
     memset(digits, TG_DIGIT_MIN, TG_DIGITS);
     r->tensor = 0;
-    while ((more = tg_hlo_next(r, &node, content_of_1, &tensor)) > 0) {
+    while ((more = tg_hlo_next(r, &node, tg_content_of_1, &tensor)) > 0) {
         if (r->tensor == TG_TENSORS)
             return tg_hlo_bad(r, tensor.tag, "layouts of at most three tensors", TG_HLO_DAMAGED, "more");
         int8_t *to = digits + r->tensor++ * TG_LAYOUT_DIGITS;
@@ -225,7 +223,7 @@ static tg_status read_layout(tg_hlo_reader *r, const tg_hlo_graph *graph, const 
     tg_wire_field node;
     tg_status status = TG_OK;
     int more = 1;
-    for (r->node = 0; status == TG_OK && (more = tg_hlo_next(r, &w, content_of_1, &node)) > 0; r->node++) {
+    for (r->node = 0; status == TG_OK && (more = tg_hlo_next(r, &w, tg_content_of_1, &node)) > 0; r->node++) {
         if (r->node == graph->K) break;
         status = read_node(r, node.bytes, digits + r->node * TG_DIGITS);
     }
@@ -292,7 +290,7 @@ static tg_status read_config_nodes(const tg_hlo_reader *r, const tg_hlo_graph *g
             graph->node_config_ids[number] = (int64_t)x;
         }
     }
-    return status;
+    return status == TG_OK && number < graph->K ? tg_hlo_changed(r, w.at) : status;
 }
 
 tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph) {
@@ -302,6 +300,8 @@ tg_status tg_hlo_read_runs(tg_hlo_reader *r, tg_hlo_graph *graph) {
     tg_id_map_free(&known);
     if (status != TG_OK || graph->C == 0) return status;
     status = each_run(r, graph, write_run, &to);
+    if (status == TG_OK && (to.config < graph->C || to.normalizer == 0))
+        return tg_hlo_changed(r, graph->tuning.at);
     for (int64_t i = 0; i < graph->C && status == TG_OK; i++) graph->runtime_normalizers[i] = to.normalizer;
     return status;
 }

@@ -25,9 +25,11 @@ static void *add_array(PyObject *dict, const char *name, int typenum, int ndim, 
     return data;
 }
 
-/* Bytes that the arrays of a graph take; edges are about as many as nodes. */
+enum { EDGE = 16 }; /* bytes */
+
+/* Bytes that the arrays of a graph take without its edges, which are counted when they are read. */
 static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
-    const int64_t row = TG_NODE_FEATURES * 4 + 8 + 1 + 16 + (extra ? TG_EXTRA_FEATURES * 4 : 0);
+    const int64_t row = TG_NODE_FEATURES * 4 + 8 + 1 + (extra ? TG_EXTRA_FEATURES * 4 : 0);
     int64_t config = g->tile ? TG_TILE_FEATURES * 4 : 0, nodes, configs, total;
     if (!g->tile && __builtin_mul_overflow(g->K, TG_DIGITS, &config)) return INT64_MAX;
     if (__builtin_add_overflow(config, 16, &config) || __builtin_mul_overflow(g->C, config, &configs) ||
@@ -37,8 +39,11 @@ static int64_t bytes_of(const tg_hlo_graph *g, int extra) {
 }
 
 /* Whether there is room for the arrays of one more graph; if not, the error is set. */
-static int account(request *q, const tg_hlo_graph *g, tg_error *err) {
-    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit) return 1;
+static int account(request *q, tg_hlo_graph *g, tg_error *err) {
+    if (!__builtin_add_overflow(q->total, bytes_of(g, q->extra), &q->total) && q->total <= q->limit) {
+        g->most_edges = (q->limit - q->total) / EDGE;
+        return 1;
+    }
     tg_bad_field(err, "file", "arrays of at most max_bytes together", "raise max_bytes if the file is right",
                  "%lld bytes and more, max_bytes is %lld", (long long)q->total, (long long)q->limit);
     return 0;
@@ -99,6 +104,7 @@ static PyObject *read_graph(tg_hlo *hlo, tg_hlo_graph *g, request *q) {
     Py_BEGIN_ALLOW_THREADS
     status = tg_hlo_read(hlo, g);
     Py_END_ALLOW_THREADS
+    q->total += g->edges.count / 2 * EDGE;
     if (status != TG_OK || !add_edges(dict, &g->edges, q->sorted) ||
         !add_item(dict, "name", text_of(g->name)) || !add_item(dict, "runs", PyLong_FromLongLong(g->runs)) ||
         !add_item(dict, "unusable", text_or_none(g->unusable)))
