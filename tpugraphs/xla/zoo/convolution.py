@@ -19,7 +19,7 @@ NDHWC = ("NDHWC", "DHWIO", "NDHWC")
     "cnn-nhwc",
     "cnn",
     {"batch": 8, "side": 32, "widths": (3, 16, 32, 64)},
-    {"batch": 1, "side": 96, "widths": (3, 8, 16, 16)},
+    {"batch": 1, "side": 128, "widths": (3, 8, 16, 16)},
     {"batch": 32, "side": 14, "widths": (32, 48, 64)},
 )
 def cnn_nhwc(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Built:
@@ -168,7 +168,8 @@ def deconvolution_gradient(draw: Draw, side: int, width: int, out: int) -> Built
         return jnp.mean(jnp.square(y - target))
 
     def forward(kernel: Array, x: Array, target: Array) -> tuple[Array, tuple[Array, Array]]:
-        return jax.value_and_grad(loss, argnums=(0, 1))(kernel, x, target)
+        value, slopes = jax.value_and_grad(loss, argnums=(0, 1))(kernel, x, target)
+        return value, slopes
 
     x, target = draw.normal(1, side, side, side, width), draw.normal(1, *(2 * side,) * 3, out)
     return forward, (draw.weights(3, 3, 3, width, out), x, target)

@@ -56,7 +56,7 @@ def ngram(draw: Draw, batch: int, order: int, words: int, width: int, hidden: in
     "segment-sums",
     "segments",
     {"edges": 2048, "segments": 512, "width": 64, "axis": 0},
-    {"edges": 2048, "segments": 512, "width": 64, "axis": 1},
+    {"edges": 4096, "segments": 1500, "width": 128, "axis": 1},
     {"edges": 3000, "segments": 300, "width": 200, "axis": 0},
 )
 def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -> Built:
@@ -77,7 +77,7 @@ def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -
     "graph-convolution",
     "message passing",
     {"nodes": 512, "edges": 4096, "inputs": 32, "width": 64},
-    {"nodes": 2000, "edges": 4000, "inputs": 8, "width": 16},
+    {"nodes": 2000, "edges": 8000, "inputs": 8, "width": 16},
     {"nodes": 100, "edges": 12000, "inputs": 64, "width": 32},
 )
 def graph_convolution(draw: Draw, nodes: int, edges: int, inputs: int, width: int) -> Built:
@@ -128,7 +128,7 @@ def gather_scatter(draw: Draw, rows: int, width: int, picks: int) -> Built:
     "neighbours",
     {"queries": 64, "points": 512, "width": 32, "k": 8},
     {"queries": 256, "points": 200, "width": 3, "k": 4},
-    {"queries": 16, "points": 1000, "width": 128, "k": 2},
+    {"queries": 64, "points": 1000, "width": 128, "k": 2},
 )
 def nearest_neighbours(draw: Draw, queries: int, points: int, width: int, k: int) -> Built:
     """Distances of all pairs, the smallest ``k`` of a query, and a kernel average."""

@@ -142,7 +142,8 @@ def state_space(draw: Draw, batch: int, chunks: int, steps: int, heads: int, wid
             carry = carry * jnp.exp(total[:, -1])[..., None, None] + fresh
             return carry, inside + before
 
-        return lax.scan(advance, jnp.zeros((batch, heads, width, state)), (x, rate, enter, leave))
+        last, y = lax.scan(advance, jnp.zeros((batch, heads, width, state)), (x, rate, enter, leave))
+        return last, y
 
     maps = [draw.normal(chunks, batch, steps, state, scale=state**-0.5) for _ in range(2)]
     lead = chunks, batch, steps, heads
