@@ -15,7 +15,7 @@ from tpugraphs.xla.zoo.registry import Arrays, Built, Draw, family
     "attention",
     {"batch": 2, "heads": 4, "tokens": 128, "width": 32},
     {"batch": 1, "heads": 2, "tokens": 384, "width": 64},
-    {"batch": 8, "heads": 8, "tokens": 32, "width": 16},
+    {"batch": 16, "heads": 8, "tokens": 32, "width": 16},
 )
 def attention_bhtd(draw: Draw, batch: int, heads: int, tokens: int, width: int) -> Built:
     """Attention on (b, h, t, d) by batched products."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from tpugraphs.xla.zoo.layers import conv, relu, swish
+from tpugraphs.xla.zoo.layers import NHWC, conv, relu, swish
 from tpugraphs.xla.zoo.registry import Arrays, Built, Draw, family
 
 NCHW = ("NCHW", "OIHW", "NCHW")
@@ -19,7 +19,7 @@ NDHWC = ("NDHWC", "DHWIO", "NDHWC")
     "cnn-nhwc",
     "cnn",
     {"batch": 8, "side": 32, "widths": (3, 16, 32, 64)},
-    {"batch": 1, "side": 96, "widths": (3, 8, 16, 16)},
+    {"batch": 1, "side": 128, "widths": (3, 8, 16, 16)},
     {"batch": 32, "side": 14, "widths": (32, 48, 64)},
 )
 def cnn_nhwc(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> Built:
@@ -119,7 +119,7 @@ def mobilenet_block(draw: Draw, batch: int, side: int, width: int, expand: int, 
     "depthwise",
     {"batch": 2, "side": 32, "width": 32, "taps": 3},
     {"batch": 1, "side": 14, "width": 128, "taps": 5},
-    {"batch": 1, "side": 80, "width": 8, "taps": 7},
+    {"batch": 1, "side": 64, "width": 4, "taps": 5},
 )
 def depthwise_convolution(draw: Draw, batch: int, side: int, width: int, taps: int) -> Built:
     """Two depthwise convolutions, no mixing of channels."""
@@ -138,28 +138,27 @@ def depthwise_convolution(draw: Draw, batch: int, side: int, width: int, taps: i
     "transposed-convolution",
     "deconvolution",
     {"batch": 2, "side": 16, "widths": (64, 32, 16), "taps": 4},
-    {"batch": 1, "side": 48, "widths": (16, 8), "taps": 3},
+    {"batch": 1, "side": 32, "widths": (16, 8, 4), "taps": 3},
     {"batch": 8, "side": 4, "widths": (128, 64, 32), "taps": 3},
 )
 def transposed_convolution(draw: Draw, batch: int, side: int, widths: tuple[int, ...], taps: int) -> Built:
     """Transposed convolutions with stride 2 (reported slow: jax issue 23783)."""
+    layers = len(widths) - 1
 
-    def forward(x: Array, *kernels: Array) -> Array:
-        for kernel in kernels:
-            x = relu(
-                lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-            )
+    def forward(x: Array, *weights: Array) -> Array:
+        for kernel, bias in zip(weights[:layers], weights[layers:], strict=True):
+            x = swish(lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=NHWC) + bias)
         return x
 
-    kernels = draw.chain(widths, taps, taps)
-    return forward, (draw.normal(batch, side, side, widths[0]), *kernels)
+    biases = [draw.normal(n, scale=0.1) for n in widths[1:]]
+    return forward, (draw.normal(batch, side, side, widths[0]), *draw.chain(widths, taps, taps), *biases)
 
 
 @family(
     "deconvolution-3d-gradient",
     "deconvolution",
-    {"side": 8, "width": 16, "out": 1},
-    {"side": 12, "width": 4, "out": 4},
+    {"side": 5, "width": 8, "out": 1},
+    {"side": 6, "width": 2, "out": 4},
 )
 def deconvolution_gradient(draw: Draw, side: int, width: int, out: int) -> Built:
     """Gradient of a transposed convolution in three dimensions, as reported in jax issue 31662."""
@@ -169,7 +168,8 @@ def deconvolution_gradient(draw: Draw, side: int, width: int, out: int) -> Built
         return jnp.mean(jnp.square(y - target))
 
     def forward(kernel: Array, x: Array, target: Array) -> tuple[Array, tuple[Array, Array]]:
-        return jax.value_and_grad(loss, argnums=(0, 1))(kernel, x, target)
+        value, slopes = jax.value_and_grad(loss, argnums=(0, 1))(kernel, x, target)
+        return value, slopes
 
     x, target = draw.normal(1, side, side, side, width), draw.normal(1, *(2 * side,) * 3, out)
     return forward, (draw.weights(3, 3, 3, width, out), x, target)
@@ -189,7 +189,7 @@ def gan_generator(draw: Draw, batch: int, latent: int, side: int, widths: tuple[
         for kernel in kernels:
             centred = x - jnp.mean(x, axis=(0, 1, 2))
             x = relu(centred * lax.rsqrt(jnp.mean(jnp.square(centred), axis=(0, 1, 2)) + 1e-4))
-            x = lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            x = lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=NHWC)
         return jnp.tanh(x)
 
     kernels = draw.chain(widths, 4, 4)
@@ -221,8 +221,8 @@ def unet_block(draw: Draw, batch: int, side: int, width: int) -> Built:
 @family(
     "volume-convolution",
     "volume",
-    {"batch": 1, "side": 16, "width": 8},
-    {"batch": 4, "side": 6, "width": 32},
+    {"batch": 1, "side": 12, "width": 8},
+    {"batch": 2, "side": 6, "width": 20},
 )
 def volume_convolution(draw: Draw, batch: int, side: int, width: int) -> Built:
     """Residual block of convolutions in three dimensions with pooling by mean."""

@@ -38,7 +38,7 @@ def mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
     "mixer",
     {"batch": 4, "tokens": 64, "width": 128, "hidden": 64},
     {"batch": 2, "tokens": 196, "width": 64, "hidden": 256},
-    {"batch": 16, "tokens": 16, "width": 256, "hidden": 32},
+    {"batch": 16, "tokens": 16, "width": 144, "hidden": 32},
 )
 def mlp_mixer(draw: Draw, batch: int, tokens: int, width: int, hidden: int) -> Built:
     """Two blocks that mix along tokens, then along channels."""
@@ -83,9 +83,9 @@ def batched_products(draw: Draw, batch: int, m: int, k: int, n: int) -> Built:
 @family(
     "tensor-network",
     "tensor network",
-    {"batch": 64, "sites": 8, "bond": 16, "physical": 4},
-    {"batch": 8, "sites": 6, "bond": 48, "physical": 8},
-    {"batch": 512, "sites": 12, "bond": 8, "physical": 2},
+    {"batch": 1024, "sites": 6, "bond": 16, "physical": 4},
+    {"batch": 8, "sites": 5, "bond": 48, "physical": 8},
+    {"batch": 4096, "sites": 7, "bond": 8, "physical": 2},
 )
 def tensor_network(draw: Draw, batch: int, sites: int, bond: int, physical: int) -> Built:
     """Contract a matrix product state with a batch of product states, and with itself for its norm."""
@@ -105,9 +105,9 @@ def tensor_network(draw: Draw, batch: int, sites: int, bond: int, physical: int)
 @family(
     "elementwise-chain",
     "pointwise",
-    {"shape": (512, 512)},
-    {"shape": (16, 8192)},
-    {"shape": (33, 65, 127)},
+    {"shape": (256, 512)},
+    {"shape": (8, 8192)},
+    {"shape": (33, 65, 63)},
 )
 def elementwise_chain(draw: Draw, shape: tuple[int, ...]) -> Built:
     """Elementwise functions with an operand for every row and one for every column."""

@@ -16,7 +16,7 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
     "embedding",
     {"batch": 256, "tokens": 32, "words": 4096, "width": 64, "classes": 16},
     {"batch": 32, "tokens": 200, "words": 500, "width": 128, "classes": 100},
-    {"batch": 1024, "tokens": 6, "words": 20000, "width": 32, "classes": 2},
+    {"batch": 2048, "tokens": 8, "words": 20000, "width": 32, "classes": 2},
 )
 def embedding_pool(draw: Draw, batch: int, tokens: int, words: int, width: int, classes: int) -> Built:
     """Mean of the embeddings of the words present, then classes."""
@@ -37,7 +37,7 @@ def embedding_pool(draw: Draw, batch: int, tokens: int, words: int, width: int, 
     "ngram",
     "embedding",
     {"batch": 256, "order": 3, "words": 500, "width": 32, "hidden": 64},
-    {"batch": 16, "order": 8, "words": 4000, "width": 16, "hidden": 64},
+    {"batch": 64, "order": 8, "words": 4000, "width": 16, "hidden": 64},
 )
 def ngram(draw: Draw, batch: int, order: int, words: int, width: int, hidden: int) -> Built:
     """Language model of words: embeddings of a context, hidden layer, likelihood of the next word."""
@@ -56,8 +56,8 @@ def ngram(draw: Draw, batch: int, order: int, words: int, width: int, hidden: in
     "segment-sums",
     "segments",
     {"edges": 2048, "segments": 512, "width": 64, "axis": 0},
-    {"edges": 2048, "segments": 512, "width": 64, "axis": 1},
-    {"edges": 512, "segments": 100, "width": 400, "axis": 0},
+    {"edges": 4096, "segments": 1500, "width": 128, "axis": 1},
+    {"edges": 3000, "segments": 300, "width": 200, "axis": 0},
 )
 def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -> Built:
     """Segments summed one column at a time; ``axis`` says where the columns end up (jax issue 39959)."""
@@ -68,7 +68,7 @@ def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -
 
         count = 1.0 + total(jnp.ones(edges))
         sums = jax.vmap(total, in_axes=1, out_axes=axis)(x)
-        return sums / (count[:, None] if axis else count), jnp.sum(jnp.square(sums), axis=axis)
+        return sums / (count[:, None] if axis else count), jnp.mean(jnp.square(sums), axis=axis)
 
     return forward, (draw.normal(edges, width), np.sort(draw.below(segments, edges)))
 
@@ -76,9 +76,9 @@ def segment_sums(draw: Draw, edges: int, segments: int, width: int, axis: int) -
 @family(
     "graph-convolution",
     "message passing",
-    {"nodes": 256, "edges": 1024, "inputs": 32, "width": 64},
-    {"nodes": 2000, "edges": 4000, "inputs": 8, "width": 16},
-    {"nodes": 64, "edges": 2048, "inputs": 64, "width": 32},
+    {"nodes": 512, "edges": 4096, "inputs": 32, "width": 64},
+    {"nodes": 2000, "edges": 8000, "inputs": 8, "width": 16},
+    {"nodes": 100, "edges": 12000, "inputs": 64, "width": 32},
 )
 def graph_convolution(draw: Draw, nodes: int, edges: int, inputs: int, width: int) -> Built:
     """Two rounds of messages along edges, averaged at the receiver, then a mean over the nodes."""
@@ -102,9 +102,9 @@ def graph_convolution(draw: Draw, nodes: int, edges: int, inputs: int, width: in
 @family(
     "gather-scatter",
     "gather",
-    {"rows": 1000, "width": 64, "picks": 800},
-    {"rows": 100, "width": 512, "picks": 200},
-    {"rows": 4000, "width": 8, "picks": 3000},
+    {"rows": 4000, "width": 64, "picks": 3200},
+    {"rows": 200, "width": 800, "picks": 600},
+    {"rows": 20000, "width": 8, "picks": 16000},
 )
 def gather_scatter(draw: Draw, rows: int, width: int, picks: int) -> Built:
     """Rows of a table read, changed, added back, and read again in another order."""
@@ -128,7 +128,7 @@ def gather_scatter(draw: Draw, rows: int, width: int, picks: int) -> Built:
     "neighbours",
     {"queries": 64, "points": 512, "width": 32, "k": 8},
     {"queries": 256, "points": 200, "width": 3, "k": 4},
-    {"queries": 16, "points": 1000, "width": 128, "k": 2},
+    {"queries": 64, "points": 1000, "width": 128, "k": 2},
 )
 def nearest_neighbours(draw: Draw, queries: int, points: int, width: int, k: int) -> Built:
     """Distances of all pairs, the smallest ``k`` of a query, and a kernel average."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-__all__ = ["attend", "causal_mask", "conv", "dense", "layer_norm", "relu", "split_heads", "swish"]
+__all__ = ["NHWC", "attend", "causal_mask", "conv", "dense", "layer_norm", "relu", "split_heads", "swish"]
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 

@@ -13,9 +13,9 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
 @family(
     "difference-penalty",
     "differences",
-    {"shape": (32, 32, 32)},
-    {"shape": (8, 64, 256)},
-    {"shape": (300, 301)},
+    {"shape": (64, 64, 64)},
+    {"shape": (16, 64, 400)},
+    {"shape": (700, 701)},
 )
 def difference_penalty(draw: Draw, shape: tuple[int, ...]) -> Built:
     """Squares of differences along every axis, summed, with the gradient (jax issue 37465)."""
@@ -58,9 +58,9 @@ def option_pricing(draw: Draw, spots: int, strikes: int, maturities: int) -> Bui
 @family(
     "image-resampling",
     "resampling",
-    {"height": 64, "width": 64, "to": 48, "channels": 3},
-    {"height": 32, "width": 200, "to": 64, "channels": 4},
-    {"height": 100, "width": 30, "to": 100, "channels": 1},
+    {"height": 160, "width": 160, "to": 128, "channels": 3},
+    {"height": 48, "width": 300, "to": 96, "channels": 8},
+    {"height": 300, "width": 100, "to": 200, "channels": 1},
 )
 def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int) -> Built:
     """Image scaled to a square, then turned and sheared with bilinear interpolation."""
@@ -73,7 +73,8 @@ def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int
         columns = (turn[1, 0] * y + turn[1, 1] * x + 1.0) * (to - 1) / 2.0
 
         def warp(channel: Array) -> Array:
-            return map_coordinates(channel, [rows, columns], order=1, mode="nearest")
+            warped: Array = map_coordinates(channel, [rows, columns], order=1, mode="nearest")
+            return warped
 
         return jax.vmap(warp, in_axes=-1, out_axes=-1)(square)
 
@@ -85,7 +86,7 @@ def image_resampling(draw: Draw, height: int, width: int, to: int, channels: int
     "iteration",
     {"batch": 8, "rows": 32, "columns": 64},
     {"batch": 1, "rows": 96, "columns": 128},
-    {"batch": 64, "rows": 8, "columns": 8},
+    {"batch": 200, "rows": 16, "columns": 16},
 )
 def newton_schulz(draw: Draw, batch: int, rows: int, columns: int) -> Built:
     """Orthogonal factor of matrices by five cubic iterations, and what is missing to orthogonality."""

@@ -1,4 +1,4 @@
-"""Loops over time: gated cells, a neuron, a stencil, and a linear recurrence without a loop."""
+"""Loops over time: gated cells, neurons, a stencil, a linear recurrence in chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gru(draw: Draw, steps: int, batch: int, inputs: int, width: int) -> Built:
     "neuron-simulation",
     "neuron",
     {"steps": 40, "cells": 16, "compartments": 64},
-    {"steps": 100, "cells": 1, "compartments": 32},
+    {"steps": 100, "cells": 1, "compartments": 300},
     {"steps": 16, "cells": 4, "compartments": 1024},
 )
 def neuron_simulation(draw: Draw, steps: int, cells: int, compartments: int) -> Built:
@@ -100,7 +100,7 @@ def neuron_simulation(draw: Draw, steps: int, cells: int, compartments: int) -> 
     "stencil",
     {"steps": 16, "rows": 128, "columns": 128},
     {"steps": 8, "rows": 16, "columns": 2048},
-    {"steps": 40, "rows": 40, "columns": 50},
+    {"steps": 50, "rows": 90, "columns": 100},
 )
 def heat_stencil(draw: Draw, steps: int, rows: int, columns: int) -> Built:
     """Diffusion with a reaction on a grid, in a loop with a fixed number of steps."""
@@ -111,7 +111,8 @@ def heat_stencil(draw: Draw, steps: int, rows: int, columns: int) -> Built:
             around = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
             return u + 0.2 * conductivity * (around - 4.0 * u) + 0.01 * u * (1.0 - jnp.square(u))
 
-        return lax.fori_loop(0, steps, advance, field)
+        last: Array = lax.fori_loop(0, steps, advance, field)
+        return last
 
     return forward, (draw.normal(rows, columns), draw.uniform(rows, columns))
 
@@ -119,25 +120,31 @@ def heat_stencil(draw: Draw, steps: int, rows: int, columns: int) -> Built:
 @family(
     "state-space",
     "state space",
-    {"batch": 4, "steps": 64, "width": 64, "state": 4},
-    {"batch": 1, "steps": 256, "width": 32, "state": 8},
-    {"batch": 16, "steps": 16, "width": 96, "state": 2},
+    {"batch": 2, "chunks": 4, "steps": 32, "heads": 4, "width": 16, "state": 16},
+    {"batch": 1, "chunks": 16, "steps": 32, "heads": 2, "width": 32, "state": 8},
+    {"batch": 8, "chunks": 2, "steps": 20, "heads": 8, "width": 8, "state": 32},
 )
-def state_space(draw: Draw, batch: int, steps: int, width: int, state: int) -> Built:
-    """Gated linear recurrence, computed as an associative scan along time."""
+def state_space(draw: Draw, batch: int, chunks: int, steps: int, heads: int, width: int, state: int) -> Built:
+    """Linear recurrence with decays that depend on the input: products within a chunk, a loop over chunks."""
 
-    def forward(x: Array, decay: Array, step: Array, enter: Array, leave: Array) -> Array:
-        def join(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
-            return left[0] * right[0], right[0] * left[1] + right[1]
+    def forward(x: Array, rate: Array, enter: Array, leave: Array) -> tuple[Array, Array]:
+        earlier = lax.iota(jnp.int32, steps)[:, None] >= lax.iota(jnp.int32, steps)  # (t, s)
 
-        size = jax.nn.softplus(x @ step)[..., None]  # (b, t, d, 1)
-        rates = jnp.exp(-size * decay)  # (b, t, d, state)
-        _, states = lax.associative_scan(join, (rates, size * (x @ enter)[..., None, :]), axis=1)
-        return jnp.einsum("btds,ds->btd", states, leave) * lax.logistic(x)
+        def advance(carry: Array, chunk: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+            x, rate, enter, leave = chunk  # (b, t, h, d), (b, t, h), (b, t, n), (b, t, n)
+            total = jnp.cumsum(-jax.nn.softplus(rate), axis=1)
+            gap = total[:, :, None] - total[:, None]  # (b, t, s, h)
+            decay = jnp.exp(jnp.where(earlier[:, :, None], gap, -1e9))
+            scores = jnp.einsum("btn,bsn->bts", leave, enter)
+            inside = jnp.einsum("bts,btsh,bshd->bthd", scores, decay, x)
+            before = jnp.einsum("btn,bhdn->bthd", leave, carry) * jnp.exp(total)[..., None]
+            fresh = jnp.einsum("bsn,bsh,bshd->bhdn", enter, decay[:, -1], x)
+            carry = carry * jnp.exp(total[:, -1])[..., None, None] + fresh
+            return carry, inside + before
 
-    weights = draw.weights(width, width), draw.weights(width, state), draw.normal(width, state)
-    return forward, (
-        draw.normal(batch, steps, width),
-        draw.uniform(width, state, low=0.5, high=2.0),
-        *weights,
-    )
+        last, y = lax.scan(advance, jnp.zeros((batch, heads, width, state)), (x, rate, enter, leave))
+        return last, y
+
+    maps = [draw.normal(chunks, batch, steps, state, scale=state**-0.5) for _ in range(2)]
+    lead = chunks, batch, steps, heads
+    return forward, (draw.normal(*lead, width), draw.normal(*lead), *maps)

@@ -12,8 +12,8 @@ from tpugraphs.xla.zoo.registry import Built, Draw, family
 @family(
     "fourier-mixing",
     "fourier",
-    {"batch": 2, "tokens": 64, "width": 64},
-    {"batch": 1, "tokens": 256, "width": 32},
+    {"batch": 6, "tokens": 64, "width": 64},
+    {"batch": 3, "tokens": 256, "width": 32},
     {"batch": 8, "tokens": 16, "width": 128},
 )
 def fourier_mixing(draw: Draw, batch: int, tokens: int, width: int) -> Built:

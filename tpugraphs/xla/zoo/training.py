@@ -60,16 +60,14 @@ def adam_step(loss: Loss, weights: list[Any], x: NDArray[Any], labels: NDArray[A
     {"batch": 8, "widths": (784, 300, 100, 10)},
 )
 def training_mlp(draw: Draw, batch: int, widths: tuple[int, ...]) -> Built:
-    """Momentum on a perceptron."""
+    """Adam on a perceptron."""
 
     def loss(weights: tuple[Array, ...], x: Array, labels: Array) -> Array:
         for w in weights[:-1]:
             x = relu(x @ w)
         return cross_entropy(x @ weights[-1], labels)
 
-    return momentum_step(
-        loss, draw.chain(widths), draw.normal(batch, widths[0]), draw.below(widths[-1], batch)
-    )
+    return adam_step(loss, draw.chain(widths), draw.normal(batch, widths[0]), draw.below(widths[-1], batch))
 
 
 @family(
@@ -97,17 +95,15 @@ def training_cnn(draw: Draw, batch: int, side: int, widths: tuple[int, ...]) -> 
     {"batch": 1, "heads": 4, "tokens": 128, "width": 32, "words": 50},
 )
 def training_transformer(draw: Draw, batch: int, heads: int, tokens: int, width: int, words: int) -> Built:
-    """Adam on a language model of one block, its embedding shared with its output."""
+    """Momentum on a language model of one block, its embedding shared with its output."""
 
     def loss(weights: tuple[Array, ...], text: Array, labels: Array) -> Array:
-        table, scale, up, down, *projections = weights
+        table, up, down, *projections = weights
         x = jnp.take(table, text, axis=0)
-        y = layer_norm(x, scale)
-        x = x + attend_to(y, y, tuple(projections), heads, causal_mask(tokens))
-        x = x + relu(layer_norm(x, scale) @ up) @ down
+        x = x + attend_to(x, x, tuple(projections), heads, causal_mask(tokens))
+        x = x + relu(layer_norm(x, 1.0) @ up) @ down
         return cross_entropy(x @ table.T / jnp.sqrt(width), labels)
 
-    ends = draw.normal(words, width), draw.uniform(width, low=0.5, high=1.5)
     perceptron = draw.weights(width, 2 * width), draw.weights(2 * width, width)
-    weights = [*ends, *perceptron, *attention_weights(draw, width)]
-    return adam_step(loss, weights, draw.below(words, batch, tokens), draw.below(words, batch, tokens))
+    weights = [draw.normal(words, width), *perceptron, *attention_weights(draw, width)]
+    return momentum_step(loss, weights, draw.below(words, batch, tokens), draw.below(words, batch, tokens))
