@@ -18,7 +18,7 @@ from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
-from tpugraphs.data.schema import Schema
+from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.preprocess import pruning
 from tpugraphs.preprocess.targets import targets
@@ -133,7 +133,8 @@ def check_kind(graph: Graph, kind: str) -> None:
                 file=name, field="config_feat", found="none",
             )  # fmt: skip
         return
-    if getattr(graph, "kind", None) != kind:
+    own = getattr(graph, "kind", None)
+    if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
         found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
         raise DataError(

@@ -117,7 +117,7 @@ _PROGRAM = ("node_feat", "node_opcode", "edge_index")
 _TILE = ("config_feat", "config_runtime", "config_runtime_normalizers")
 _HASHED: dict[str, tuple[str, ...]] = {
     "graph": (*_PROGRAM, "graph_feat", "node_config_ids", *_TILE, "valid"),
-    "layout": (*_PROGRAM, "node_config_ids", "config_runtime"),
+    "layout": (*_PROGRAM, "node_config_ids", "config_runtime", "valid"),
     "tile": (*_PROGRAM, *_TILE),
 }
 

@@ -91,8 +91,9 @@ class Child:
     def add(self, key: str, module: bytes) -> None:
         """Store a program (what :mod:`jax.export` wrote) under a name."""
         if key not in self._modules:
-            self._modules[key] = self._file(f"module_{len(self._modules)}.bin")
-            self._modules[key].write_bytes(module)
+            path = self._file(f"module_{len(self._modules)}.bin")
+            path.write_bytes(module)
+            self._modules[key] = path
 
     def has(self, key: str) -> bool:
         """Tell whether a program of that name is stored."""

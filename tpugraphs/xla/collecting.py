@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,10 +225,18 @@ class _Run:
     _compiled: set[str] = field(default_factory=set)
 
     def compile(self) -> None:
-        """Compile and check all candidates."""
-        with Progress(len(self.candidates), f"{self.name}: compile", "config", self.verbose) as bar:
+        """Compile and check all candidates; the child compiles one while the next is traced here."""
+        with (
+            Progress(len(self.candidates), f"{self.name}: compile", "config", self.verbose) as bar,
+            ThreadPoolExecutor(1) as tracer,
+        ):
+            coming = tracer.submit(self._trace, 0)
             for number in range(len(self.candidates)):
+                module = coming
+                if number + 1 < len(self.candidates):
+                    coming = tracer.submit(self._trace, number + 1)
                 try:
+                    module.result()
                     answer = self._compile(number)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
@@ -241,6 +250,12 @@ class _Run:
                         self.failed[number] = "other outputs", text
                 bar.update(1)
 
+    def _trace(self, number: int) -> None:
+        """Write the program of a candidate, unless there is one of the same layouts."""
+        candidate = self.candidates[number]
+        if not self.child.has(candidate.key):
+            self.child.add(candidate.key, self.space.module(candidate))
+
     def _compile(self, number: int) -> dict[str, Any]:
         """Compile a candidate in the child, after the default, which all are compared with."""
         if self.child.starts != self._start or not self.child.running:
@@ -250,8 +265,6 @@ class _Run:
             if number != 0:
                 self._compile(0)
         candidate = self.candidates[number]
-        if not self.child.has(candidate.key):
-            self.child.add(candidate.key, self.space.module(candidate))
         answer = self.child.compile(candidate.key, dict(candidate.options))
         self._compiled.add(answer["hash"])
         return answer
