@@ -155,6 +155,10 @@ PROGRAMS = {
         lambda x, y: (jnp.argmax(x @ y, 0), (x @ y).astype(jnp.int32).sum(1), (x > 0).sum(0)),
         (numbers(4, 3), numbers(3, 5)),
     ),
+    "noise": (
+        lambda x, key: x @ jax.random.normal(jax.random.wrap_key_data(key), x.shape[::-1]) + x[:, :1],
+        (numbers(4, 3), np.array([3, 4], np.uint32)),
+    ),
     "stack": (
         lambda x, y: jnp.stack([x @ y, jnp.tile(x, (1, 1, 2))], -1)[..., ::-1].reshape(2, 4, -1, 2),
         (numbers(2, 4, 3), numbers(3, 6)),
@@ -220,7 +224,10 @@ def test_every_assignment_gives_the_same_numbers(name, space):
     expected = jax.jit(fn)(*args)
     rng = np.random.default_rng(len(name))
     known = relayout.sites(program, 99, arguments=True)
-    drawn = [anything(program, rng) for _ in range(4)] + [relayout.draw(known, rng, 4) for _ in range(4)]
+    each = 5 if space is relayout.transposed else 2
+    drawn = [anything(program, rng) for _ in range(each)] + [
+        relayout.draw(known, rng, 4) for _ in range(each)
+    ]
     for choices in drawn:
         got = jax.jit(space(program, choices), compiler_options=QUICK)(*flat)
         try:
@@ -500,6 +507,24 @@ def test_elementwise_values_are_sites_where_origins_meet():
 def test_loops_are_not_looked_into():
     _, _, program, _ = prepared("LSTM")
     assert "dot_general" not in {s.primitive for s in relayout.sites(program)}
+
+
+def test_equations_without_results_are_kept():
+    x, seen = numbers(3, 4), []
+
+    def fn(x):
+        jax.debug.callback(lambda y: seen.append(np.asarray(y)), jnp.sin(x))
+        return x @ x.T
+
+    program = jax.make_jaxpr(fn)(x)
+    (site,) = relayout.sites(program)
+    for space in SPACES:
+        jax.jit(space(program, {site.index: (1, 0), -1: (1, 0)}))(x)
+        jax.effects_barrier()
+        np.testing.assert_allclose(seen.pop(), np.sin(x), rtol=1e-6)
+    callback = next(i for i, s in enumerate(relayout._flat(program).steps) if not s.outputs)
+    with pytest.raises(ValueError, match=f"order of site {callback}: .* a permutation of 0 dimensions"):
+        relayout.transposed(program, {callback: (0, 1)})
 
 
 def test_what_is_computed_twice_on_purpose_stays_so():

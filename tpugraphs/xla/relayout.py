@@ -242,7 +242,7 @@ def order_of(layout: Sequence[int]) -> Order | None:
 
 
 def _aval(atom: Any) -> Any:
-    """Return the abstract value of a variable; an array's in all that is asked for its shape."""
+    """Return the abstract value of a variable: of an array, in all that are asked for a shape."""
     return atom.aval
 
 
@@ -298,11 +298,11 @@ def _candidates(flat: _Flat) -> list[Site]:
         if name in _PRODUCTS:
             for slot in slots:
                 read[slot] = max(read.get(slot, 0), _work(eqn))
-        aval = _aval(eqn.outvars[0])
+        aval = _aval(eqn.outvars[0]) if len(eqn.outvars) == 1 else None
         # A result that nothing reads is put back into row-major order at once; a product may still be made
         # otherwise.
-        moves = step.outputs[0] in used and (name in _MOVES or meets)
-        if (name in _PRODUCTS or moves) and len(step.outputs) == 1 and _eligible(aval):
+        moves = used.issuperset(step.outputs) and (name in _MOVES or meets)
+        if (name in _PRODUCTS or moves) and _eligible(aval):
             found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
     arguments = []
     for i, slot in enumerate(flat.inputs):
@@ -417,8 +417,12 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
         if not -len(flat.inputs) <= index < len(flat.steps):
             bounds = f"{-len(flat.inputs)} to {len(flat.steps) - 1}"
             raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
-        aval = _aval(flat.steps[index].eqn.outvars[0]) if index >= 0 else flat.arguments[-1 - index]
-        order, shape = tuple(choice), aval.shape
+        made = (
+            [_aval(v) for v in flat.steps[index].eqn.outvars[:1]]
+            if index >= 0
+            else [flat.arguments[-1 - index]]
+        )
+        order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in made), ())
         if sorted(order) != list(range(len(shape))):
             raise ValueError(
                 f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions"
