@@ -298,7 +298,7 @@ def _candidates(flat: _Flat) -> list[Site]:
         if name in _PRODUCTS:
             for slot in slots:
                 read[slot] = max(read.get(slot, 0), _work(eqn))
-        aval = _aval(eqn.outvars[0]) if len(eqn.outvars) == 1 else None
+        aval: Any = _aval(eqn.outvars[0]) if len(eqn.outvars) == 1 else None
         # A result that nothing reads is put back into row-major order at once; a product may still be made
         # otherwise.
         moves = used.issuperset(step.outputs) and (name in _MOVES or meets)
@@ -417,12 +417,9 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
         if not -len(flat.inputs) <= index < len(flat.steps):
             bounds = f"{-len(flat.inputs)} to {len(flat.steps) - 1}"
             raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
-        made = (
-            [_aval(v) for v in flat.steps[index].eqn.outvars[:1]]
-            if index >= 0
-            else [flat.arguments[-1 - index]]
-        )
-        order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in made), ())
+        made = flat.steps[index].eqn.outvars[:1] if index >= 0 else ()
+        avals = [_aval(v) for v in made] if index >= 0 else [flat.arguments[-1 - index]]
+        order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in avals), ())
         if sorted(order) != list(range(len(shape))):
             raise ValueError(
                 f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions"
