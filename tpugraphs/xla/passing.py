@@ -1,14 +1,14 @@
 """How each JAX primitive passes on the physical order of its operands.
 
-The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout does. A value
-of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension ``p[k]`` of the value. A rule
-computes with the arrays as they are and says in which order its results are. A primitive without a rule gets row-major
-operands.
+The order of a value lists its logical dimensions from major to minor, as ``major_to_minor`` of a JAX layout
+does. A value of order ``p`` is held as the array ``transpose(logical, p)``: axis k of the array is dimension
+``p[k]`` of the value. A rule computes with the arrays as they are and says in which order its results are. A
+primitive without a rule gets row-major operands.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import jax
@@ -18,20 +18,21 @@ from jax.extend.core import JaxprEqn
 Order = tuple[int, ...]
 
 ELEMENTWISE = frozenset(
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj "
-    "convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma "
-    "igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi name ne neg "
-    "nextafter not or polygamma population_count pow real reduce_precision regularized_incomplete_beta rem round rsqrt "
-    "select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh "
-    "xor zeta".split()
+    """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz
+    complex conj convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1
+    floor ge gt igamma igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to
+    max min mul mulhi name ne neg nextafter not or polygamma population_count pow real reduce_precision
+    regularized_incomplete_beta rem round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta
+    """.split()
 )
 REDUCTIONS = frozenset(
     "argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor".split()
 )
 CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod cumsum".split())
-WINDOWS = frozenset(
-    "reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add select_and_scatter_add".split()
-)
+REDUCED_WINDOWS = frozenset("reduce_window_max reduce_window_min reduce_window_sum".split())
+WINDOWS = REDUCED_WINDOWS | {"select_and_gather_add", "select_and_scatter_add"}
 MADE = frozenset(("broadcast_in_dim", "iota"))  # a few numbers repeated: as cheap in one order as in another
 
 
@@ -64,13 +65,18 @@ class Value:
 
     @classmethod
     def plain(cls, array: Any) -> "Value":
-        """A row-major value. What has no shape, a token for example, has rank 0."""
+        """Take an array as row-major. What has no shape, a token for example, has rank 0."""
         return cls(array, row_major(len(getattr(array, "shape", ()))))
 
     @property
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.order)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.home().shape)
 
     @property
     def bound(self) -> bool:
@@ -99,10 +105,10 @@ class Value:
 
 def bind(eqn: JaxprEqn, arrays: Iterable[Any], **changed: Any) -> list[Any]:
     """Apply the primitive of an equation to other arrays, with some of its parameters changed."""
+    primitive: Any = eqn.primitive
     with eqn.ctx.manager:
-        params = eqn.primitive.get_bind_params({**eqn.params, **changed})
-        out = eqn.primitive.bind(*arrays, **params)
-    return list(out) if eqn.primitive.multiple_results else [out]
+        out = primitive.bind(*arrays, **primitive.get_bind_params({**eqn.params, **changed}))
+    return list(out) if primitive.multiple_results else [out]
 
 
 def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
@@ -125,7 +131,7 @@ def apply(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[
     name = eqn.primitive.name
     rule = _RULES.get(name)
     sharded = any(eqn.params.get(key) is not None for key in ("sharding", "out_sharding"))
-    ordered = any(v.bound and v.order != row_major(v.rank) for v in values)
+    ordered = any(v.order != row_major(v.rank) for v in values)
     if rule is None or sharded or not (ordered or choice is not None or name in MADE):
         out = [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
     else:
@@ -152,11 +158,12 @@ def _passes(*names: str) -> Callable[[Rule], Rule]:
 def _agree(values: Sequence[Value], choice: Order | None) -> Order:
     """Order for operands of one rank that moves the fewest bytes; the earlier operand's among equals."""
     bound = [v for v in values if v.bound]
-    candidates = [v.order for v in bound] or [choice or row_major(max(v.rank for v in values))]
+    free = [v.order for v in values if v.rank]
+    candidates = [v.order for v in bound] or ([choice] if choice is not None else free)
 
     def cost(order: Order) -> int:
-        moved = sum(v.home().size for v in bound if v.order != order)
-        return moved + (bound[0].home().size if choice not in (None, order) else 0)
+        moved = sum(v.size for v in bound if v.order != order)
+        return moved + (bound[0].size if bound and choice not in (None, order) else 0)
 
     return min(candidates, key=cost)
 
@@ -224,7 +231,7 @@ def _broadcast(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> 
     for place, d in zip(sorted(target), value.order, strict=True):
         order[place] = target[d]
     natural = tuple(order)
-    if value.bound and math.prod(shape) == eqn.invars[0].aval.size:  # nothing is repeated
+    if value.bound and prod(shape) == value.size:  # nothing is repeated
         return [Value(make(natural), natural)]
     return [Value(make, choice or natural)]
 
@@ -249,12 +256,33 @@ def _along_dimension(eqn: JaxprEqn, values: Sequence[Value], choice: Order | Non
     return _same(eqn, values, order, dimension=order.index(eqn.params["dimension"]))
 
 
+@_passes("stack")
+def _stack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    axis, inner = eqn.params["axis"], _agree(values, None)
+    order = [d + (d >= axis) for d in inner]
+    # The new dimension stands before the one that follows it in the value.
+    order.insert(order.index(axis + 1) if axis + 1 in order else len(order), axis)
+    (out,) = bind(eqn, [v.at(inner) for v in values], axis=order.index(axis))
+    return [Value(out, tuple(order))]
+
+
+@_passes("unstack")
+def _unstack(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    (value,), axis = values, eqn.params["axis"]
+    out = bind(eqn, [value.home()], axis=value.order.index(axis))
+    return [Value(y, _kept(value.order, (axis,))) for y in out]
+
+
+@_passes("tile")
+def _tile(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
+    order = values[0].order
+    return _same(eqn, values, order, **_per_dimension(eqn, order, "reps"))
+
+
 @_passes("rev")
 def _rev(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     axis = inverse(values[0].order)
-    return _same(
-        eqn, values, values[0].order, dimensions=tuple(axis[d] for d in eqn.params["dimensions"])
-    )
+    return _same(eqn, values, values[0].order, dimensions=tuple(axis[d] for d in eqn.params["dimensions"]))
 
 
 @_passes("pad")
@@ -303,13 +331,13 @@ def _squeeze(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
 
 @_passes("transpose")
 def _transpose(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """A transposition renames dimensions: nothing moves."""
+    """Rename the dimensions: nothing moves."""
     name = inverse(eqn.params["permutation"])
     return [Value(values[0].home(), tuple(name[d] for d in values[0].order))]
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Smallest runs of dimensions of a reshape that have equal sizes on both sides; dimensions of size 1 in none."""
+    """Pair the shortest runs of dimensions that hold as much before and after, without those of size 1."""
     left = [d for d, n in enumerate(old) if n != 1]
     right = [d for d, n in enumerate(new) if n != 1]
     groups = []
@@ -330,12 +358,13 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 @_passes("reshape")
 def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
     value, new = values[0], eqn.params["new_sizes"]
-    old = tuple(eqn.invars[0].aval.shape)
+    operand: Any = eqn.invars[0]
+    old, axis = operand.aval.shape, inverse(value.order)
     if len(values) > 1 or eqn.params.get("dimensions") is not None or 0 in old:
         return [Value.plain(y) for y in bind(eqn, [v.logical() for v in values])]
-    axis = inverse(value.order)
     groups = sorted(_groups(old, new), key=lambda group: axis[group[0][-1]])
-    # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their own.
+    # Dimensions that are merged or split together must be neighbours; those of size 1 have no place of their
+    # own.
     wanted = iter([d for mine, _ in groups for d in mine])
     inner = tuple(d if old[d] == 1 else next(wanted) for d in value.order)
     order = [d for _, yours in groups for d in yours]
@@ -348,7 +377,7 @@ def _reshape(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> li
 
 @_passes("dot_general")
 def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """Dimensions of the product: batch in any order, then the left operand's in its order, then the right one's.
+    """Batch dimensions come out in any order, then the left operand's in its order, then the right one's.
 
     The operands change places if the choice asks for the right one's dimensions first.
     """
@@ -366,7 +395,7 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
     sides = [0, 1]
     precision = eqn.params.get("precision")
     swaps = precision is None or isinstance(precision, (lax.Precision, tuple))
-    if choice is not None and swaps and choice[-1] in free[0]:
+    if choice and swaps and choice[-1] in free[0]:
         sides = [1, 0]
     axes = [inverse(v.order) for v in values]
     dimension_numbers = (
@@ -382,7 +411,7 @@ def _dot(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[V
 
 @_passes("conv_general_dilated")
 def _convolution(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
-    """A convolution writes its result in any order: the choice, or that of the left operand."""
+    """Write the result in the order chosen, or in that of the left operand: any is possible."""
     numbers = eqn.params["dimension_numbers"]
     specs = (numbers.lhs_spec, numbers.rhs_spec)
     moved = [tuple(inverse(v.order)[d] for d in spec) for v, spec in zip(values, specs, strict=True)]

@@ -2,12 +2,12 @@
 
 A *site* is a value of the program whose physical order may be chosen. Two ways to carry a choice out:
 
-- `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA sees another
-  program of row-major values.
+- `transposed`: the value is stored transposed, and everything that reads it is rewritten to read it so. XLA
+  sees another program of row-major values.
 - `constrained`: XLA is told the layout of the value and finds its own way around it.
 
-An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does. Published layout
-digits run from minor to major: `digits` and `order_of` convert.
+An *order* lists dimensions from major to minor, as ``jax.experimental.layout.Layout.major_to_minor`` does.
+Published layout digits run from minor to major: `digits` and `order_of` convert.
 """
 
 import re
@@ -25,23 +25,35 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
 
 from tpugraphs import _core
-from tpugraphs.xla.passing import ELEMENTWISE, MADE, REDUCTIONS, Order, Value, apply, bind, inverse, row_major
+from tpugraphs.xla.passing import (
+    CUMULATIVE,
+    ELEMENTWISE,
+    MADE,
+    REDUCED_WINDOWS,
+    REDUCTIONS,
+    Order,
+    Value,
+    apply,
+    bind,
+    inverse,
+    row_major,
+)
 
 _DIGITS: int = _core.SCHEMA["layout_digits"]
 _PRODUCTS = ("dot_general", "conv_general_dilated")
-_MOVES = frozenset(
-    "concatenate cumlogsumexp cummax cummin cumprod cumsum gather reduce_window_max reduce_window_min reduce_window_sum "
-    "reshape scatter scatter-add scatter_add select_and_scatter_add transpose".split()
+_MOVES = (
+    CUMULATIVE
+    | REDUCED_WINDOWS
+    | REDUCTIONS
+    | set("concatenate gather reshape scatter scatter-add select_and_scatter_add stack transpose".split())
 )
-_OPCODES = {
-    "add": "add", "add_any": "add", "argmax": "reduce", "argmin": "reduce", "concatenate": "concatenate",
-    "conv_general_dilated": "convolution", "cumlogsumexp": "reduce-window", "cummax": "reduce-window",
-    "cummin": "reduce-window", "cumprod": "reduce-window", "cumsum": "reduce-window", "div": "divide",
-    "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum", "mul": "multiply",
-    "parameter": "parameter", "reduce_window_max": "reduce-window", "reduce_window_min": "reduce-window",
-    "reduce_window_sum": "reduce-window", "reshape": "reshape", "scatter": "scatter", "scatter-add": "scatter",
-    "scatter_add": "scatter", "select_and_scatter_add": "select-and-scatter", "select_n": "select", "sub": "subtract",
-    "transpose": "transpose", **{name: "reduce" for name in REDUCTIONS},
+_OPCODES = {  # what an instruction may be that stands for a primitive, the likeliest first
+    "add": "add", "add_any": "add", "concatenate": "concatenate", "conv_general_dilated": "convolution",
+    "div": "divide", "dot_general": "dot", "gather": "gather", "max": "maximum", "min": "minimum",
+    "mul": "multiply", "parameter": "parameter", "reshape": "reshape", "scatter": "scatter",
+    "scatter-add": "scatter", "select_and_scatter_add": "select-and-scatter scatter", "select_n": "select",
+    "stack": "concatenate", "sub": "subtract", "transpose": "transpose dot convolution",
+    **dict.fromkeys(REDUCTIONS, "reduce"), **dict.fromkeys(CUMULATIVE | REDUCED_WINDOWS, "reduce-window"),
 }  # fmt: skip
 
 
@@ -60,7 +72,7 @@ class Site:
     orders : tuple of tuple of int
         Orders worth choosing from, major to minor, row-major first.
     work : int
-        Floating-point operations of a product or convolution, plus bytes read and written.
+        Floating-point operations of a product or convolution, plus the bytes of the value.
     """
 
     index: int
@@ -105,7 +117,7 @@ def _scope(index: int) -> str:
 
 
 def _callee(eqn: JaxprEqn) -> ClosedJaxpr | Jaxpr | None:
-    """The program that an equation calls once with its own operands, if that is all it does."""
+    """Return the program that an equation does nothing but call once with its own operands."""
     key = {
         primitives.jit_p: "jaxpr",
         primitives.remat_p: "jaxpr",
@@ -156,7 +168,7 @@ class _Flattener:
         return outputs
 
     def barrier(self, eqn: JaxprEqn, inputs: list[int | Literal]) -> list[int | Literal]:
-        """What is computed a second time to save memory must not be merged with the first, as JAX sees to as well."""
+        """Keep what is computed twice to save memory from being merged into one, as JAX does."""
         wanted = eqn.params.get("prevent_cse", False) if eqn.params.get("differentiated") else False
         kept = wanted if isinstance(wanted, tuple) else (wanted,) * len(inputs)
         held = [i for i, keep in enumerate(kept) if keep]
@@ -172,7 +184,9 @@ def _flat(program: ClosedJaxpr) -> _Flat:
     flattener = _Flattener()
     inputs = tuple(flattener.slot() for _ in program.jaxpr.invars)
     outputs = flattener.run(program, inputs)
-    return _Flat(tuple(flattener.constants), inputs, tuple(program.in_avals), tuple(flattener.steps), tuple(outputs))
+    return _Flat(
+        tuple(flattener.constants), inputs, tuple(program.in_avals), tuple(flattener.steps), tuple(outputs)
+    )
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -190,9 +204,9 @@ def permutations(rank: int) -> tuple[Order, ...]:
     Returns
     -------
     tuple of tuple of int
-        Major to minor. All of them for ranks 2 and 3. Above: those that move one dimension and keep the order of the
-        rest (NHWC to NCHW, heads before or behind time, batch last, a matrix transposed), the first two dimensions
-        moved last (HWNC), and the reverse.
+        Major to minor. All of them for ranks 2 and 3. Above: those that move one dimension and keep the order
+        of the rest (NHWC to NCHW, heads before or behind time, batch last, a matrix transposed), the first
+        two dimensions moved last (HWNC), and the reverse.
     """
     if not 2 <= rank <= _DIGITS:
         raise ValueError(f"rank: found {rank}, expected 2 to {_DIGITS}")
@@ -207,7 +221,7 @@ def permutations(rank: int) -> tuple[Order, ...]:
 
 
 def digits(order: Order) -> tuple[int, ...]:
-    """Published layout digits of an order: (6,), minor to major, padded with -1."""
+    """Write an order as published layout digits: (6,), minor to major, padded with -1."""
     return (*order[::-1], *(-1,) * (_DIGITS - len(order)))
 
 
@@ -221,23 +235,29 @@ def order_of(layout: Sequence[int]) -> Order | None:
     """
     order = tuple(int(d) for d in layout if d >= 0)[::-1]
     if sorted(order) != list(range(len(order))) or (len(order) and digits(order) != tuple(layout)):
-        raise ValueError(f"layout digits: found {tuple(layout)}, expected a permutation, minor to major, then -1")
+        raise ValueError(
+            f"layout digits: found {tuple(layout)}, expected a permutation, minor to major, then -1"
+        )
     return order or None
 
 
+def _aval(atom: Any) -> Any:
+    """Return the abstract value of a variable: of an array, in all that are asked for a shape."""
+    return atom.aval
+
+
 def _work(eqn: JaxprEqn) -> int:
-    """Floating-point operations of products and convolutions, plus bytes in and out."""
-    avals = [v.aval for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype")]
-    moved = sum(prod(a.shape) * a.dtype.itemsize for a in avals)
+    """Floating-point operations of a product or convolution, plus the bytes of the result."""
+    out, operands = _aval(eqn.outvars[0]), [_aval(v) for v in eqn.invars]
+    count = prod(out.shape)
+    work = count * out.dtype.itemsize
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        left = eqn.invars[0].aval.shape
-        return moved + 2 * prod(eqn.outvars[0].aval.shape) * prod(left[d] for d in contracted)
+        work += 2 * count * prod(operands[0].shape[d] for d in contracted)
     if eqn.primitive.name == "conv_general_dilated":
-        kernel, numbers = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"]
-        per_output = prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1)
-        return moved + 2 * prod(eqn.outvars[0].aval.shape) * per_output
-    return moved
+        kernel, spec = operands[1].shape, eqn.params["dimension_numbers"].rhs_spec
+        work += 2 * count * prod(kernel[d] for d in spec[1:])
+    return int(work)
 
 
 def _eligible(aval: Any) -> bool:
@@ -257,7 +277,9 @@ def _orders(eqn: JaxprEqn, rank: int) -> tuple[Order, ...]:
 def _candidates(flat: _Flat) -> list[Site]:
     """All sites of a program, in its order."""
     found: list[Site] = []
-    # Where the order of a value comes from: the step that made it, through elementwise ones; None if it has none.
+    used = {slot for step in flat.steps for slot in step.inputs if not isinstance(slot, Literal)}
+    # Where the order of a value comes from: the step that made it, through elementwise ones; None if it has
+    # none.
     origin: dict[int, int | None] = {slot: -1 - i for i, slot in enumerate(flat.inputs)}
     origin.update((slot, None) for slot, _ in flat.constants)
     read: dict[int, int] = {}  # most work of a product that reads a slot
@@ -276,9 +298,11 @@ def _candidates(flat: _Flat) -> list[Site]:
         if name in _PRODUCTS:
             for slot in slots:
                 read[slot] = max(read.get(slot, 0), _work(eqn))
-        aval = eqn.outvars[0].aval
-        chosen = name in _PRODUCTS or name in _MOVES or name in REDUCTIONS or meets
-        if chosen and len(step.outputs) == 1 and _eligible(aval):
+        aval: Any = _aval(eqn.outvars[0]) if len(eqn.outvars) == 1 else None
+        # A result that nothing reads is put back into row-major order at once; a product may still be made
+        # otherwise.
+        moves = used.issuperset(step.outputs) and (name in _MOVES or meets)
+        if (name in _PRODUCTS or moves) and _eligible(aval):
             found.append(Site(index, name, aval.shape, _orders(eqn, aval.ndim), _work(eqn)))
     arguments = []
     for i, slot in enumerate(flat.inputs):
@@ -288,7 +312,7 @@ def _candidates(flat: _Flat) -> list[Site]:
     return arguments[::-1] + found
 
 
-def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
+def sites(program: ClosedJaxpr, max_sites: int = 20, arguments: bool = False) -> tuple[Site, ...]:
     """Return the values of a program whose physical order is worth choosing.
 
     Calls (jit, remat, custom derivatives) are inlined; scan, while and cond are not looked into.
@@ -299,20 +323,23 @@ def sites(program: ClosedJaxpr, max_sites: int = 20) -> tuple[Site, ...]:
         What ``jax.make_jaxpr(fn)(*args)`` returns.
     max_sites : int
         How many to return at most: those of most work.
+    arguments : bool
+        Whether arguments that products read are sites too. Most transpositions of them are folded into the
+        product, so that they make the same program again.
 
     Returns
     -------
     tuple of Site
-        In the order of the program: results of products, convolutions, reductions, windows, transpositions, reshapes,
-        concatenations, gathers and scatters, and elementwise results in which values of different origin meet.
+        In the order of the program: results of products, convolutions, reductions, windows, transpositions,
+        reshapes, concatenations, gathers and scatters, and elementwise results in which values of different
+        origin meet.
     """
-    found = sorted(_candidates(_flat(program)), key=lambda site: -site.work)[:max_sites]
-    return tuple(sorted(found, key=lambda site: site.index))
+    found = [site for site in _candidates(_flat(program)) if arguments or site.index >= 0]
+    largest = sorted(found, key=lambda site: -site.work)[:max_sites]
+    return tuple(sorted(largest, key=lambda site: site.index))
 
 
-def draw(
-    sites: Sequence[Site], rng: np.random.Generator, changes: float = 3.0
-) -> dict[int, Order]:
+def draw(sites: Sequence[Site], rng: np.random.Generator, changes: float = 3.0) -> dict[int, Order]:
     """Draw an assignment that leaves most sites as they are.
 
     Parameters
@@ -347,8 +374,8 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
     site : Site
         A site of the program.
     op_names : sequence of str
-        ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace it, with no
-        choice made, before layout assignment.
+        ``metadata.op_name`` of every node of the graph: the program as `transposed` or `constrained` trace
+        it, with no choice made, before layout assignment.
     opcodes : sequence of str, optional
         Opcode of every node, as XLA spells them. With it the bodies of reductions and what XLA put around an
         instruction under the same name are told from the instruction.
@@ -358,18 +385,26 @@ def node_of(site: Site, op_names: Sequence[str], opcodes: Sequence[str] | None =
     int or None
         Index of the node; None if XLA has removed it.
     """
-    wanted = _OPCODES.get(site.primitive)
-    found = None
-    for i, name in enumerate(op_names):
-        if site.index < 0:
-            fits = name == site.scope
-        else:
-            *path, last = name.split("/")
-            scopes = [part for part in path if _SCOPE.fullmatch(part)]
-            fits = scopes[-1:] == [site.scope] and (last == site.primitive or opcodes is not None)
-        if fits and (opcodes is None or wanted is None or opcodes[i] == wanted):
-            found = i
-    return found
+    wanted = _OPCODES.get(site.primitive, "").split() if opcodes is not None else []
+    named = [
+        i
+        for i, name in enumerate(op_names)
+        if any(_names(site, part, not wanted) for part in name.split(";"))
+    ]
+    for opcode in wanted:
+        fitting = [i for i in named if opcodes is not None and opcodes[i] == opcode]
+        if fitting:
+            return fitting[-1]
+    return named[-1] if named and not wanted else None
+
+
+def _names(site: Site, op_name: str, exactly: bool) -> bool:
+    """Whether an instruction of this name was traced for a site; `exactly`: as the primitive itself."""
+    if site.index < 0:
+        return op_name == site.scope
+    *path, last = op_name.split("/")
+    scopes = [part for part in path if _SCOPE.fullmatch(part)]
+    return scopes[-1:] == [site.scope] and (last == site.primitive or not exactly)
 
 
 # --- the two spaces -------------------------------------------------------------------------------
@@ -382,10 +417,13 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
         if not -len(flat.inputs) <= index < len(flat.steps):
             bounds = f"{-len(flat.inputs)} to {len(flat.steps) - 1}"
             raise ValueError(f"site: found {index}, expected the index of a site, {bounds}")
-        aval = flat.steps[index].eqn.outvars[0].aval if index >= 0 else flat.arguments[-1 - index]
-        order, shape = tuple(choice), aval.shape
+        made = flat.steps[index].eqn.outvars[:1] if index >= 0 else ()
+        avals = [_aval(v) for v in made] if index >= 0 else [flat.arguments[-1 - index]]
+        order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in avals), ())
         if sorted(order) != list(range(len(shape))):
-            raise ValueError(f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions")
+            raise ValueError(
+                f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions"
+            )
         checked[index] = order
     return checked
 
@@ -396,7 +434,7 @@ def _interpreter(
     apply_step: Callable[[JaxprEqn, Sequence[Value], Order | None], list[Value]],
     choose: Callable[[Value, Order], Value],
 ) -> Callable[..., list[Any]]:
-    """Function that runs a program step by step, each in its scope; `choose` gives an argument the order chosen for it."""
+    """Return a function that takes each step in its scope; `choose` puts an argument into an order."""
     flat = _flat(program)
     orders = _checked(flat, choices)
 
@@ -426,22 +464,24 @@ def _interpreter(
 def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
     """Carry choices out as transpositions: space "transpose".
 
-    A value keeps its order through whatever can work in it: products and convolutions with their dimension numbers
-    renamed, elementwise operations, reductions, windows, slices, reshapes that leave neighbours neighbours. Everything
-    else reads row-major values, and so do the callers of the result.
+    A value keeps its order through whatever can work in it: products and convolutions with their dimension
+    numbers renamed, elementwise operations, reductions, windows, slices, reshapes that leave neighbours
+    neighbours. Everything else reads row-major values, and so do the callers of the result.
 
     Parameters
     ----------
     program : ClosedJaxpr
         What ``jax.make_jaxpr(fn)(*args)`` returns.
     choices : mapping of int to tuple of int
-        Order, major to minor, by index of the site. The first result of the equation, or the argument, comes in it.
+        Order, major to minor, by index of the site. The first result of the equation, or the argument, comes
+        in it.
 
     Returns
     -------
     callable
-        Takes the flat arguments of the program and returns the list of its flat results. It may be traced, compiled and
-        exported. With no choices it is the program itself, its calls inlined: differentiate before, not after.
+        Takes the flat arguments of the program and returns the list of its flat results. It may be traced,
+        compiled and exported. With no choices it is the program itself, its calls inlined: differentiate
+        before, not after.
 
     Raises
     ------
@@ -458,12 +498,13 @@ def transposed(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Ca
 def constrained(program: ClosedJaxpr, choices: Mapping[int, Sequence[int]]) -> Callable[..., list[Any]]:
     """Carry choices out as layouts that XLA must give to the values: space "constraint".
 
-    Parameters, result and errors: see `transposed`. Every value keeps its logical shape; XLA copies where its own choice
-    is another.
+    Parameters, result and errors: see `transposed`. Every value keeps its logical shape; XLA copies where its
+    own choice is another.
     """
 
     def choose(value: Value, order: Order) -> Value:
-        return Value.plain(with_layout_constraint(value.logical(), Layout(major_to_minor=order)))
+        pin: Any = with_layout_constraint
+        return Value.plain(pin(value.logical(), Layout(major_to_minor=order)))
 
     def apply_step(eqn: JaxprEqn, values: Sequence[Value], choice: Order | None) -> list[Value]:
         results = [Value.plain(y) for y in bind(eqn, [value.logical() for value in values])]
