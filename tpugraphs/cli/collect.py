@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="options",
     )
     common.option(parser, "--only FAMILY", "of the zoo, only this family; repeatable", **common.REPEATED)
+    sizes = "of the zoo, only the first N sizes of each family"
+    common.option(parser, "--sizes N", sizes, type=common.whole(1))
     configs = "configurations of each program (default: %(default)s)"
     common.option(parser, "--configs N", configs, type=common.whole(2), default=128)
     rounds = "measurements of each configuration (default: %(default)s)"
@@ -47,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     how |= {"space": args.space, "verbose": common.show_progress(args)}
     if args.zoo:
         return _zoo(args, how)
-    if args.only:
-        raise ConfigError("--only: expected together with --zoo")
+    if args.only or args.sizes:
+        raise ConfigError("--only and --sizes: expected together with --zoo")
     name, (fn, given) = _built(args.program)
     graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
     common.say(args, _line(graph))
@@ -67,7 +69,7 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
             common.say(args, _line(found))
             done.append(_result(found))
 
-    folder = tg.xla.build(args.out, only=args.only, report=report, **how)
+    folder = tg.xla.build(args.out, only=args.only, sizes=args.sizes, report=report, **how)
     common.say(args, f"data sheet: {folder / 'README.md'}")
     common.emit(args, {"folder": str(folder), "graphs": done})
     return 1 if any("error" in entry for entry in done) else 0

@@ -30,6 +30,7 @@ def build(
     root: str | os.PathLike[str],
     space: str = "options",
     only: Iterable[str] = (),
+    sizes: int | None = None,
     report: Callable[[Program, Graph | Error], None] | None = None,
     **how: Any,
 ) -> Path:
@@ -47,6 +48,8 @@ def build(
         As for :func:`tpugraphs.xla.collect`. Transpositions make a collection that is called ``layout``.
     only : iterable of str
         Families to measure; by default all.
+    sizes : int, optional
+        How many sizes of each family to measure; by default all.
     report : callable, optional
         Called with each program and its graph, or with the error.
     **how
@@ -69,6 +72,8 @@ def build(
     folder = Path(absolute(root), _FIRST.get(space, space), "xla", jax.default_backend())
     chosen = [program for family in only for program in programs(family=family)] or list(programs())
     for program in chosen:
+        if sizes is not None and program.size >= sizes:
+            continue
         place = folder / program.split
         place.mkdir(parents=True, exist_ok=True)
         fn, args = program.build()
@@ -123,7 +128,7 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
     """Say where and how graphs were measured; what differs between them is listed."""
     told: dict[str, Counter[str]] = {}
     for graph in graphs:
-        values = {key: graph.about.get(key) for key in ("space", "rounds", "seed", "tolerance", "tpugraphs", "date")}
+        values = {key: graph.about.get(key) for key in ("space", "rounds", "least", "seed", "tolerance", "tpugraphs", "date")}
         for key, value in {**graph.about["machine"], **values}.items():
             told.setdefault(key, Counter())[str(value)] += 1
     rows = [f"| {key} | {', '.join(sorted(counts))} |" for key, counts in told.items()]

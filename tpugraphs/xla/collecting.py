@@ -132,7 +132,7 @@ def collect(
         run.compile()
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
-            **settings, "rounds": len(run.rounds), "digest": digest, "machine": child.device,
+            **settings, "rounds": len(run.rounds), "least": least, "digest": digest, "machine": child.device,
             "tpugraphs": tpugraphs.__version__, "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
@@ -153,7 +153,7 @@ def _at_least(field: str, value: Any, least: int) -> None:
 def _digest(program: Program, space: Space, settings: dict[str, Any], device: dict[str, Any]) -> str:
     """Hash everything that a measurement depends on, the values of arguments included."""
     h = hashlib.blake2b(digest_size=16)
-    h.update(json.dumps([settings, device, [c.name for c in space.columns]], sort_keys=True).encode())
+    h.update(json.dumps([settings, device, repr(space.options), repr(space.sites)]).encode())
     h.update(_ADDRESS.sub("", str(program.jaxpr.jaxpr)).encode())
     for array in (*program.jaxpr.consts, *program.arguments):
         h.update(np.ascontiguousarray(array).tobytes())

@@ -62,6 +62,8 @@ class Space:
         Levers; those that the compiler does not know are left out.
     rewrite : callable, optional
         ``rewrite(jaxpr, layouts)`` makes a function with these layouts.
+    changes : float
+        Mean number of layouts that a candidate changes.
 
     Attributes
     ----------
@@ -81,8 +83,9 @@ class Space:
         child: Child,
         options: tuple[levers.Option | levers.Switches, ...] = (),
         rewrite: Callable[..., Callable[..., Any]] | None = None,
+        changes: float = 1.0,
     ) -> None:
-        self._program, self._rewrite = program, rewrite
+        self._program, self._rewrite, self._changes = program, rewrite, changes
         self.options = _known(options, child) if options else ()
         self.sites: tuple[relayout.Site, ...] = ()
         child.add("", self.module(Candidate()))
@@ -125,7 +128,7 @@ class Space:
         found: dict[Any, Candidate] = {}
         for attempt in range(count * _TRIES):
             values = {o.name: o.draw(rng) for o in self.options} if attempt else default
-            layouts = relayout.draw(self.sites, rng) if attempt and self.sites else {}
+            layouts = relayout.draw(self.sites, rng, self._changes) if attempt and self.sites else {}
             given = {name: value for name, value in values.items() if value != default[name]}
             candidate = Candidate(given, levers.encode(self.options, values), layouts)
             found.setdefault((tuple(given.items()), candidate.key), candidate)
@@ -143,9 +146,11 @@ def _known(options: tuple[levers.Option | levers.Switches, ...], child: Child) -
     return tuple(option for option in kept if option is not None)
 
 
+# Every constraint makes another program; many transpositions are the same to the compiler.
+_TRANSPOSED: dict[str, Any] = {"rewrite": relayout.transposed, "changes": 4.0}
 SPACES: dict[str, Callable[[Program, Child], Space]] = {
     "options": partial(Space, options=levers.CPU),
-    "transpose": partial(Space, rewrite=relayout.transposed),
-    "constraint": partial(Space, rewrite=relayout.constrained),
-    "combined": partial(Space, options=levers.CPU, rewrite=relayout.transposed),
+    "transpose": partial(Space, **_TRANSPOSED),
+    "constraint": partial(Space, rewrite=relayout.constrained, changes=2.5),
+    "combined": partial(Space, options=levers.CPU, **_TRANSPOSED),
 }
