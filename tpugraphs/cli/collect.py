@@ -111,6 +111,8 @@ def _built(spec: str) -> tuple[str, tuple[Any, tuple[Any, ...]]]:
     if not callable(make):
         raise ConfigError(f"{spec}: expected a function {name} in {path}, found none")
     built = make()
-    if not (isinstance(built, tuple) and len(built) == 2 and callable(built[0]) and isinstance(built[1], tuple)):
+    if not (
+        isinstance(built, tuple) and len(built) == 2 and callable(built[0]) and isinstance(built[1], tuple)
+    ):
         raise ConfigError(f"{spec}: expected (fn, args) with a tuple of arguments, found {built!r:.80}")
     return Path(path).stem, built

@@ -114,7 +114,9 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
         raise DataError("no graphs in its splits; measure some first", file=str(place), field="graphs")
     for graph in graphs:
         if not {"machine", "space", "failed"} <= set(graph.about):
-            text = f"{graph.name}: not measured by tpugraphs.xla.collect: `about` lacks machine, space or failed"
+            text = (
+                f"{graph.name}: not measured by tpugraphs.xla.collect: `about` lacks machine, space or failed"
+            )
             raise DataError(text, file=graph.path, field="about")
     parts = [f"# {name}", *_settings(graphs)]
     for split, some in splits.items():
@@ -128,7 +130,10 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
     """Say where and how graphs were measured; what differs between them is listed."""
     told: dict[str, Counter[str]] = {}
     for graph in graphs:
-        values = {key: graph.about.get(key) for key in ("space", "rounds", "least", "seed", "tolerance", "tpugraphs", "date")}
+        values = {
+            key: graph.about.get(key)
+            for key in ("space", "rounds", "least", "seed", "tolerance", "tpugraphs", "date")
+        }
         for key, value in {**graph.about["machine"], **values}.items():
             told.setdefault(key, Counter())[str(value)] += 1
     rows = [f"| {key} | {', '.join(sorted(counts))} |" for key, counts in told.items()]

@@ -182,7 +182,9 @@ class Child:
         log = self._file("stderr.txt").read_text(errors="replace").strip().splitlines()
         fatal = [line for line in log if _FATAL.match(line)] or log[-1:]
         self.kill()
-        return ChildError(f"{do}: the process ended with {how}" + "".join(f": {line[:300]}" for line in fatal[:1]), True)
+        return ChildError(
+            f"{do}: the process ended with {how}" + "".join(f": {line[:300]}" for line in fatal[:1]), True
+        )
 
 
 def _storable(array: Any) -> Any:

@@ -240,7 +240,9 @@ class _Run:
                     answer = self._compile(number)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
-                        raise Error(f"{self.name}: the default cannot be compiled and run: {error}") from error
+                        raise Error(
+                            f"{self.name}: the default cannot be compiled and run: {error}"
+                        ) from error
                     self.failed[number] = "not compiled or run", str(error)
                 else:
                     if answer["deviation"] <= self.tolerance:

@@ -55,7 +55,9 @@ class Program:
         is_array = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
         given = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
         if any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in given):
-            raise ConfigError(f"{self.name}: expected plain arrays, found random keys; pass jax.random.key_data(key)")
+            raise ConfigError(
+                f"{self.name}: expected plain arrays, found random keys; pass jax.random.key_data(key)"
+            )
         self.arguments = [np.asarray(leaf) for leaf in given]
 
         def flat(*arrays: Any) -> tuple[Any, ...]:
