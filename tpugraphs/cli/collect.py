@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(
         parser,
         "--space",
-        "what is varied: options of the compiler, layouts as transpositions or as constraints, or options and "
-        "transpositions (default: %(default)s)",
+        "what is varied: options of the compiler, layouts as transpositions or as constraints, or "
+        "options and transpositions (default: %(default)s)",
         choices=SPACES,
         default="options",
     )

@@ -78,7 +78,7 @@ class Graph:
         Read-only; None where not given, and so are
     valid (C,) bool, repeats (C, R) float64 : numpy.ndarray or None
     schema : Schema
-    about : dict
+    about : mapping
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Graph:
 
     kind: str = "graph"
     schema: Schema
-    about: dict[str, Any]
+    about: Mapping[str, Any]
     node_feat: npt.NDArray[np.float32]
     node_opcode: Any  # (N,) uint8, or None
     edge_index: npt.NDArray[np.int64]

@@ -145,8 +145,8 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
     low, middle, high = np.quantile(ceilings, [0, 0.5, 1])
     return [
-        f"{len(graphs)} graphs, {configs:,} configs{losses}. The noise ceiling, Kendall's tau between the even "
-        f"and the odd rounds, is {middle:.2f} in the median ({low:.2f} to {high:.2f}).",
+        f"{len(graphs)} graphs, {configs:,} configs{losses}. The noise ceiling, Kendall's tau between the "
+        f"even and the odd rounds, is {middle:.2f} in the median ({low:.2f} to {high:.2f}).",
         "\n".join(["| measured with | |", "| --- | --- |", *rows]),
     ]
 

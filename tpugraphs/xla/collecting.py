@@ -321,7 +321,7 @@ class _Run:
         runtime = np.zeros(count, np.int64)
         runtime[valid] = np.maximum(np.rint(repeats[valid].min(1)), 1)
         base, published = space.graph, not space.options
-        schema, fields = LAYOUT, {}
+        schema, fields = LAYOUT, dict[str, Any]()
         opcode = base.node_opcode
         if space.options:
             rows = [candidate.row for candidate in self.candidates]

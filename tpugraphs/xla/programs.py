@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -54,7 +52,7 @@ class Program:
         leaves, tree = jax.tree.flatten(args)
         is_array = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
         given = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
-        if any(jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in given):
+        if any(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in given):
             raise ConfigError(
                 f"{self.name}: expected plain arrays, found random keys; pass jax.random.key_data(key)"
             )
@@ -123,7 +121,8 @@ def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: 
     with Child(program.arguments, timeout) as child:
         child.add("", program.module())
         before, _ = child.dump("")
-        return load(before).replace(name=program.name, path=None)
+        found: LayoutGraph = load(before).replace(name=program.name, path=None)
+        return found
 
 
 def kernels(
