@@ -21,9 +21,9 @@ from webserver import Server
 import tpugraphs as tg
 from tpugraphs import cli, data
 from tpugraphs.download import sources as download
-from tpugraphs.download import transfer
+from tpugraphs.system import transfer
 from tpugraphs.download import unpack as unpacking
-from tpugraphs.download.transfer import Retries
+from tpugraphs.system.transfer import Retries
 from tpugraphs.download.unpack import unpack
 from tpugraphs.system.progress import Progress
 
