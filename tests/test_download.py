@@ -21,11 +21,11 @@ from webserver import Server
 import tpugraphs as tg
 from tpugraphs import cli, data
 from tpugraphs.download import sources as download
-from tpugraphs.system import transfer
 from tpugraphs.download import unpack as unpacking
-from tpugraphs.system.transfer import Retries
 from tpugraphs.download.unpack import unpack
+from tpugraphs.system import transfer
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.transfer import Retries
 
 PLACE = "layout/xla/random/valid"
 FAST = Retries(count=2, pause=0.0, timeout=5.0)

@@ -94,8 +94,8 @@ def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
     Raises
     ------
     DataError
-        It is not there, and is not to be or cannot be downloaded, naming the address, the folder in which to put
-        it by hand and the environment variable.
+        It is not there and is not or cannot be downloaded, naming the address, the folder in which to put it
+        by hand and the environment variable.
     """
     found = find(file.name, file.sha256)
     if found is not None:
