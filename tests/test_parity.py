@@ -3,6 +3,7 @@
 import warnings
 
 import cases
+import madeup
 import models
 import numpy as np
 import pytest
@@ -278,7 +279,7 @@ def test_the_tile_models_state_dict_becomes_a_ranker_with_equal_scores(value, tm
 
     torch.manual_seed(2)
     theirs = PublishedTile().eval()
-    graph = tg.sample("tile_01")
+    graph = madeup.graph("kernel_01")
     feat = graph.node_feat
 
     def scaled(x):

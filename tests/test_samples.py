@@ -9,6 +9,7 @@ import pytest
 from webserver import Server
 
 import tpugraphs as tg
+from tpugraphs import cli
 from tpugraphs.data import origins, samples
 from tpugraphs.data.origins import PublicFile
 from tpugraphs.evaluation import official
@@ -214,3 +215,9 @@ def test_the_public_alexnet_becomes_the_sample(real_sample, folder, monkeypatch,
     again = samples._alexnet(download=False)  # from a folder without the file in the published schema
     for field in (*given, "node_feat", "config_digits", "config_runtime"):
         assert getattr(again, field).tobytes() == getattr(graph, field).tobytes(), field
+
+
+def test_commands_take_samples(real_sample, capsys):
+    graph = real_sample("tile_05")
+    assert cli.main(["inspect", "sample:tile_05", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["configs"] == graph.num_configs == 23
