@@ -3,7 +3,6 @@
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import hlo_files
 import numpy as np
@@ -13,9 +12,10 @@ from reference import hlo as reference
 
 import tpugraphs as tg
 from tpugraphs import _core, cli
+from tpugraphs.data import origins
 from tpugraphs.preprocess.padding import padding_of
 
-GOLDEN = Path(__file__).parents[2] / "shared" / "data"
+GOLDEN = origins.data_folder()
 STYLES = {
     "packed": {},
     "one by one": {"packed": False},
@@ -46,7 +46,9 @@ def read(tmp_path, raw, **options):
 
 def golden(place):
     files = sorted((GOLDEN / place).glob("*.pb"))
-    return files or [pytest.param(None, marks=pytest.mark.skip(f"no files of the extractor in {place}"))]
+    return files or [
+        pytest.param(None, marks=pytest.mark.skip(f"needs data of others: {place} in {origins.VARIABLE}"))
+    ]
 
 
 @pytest.mark.parametrize("path", [*golden("tpu_pb_golden"), *golden("xla_hlo_golden")])

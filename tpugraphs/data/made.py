@@ -42,7 +42,7 @@ class _Node(NamedTuple):
 
 
 def program(
-    seed: int = 0, nodes: int = 120, configurable: int = 12, configs: int = 300, name: str | None = None
+    seed: int = 0, nodes: int = 100, configurable: int = 12, configs: int = 300, name: str | None = None
 ) -> LayoutGraph:
     """Make a program with layout configs; the first one sets nothing, and some come several times.
 
