@@ -1,9 +1,9 @@
 """How well rankers of any schema choose among measured configs of GPU kernels, with trees and chance beside.
 
-Reads Kernel Tuner's spaces from ../shared/data/measured. (a) 200 random configs of a space are learnt:
-how much slower than the space's best is the best of ten others, those ranked first or those chosen to be
-measured? (b) A100, A4000 and A6000 are learnt: how are the configs of W6600 ranked, without and with 20 of
-its measurements?
+Reads Kernel Tuner's spaces from ``measured`` in the data folder (``TPUGRAPHS_DATA``). (a) 200 random configs
+of a space are learnt: how much slower than the space's best is the best of ten others, those ranked first or
+those chosen to be measured? (b) A100, A4000 and A6000 are learnt: how are the configs of W6600 ranked,
+without and with 20 of its measurements?
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tpugraphs as tg
+from tpugraphs.data import origins
 from tpugraphs.ranker import GaussianProcess
 
 from . import machine
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "measured"
+DATA = origins.data_folder() / "measured"
 KERNELS, DEVICES = ("convolution", "dedispersion"), ("A100", "A4000", "A6000", "W6600")
 LEARNT, FIRST, FEW = 200, 10, 20  # configs of (a), configs that are tried, measurements of (b)
 HELD_OUT = 300  # first seed of those that nothing was chosen by

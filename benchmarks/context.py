@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import process, roof
+from . import process, roof, workloads
 from .process import ChildError, Reply
 
 
@@ -48,6 +48,13 @@ class Context:
             return self.call(function, settings=settings, alone=True, **kwargs)
         except ChildError as error:
             return error
+
+    def can(self, workload: str) -> bool:
+        """Whether the data of a workload is here; tells what is left out."""
+        reason = workloads.missing(workload)
+        if reason is not None:
+            print(f"{workload} left out: {reason}", file=sys.stderr, flush=True)
+        return reason is None
 
     @contextmanager
     def attempt(self, what: str) -> Iterator[None]:

@@ -26,6 +26,24 @@ if not list(PACKAGE.glob("_core*.so")):
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
 
+# Data of others is not in the repository. Tests that need it look where tpugraphs.sample looks, or next to the checkout.
+DATA = Path(__file__).parents[2] / "shared" / "data"
+if DATA.is_dir():
+    os.environ.setdefault("TPUGRAPHS_DATA", str(DATA))
+
+
+@pytest.fixture(scope="session")
+def real_sample():
+    """A function that reads a sample, or skips the test if its file is not in the data folder."""
+
+    def read(name):
+        try:
+            return tpugraphs.sample(name, download=False)
+        except tpugraphs.DataError as error:
+            pytest.skip(f"needs data of others: {error}")
+
+    return read
+
 
 @pytest.fixture(autouse=True)
 def _restore_core():

@@ -6,9 +6,10 @@ import gc
 import json
 import weakref
 
+import madeup
 import numpy as np
 import pytest
-from rankers import small_graph
+from rankers import small_graph, small_tile
 
 import tpugraphs as tg
 from tpugraphs import cli
@@ -51,7 +52,10 @@ def test_counts_and_noise_against_a_plain_loop():
 
 
 def test_tile_noise_is_of_normalised_runtimes():
-    graph = tg.sample("tile_07")
+    graph = small_tile(configs=10).select([*range(10), 3])
+    runtimes, normalizers = graph.config_runtime.copy(), graph.config_runtime_normalizers.copy()
+    runtimes[-1], normalizers[-1] = runtimes[3] * 3, normalizers[3] * 2
+    graph = graph.replace(config_runtime=runtimes, config_runtime_normalizers=normalizers)
     _, inverse = graph.distinct_configs()
     pair = np.flatnonzero(inverse == np.bincount(inverse).argmax())
     y = graph.config_runtime[pair] / graph.config_runtime_normalizers[pair]
@@ -118,18 +122,29 @@ def test_two_modes_are_found():
     assert found.modes == pytest.approx(0.004, rel=0.1) and found.shift is None
 
 
-def test_alexnet_has_two_modes_65_microseconds_apart():
-    found = only(tg.sample("alexnet"))
+def test_alexnet_has_two_modes_65_microseconds_apart(real_sample):
+    graph = real_sample("alexnet")
+    found = only(graph)
     assert (found.configs, found.distinct, found.largest) == (33774, 21161, 28)
-    apart = found.modes * np.median(tg.sample("alexnet").config_runtime) / 1e3
+    apart = found.modes * np.median(graph.config_runtime) / 1e3
     assert 60 < apart < 70
     assert [f.kind for f in found.findings] == ["modes"] and "64 us" in found.findings[0].text
     # the modes alternate from run to run; there is no step in the file
     assert found.shift is None and found.noise_median < 0.001
 
 
-def test_all_samples():
-    found = {name: only(tg.sample(name)) for name in tg.list_samples()}
+def test_made_up_graphs():
+    found = {name: only(madeup.graph(name)) for name in madeup.NAMES}
+    assert tuple(name for name in found if found[name].exclude) == madeup.CONSTANT
+    few = [name for name in found if "few-configs" in [f.kind for f in found[name].findings]]
+    assert few == [*madeup.KERNELS[9:]]
+    assert not found["program"].findings and found["long"].largest > 2
+    # of two speeds that alternate from run to run
+    assert 0 < found["long"].noise_max < 0.01 and found["long"].shift is None
+
+
+def test_all_samples(real_sample):
+    found = {name: only(real_sample(name)) for name in tg.list_samples()}
     assert [name for name in found if found[name].exclude] == ["tile_12", "tile_13", "tile_14"]
     few = [name for name in found if "few-configs" in [f.kind for f in found[name].findings]]
     assert few == ["tile_09", "tile_10", "tile_11", "tile_12", "tile_13", "tile_14"]
@@ -149,7 +164,7 @@ def test_kinds():
     zero[4] = 0
     assert kinds(base.replace(config_runtime=zero)) == ["zero-runtimes"]
     assert kinds(base.select(np.repeat([0, 1], 50))) == ["duplicates"]
-    assert kinds(tg.sample("tile_11")) == ["few-configs"]
+    assert kinds(madeup.graph("kernel_11")) == ["few-configs"]
     bad = {"name": "mlperf_bert_batch_24_2x2", "collection": "layout:xla:default"}
     assert kinds(base.replace(**bad)) == ["known-corrupt"]
     assert kinds(base.replace(**{**bad, "collection": "layout:xla:random"})) == []
@@ -179,7 +194,7 @@ def tree(tmp_path):
     good.select([1, 1, 1]).save(valid / "same[1].npz")
     (valid / "broken.npz").write_bytes(b"PK no zip")
     (tmp_path / "npz" / "tile" / "xla" / "train").mkdir(parents=True)
-    tg.sample("tile_00").save(tmp_path / "npz" / "tile" / "xla" / "train" / "kernel.npz")
+    madeup.graph("kernel_00").save(tmp_path / "npz" / "tile" / "xla" / "train" / "kernel.npz")
     return tmp_path
 
 
@@ -277,8 +292,8 @@ def test_command(tree, capsys, tmp_path):
     assert [g["name"] for g in told["graphs"]] == ["good"] and told["exclude"] == []
     assert cli.main(["inspect", "layout:xla:default/valid", "--root", str(tree), "--exclude", f"@{out}"]) == 0
     capsys.readouterr()
-    assert cli.main(["audit", "sample:tile_12", "tile:xla", "--root", str(tree), "--all"]) == 0
-    assert "tile_12: one config only" in capsys.readouterr().out
+    assert cli.main(["audit", madeup.path("kernel_12"), "tile:xla", "--root", str(tree), "--all"]) == 0
+    assert "kernel_12: one config only" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -288,9 +303,9 @@ def test_command(tree, capsys, tmp_path):
         (["audit", "."], 1, "no .npz files or packs in or below"),
         (["audit", "sample:none"], 2, "no sample 'none'"),
         (["audit", "tile:xla/middle"], 2, "no split 'middle'"),
-        (["audit", "sample:tile_00", "--exclude", "*"], 1, "no graphs are left"),
-        (["audit", "sample:tile_00", "--exclude", "@nofile"], 1, "nofile: No such file"),
-        (["audit", "sample:tile_00", "--write-exclude", "no/where"], 1, "no such directory"),
+        (["audit", madeup.path("kernel_00"), "--exclude", "*"], 1, "no graphs are left"),
+        (["audit", madeup.path("kernel_00"), "--exclude", "@nofile"], 1, "nofile: No such file"),
+        (["audit", madeup.path("kernel_00"), "--write-exclude", "no/where"], 1, "no such directory"),
     ],
 )
 def test_errors(argv, code, tells, capsys, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 
@@ -69,14 +70,17 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
         (["inspect", "sample:nothing"], "no sample 'nothing'"),
         (["inspect", "layout:xla:best"], "no collection or sample of that name"),
         (["inspect", "layout:xla:random/middle"], "no split 'middle'"),
-        (["inspect", "sample:tile_00", "--threads", "0"], "at least 1"),
-        (["train", "--data", "sample:tile_00", "--set", "loss=\udcff"], "expected UTF-8 text"),
+        (["inspect", madeup.path("kernel_00"), "--threads", "0"], "at least 1"),
+        (["train", "--data", madeup.path("kernel_00"), "--set", "loss=\udcff"], "expected UTF-8 text"),
         (
-            ["inspect", "sample:tile_00", "--threads", "100000"],
+            ["inspect", madeup.path("kernel_00"), "--threads", "100000"],
             "--threads: expected at most 4096, got 100000",
         ),
-        (["inspect", "sample:tile_00", "--threads", "9" * 400], "--threads: expected at most 4096"),
-        (["inspect", "sample:tile_00", "--threads", "9" * 9000], "--threads: expected a whole number"),
+        (["inspect", madeup.path("kernel_00"), "--threads", "9" * 400], "--threads: expected at most 4096"),
+        (
+            ["inspect", madeup.path("kernel_00"), "--threads", "9" * 9000],
+            "--threads: expected a whole number",
+        ),
         (["pack", "x", "--jobs", "9" * 400], "--jobs: expected at most 4096"),
         (["demo", "--steps", "9" * 400], "--steps: expected at most"),
         (["demo", "--seed", "-1"], "--seed: expected at least 0, got -1"),
@@ -85,19 +89,19 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
         (["train", "--data", "x", "--seeds", "9" * 400], "--seeds: expected at most 1000"),
         *[
             (
-                ["train", "--data", "sample:unet3d_train", "--set", f"learning_rate={text}"],
+                ["train", "--data", madeup.path("program"), "--set", f"learning_rate={text}"],
                 "learning_rate must be",
             )
             for text in ("1" + "0" * 400, "1e400", "0x1" + "0" * 9000, "(" * 300, "{[]: 1}")
         ],
         (
-            ["inspect", "sample:tile_00", "--exclude", "@latin.txt"],
+            ["inspect", madeup.path("kernel_00"), "--exclude", "@latin.txt"],
             "expected UTF-8 text, found byte 0xe9 at 3",
         ),
         (["submit"], "RANKER and DATA, or --merge"),
         (["submit", "r.safetensors"], "give the graphs to rank"),
         (["submit", "r.safetensors", "--validate", "x"], "RANKER and DATA, or --merge"),
-        (["train", "--data", "sample:alexnet", "--steps", "1", "--epochs", "1"], "not both"),
+        (["train", "--data", madeup.path("long"), "--steps", "1", "--epochs", "1"], "not both"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(
@@ -139,16 +143,16 @@ def test_errors_as_json_and_with_traceback(capsys: pytest.CaptureFixture[str], t
 
 
 def test_inspect(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "inspect", "sample:unet3d_train")
-    assert code == 0 and "3,163 nodes" in out and "112 configs" in out
-    code, out, _ = run(capsys, "inspect", "sample:tile_00", "--json")
+    code, out, _ = run(capsys, "inspect", madeup.path("program"))
+    assert code == 0 and "1,200 nodes" in out and "112 configs" in out
+    code, out, _ = run(capsys, "inspect", madeup.path("kernel_00"), "--json")
     told = json.loads(out)
     assert code == 0 and told["kind"] == "tile" and told["configs"] == 61
 
 
 def test_inspect_directory_goes_on_after_a_broken_file(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     for name in ("a", "c"):
-        tg.sample("tile_05").save(tmp_path / f"{name}.npz")
+        madeup.graph("kernel_05").save(tmp_path / f"{name}.npz")
     (tmp_path / "b.npz").write_bytes(b"")
     code, out, err = run(capsys, "inspect", tmp_path)
     assert code == 1 and "3 graphs, 1 broken" in out and "b.npz" in one_line(err)
@@ -161,7 +165,7 @@ def test_inspect_directory_goes_on_after_a_broken_file(capsys: pytest.CaptureFix
 def test_collections_open_below_root(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     folder = tmp_path / "npz" / "tile" / "xla" / "valid"
     folder.mkdir(parents=True)
-    tg.sample("tile_05").save(folder / "kernel.npz")
+    madeup.graph("kernel_05").save(folder / "kernel.npz")
     code, out, _ = run(capsys, "inspect", "tile:xla/valid", "--root", tmp_path, "--json")
     assert code == 0 and json.loads(out)["collection"] == "tile:xla"
 
@@ -265,13 +269,15 @@ def test_a_broken_file_whose_name_is_not_utf_8(capsys: pytest.CaptureFixture[str
         with open(path, "wb") as file:
             file.write(b"nothing")
         command = "inspect" if end == ".npz" else "evaluate"
-        code, _, err = run(capsys, command, os.fsdecode(path), *(["sample:tile_05"] * (end != ".npz")))
+        code, _, err = run(
+            capsys, command, os.fsdecode(path), *([madeup.path("kernel_05")] * (end != ".npz"))
+        )
         assert code == 1 and "\\udcff" in ascii(one_line(err))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names of bytes")
 def test_names_that_the_output_cannot_encode(tmp_path: Path) -> None:
-    tg.sample("tile_05").save(tmp_path / "xyz\u00e9.npz")
+    madeup.graph("kernel_05").save(tmp_path / "xyz\u00e9.npz")
     for encoding in ("ascii", "utf-8"):
         child = {"PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         done = subprocess.run(

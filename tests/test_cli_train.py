@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 
@@ -31,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, st
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random collection of parts of AlexNet, and a ranker trained on it."""
     root = tmp_path_factory.mktemp("data")
-    graph = tg.sample("alexnet")
+    graph = madeup.graph("long")
     for place, split in enumerate(("train", "train", "valid", "test", "test")):
         path = root / "npz" / "layout" / "xla" / "random" / split
         path.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_train_with_valid_share_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "u.safetensors"
     code, text, err = run(
-        capsys, "train", "--data", "sample:unet3d_train", "--valid", "0.2", "--steps", "3", *SMALL,
+        capsys, "train", "--data", madeup.path("program"), "--valid", "0.2", "--steps", "3", *SMALL,
         "--set", "evaluate_every=1", "--out", out, "--json",
     )  # fmt: skip
     told = json.loads(text)
@@ -63,7 +64,7 @@ def test_train_with_valid_share_and_json(capsys: pytest.CaptureFixture[str], tmp
 def test_train_tells_what_to_do_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "u.safetensors"
     code, text, _ = run(
-        capsys, "train", "--data", "sample:unet3d_train", "--steps", "2", *SMALL, "--out", out
+        capsys, "train", "--data", madeup.path("program"), "--steps", "2", *SMALL, "--out", out
     )
     assert code == 0 and "best validation tau" in text and f"tpugraphs evaluate {out} DATA" in text
 
@@ -77,7 +78,7 @@ def test_the_recipe_fits_the_kind_of_the_data(
             frame = {"width": np.arange(40) % 8, "runtime": np.arange(1, 41) * 1.5}
             graph = tg.from_frame(frame, config="width", runtime="runtime")[0]
         else:
-            graph = tg.sample("alexnet").select(slice(40)) if kind == "layout" else tg.sample("tile_05")
+            graph = madeup.graph("long").select(slice(40)) if kind == "layout" else madeup.graph("kernel_05")
         graph.save(tmp_path / f"{name}.npz")
     out = tmp_path / "r.safetensors"
     code, text, err = run(
@@ -91,7 +92,7 @@ def test_the_recipe_fits_the_kind_of_the_data(
 def test_train_on_a_directory_sets_whole_graphs_aside(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    graph = tg.sample("alexnet")
+    graph = madeup.graph("long")
     for i in range(11):
         graph.select(slice(40 * i, 40 * i + 40)).save(tmp_path / f"g{i:02}.npz")
     arguments = ("train", "--data", tmp_path, "--steps", "2", *SMALL, "--out", tmp_path / "r.safetensors")
@@ -105,8 +106,8 @@ def test_a_recipe_for_other_graphs_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = ("--recipe", "first-layout", "--out", tmp_path / "r.safetensors")
-    code, _, err = run(capsys, "train", "--data", "sample:tile_00", *options)
-    assert code == 1 and "tile_00" in err and "layout" in err and err.count("\n") == 1
+    code, _, err = run(capsys, "train", "--data", madeup.path("kernel_00"), *options)
+    assert code == 1 and "kernel_00" in err and "layout" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_wrong_usage(
 ) -> None:
     out = tmp_path / "x"
     code, _, err = run(
-        capsys, "train", "--data", "sample:unet3d_train", "--steps", "1", "--out", out, *options
+        capsys, "train", "--data", madeup.path("program"), "--steps", "1", "--out", out, *options
     )
     assert code == 2 and tells in err and err.count("\n") == 1
     assert not out.exists()
@@ -131,25 +132,25 @@ def test_wrong_usage(
 
 def test_output_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "no" / "x.safetensors"
-    code, _, err = run(capsys, "train", "--data", "sample:alexnet", "--out", out)
+    code, _, err = run(capsys, "train", "--data", madeup.path("long"), "--out", out)
     assert code == 1 and str(tmp_path / "no") in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("argv", "tells"),
     [
-        (["train", "--data", "sample:unet3d_train", "--steps", "0"], "--steps: expected at least 1, got 0"),
+        (["train", "--data", madeup.path("program"), "--steps", "0"], "--steps: expected at least 1, got 0"),
         (
-            ["train", "--data", "sample:unet3d_train", "--epochs", "-1"],
+            ["train", "--data", madeup.path("program"), "--epochs", "-1"],
             "--epochs: expected at least 1, got -1",
         ),
         (["demo", "--steps", "0"], "--steps: expected at least 1, got 0"),
         (
-            ["evaluate", "no.safetensors", "sample:unet3d_train", "--out", "a.xyz"],
+            ["evaluate", "no.safetensors", madeup.path("program"), "--out", "a.xyz"],
             "--out a.xyz: the name must",
         ),
         (
-            ["submit", "no.safetensors", "sample:unet3d_train", "--collection", "zzz"],
+            ["submit", "no.safetensors", madeup.path("program"), "--collection", "zzz"],
             "--collection zzz: expected",
         ),
     ],
@@ -168,7 +169,7 @@ def test_options_are_checked_before_the_work(
 
 
 def test_evaluate_knows_what_a_report_can_be(tmp_path: Path) -> None:
-    report = evaluation.evaluate(lambda graph: graph.config_runtime, tg.sample("unet3d_train"))
+    report = evaluation.evaluate(lambda graph: graph.config_runtime, madeup.graph("program"))
     for suffix in cli_evaluate.SUFFIXES:
         report.save(tmp_path / f"report{suffix}")
     with pytest.raises(tg.ConfigError):
@@ -199,24 +200,24 @@ def test_evaluate_refuses_test_files_and_what_is_no_ranker(
     )
     assert code == 1 and "placeholders" in err and "part3" in err and err.count("\n") == 1
     (tmp_path / "no.safetensors").write_bytes(b"x" * 100)
-    code, _, err = run(capsys, "evaluate", tmp_path / "no.safetensors", "sample:unet3d_train")
+    code, _, err = run(capsys, "evaluate", tmp_path / "no.safetensors", madeup.path("program"))
     assert code == 1 and "no.safetensors" in err and err.count("\n") == 1
 
 
 def test_predict(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     ranker = folder / "r.safetensors"
-    expected = tg.Ranker.load(ranker).predict(tg.sample("unet3d_train"))
-    code, text, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--out", tmp_path / "s.npy")
+    expected = tg.Ranker.load(ranker).predict(madeup.graph("program"))
+    code, text, _ = run(capsys, "predict", ranker, madeup.path("program"), "--out", tmp_path / "s.npy")
     assert code == 0 and "112 configurations" in text
     np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), expected)
-    code, _, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--out", tmp_path / "s.csv")
+    code, _, _ = run(capsys, "predict", ranker, madeup.path("program"), "--out", tmp_path / "s.csv")
     lines = (tmp_path / "s.csv").read_text().splitlines()
     assert lines[0] == "graph,config,place,score" and len(lines) == 113
     places = [int(line.split(",")[2]) for line in lines[1:]]
     assert np.argsort(places).tolist() == np.argsort(expected, kind="stable").tolist()
     scores = np.array([line.split(",")[3] for line in lines[1:]], np.float32)
     np.testing.assert_array_equal(scores, expected)
-    code, text, _ = run(capsys, "predict", ranker, "sample:unet3d_train", "--json")
+    code, text, _ = run(capsys, "predict", ranker, madeup.path("program"), "--json")
     assert json.loads(text)[0]["scores"] == pytest.approx(expected.tolist())
     code, _, err = run(
         capsys, "predict", ranker, "layout:xla:random", "--root", folder, "--out", tmp_path / "s.npy"
@@ -227,9 +228,9 @@ def test_predict(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Pat
 def test_precision_is_an_option_of_training_and_scoring(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
-    out, graph = tmp_path / "b.safetensors", tg.sample("unet3d_train")
+    out, graph = tmp_path / "b.safetensors", madeup.graph("program")
     code, *_ = run(
-        capsys, "train", "--data", "sample:unet3d_train", "--valid", "0", "--steps", "2", *SMALL,
+        capsys, "train", "--data", madeup.path("program"), "--valid", "0", "--steps", "2", *SMALL,
         "--precision", "bf16", "--out", out,
     )  # fmt: skip
     ranker = tg.Ranker.load(out)
@@ -239,10 +240,10 @@ def test_precision_is_an_option_of_training_and_scoring(
         (["--precision", "int8"], "int8"),
         (["--precision", "f32"], "f32"),
     ):
-        code, *_ = run(capsys, "predict", out, "sample:unet3d_train", "--out", tmp_path / "s.npy", *option)
+        code, *_ = run(capsys, "predict", out, madeup.path("program"), "--out", tmp_path / "s.npy", *option)
         expected = ranker.predict(graph, precision=precision)
         assert code == 0 and (np.load(tmp_path / "s.npy") == expected).all()
-        code, text, _ = run(capsys, "evaluate", out, "sample:unet3d_train", "--json", *option)
+        code, text, _ = run(capsys, "evaluate", out, madeup.path("program"), "--json", *option)
         tau = tg.metrics.kendall_tau(expected, graph.config_runtime)
         assert code == 0 and json.loads(text)["graphs"][0]["tau"] == tau
     code, _, _ = run(
@@ -253,7 +254,7 @@ def test_precision_is_an_option_of_training_and_scoring(
     part = tg.open_collection("layout:xla:random", folder).test[0]
     loaded = tg.Ranker.load(folder / "r.safetensors")
     assert code == 0 and (rankings["layout:xla:random:part3"] == loaded.rank(part, precision="int8")).all()
-    code, _, err = run(capsys, "train", "--data", "sample:unet3d_train", "--precision", "int8")
+    code, _, err = run(capsys, "train", "--data", madeup.path("program"), "--precision", "int8")
     assert code == 2 and "invalid choice: 'int8'" in err
 
 
@@ -265,13 +266,13 @@ def test_submit(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
     assert sorted(rankings) == ["layout:xla:random:part3", "layout:xla:random:part4"]
     graph = tg.open_collection("layout:xla:random", folder).test[0]
     np.testing.assert_array_equal(rankings["layout:xla:random:part3"], tg.Ranker.load(ranker).rank(graph))
-    code, _, err = run(capsys, "submit", ranker, "sample:unet3d_train", "--out", out)
+    code, _, err = run(capsys, "submit", ranker, madeup.path("program"), "--out", out)
     assert code == 1 and "give --collection" in err
     code, text, _ = run(
         capsys,
         "submit",
         ranker,
-        "sample:unet3d_train",
+        madeup.path("program"),
         "--out",
         out,
         "--collection",
@@ -325,7 +326,7 @@ def test_demo_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path: Path) -> None:
     state, out = tmp_path / "state", tmp_path / "r.safetensors"
     command = [
-        sys.executable, "-P", "-m", "tpugraphs", "train", "--data", "sample:unet3d_train", "--valid", "0",
+        sys.executable, "-P", "-m", "tpugraphs", "train", "--data", madeup.path("program"), "--valid", "0",
         "--steps", "500", "--threads", "1", *SMALL, "--out", str(out), "--checkpoint-dir", str(state),
     ]  # fmt: skip
     path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))

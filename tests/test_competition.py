@@ -1,8 +1,8 @@
 """All collections to one submission, its validation against data, and its score against SciPy and NumPy."""
 
 import json
-from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
@@ -355,13 +355,9 @@ def test_wrong_usage(capsys, root, rankers, tmp_path):
     assert code == 1 and "is not here" in err
 
 
-def test_the_published_test_set(tmp_path, capsys):
-    """894 rows for graphs with the names of Kaggle's sample submission: 844 kernels and 50 modules."""
-    import gzip
-
-    sample = tmp_path / "sample_submission.csv"
-    packed = Path(__file__).parent / "data" / "sample_submission.csv.gz"
-    sample.write_bytes(gzip.decompress(packed.read_bytes()))
+def test_a_test_set_of_the_published_size(tmp_path, capsys):
+    """894 rows for the graphs of a file like Kaggle's sample submission: 844 kernels and 50 modules."""
+    sample = madeup.write_submission(tmp_path / "sample_submission.csv")
     tile, layout = tile_graph(0, 7), small_graph(0, configs=1000, nodes=4, config_nodes=2)
     tile.save(tmp_path / "tile.npz")
     layout.replace(config_runtime=np.zeros(1000, np.int64)).save(tmp_path / "layout.npz")

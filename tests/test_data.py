@@ -8,8 +8,8 @@ import sys
 import tracemalloc
 import zipfile
 import zlib
-from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 
@@ -18,8 +18,6 @@ from tpugraphs import _core, data
 from tpugraphs.data import description
 from tpugraphs.data import published as graphs
 from tpugraphs.system import files
-
-SAMPLES = Path(tg.__file__).parent / "samples"
 
 
 def layout_arrays(nodes=7, configs=5, config_nodes=3, seed=0):
@@ -53,39 +51,33 @@ def same(graph, arrays):
         np.testing.assert_array_equal(have, np.asarray(array).reshape(have.shape), err_msg=field)
 
 
-@pytest.mark.parametrize("name", data.list_samples())
-def test_samples_equal_numpy(name):
-    graph = tg.sample(name)
-    with np.load(SAMPLES / f"{name}.npz", allow_pickle=False) as file:
+@pytest.mark.parametrize("name", madeup.NAMES)
+def test_files_equal_numpy(name):
+    graph = madeup.graph(name)
+    with np.load(madeup.path(name), allow_pickle=False) as file:
         arrays = dict(file)
     same(graph, arrays)
-    assert graph.kind == data.sample_info(name)["kind"]
+    assert graph.kind == ("tile" if name in madeup.KERNELS else "layout")
     assert graph.name == name and graph.has_runtimes
     for field in arrays:
         if field != "node_config_feat":
             assert not getattr(graph, field).flags.writeable
 
 
-def test_sample_dtypes_and_sizes():
-    g = tg.sample("alexnet")
-    assert (g.num_nodes, g.num_edges, g.num_config_nodes, g.num_configs) == (372, 597, 26, 33774)
+def test_dtypes_and_sizes():
+    g = madeup.graph("long")
+    assert (g.num_nodes, g.num_config_nodes, g.num_configs) == (372, 26, 6000)
     dtypes = {
         "node_feat": np.float32, "node_opcode": np.uint8, "edge_index": np.int64, "node_splits": np.int64,
         "node_config_ids": np.int64, "config_runtime": np.int64, "config_digits": np.int8,
     }  # fmt: skip
     for field, dtype in dtypes.items():
         assert getattr(g, field).dtype == dtype
-    u = tg.sample("unet3d_train")
-    assert (u.num_nodes, u.num_edges, u.num_config_nodes, u.num_configs) == (3163, 5112, 62, 112)
-    assert u.node_splits.tolist() == [[0, 449, 453, 467, 471, 498, 502, 3163]]
-    assert [tg.sample(f"tile_{i:02d}").num_configs for i in range(15)] == [
-        61, 579, 16, 16, 16, 23, 10, 11, 5, 3, 3, 2, 3, 2, 2,
-    ]  # fmt: skip
-    t = tg.sample("tile_01")
+    u = madeup.graph("program")
+    assert (u.num_nodes, u.num_edges, u.num_configs) == (1200, len(u.edge_index), 112)
+    t = madeup.graph("kernel_01")
     assert t.config_feat.dtype == np.float32 and t.config_runtime_normalizers.dtype == np.int64
-    assert t.node_splits.tolist() == [[0, 31]] and t.num_config_nodes == 0
-    with pytest.raises(tg.ConfigError, match="did you mean 'alexnet'"):
-        tg.sample("alexnett")
+    assert t.node_splits.tolist() == [[0, 10]] and t.num_config_nodes == 0
 
 
 @pytest.mark.parametrize(
@@ -458,22 +450,22 @@ def test_replace_checks_and_graphs_are_read_only():
 
 
 def test_describe_and_reprs():
-    g = tg.sample("unet3d_train")
+    g = madeup.graph("program")
     d = g.describe()
     assert d["distinct_configs"] == len(np.unique(g.config_digits.reshape(112, -1), axis=0))
     assert d["runtime_ns"]["median"] == np.median(g.config_runtime)
     assert sum(d["configurable_opcodes"].values()) == 62 and len(d["opcodes"]) == 10
-    assert d["degree"]["in"]["mean"] == pytest.approx(5112 / 3163)
-    assert "53" in description.format_description(d) or "convolution" in description.format_description(d)
-    assert "nodes=3163" in repr(g)
+    assert d["degree"]["in"]["mean"] == pytest.approx(g.num_edges / 1200)
+    assert "reshape" in description.format_description(d)
+    assert "nodes=1200" in repr(g)
     evil = g.replace(name="<script>alert(1)</script>")
-    assert "<script>" not in evil._repr_html_() and "3,163" in evil._repr_html_()
+    assert "<script>" not in evil._repr_html_() and "1,200" in evil._repr_html_()
     constant = tg.LayoutGraph(**{**layout_arrays(), "config_runtime": np.full(5, 7)})
     assert any("all runtimes are equal" in text for text in constant.describe()["warnings"])
 
 
 def test_a_failed_write_names_the_file_asked_for(tmp_path):
-    graph = tg.sample("tile_00")
+    graph = madeup.graph("kernel_00")
     (tmp_path / "folder.npz").mkdir()
     for path in (tmp_path / "missing" / "g.npz", tmp_path / "folder.npz"):
         with pytest.raises(OSError) as caught:
@@ -486,10 +478,10 @@ def test_a_failed_write_names_the_file_asked_for(tmp_path):
 
 
 def test_max_bytes_and_file_errors(tmp_path):
-    g = tg.sample("alexnet")
-    assert tg.load(g.path, max_bytes=17_000_000).num_configs == 33774
+    g = madeup.graph("long")
+    assert tg.load(g.path, max_bytes=3_500_000).num_configs == 6000  # 2.8 MB of digits
     with pytest.raises(tg.DataError, match="max_bytes") as caught:
-        tg.load(g.path, max_bytes=15_000_000)
+        tg.load(g.path, max_bytes=2_500_000)
     assert caught.value.field == "node_config_feat" and caught.value.file == g.path
     with pytest.raises(FileNotFoundError) as missing:
         tg.load(tmp_path / "none.npz")
@@ -504,7 +496,7 @@ def test_max_bytes_and_file_errors(tmp_path):
 
 def test_paths_and_limits_of_any_kind(tmp_path):
     path = tmp_path / "g.npz"
-    tg.sample("tile_00").save(str(path).encode())
+    madeup.graph("kernel_00").save(str(path).encode())
     for limit in (2**70, float("inf"), np.int64(10**9), 1e9):
         assert tg.load(str(path).encode(), max_bytes=limit).kind == "tile"
     for limit in ("3", -1, float("nan"), True, b"1"):
@@ -516,7 +508,7 @@ def test_paths_and_limits_of_any_kind(tmp_path):
         lambda: tg.load(None),
         lambda: tg.load(3),
         lambda: tg.load("a\0b"),
-        lambda: tg.sample("tile_00").save(None),
+        lambda: madeup.graph("kernel_00").save(None),
         lambda: tg.open_collection("tile:xla", None),
     ):
         with pytest.raises(tg.ConfigError, match="expected a path, found"):
@@ -525,8 +517,6 @@ def test_paths_and_limits_of_any_kind(tmp_path):
 
 def test_wrong_kinds_of_names():
     for name in (None, 3, ["alexnet"]):
-        with pytest.raises(tg.ConfigError, match="name of a sample"):
-            tg.sample(name)
         with pytest.raises(tg.ConfigError, match="no collection"):
             tg.open_collection(name)
     arrays = tile_arrays()
@@ -535,19 +525,20 @@ def test_wrong_kinds_of_names():
 
 def test_memory_stays_at_the_packed_size(tmp_path):
     """63 MB of float32 never exist: neither for NumPy (tracemalloc) nor for a process (a fresh one)."""
+    digits = np.random.default_rng(0).integers(-1, 6, (33_774, 26, 18), np.int8)
+    _with_configs(tmp_path / "g.npz", digits.astype(np.float32))
     tracemalloc.start()
-    g = tg.sample("alexnet").validate()
+    g = tg.load(tmp_path / "g.npz").validate()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.3 * g.config_digits.nbytes
     code = (
-        "import resource, tpugraphs as tg; tg.sample('tile_00').validate(); "
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; g = tg.sample('alexnet').validate(); "
+        "import resource, sys, tpugraphs as tg; tg.load(sys.argv[1]).validate(); "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; g = tg.load(sys.argv[2]).validate(); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    grown = int(
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    )
+    command = [sys.executable, "-c", code, madeup.path("kernel_00"), tmp_path / "g.npz"]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert grown * 1024 < 22e6
 
 
@@ -618,7 +609,7 @@ def test_collections(tmp_path, name, middle):
 def test_a_split_says_how_to_find_a_name(tmp_path):
     folder = tmp_path / "tile" / "xla" / "train"
     folder.mkdir(parents=True)
-    tg.sample("tile_00").save(folder / "g0.npz")
+    madeup.graph("kernel_00").save(folder / "g0.npz")
     train = tg.open_collection("tile:xla", tmp_path).train
     with pytest.raises(TypeError, match=r"split\[split.names.index\(name\)\]"):
         train["g0"]
@@ -645,7 +636,7 @@ def test_collection_errors(tmp_path):
     with pytest.raises(tg.DataError, match="no folder 'test'"):
         col.test[0]
     with pytest.raises(tg.DataError, match="collection"):
-        _ = tg.sample("alexnet").submission_id
+        _ = madeup.graph("long").submission_id
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64, np.int64])
@@ -686,7 +677,7 @@ def test_distinct_configs_of_a_bad_file_are_refused(tmp_path):
 
 def _with_configs(path, digits):
     """A layout graph with these configs."""
-    graph, (C, K, _) = tg.sample("alexnet"), digits.shape
+    graph, (C, K, _) = madeup.graph("long"), digits.shape
     np.savez_compressed(
         path,
         node_feat=graph.node_feat,

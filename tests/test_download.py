@@ -13,6 +13,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 from broken.json_files import BROKEN
@@ -21,11 +22,11 @@ from webserver import Server
 import tpugraphs as tg
 from tpugraphs import cli, data
 from tpugraphs.download import sources as download
-from tpugraphs.download import transfer
 from tpugraphs.download import unpack as unpacking
-from tpugraphs.download.transfer import Retries
 from tpugraphs.download.unpack import unpack
+from tpugraphs.system import transfer
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.transfer import Retries
 
 PLACE = "layout/xla/random/valid"
 FAST = Retries(count=2, pause=0.0, timeout=5.0)
@@ -271,14 +272,12 @@ def publish(monkeypatch):
     monkeypatch.setattr(transfer.time, "sleep", lambda _: None)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    samples = Path(tg.__file__).parent / "samples"
     files = {}
     for archive in download.archives():
-        kernel = (
-            samples / ("tile_05.npz" if archive.collection == "tile:xla" else "unet3d_train.npz")
-        ).read_bytes()
+        name = "kernel_05" if archive.collection == "tile:xla" else "program"
+        content = Path(madeup.path(name)).read_bytes()
         names = ("one", "two") if archive.split == "train" else ("one",)
-        members = [(f"npz/{archive.place}/{name}.npz", kernel) for name in names]
+        members = [(f"npz/{archive.place}/{name}.npz", content) for name in names]
         files[f"/v0/{archive.name}"] = tar_of(members)
     server = Server(files)
     server.base = f"{server.url}/v0"

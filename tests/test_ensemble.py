@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import madeup
 import numpy as np
 import pytest
 from broken.rankers import rewrite
@@ -140,7 +141,7 @@ def test_rankers_for_different_paddings_are_refused(graph, rankers):
 
 
 def tiles():
-    return [tg.sample(name) for name in ("tile_00", "tile_01", "tile_05", "tile_06")]
+    return [madeup.graph(name) for name in ("kernel_00", "kernel_01", "kernel_05", "kernel_06")]
 
 
 def test_rankers_of_other_graphs_are_refused_and_those_of_tiles_work(rankers, tmp_path):

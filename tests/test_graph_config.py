@@ -2,6 +2,7 @@
 
 import json
 
+import madeup
 import numpy as np
 import pytest
 from rankers import Break, having, small_any, small_graph, small_tile, state
@@ -526,7 +527,7 @@ def test_the_command_line(shape, tmp_path, capsys):
     assert run("evaluate", out, *data)
     (scores,) = run("predict", out, str(tmp_path / "g3.tgpack"))
     np.testing.assert_array_equal(np.array(scores["scores"], np.float32), r.predict(make(3)))
-    assert cli.main(["predict", out, "sample:tile_00"]) != 0
+    assert cli.main(["predict", out, madeup.path("kernel_00")]) != 0
     assert "does not fit the schema" in capsys.readouterr().err
 
 

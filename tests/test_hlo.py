@@ -6,7 +6,6 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import hlo_files
 import numpy as np
@@ -16,10 +15,10 @@ from reference import hlo as reference
 
 import tpugraphs as tg
 from tpugraphs import _core, cli
-from tpugraphs.data import hlo
+from tpugraphs.data import hlo, origins
 from tpugraphs.preprocess.padding import padding_of
 
-GOLDEN = Path(__file__).parents[2] / "shared" / "data"
+GOLDEN = origins.data_folder()
 STYLES = {
     "packed": {},
     "one by one": {"packed": False},
@@ -50,7 +49,9 @@ def read(tmp_path, raw, **options):
 
 def golden(place):
     files = sorted((GOLDEN / place).glob("*.pb"))
-    return files or [pytest.param(None, marks=pytest.mark.skip(f"no files of the extractor in {place}"))]
+    return files or [
+        pytest.param(None, marks=pytest.mark.skip(f"needs data of others: {place} in {origins.VARIABLE}"))
+    ]
 
 
 @pytest.mark.parametrize("path", [*golden("tpu_pb_golden"), *golden("xla_hlo_golden")])

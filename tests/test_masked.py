@@ -1,5 +1,6 @@
 """Masked arrays are refused wherever data comes in: NumPy would take what is under the mask for values."""
 
+import madeup
 import numpy as np
 import pytest
 from rankers import small_graph, small_ranker
@@ -10,7 +11,7 @@ LAYOUT = {name: np.asarray(value) for name, value in small_graph(configs=8).fiel
     "node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat", "config_runtime"
 )}  # fmt: skip
 TILE = {
-    name: np.asarray(getattr(tg.sample("tile_00"), name))
+    name: np.asarray(getattr(madeup.graph("kernel_00"), name))
     for name in (
         *("node_feat", "node_opcode", "edge_index", "config_feat"),
         *("config_runtime", "config_runtime_normalizers"),
@@ -81,8 +82,8 @@ def test_predictions_and_fits_refuse_masked_values():
         with pytest.raises(tg.DataError, match="configs: .*found 1 masked"):
             ranker.predict(graph, masked(configs))
     tile = tg.Ranker("first-tile", steps=1, width=16)
-    tile.fit(tg.sample("tile_00"), verbose=False)
+    tile.fit(madeup.graph("kernel_00"), verbose=False)
     with pytest.raises(tg.DataError, match="configs: .*found 1 masked"):
-        tile.predict(tg.sample("tile_00"), masked(TILE["config_feat"]))
+        tile.predict(madeup.graph("kernel_00"), masked(TILE["config_feat"]))
     with pytest.raises(tg.DataError, match="sample_weight: .*masked"):
         ranker.fit(graph, sample_weight=masked(np.ones(8)), verbose=False)

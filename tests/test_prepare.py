@@ -6,6 +6,7 @@ import threading
 import weakref
 from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 from prepare_cases import (
@@ -343,7 +344,7 @@ class NoArithmetic(np.ndarray):
 @pytest.mark.parametrize("recipe", ["first-layout", "first-tile", "graph-config"])
 def test_a_prediction_has_no_arithmetic_in_numpy(recipe):
     if recipe != "first-layout":
-        graph = tg.sample("tile_00") if recipe == "first-tile" else small_any()
+        graph = madeup.graph("kernel_00") if recipe == "first-tile" else small_any()
         ranker = small_ranker(recipe, steps=2)
         given = graph.config_feat[:9]
     else:

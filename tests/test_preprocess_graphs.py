@@ -1,5 +1,6 @@
 """Preprocessing of whole graphs, made up and real."""
 
+import madeup
 import numpy as np
 import pytest
 from reference import preprocess as reference
@@ -136,9 +137,9 @@ def test_scaler_takes_graphs():
     np.testing.assert_allclose(scaler.mean_, reference.scaler(g.node_feat)[0])
 
 
-@pytest.mark.parametrize("name", tg.list_samples())
-def test_samples(name):
-    g = tg.sample(name)
+@pytest.mark.parametrize("name", [*madeup.NAMES, *tg.list_samples()])
+def test_graphs(name, real_sample):
+    g = madeup.graph(name) if name in madeup.NAMES else real_sample(name)
     rank = (g.node_feat[:, 21:27] != 0).sum(1)
     for order, r in zip(kernels.layout_digits(g.node_feat), rank, strict=True):
         assert sorted(order[:r]) == list(range(r))  # a permutation of the dimensions, then padding

@@ -1,6 +1,6 @@
-"""The published cross-config layout model on AlexNet, against stored results of PyTorch (tests/data/README.md)."""
+"""The published cross-config layout model in its published size: core, float64 reference, PyTorch in float64."""
 
-from pathlib import Path
+import warnings
 
 import models
 import numpy as np
@@ -9,32 +9,42 @@ from models import HINGE, Trained, first_layout, named
 from reference import losses
 from reference import model as ref_model
 
-from tpugraphs import _core
+import tpugraphs as tg
+from tpugraphs import _core, kernels
+from tpugraphs.data import made
+from tpugraphs.preprocess import StandardScaler
 
-FILE = Path(__file__).parent / "data" / "first_layout_cross.npz"
 STEPS = first_layout()
-
-
-def floats(planes):
-    """Float32 from byte planes (3 or 4, ...), lowest first; of three, the lowest byte is 0."""
-    whole = np.zeros((4, *planes.shape[1:]), np.uint8)
-    whole[4 - len(planes) :] = planes
-    return np.ascontiguousarray(np.moveaxis(whole, 0, -1)).view("<f4")[..., 0]
+CONFIGS = 16
 
 
 @pytest.fixture(scope="module")
-def stored():
-    with np.load(FILE) as file:
-        data = {key: file[key] for key in file.files}
+def case():
+    """A program as the recipe prepares it, the order of its runtimes, weights, and what the reference makes of them."""
+    program = tg.prune(made.program(5, 150, 26, CONFIGS))
+    scaled = np.ascontiguousarray(program.node_feat[:, :134])
     graph = {
-        key: data[key]
-        for key in ("node_feat", "node_opcode", "layout_digits", "edge_index", "config_nodes", "digits")
+        "node_feat": StandardScaler().fit(scaled).transform(scaled),
+        "node_opcode": program.node_opcode,
+        "layout_digits": kernels.layout_digits(program.node_feat),
+        "edge_index": program.edge_index,
+        "config_nodes": program.node_config_ids,
+        "digits": np.ascontiguousarray(program.config_digits),
     }
-    names = models.torch_names()
-    weights = {ours: floats(data[f"w.{theirs}"]) for ours, theirs in names.items()}
-    grads = {ours: floats(data[f"g.{theirs}"]) for ours, theirs in names.items()}
-    assert {f"w.{theirs}" for theirs in names.values()} == {key for key in data if key.startswith("w.")}
-    return graph, weights, grads, data
+    order = np.unique(program.config_runtime, return_inverse=True)[1].astype(np.int64)
+    model = Trained(STEPS, 0, 134)
+    assert model.num_parameters == 215_013
+    models.randomize(model, 0)
+    weights = {name: view.astype(np.float64) for name, view in named(model).items()}
+    loss = lambda scores: losses.pairwise_hinge(scores, order)  # noqa: E731
+    found = ref_model.scores_and_gradients(STEPS, weights, graph, models.rows(CONFIGS), loss)
+    return graph, order, weights, found
+
+
+def fill(model, weights):
+    for name, view in named(model).items():
+        view[:] = weights[name]
+    return model
 
 
 def compare(gradients, expected, tolerance):
@@ -47,38 +57,51 @@ def compare(gradients, expected, tolerance):
         assert np.linalg.norm(gradients[name].astype(np.float64) - gradient) <= tolerance * scale, name
 
 
-def test_the_core_equals_pytorch(stored):
-    graph, weights, grads, data = stored
-    model = Trained(STEPS, 0, 134)
-    assert model.num_parameters == 215_013
-    for name, view in named(model).items():
-        view[:] = weights[name]
-    slate = (_core.Graph(**graph), models.rows(16))
+def test_the_core_equals_the_reference(case):
+    graph, order, weights, (expected, value, gradients) = case
+    model = fill(Trained(STEPS, 0, 134), weights)
+    slate = (_core.Graph(**graph), models.rows(CONFIGS))
     scores = model.scores([slate])[0]
-    assert np.linalg.norm(scores - data["scores"]) <= 1e-5 * np.linalg.norm(data["scores"])
-    loss, (trained,) = model.gradients([slate], [data["order"]], loss=HINGE)
-    assert loss == pytest.approx(float(data["loss"]), rel=1e-5)
+    assert np.linalg.norm(scores - expected) <= 1e-5 * np.linalg.norm(expected)
+    loss, (trained,) = model.gradients([slate], [order], loss=HINGE)
+    assert loss == pytest.approx(float(value), rel=1e-5)
     assert np.array_equal(trained, scores)
     got = named(model, "grads")
-    compare(got, grads, 1e-4)
-    ours, theirs = (np.concatenate([g[name].ravel() for name in grads]) for g in (got, grads))
+    compare(got, gradients, 1e-4)
+    ours, theirs = (np.concatenate([g[name].ravel() for name in gradients]) for g in (got, gradients))
     assert np.linalg.norm(ours - theirs) <= 2e-5 * np.linalg.norm(theirs)
 
 
-def test_the_float64_reference_equals_pytorch(stored):
-    graph, weights, grads, data = stored
-    weights = {name: value.astype(np.float64) for name, value in weights.items()}
-    loss = lambda scores: losses.pairwise_hinge(scores, data["order"])  # noqa: E731
-    scores, value, gradients = ref_model.scores_and_gradients(STEPS, weights, graph, models.rows(16), loss)
-    assert np.allclose(scores, data["scores"], rtol=1e-11, atol=1e-12)
-    assert value == pytest.approx(float(data["loss"]), rel=1e-11)
-    compare(gradients, grads, 1e-5)  # stored with a mantissa of 16 bits
+def test_reversed_edges_do_not_pass(case):
+    graph, _, weights, (expected, _, _) = case
+    model = fill(Trained(first_layout(direction="reverse"), 0, 134), weights)
+    scores = model.scores([(_core.Graph(**graph), models.rows(CONFIGS))])[0]
+    assert np.linalg.norm(scores - expected) > 1e-2 * np.linalg.norm(expected)
 
 
-def test_reversed_edges_do_not_pass(stored):
-    graph, weights, _, data = stored
-    model = Trained(first_layout(direction="reverse"), 0, 134)
-    for name, view in named(model).items():
-        view[:] = weights[name]
-    scores = model.scores([(_core.Graph(**graph), models.rows(16))])[0]
-    assert np.linalg.norm(scores - data["scores"]) > 1e-2 * np.linalg.norm(data["scores"])
+@pytest.mark.parity
+@pytest.mark.filterwarnings("ignore")
+def test_the_reference_equals_pytorch(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch = pytest.importorskip("torch")
+        pytest.importorskip("torch_geometric")
+        from torch_model import Published, hinge, tensors
+
+    graph, order, weights, (scores, value, gradients) = case
+    theirs, names = Published(cross=True).double(), models.torch_names()
+    parameters = dict(theirs.named_parameters())
+    assert set(parameters) == set(names.values())
+    with torch.no_grad():
+        for ours, other in names.items():
+            parameters[other][:] = torch.from_numpy(weights[ours].reshape(parameters[other].shape))
+    given = tensors(graph)
+    found = theirs(given | {"node_feat": given["node_feat"].double()})
+    loss = hinge(found, order)
+    loss.backward()
+    np.testing.assert_allclose(found.detach().numpy(), scores, rtol=1e-11, atol=1e-12)
+    assert loss.item() == pytest.approx(float(value), rel=1e-11)
+    expected = {
+        ours: parameters[other].grad.numpy().reshape(gradients[ours].shape) for ours, other in names.items()
+    }
+    compare(gradients, expected, 1e-9)

@@ -1,4 +1,4 @@
-"""The embedded graphs as the five collections."""
+"""Made-up graphs in the folders of the five collections."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections import Counter
 
+import madeup
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -284,7 +285,7 @@ def test_sqrt_configs_visits_in_proportion():
 
 
 def test_graphs_of_another_kind_are_never_visited(tmp_path):
-    tile = tg.sample("tile_01")
+    tile = madeup.graph("kernel_01")
     r = small_ranker(steps=6, graph_sampling="sqrt-configs")
     h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path)
     assert set(h.skipped) == {tile.name} and len(h.loss) == 6

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pickle
 
+import madeup
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,7 +81,7 @@ def test_published_schemas():
         134: "layout_minor_to_major_0",
     }.items():  # fmt: skip
         assert names[place] == name
-    assert tg.sample("unet3d_train").schema is LAYOUT and tg.sample("tile_00").schema is TILE
+    assert madeup.graph("program").schema is LAYOUT and madeup.graph("kernel_00").schema is TILE
     assert "LAYOUT" in repr(LAYOUT) and "2 node" in repr(SOME)
 
 
@@ -207,7 +208,7 @@ def test_a_table_of_configs_is_a_graph():
 
 
 def test_published_graphs_are_such_graphs():
-    layout, tile = tg.sample("unet3d_train"), tg.sample("tile_00")
+    layout, tile = madeup.graph("program"), madeup.graph("kernel_00")
     for graph in (layout, tile):
         assert isinstance(graph, tg.Graph) and graph.runtime is graph.config_runtime
         assert graph.valid is None and graph.repeats is None and graph.graph_feat is None
@@ -309,7 +310,7 @@ def test_graphs_without_a_schema_fit_where_their_values_do():
     with pytest.raises(tg.DataError, match="node column 0"):
         LAYOUT.check(given)
     with pytest.raises(tg.DataError, match="config column 0"):
-        LAYOUT.check(tg.sample("tile_00"))
+        LAYOUT.check(madeup.graph("kernel_00"))
 
 
 def test_joining_schemas_of_bare_graphs():

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import madeup
 import numpy as np
 import pytest
 from rankers import having, networks, small_graph, small_ranker
@@ -238,84 +239,84 @@ def test_precision_is_a_parameter_of_the_ranker():
 
 
 @pytest.fixture(scope="module")
-def alexnet():
-    return tg.sample("alexnet").select(slice(0, 1500))
+def long():
+    return madeup.graph("long").select(slice(0, 1500))
 
 
 @pytest.fixture(scope="module", params=networks("layout"))
-def trained(request, alexnet):
+def trained(request, long):
     """Trained so briefly that scores are close together, which is the hard case."""
     r = tg.Ranker(request.param, **having(request.param, width=64), steps=40, learning_rate=5e-3)
-    r.fit(alexnet, verbose=False)
+    r.fit(long, verbose=False)
     return r
 
 
-def test_bf16_and_int8_scores_follow_f32(alexnet, trained):
-    exact = trained.predict(alexnet).astype(np.float64)
+def test_bf16_and_int8_scores_follow_f32(long, trained):
+    exact = trained.predict(long).astype(np.float64)
     for precision, error, least in (("bf16", 0.03, 0.97), ("int8", 0.1, 0.93)):
-        scores = trained.predict(alexnet, precision=precision)
+        scores = trained.predict(long, precision=precision)
         assert scores.dtype == np.float32 and not (scores == exact).all()
         assert np.linalg.norm(scores - exact) < error * np.linalg.norm(exact - exact.mean())
         assert tg.metrics.spearman(scores, np.argsort(np.argsort(exact)) + 1) > least
-        assert (trained.rank(alexnet, precision=precision) == np.argsort(scores, kind="stable")).all()
-    tau = [tg.metrics.kendall_tau(exact, alexnet.config_runtime)]
-    report = trained.evaluate(alexnet, precision="int8")
+        assert (trained.rank(long, precision=precision) == np.argsort(scores, kind="stable")).all()
+    tau = [tg.metrics.kendall_tau(exact, long.config_runtime)]
+    report = trained.evaluate(long, precision="int8")
     assert abs(report.rows[0].values["tau"] - tau[0]) < 0.01
 
 
 @pytest.mark.parametrize("precision", scoring.SCORING)
-def test_precision_keeps_bits_over_threads_and_nearly_over_levels(alexnet, trained, precision):
+def test_precision_keeps_bits_over_threads_and_nearly_over_levels(long, trained, precision):
     rows = np.arange(200)
-    first = trained.predict(alexnet, rows, precision=precision)
+    first = trained.predict(long, rows, precision=precision)
     for count in (1, 2, 3):
         tg.set_num_threads(count)
-        assert (trained.predict(alexnet, rows, precision=precision) == first).all()
+        assert (trained.predict(long, rows, precision=precision) == first).all()
     spread = np.linalg.norm(first - first.mean())
     for level in _core.isa_levels():
         _core.set_isa(level)
-        scores = trained.predict(alexnet, rows, precision=precision)
+        scores = trained.predict(long, rows, precision=precision)
         # Where a sum is rounded otherwise, the rounding of the next operand may go the other way.
         limit = {"f32": 1e-4, "bf16": 0.02, "int8": 0.05}[precision]
         assert np.linalg.norm(scores - first) < limit * spread, level
 
 
-def test_a_ranker_trains_in_bf16(alexnet, trained, tmp_path):
+def test_a_ranker_trains_in_bf16(long, trained, tmp_path):
     given = {**trained.get_params(), "precision": "bf16"}
     r, again = tg.Ranker(**given), tg.Ranker(**given)
-    history = r.fit(alexnet, verbose=False)
+    history = r.fit(long, verbose=False)
     assert np.mean(history.loss[-5:]) < np.mean(history.loss[:3])
     assert np.allclose(history.loss, trained.history.loss, rtol=0.15) and history.loss != trained.history.loss
     tg.set_num_threads(1)
-    again.fit(alexnet, verbose=False)
+    again.fit(long, verbose=False)
     assert (again.model.params == r.model.params).all()
-    scores = r.predict(alexnet)
-    assert (scores == r.predict(alexnet, precision="bf16")).all()
-    assert not (scores == r.predict(alexnet, precision="f32")).all()
+    scores = r.predict(long)
+    assert (scores == r.predict(long, precision="bf16")).all()
+    assert not (scores == r.predict(long, precision="f32")).all()
     r.save(tmp_path / "r.safetensors")
     loaded = tg.Ranker.load(tmp_path / "r.safetensors")
-    assert loaded.precision == "bf16" and (loaded.predict(alexnet) == scores).all()
+    assert loaded.precision == "bf16" and (loaded.predict(long) == scores).all()
     fresh = tg.Ranker(**{**given, **having(r.recipe, dropout=0.0), "learning_rate": 1e-3})
-    loss = [fresh.partial_fit(alexnet, range(64)) for _ in range(8)]
+    loss = [fresh.partial_fit(long, range(64)) for _ in range(8)]
     assert loss[-1] < loss[0]
 
 
-def test_a_checkpoint_knows_its_precision(alexnet, tmp_path):
+def test_a_checkpoint_knows_its_precision(long, tmp_path):
     fields = {"width": 16, "steps": 2, "configs": 16}
-    tg.Ranker(**fields).fit(alexnet, checkpoint_dir=tmp_path, verbose=False)
+    tg.Ranker(**fields).fit(long, checkpoint_dir=tmp_path, verbose=False)
     with pytest.raises(tg.CheckpointError, match="precision: 'f32' there, 'bf16' here"):
-        tg.Ranker(precision="bf16", **fields).fit(alexnet, checkpoint_dir=tmp_path, verbose=False)
+        tg.Ranker(precision="bf16", **fields).fit(long, checkpoint_dir=tmp_path, verbose=False)
 
 
-def test_compare_precisions_tells_what_a_precision_costs(alexnet, trained):
+def test_compare_precisions_tells_what_a_precision_costs(long, trained):
     unseen = np.arange(0, 1500, 2)
-    told = scoring.compare_precisions(trained, alexnet, unseen, k=50)
+    told = scoring.compare_precisions(trained, long, unseen, k=50)
     assert list(told) == ["f32", "bf16", "int8"]
     assert told["f32"]["tau_to_f32"] == 1 and told["f32"]["overlap"] == 1
     for precision, values in told.items():
-        scores = trained.predict(alexnet, unseen, precision=precision)
-        assert values["tau"] == tg.metrics.kendall_tau(scores, alexnet.config_runtime[unseen])
+        scores = trained.predict(long, unseen, precision=precision)
+        assert values["tau"] == tg.metrics.kendall_tau(scores, long.config_runtime[unseen])
         assert 0.5 < values["overlap"] <= 1 and values["tau_to_f32"] > 0.7
-    bare = alexnet.replace(config_runtime=np.zeros(1500, np.int64))
+    bare = long.replace(config_runtime=np.zeros(1500, np.int64))
     assert scoring.compare_precisions(trained, bare, unseen)["int8"]["tau"] is None
 
 

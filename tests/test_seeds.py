@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import madeup
 import numpy as np
 import pytest
 from broken.json_files import BROKEN
@@ -123,8 +124,8 @@ def test_what_the_result_tells(tmp_path):
 
 
 def test_tile_graphs():
-    names = ("tile_00", "tile_01", "tile_05", "tile_06")
-    train, valid = [tg.sample(name) for name in names[:2]], [tg.sample(name) for name in names[2:]]
+    names = ("kernel_00", "kernel_01", "kernel_05", "kernel_06")
+    train, valid = [madeup.graph(name) for name in names[:2]], [madeup.graph(name) for name in names[2:]]
     fields = {"width": 16, "steps": 6, "evaluate_every": 2, "graph_sampling": "sqrt-configs", "slates": 2}
     for options in ({"valid": valid}, {"valid": 0.3}):
         runs = tg.train_seeds("first-tile", train, seeds=2, verbose=False, **options, **fields)
@@ -391,7 +392,7 @@ def run(capsys, *argv):
 
 def test_train_with_seeds(capsys, tmp_path):
     out, log = tmp_path / "e.safetensors", tmp_path / "e.json"
-    arguments = ("train", "--data", "sample:unet3d_train", "--recipe", RECIPE, "--steps", 4, "--seeds", 3)
+    arguments = ("train", "--data", madeup.path("program"), "--recipe", RECIPE, "--steps", 4, "--seeds", 3)
     small = ("--set", "width=16", "--set", "configs=16", "--set", "evaluate_every=2", "--out", out)
     code, text, err = run(capsys, *arguments, *small, "--seed", 7, "--normalize", "rank")
     assert code == 0 and "seed 7: " in text and " ± " in text and str(log) in text
@@ -420,7 +421,7 @@ def test_train_with_seeds(capsys, tmp_path):
 def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path):
     out, folder = tmp_path / "e.safetensors", tmp_path / "state"
     command = [
-        sys.executable, "-m", "tpugraphs", "train", "--data", "sample:alexnet", "--seeds", "2", "--valid", "0",
+        sys.executable, "-m", "tpugraphs", "train", "--data", madeup.path("long"), "--seeds", "2", "--valid", "0",
         "--steps", "800", "--set", "width=16", "--set", "configs=16", "--out", str(out),
         "--checkpoint-dir", str(folder),
     ]  # fmt: skip
@@ -448,7 +449,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path):
     ],
 )
 def test_wrong_options(capsys, tmp_path, options, word):
-    arguments = ("train", "--data", "sample:unet3d_train", "--steps", 1, "--out", tmp_path / "x.safetensors")
+    arguments = ("train", "--data", madeup.path("program"), "--steps", 1, "--out", tmp_path / "x.safetensors")
     code, _, err = run(capsys, *arguments, *options)
     assert code == 2 and word in err and err.count("\n") == 1 and not list(tmp_path.iterdir())
 

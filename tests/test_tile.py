@@ -1,7 +1,8 @@
-"""Tile graphs from file to report: rankers, checkpoints, commands, leaving kernels out; on the real kernels."""
+"""Tile graphs from file to report: rankers, checkpoints, commands, leaving kernels out."""
 
 import json
 
+import madeup
 import numpy as np
 import pytest
 from rankers import small_tile
@@ -10,14 +11,13 @@ import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.evaluation import evaluate
 
-NAMES = [f"tile_{i:02d}" for i in range(15)]
 SMALL = {"width": 16, "gate_reduction": 4, "learning_rate": 3e-3, "evaluate_every": 10}
 SETS = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    return [tg.sample(name) for name in NAMES]
+    return [madeup.graph(name) for name in madeup.KERNELS]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_a_fit_ranks_and_tells(kernels, ranker):
     assert ranker.kind == "tile" and ranker.metric == ranker.history.metric == "top5"
     best = np.mean([tg.metrics.tile_score(ranker.predict(g), times(g)) for g in kernels[:2]])
     assert ranker.history.best_metric == pytest.approx(best, abs=1e-12)
-    assert set(ranker.history.skipped) == {"tile_12", "tile_13", "tile_14"}  # one distinct config each
+    assert set(ranker.history.skipped) == set(madeup.CONSTANT)
     assert "top5" in repr(ranker.history)
     report = ranker.evaluate(kernels[2:8])
     assert report.mean("opa") > 0.6
@@ -112,14 +112,14 @@ def test_configs_can_be_rows_or_given_as_such(kernels, ranker):
 
 
 def test_graphs_of_the_other_kind_are_refused_or_skipped(kernels, ranker):
-    layout = tg.sample("alexnet").select(slice(0, 60))
+    layout = madeup.graph("long").select(slice(0, 60))
     with pytest.raises(tg.DataError, match="tile configs: expected a TileGraph, found a LayoutGraph"):
         ranker.predict(layout)
     with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a TileGraph"):
         tg.Ranker().fit(kernels[0])
     r = tg.Ranker("first-tile", steps=2, **SMALL)
     h = r.fit([layout, kernels[0]], verbose=False)
-    assert "alexnet" in h.skipped
+    assert "long" in h.skipped
     with pytest.raises(tg.DataError, match="all 40 normalised runtimes are equal"):
         g = small_tile()
         r.fit(g.replace(config_runtime=g.config_runtime_normalizers * 3), verbose=False)
@@ -209,12 +209,12 @@ def run(capsys, *argv):
 
 
 def test_commands(capsys, tmp_path):
-    out, data = tmp_path / "tile.safetensors", [f"sample:{name}" for name in NAMES]
+    out, data = tmp_path / "tile.safetensors", [madeup.path(name) for name in madeup.KERNELS]
     code, text, err = run(
         capsys, "train", "--recipe", "first-tile", "--data", *data, "--steps", 12, *SETS, "--out", out
     )
     assert code == 0 and "best validation top5" in text and "12 of 12: top5" in err
-    code, text, _ = run(capsys, "predict", out, "sample:tile_00", "--json")
+    code, text, _ = run(capsys, "predict", out, madeup.path("kernel_00"), "--json")
     assert code == 0 and len(json.loads(text)[0]["scores"]) == 61
     code, text, _ = run(capsys, "evaluate", out, *data, "--random")
     assert code == 0 and "OPA" in text and "0.00%*" in text and "random" in text
@@ -222,13 +222,13 @@ def test_commands(capsys, tmp_path):
     code, text, _ = run(capsys, "submit", out, *data[:3], "--collection", "tile:xla", "--out", submission)
     assert code == 0
     lines = submission.read_text().splitlines()
-    assert lines[1].startswith("tile:xla:tile_00,") and lines[1].count(";") == 4
-    code, _, err = run(capsys, "predict", out, "sample:alexnet")
+    assert lines[1].startswith("tile:xla:kernel_00,") and lines[1].count(";") == 4
+    code, _, err = run(capsys, "predict", out, madeup.path("long"))
     assert code == 1 and "expected a TileGraph" in err
 
 
 def test_evaluate_leave_out(capsys, tmp_path):
-    data = [f"sample:{name}" for name in ("tile_05", "tile_06", "tile_10")]
+    data = [madeup.path(name) for name in ("kernel_05", "kernel_06", "kernel_10")]
     code, text, _ = run(
         capsys, "evaluate", "first-tile", *data, "--leave-out", "--steps", 2, "--random", "--json",
         "--out", tmp_path / "r.json",

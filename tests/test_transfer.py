@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.request
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from broken.json_files import BROKEN
 from webserver import Server
 
 import tpugraphs as tg
-from tpugraphs.download import transfer
-from tpugraphs.download.transfer import Remote, Retries, fetch, probe
+from tpugraphs.system import transfer
+from tpugraphs.system.transfer import Remote, Retries, fetch, probe
 
 FILE = np.random.default_rng(0).bytes(300_000)
 OTHER = np.random.default_rng(1).bytes(250_000)
@@ -185,7 +186,7 @@ def test_https_does_not_become_http(target, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(transfer.urllib.request.OpenerDirector, "open", lambda *_, **__: Answer())
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda *_, **__: Answer())
     with pytest.raises(tg.DataError, match="found a redirection to http://host/f.tar, which is not https"):
         fetch("https://host/f.tar", target, FAST)
 

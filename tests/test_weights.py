@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import madeup
 import models
 import numpy as np
 import pytest
@@ -181,7 +182,7 @@ def test_constants_are_given_or_fitted():
 def test_graphs_padded_otherwise_are_refused(tmp_path):
     given, plain = published(), small_graph()
     assert padding.padding_of(plain) == 0 and padding.padding_of(padded()) == -1
-    assert all(padding.padding_of(tg.sample(name)) == 0 for name in tg.list_samples())
+    assert all(padding.padding_of(madeup.graph(name)) == 0 for name in madeup.NAMES)
     ranker = tg.Ranker.from_torch(given, scaler=constants(), **SIZES)
     ranker.save(tmp_path / "r.safetensors")
     for r in (ranker, tg.Ranker.load(tmp_path / "r.safetensors")):
@@ -225,7 +226,7 @@ def test_sizes_are_fields():
 
 def test_the_tile_model(tmp_path):
     given, rng = published("first-tile"), np.random.default_rng(0)
-    graph = tg.sample("tile_00")
+    graph = madeup.graph("kernel_00")
     configs = rng.normal(size=24), rng.uniform(1, 2, 24)
     ranker = tg.Ranker.from_torch(given, scaler=constants(), config_scaler=configs, **SIZES)
     assert ranker.recipe == "first-tile" and np.isfinite(ranker.predict(graph)).all()

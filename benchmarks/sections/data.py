@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from .. import timing
+from tpugraphs.data import made
+
+from .. import timing, workloads
 from ..context import Context
 from ..process import memory
 from ..record import Record
 
 TITLE = "Data"
 ABOUT = (
-    "AlexNet's file (33,774 configs, compressed) to a graph in the core: read, check, prune, merge "
+    "A compressed file of AlexNet's size (33,774 configs) to a graph in the core: read, check, prune, merge "
     "equal configs (to train; not to predict), scale. np.load only reads the arrays. Each time in a new "
     "process, with everything imported before; medians, and the growth of the process. *Share of a "
     "fit*: of the default recipe, what its history calls waiting."
@@ -23,21 +27,15 @@ ABOUT = (
 PROCESSES = 5
 
 
-def _path() -> str:
-    from importlib import resources
-
-    return str(resources.files("tpugraphs.samples") / "alexnet.npz")
-
-
-def ours(training: bool) -> dict[str, float]:
+def ours(path: str, training: bool) -> dict[str, float]:
     """Load and prepare, as a fit does (`training`: equal configs merged) or as prediction does."""
     import tpugraphs as tg
     from tpugraphs.preprocess.pipeline import Pipeline
     from tpugraphs.recipes import get_recipe
 
     recipe = get_recipe("first-layout")
-    steps, path = recipe.preprocessing(recipe.fields()), _path()
-    Pipeline(steps).fit([tg.sample("unet3d_train")])  # everything imported and loaded
+    steps = recipe.preprocessing(recipe.fields())
+    Pipeline(steps).fit([made.program()])  # everything imported and loaded
     tg.load(path)
     before, start = memory("VmRSS"), time.perf_counter()
     graph = tg.load(path)
@@ -48,9 +46,8 @@ def ours(training: bool) -> dict[str, float]:
     return {"seconds": seconds, "bytes": memory("VmHWM") - before, "configs": prepared.num_configs}
 
 
-def numpy_load() -> dict[str, float]:
+def numpy_load(path: str) -> dict[str, float]:
     """Read all arrays."""
-    path = _path()
     with np.load(path) as file:
         np.asarray(file["config_runtime"])  # everything imported
     before, start = memory("VmRSS"), time.perf_counter()
@@ -60,25 +57,34 @@ def numpy_load() -> dict[str, float]:
     return {"seconds": seconds, "bytes": memory("VmHWM") - before, "arrays": len(arrays)}
 
 
-def share(threads: int, steps: int) -> dict[str, float]:
+def share(path: str, threads: int, steps: int) -> dict[str, float]:
     """Seconds of a fit without its evaluations, and the share of them that was not spent in steps."""
     import tpugraphs as tg
 
     tg.set_num_threads(threads)
-    history = tg.Ranker().fit(tg.sample("alexnet"), steps=steps, verbose=False)
+    history = tg.Ranker().fit(tg.load(path), steps=steps, verbose=False)
     return {"seconds": history.seconds - history.evaluation_seconds, "waiting": history.waiting}
 
 
 def run(context: Context) -> Iterator[Record]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "program.npz")
+        made.program(0, *workloads.ALEXNET).save(path)
+        yield from _records(context, path)
+
+
+def _records(context: Context, path: str) -> Iterator[Record]:
     count = 1 if context.quick else PROCESSES
     found: dict[str, list[Any]] = {"ready": [], "without": [], "load": []}
     for _ in range(count):
-        found["load"].append(context.call("sections.data:numpy_load", settings="own", alone=True).value)
+        found["load"].append(
+            context.call("sections.data:numpy_load", settings="own", alone=True, path=path).value
+        )
         found["ready"].append(
-            context.call("sections.data:ours", settings="own", alone=True, training=True).value
+            context.call("sections.data:ours", settings="own", alone=True, path=path, training=True).value
         )
         found["without"].append(
-            context.call("sections.data:ours", settings="own", alone=True, training=False).value
+            context.call("sections.data:ours", settings="own", alone=True, path=path, training=False).value
         )
     times = {side: [row["seconds"] for row in rows] for side, rows in found.items()}
     grown = {side: [row["bytes"] for row in rows] for side, rows in found.items()}
@@ -106,7 +112,7 @@ def run(context: Context) -> Iterator[Record]:
         )
     steps = 3 if context.quick else 300
     spent = context.call(
-        "sections.data:share", settings="own", alone=True, threads=context.threads, steps=steps
+        "sections.data:share", settings="own", alone=True, path=path, threads=context.threads, steps=steps
     ).value
     yield Record(
         "data",

@@ -44,11 +44,10 @@ CORES = (2, 4, 16)
 
 def split(seed: int, quick: bool) -> tuple[workloads.Arrays, Any, Any, Any, Any]:
     """Arrays, runtimes, rows to train on (distinct configs), unseen rows, and some of these to watch."""
-    import tpugraphs as tg
     from tpugraphs import kernels, training
 
-    graph = tg.sample("alexnet")
-    arrays, runtimes = workloads.alexnet(None)
+    graph = workloads.alexnet(quick)
+    arrays, runtimes = workloads.prepared(graph)
     train, unseen = training.split_configs(graph, (0.85, 0.15), seed)
     train = np.intersect1d(train, graph.distinct_configs()[0])
     if quick:
@@ -158,6 +157,8 @@ def published(name: str, threads: int, precision: str, side: str, rounds: int) -
 
 
 def run(context: Context) -> Iterator[Record]:
+    if not context.quick and not context.can("S"):
+        return
     precisions = [
         p for p in layout.TRAINING if p == "f32" or context.call("sections.fit:can", precision=p).value
     ]

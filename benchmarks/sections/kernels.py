@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import layout, timing
+from .. import layout, timing, workloads
 from ..context import Context
 from ..record import Record
 
@@ -357,11 +357,11 @@ def prune(s: Setting) -> Iterator[Case]:
 
 
 def dedup(s: Setting) -> Iterator[Case]:
-    import tpugraphs as tg
     from tpugraphs import kernels
+    from tpugraphs.data import made
 
-    digits = tg.sample("alexnet").config_digits
-    digits = np.ascontiguousarray(digits[: s.size(len(digits), 200)])
+    nodes, configurable, configs = workloads.ALEXNET
+    digits = made.program(0, nodes, configurable, s.size(configs, 200)).config_digits
     rows = digits.reshape(len(digits), -1)
     yield Case(
         f"dedup of {len(rows):,} configs",

@@ -93,7 +93,7 @@ def peer_alone(name: str, threads: int, steps: int, precision: str = "f32") -> d
 def run(context: Context) -> Iterator[Record]:
     """All workloads asked for; one that fails does not stop the others."""
     default = ["tiny"] if context.quick else list(DEFAULT)
-    for name in context.workloads or default:
+    for name in filter(context.can, context.workloads or default):
         with context.attempt(f"step {name}"):
             yield from _large(context, name) if name in LARGE else _usual(context, name)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import cases
 import hlo_files
+import madeup
 import models
 import numpy as np
 from broken import npz
@@ -116,7 +117,7 @@ def optimizer():
 
 
 def data():
-    tile, layout = tg.sample("tile_00"), tg.sample("unet3d_train")
+    tile, layout = madeup.graph("kernel_00"), madeup.graph("program")
     _ = tile.config_feat, layout.node_config_feat[[0, 1]], tg.prune(layout), tg.dedup(layout)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
 
 DATA_HELP = (
-    "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (an embedded graph), "
+    "graphs: an .npz file, pack or .pb file of HLO, a directory of them, sample:NAME (a measured graph), "
     "or COLLECTION[/SPLIT] such as layout:xla:random/valid below --root"
 )
 

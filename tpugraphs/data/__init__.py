@@ -5,16 +5,14 @@ from tpugraphs.data.auditing import audit
 from tpugraphs.data.collections import (
     Collection,
     Split,
-    list_samples,
     load,
     open_collection,
-    sample,
-    sample_info,
 )
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
+from tpugraphs.data.samples import list_samples, sample, sample_info
 from tpugraphs.data.schema import Column, Digit, Schema
 from tpugraphs.data.splits import split_configs
 from tpugraphs.names import COLLECTIONS, SPLITS, collection_of

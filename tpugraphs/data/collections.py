@@ -1,13 +1,12 @@
-"""Files to graphs: :func:`load`, the embedded samples, and the five collections of TpuGraphs."""
+"""Files to graphs: :func:`load`, and the five collections of TpuGraphs."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
@@ -26,11 +25,8 @@ __all__ = [
     "COLLECTIONS",
     "Collection",
     "Split",
-    "list_samples",
     "load",
     "open_collection",
-    "sample",
-    "sample_info",
 ]
 
 DEFAULT_MAX_BYTES = 8 << 30
@@ -191,49 +187,7 @@ def _digits(
     return Digits((shape[0], shape[1], shape[2]), path=file, stamp=stamp, values=values)
 
 
-# --- embedded samples ---------------------------------------------------------------------------------------
-
-
-_SAMPLES = Path(__file__).parents[1] / "samples"
 _OWN = Path(__file__).parents[1] / "measured"  # collections that come with the package
-
-
-@cache
-def _sample_index() -> dict[str, dict[str, Any]]:
-    index: dict[str, dict[str, Any]] = json.loads((_SAMPLES / "index.json").read_text(encoding="utf-8"))
-    return index
-
-
-def list_samples() -> list[str]:
-    """Names of the embedded real graphs, for :func:`sample`."""
-    return list(_sample_index())
-
-
-def sample_info(name: str) -> dict[str, Any]:
-    """Kind, kernel, source and licence of an embedded graph."""
-    index, hint = _sample_index(), "tpugraphs.list_samples() names them"
-    if not isinstance(name, str):
-        raise ConfigError(f"expected the name of a sample, found {name!r}; {hint}")
-    if name not in index:
-        near = difflib.get_close_matches(name, index, n=1)
-        raise ConfigError(f"no sample {name!r}; {f'did you mean {near[0]!r}?' if near else hint}")
-    return dict(index[name])
-
-
-def sample(name: str) -> Graph:
-    """Read an embedded real graph; see :func:`list_samples`.
-
-    ``alexnet`` (AlexNet on a TPU, 33,774 measured layouts), ``unet3d_train`` (training step of a 3-D U-Net,
-    112 layouts), ``tile_00`` to ``tile_14`` (fused kernels with their tile sizes).
-
-    Raises
-    ------
-    ConfigError
-        When there is no such sample.
-    """
-    found: Graph = load(_SAMPLES / sample_info(name)["file"])
-    return found
-
 
 # --- collections --------------------------------------------------------------------------------------------
 

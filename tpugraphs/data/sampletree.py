@@ -1,8 +1,8 @@
-"""The five collections in small: the embedded graphs in the folders of the published data.
+"""The five collections in small: made-up graphs in the folders of the published data.
 
 With it you can try everything that works on the whole data set: ``open_collection``, the commands, the
-notebook of a competitor's day. The splits of a collection are different configs of the same few programs, so
-scores are much better than on programs that were never seen.
+notebook of a competitor's day. Nothing in it was measured (:mod:`tpugraphs.data.made`), and the splits of a
+layout collection are different configs of one program, so its scores say nothing about real programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tpugraphs.data.collections import sample
+from tpugraphs.data import made
 from tpugraphs.data.published import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import DataError
@@ -25,16 +25,27 @@ __all__ = ["write"]
 
 # (split, share of the distinct configs, configs at most) of every graph of a layout collection
 _LAYOUT_PARTS = (("train", 0.3, 1500), ("train", 0.3, 1500), ("valid", 0.2, 1000), ("test", 0.2, 1000))
-_LAYOUT_SAMPLES = {"xla": "alexnet", "nlp": "unet3d_train"}  # no language model is among the samples
+# nodes, configurable nodes and configs of the program of a layout collection
+_LAYOUTS = {"xla": (372, 26, 6000), "nlp": (1500, 62, 600)}
+_KERNEL_CONFIGS = (61, 579, 16, 16, 16, 23, 10, 11, 5, 3)
 _TILE_SPLITS = ("train", "train", "valid", "train", "test")  # in turn
 
 
-def write(root: str | os.PathLike[str]) -> Path:
-    """Write the embedded graphs as the five collections, for :func:`tpugraphs.open_collection`.
+def _graph(name: str) -> Graph:
+    """Return the graph that the collections are made of: ``xla``, ``nlp`` or ``tile_NN``."""
+    if name in _LAYOUTS:
+        nodes, configurable, configs = _LAYOUTS[name]
+        return made.program(0, nodes, configurable, configs, name=name)
+    number = int(name.removeprefix("tile_"))
+    return made.kernel(number, 8 + number, _KERNEL_CONFIGS[number], name=name)
 
-    Layout: AlexNet stands for `xla`, the training step of a 3-D U-Net for `nlp`; their configs are shared out
-    to two training graphs, one validation and one test graph. Tile: the fifteen kernels, one in five for
-    validation and one for test. Test files have hashes for names and placeholders for runtimes, as published.
+
+def write(root: str | os.PathLike[str]) -> Path:
+    """Write made-up graphs as the five collections, for :func:`tpugraphs.open_collection`.
+
+    Layout: a program for `xla` and one for `nlp`; their configs are shared out to two training graphs, one
+    validation and one test graph. Tile: ten kernels, one in five for validation and one for test. Test files
+    have hashes for names and placeholders for runtimes, as published.
 
     Parameters
     ----------
@@ -72,7 +83,7 @@ def write(root: str | os.PathLike[str]) -> Path:
 
 
 def _layouts(source: str, seed: int) -> Iterator[tuple[str, Graph]]:
-    graph = sample(_LAYOUT_SAMPLES[source])
+    graph = _graph(source)
     parts = split_configs(graph, [share for _, share, _ in _LAYOUT_PARTS], seed)
     for i, ((split, _, most), rows) in enumerate(zip(_LAYOUT_PARTS, parts, strict=True)):
         some = np.random.default_rng(seed).permutation(rows)[:most]
@@ -80,5 +91,5 @@ def _layouts(source: str, seed: int) -> Iterator[tuple[str, Graph]]:
 
 
 def _tiles() -> Iterator[tuple[str, Graph]]:
-    for i in range(15):
-        yield _TILE_SPLITS[i % len(_TILE_SPLITS)], sample(f"tile_{i:02}")
+    for i in range(len(_KERNEL_CONFIGS)):
+        yield _TILE_SPLITS[i % len(_TILE_SPLITS)], _graph(f"tile_{i:02}")

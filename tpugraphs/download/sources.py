@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.download.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
 from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
 from tpugraphs.system.files import absolute, atomic_write, locked
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 

@@ -2,20 +2,22 @@
 
 Layout collections are judged on 1,000 fixed configs of every valid graph (Kendall tau, slowdown of the best
 of the first 1, 10 and 100), the tile collection on all configs of all valid graphs (error of the best of the
-first 1, 5 and 10, ordered pairs). The lists are those of the tpu_graphs repository; see samples/NOTICE.
+first 1, 5 and 10, ordered pairs). The lists are those of the tpu_graphs repository. They are looked for in
+the data folder and downloaded if they are not there, as samples are (:func:`tpugraphs.sample`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.origins import PublicFile, get
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.names import LAYOUTS
 
@@ -24,16 +26,30 @@ __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
 TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
-_FILE = Path(__file__).parent / "official_indices.npz"
+_FILES = {
+    collection: PublicFile(
+        f"{collection.removeprefix('layout:').replace(':', '_')}.json",
+        sha256,
+        repository="google-research-datasets/tpu_graphs",
+        commit="ddd187c583cd3b0c72fb5adada905ad7b7532794",
+        folder="tpu_graphs/baselines/layout/eval_indices/",
+        size=size,
+    )
+    for collection, sha256, size in (
+        ("layout:xla:random", "418f8a2fe24e53f17a3a55b33019391a1dc549fc57c999dfd5015f3b2c962b81", 40_969),
+        ("layout:xla:default", "3ff4f7c4ec498a3e788852742b960d1d332d9025c76d010b613bed8705ed3687", 41_845),
+        ("layout:nlp:random", "ddff5ace8cf6137ba9a1f7c02cbaa4bb22dbd57a56b740adeab37a9a84b39b1c", 136_562),
+        ("layout:nlp:default", "f8aa14f161cbb5f040c410d80e4cc5ed36921c54a8fc26fd581fc8a30b8566e2", 136_655),
+    )
+}
 
 
 @cache
 def _lists(collection: str) -> dict[str, NDArray[np.int64]]:
-    key = collection.removeprefix("layout:")
-    with np.load(_FILE, allow_pickle=False) as file:
-        names, rows = file[f"{key}:names"], file[f"{key}:rows"].astype(np.int64)
+    lists = json.loads(get(_FILES[collection]).read_text(encoding="utf-8"))
+    rows = np.array(list(lists.values()), np.int64)
     rows.flags.writeable = False
-    return {str(name): row for name, row in zip(names, rows, strict=True)}
+    return dict(zip(lists, rows, strict=True))
 
 
 def indices(collection: str) -> dict[str, NDArray[np.int64]]:
@@ -55,6 +71,8 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
     ------
     ConfigError
         Not a layout collection. All configs of ``tile:xla`` are judged, so it has no list.
+    DataError
+        The list is not in the data folder and cannot be downloaded.
     """
     if collection not in LAYOUTS:
         why = "all configs of tile graphs are judged, " if str(collection).startswith("tile") else ""
@@ -70,7 +88,8 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
     Raises
     ------
     DataError
-        The collection of the graph is unknown, or the list names a config that the graph does not have.
+        The collection of the graph is unknown, the list names a config that the graph does not have, or it
+        is not in the data folder and cannot be downloaded.
     """
     if not hasattr(graph, "num_configs"):
         raise not_a_graph("graph", graph)

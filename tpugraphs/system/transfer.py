@@ -7,25 +7,24 @@ begun again otherwise.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import random
 import re
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import atomic_write
+
+if TYPE_CHECKING:  # importing it takes as long as importing the graphs: only those who download shall wait
+    import http.client
 
 __all__ = ["Remote", "Retries", "check_url", "fetch", "on_disk", "probe"]
 
@@ -103,6 +102,10 @@ def _refused(url: str, found: str, todo: str) -> DataError:
 @contextmanager
 def _network(url: str) -> Iterator[None]:
     """Turn failures of the network into `_RetryError`, or DataError where another attempt is in vain."""
+    import http.client
+    import ssl
+    import urllib.error
+
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -122,6 +125,8 @@ def _network(url: str) -> Iterator[None]:
 
 
 def _open(url: str, headers: dict[str, str], timeout: float, method: str = "GET") -> http.client.HTTPResponse:
+    import urllib.request
+
     common = {"Accept-Encoding": "identity", "User-Agent": f"tpugraphs/{__version__}"}
     request = urllib.request.Request(url, headers={**common, **headers}, method=method)
     with _network(url):

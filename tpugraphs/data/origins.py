@@ -1,0 +1,138 @@
+"""Public files of others, which the package reads but does not hold: found in a data folder, or downloaded.
+
+Each is known by its SHA-256. A file with another digest is never read, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpugraphs.errors import DataError
+from tpugraphs.system.files import absolute
+from tpugraphs.system.transfer import Retries, fetch
+
+__all__ = ["VARIABLE", "PublicFile", "data_folder", "find", "get"]
+
+VARIABLE = "TPUGRAPHS_DATA"
+_STORE = "samples"  # of the data folder: where downloaded files go
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file as its authors published it.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, without folders.
+    sha256 : str
+    repository, commit, folder : str
+        Where it is on GitHub; the folder is "" or ends with a slash.
+    size : int
+        Bytes.
+    """
+
+    name: str
+    sha256: str
+    repository: str
+    commit: str
+    size: int
+    folder: str = ""
+
+    @property
+    def url(self) -> str:
+        """Address of this version of the file."""
+        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{self.folder}{self.name}"
+
+    @property
+    def source(self) -> str:
+        """Repository, commit and name, for people."""
+        return f"{self.repository}, commit {self.commit[:7]}, {self.name}"
+
+
+def data_folder() -> Path:
+    """Return the folder in ``TPUGRAPHS_DATA``, or ``~/data/tpugraphs``."""
+    return Path(absolute(os.environ.get(VARIABLE) or "~/data/tpugraphs"))
+
+
+def find(name: str, sha256: str) -> Path | None:
+    """Find a file in the data folder or one of the folders in it; None unless it has this digest."""
+    return next((path for path in _named(name) if _digest(path) == sha256), None)
+
+
+def _named(name: str) -> Iterator[Path]:
+    """Files of this name, first where downloads are stored."""
+    folder = data_folder()
+    others = (path for path in sorted(folder.glob(f"*/{name}")) if path.parent.name != _STORE)
+    for path in (folder / _STORE / name, folder / name, *others):
+        if path.is_file():
+            yield path
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
+    """Return where a public file is; if it is nowhere, download it into the data folder and say so on stderr.
+
+    Parameters
+    ----------
+    file : PublicFile
+    download : bool
+        False: it must be there.
+    attempts : int
+        How often to try a connection that fails.
+
+    Raises
+    ------
+    DataError
+        It is not there and is not or cannot be downloaded, naming the address, the folder in which to put it
+        by hand and the environment variable.
+    """
+    found = find(file.name, file.sha256)
+    if found is not None:
+        return found
+    if not download:
+        raise _missing(file, "is not to be downloaded")
+    return _download(file, attempts)
+
+
+def _download(file: PublicFile, attempts: int) -> Path:
+    store = data_folder() / _STORE
+    print(f"tpugraphs: downloading {file.url} ({file.size:,} bytes) to {store}", file=sys.stderr)
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        # In a folder of its own, so that several processes may do this at a time.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as folder:
+            part = Path(folder, file.name)
+            fetch(file.url, part, Retries(attempts - 1, timeout=20))
+            digest = _digest(part)
+            if digest != file.sha256:
+                raise _missing(file, f"the file at this address has SHA-256 {digest}, expected {file.sha256}")
+            os.replace(part, store / file.name)
+    except DataError as error:
+        if error.field == "sha256":
+            raise
+        raise _missing(file, f"cannot be downloaded: {error.found}") from None
+    except OSError as error:
+        raise _missing(file, f"cannot be stored: {error.filename}: {error.strerror}") from None
+    return store / file.name
+
+
+def _missing(file: PublicFile, found: str) -> DataError:
+    wrong = ", ".join(str(path) for path in _named(file.name))
+    other = f" ({wrong} has another SHA-256 and is not used)" if wrong else ""
+    text = (
+        f"{file.name} is not in {data_folder()}{other} and {found}; get it from this "
+        f"address by other means and put it into {data_folder() / _STORE}, or set {VARIABLE} to a folder "
+        "that has it"
+    )
+    return DataError(text, file=file.url, field="sha256", expected=file.sha256, found=found)
