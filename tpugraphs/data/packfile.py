@@ -65,7 +65,8 @@ class Pack:
         with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
             own = self.kind == "graph"
-            self.schema, self.about = KINDS[self.kind].schema, {}
+            self.schema = KINDS[self.kind].schema
+            self.about: dict[str, Any] = {}
             if own:
                 self.schema, self.about = read_schema(self.arrays["schema"])
         self._fields: dict[str, Any] | None = None

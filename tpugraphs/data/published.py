@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ class _Published(Graph):
     """What layout and tile graphs of TpuGraphs share."""
 
     graph_feat = valid = repeats = None
-    about: ClassVar[dict[str, Any]] = {}  # files of the published schema have no room for it
+    about: dict[str, Any] = {}  # files of the published schema have no room for it
     node_opcode: npt.NDArray[np.uint8]
     runtime: npt.NDArray[np.int64]
 
