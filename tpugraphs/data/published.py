@@ -23,7 +23,7 @@ class _Published(Graph):
     """What layout and tile graphs of TpuGraphs share."""
 
     graph_feat = valid = repeats = None
-    about: dict[str, Any] = {}  # files of the published schema have no room for it
+    about: dict[str, Any] = {}  # noqa: RUF012 - files of the published schema have no room for it
     node_opcode: npt.NDArray[np.uint8]
     runtime: npt.NDArray[np.int64]
 

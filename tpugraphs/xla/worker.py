@@ -60,7 +60,7 @@ def deviation(found: list[Any], expected: list[Any]) -> float:
         ):
             return float("inf")
         scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # squares of large numbers overflow
-        error, size = np.linalg.norm((a - b)[finite] / scale), np.linalg.norm(b[finite] / scale)
+        error, size = np.linalg.norm((a[finite] - b[finite]) / scale), np.linalg.norm(b[finite] / scale)
         worst = max(worst, float(error / (size or 1.0)))
     return worst
 
