@@ -64,11 +64,11 @@ class Pack:
         self.path = path
         with naming(path):
             self.kind, self.arrays, self.origin, self.handle = _core.pack_open(path)
-            own = self.kind == "graph"
-            self.schema = KINDS[self.kind].schema
             self.about: dict[str, Any] = {}
-            if own:
+            if self.kind == "graph":
                 self.schema, self.about = read_schema(self.arrays["schema"])
+            else:
+                self.schema = KINDS[self.kind].schema
         self._fields: dict[str, Any] | None = None
 
     def digits(self) -> Digits:

@@ -22,7 +22,7 @@ from tpugraphs.errors import Error
 __all__ = ["Child", "ChildError"]
 
 _FATAL = re.compile(r"F\d{4} |\S+: .*Assertion")  # lines of XLA and LLVM that say why
-_START = 120.0  # seconds that a child may take to import JAX
+_START = 120.0  # seconds that a child may take at least to import JAX and to read arguments
 
 
 class ChildError(Error):
@@ -59,7 +59,7 @@ class Child:
         self._modules: dict[str, Path] = {}
         self._loaded: set[str] = set()
         self._pending = b""
-        plain = [np.ascontiguousarray(array) for array in arguments]
+        plain = [np.asarray(array, order="C") for array in arguments]
         names = json.dumps([array.dtype.name for array in plain]).encode()
         with self._file("arguments.npz").open("wb") as file:
             arrays: dict[str, Any] = {f"arg_{i}": _storable(array) for i, array in enumerate(plain)}
@@ -133,20 +133,26 @@ class Child:
     def _start(self) -> None:
         self.starts += 1
         self._pending = b""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        # -P, and "" spelled out: what the parent imports, in its order, and nothing else from this folder.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         log = self._file("stderr.txt").open("wb")
         with log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tpugraphs.xla.worker"],
+                [sys.executable, "-P", "-m", "tpugraphs.xla.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment,
+                env={**os.environ, "PYTHONPATH": paths},
                 start_new_session=True,  # Ctrl-C is for the parent alone
             )
-        x64 = bool(jax.config.jax_enable_x64)
-        self.device = self._request({"do": "hello", "x64": x64}, _START)
-        self._request({"do": "arguments", "path": str(self._file("arguments.npz"))}, _START)
+        limit = max(_START, self.timeout)
+        hello = {"x64": bool(jax.config.jax_enable_x64), "platforms": jax.config.jax_platforms}
+        try:
+            self.device = self._request({"do": "hello", **hello}, limit)
+            self._request({"do": "arguments", "path": str(self._file("arguments.npz"))}, limit)
+        except ChildError as error:
+            self.kill()  # without arguments it is of no use
+            raise ChildError(f"the process for XLA could not be started: {error}", True) from None
 
     def _request(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         process = self._process
@@ -182,9 +188,8 @@ class Child:
         log = self._file("stderr.txt").read_text(errors="replace").strip().splitlines()
         fatal = [line for line in log if _FATAL.match(line)] or log[-1:]
         self.kill()
-        return ChildError(
-            f"{do}: the process ended with {how}" + "".join(f": {line[:300]}" for line in fatal[:1]), True
-        )
+        why = "".join(f": {line[:300]}" for line in fatal[:1])
+        return ChildError(f"{do}: the process ended with {how}{why}", True)
 
 
 def _storable(array: Any) -> Any:

@@ -9,13 +9,15 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 import tpugraphs
 from tpugraphs import metrics
@@ -23,7 +25,7 @@ from tpugraphs.data.collections import load
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import ConfigError, Error
-from tpugraphs.system.files import absolute
+from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.progress import Progress
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
@@ -34,6 +36,7 @@ __all__ = ["SPACES", "collect"]
 _LEAST_ROUNDS = 2  # without two there is no noise to be seen
 _NS = 1e9
 _DIGITS = 4  # of a time that are kept: noise is in the second or third
+_SUFFIXES = (".npz", ".tgpack")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
 
 
@@ -62,7 +65,8 @@ def collect(
     fn : callable
         A function of JAX, ``jax.jit`` or not.
     *args : pytree of arrays
-        Its arguments. Their values are used: outputs are compared.
+        Its arguments. Their values are used: outputs are compared. Copies of them are on the default device of
+        the child, wherever the arrays themselves are. Other leaves (numbers, None) are constants.
     space : {"options", "transpose", "constraint", "combined"}
         What is varied. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
         transpositions in the program. ``"constraint"``: layouts demanded of the compiler, which must copy
@@ -72,20 +76,23 @@ def collect(
     rounds : int
         Measurements of each config, 2 or more.
     seed : int
-        Of the draws and of the order of measurements. The options drawn do not depend on the program.
+        0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
+        program.
     name : str, optional
         Name of the graph, by default that of the function.
     out : path, optional
         File for the graph (``.npz`` or ``.tgpack``). Rounds that are done are kept next to it, in
         ``OUT.journal``, until the graph is written: the same call then continues after the last of them.
-        If the file holds this very measurement, it is returned.
+        If the file holds this very measurement, of as many rounds or more, it is returned; another graph in
+        it is replaced.
     tolerance : float
         Largest relative L2 error of an output, compared with that of the default. Whole numbers must be
         equal. A config beyond it is invalid, however fast.
     least : float
         Seconds: short programs run several times in a round, up to 32 times, and the fastest run counts.
     timeout : float
-        Seconds that compiling a config and running it once may take. One that takes longer is invalid.
+        Seconds that compiling a config and running it once may take, and that timing it in a round may take.
+        One that takes longer is invalid.
     verbose : bool, optional
         Show progress; by default in a terminal or notebook.
 
@@ -100,7 +107,7 @@ def collect(
     Raises
     ------
     ConfigError
-        A parameter out of range, or a function that cannot be traced or exported.
+        A parameter out of range, a function that cannot be traced or exported, or arguments without values.
     Error
         The default cannot be compiled and run.
     OSError
@@ -117,14 +124,20 @@ def collect(
         raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
     _at_least("n_configs", n_configs, 2)
     _at_least("rounds", rounds, _LEAST_ROUNDS)
-    target = None if out is None else Path(absolute(out))
+    _at_least("seed", seed, 0)
+    for field_, value in (("tolerance", tolerance), ("least", least), ("timeout", timeout)):
+        _positive(field_, value)
+    target = _target(out)
     program = Program(fn, args, name)
     with Child(program.arguments, timeout) as child:
         chosen = SPACES[space](program, child)
         candidates = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
-        settings = {"space": space, "n_configs": n_configs, "seed": seed, "tolerance": tolerance}
-        digest = _digest(program, chosen, settings, child.device)
-        found = _finished(target, digest)
+        settings = {
+            "space": space, "n_configs": int(n_configs), "seed": int(seed), "tolerance": float(tolerance),
+            "least": float(least),
+        }  # fmt: skip
+        digest = _digest(program, candidates, settings, child.device)
+        found = _finished(target, digest, rounds)
         if found is not None:
             return found
         run = _Run(program.name, chosen, candidates, child, tolerance, least, verbose)
@@ -132,7 +145,7 @@ def collect(
         run.compile()
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
-            **settings, "rounds": len(run.rounds), "least": least, "digest": digest, "machine": child.device,
+            **settings, "rounds": len(run.rounds), "digest": digest, "machine": child.device,
             "tpugraphs": tpugraphs.__version__, "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
@@ -150,33 +163,79 @@ def _at_least(field: str, value: Any, least: int) -> None:
         raise ConfigError(f"{field}: expected a whole number, {least} or more, found {value!r}")
 
 
-def _digest(program: Program, space: Space, settings: dict[str, Any], device: dict[str, Any]) -> str:
+def _positive(field: str, value: Any) -> None:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise ConfigError(f"{field}: expected a number above 0, found {value!r}")
+
+
+def _target(out: str | os.PathLike[str] | None) -> Path | None:
+    """Return the file for the result; what is wrong with it is said before hours of measurement."""
+    if out is None:
+        return None
+    path = Path(absolute(out))
+    if path.suffix not in _SUFFIXES:
+        raise ConfigError(f"out: expected a name that ends in {' or '.join(_SUFFIXES)}, found {str(out)!r}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        folder = str(path.parent)
+        raise ConfigError(f"out: expected a folder that can be written, found {folder!r}; make it first")
+    return path
+
+
+def _digest(
+    program: Program, candidates: list[Candidate], settings: dict[str, Any], device: dict[str, Any]
+) -> str:
     """Hash everything that a measurement depends on, the values of arguments included."""
     h = hashlib.blake2b(digest_size=16)
-    h.update(json.dumps([settings, device, repr(space.options), repr(space.sites)]).encode())
+    drawn = [[dict(candidate.options), candidate.key] for candidate in candidates]
+    h.update(json.dumps([settings, device, drawn], sort_keys=True).encode())
     h.update(_ADDRESS.sub("", str(program.jaxpr.jaxpr)).encode())
-    for array in (*program.jaxpr.consts, *program.arguments):
-        h.update(np.ascontiguousarray(array).tobytes())
+    for array in (*_constants(program.jaxpr), *program.arguments):
+        keys = jax.numpy.issubdtype(array.dtype, jax.dtypes.extended)
+        plain = np.asarray(jax.random.key_data(array) if keys else array)
+        h.update(f"{plain.dtype} {plain.shape}".encode())
+        h.update(plain.tobytes())
     return h.hexdigest()
 
 
-def _finished(target: Path | None, digest: str) -> Graph | None:
+def _constants(part: Any) -> Iterator[Any]:
+    """Yield the arrays in a part of a program, which its text does not show."""
+    if isinstance(part, ClosedJaxpr):
+        yield from part.consts
+        yield from _constants(part.jaxpr)
+    elif isinstance(part, Jaxpr):
+        for eqn in part.eqns:
+            yield from _constants(eqn.invars)
+            yield from _constants(list(eqn.params.values()))
+        yield from _constants(part.outvars)
+    elif isinstance(part, list | tuple):
+        for one in part:
+            yield from _constants(one)
+    elif isinstance(part, Literal) and hasattr(part.val, "dtype"):
+        yield part.val
+
+
+def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
     """Return the graph of a file if it is of this measurement."""
     if target is None or not target.exists():
         return None
     graph: Graph = load(target)
-    return graph if getattr(graph, "about", {}).get("digest") == digest else None
+    about = getattr(graph, "about", {})
+    return graph if about.get("digest") == digest and about.get("rounds", 0) >= rounds else None
 
 
 class _Journal:
-    """Rounds that are done, a line each, in a file next to the result; nothing without a file."""
+    """Rounds that are done, a line each, in a file next to the result; nothing without a file.
+
+    The first line names the measurement and its programs, in the order of the numbers in the rest.
+    """
 
     def __init__(self, target: Path | None, digest: str) -> None:
         self.path = None if target is None else target.with_name(target.name + ".journal")
         self._digest = digest
 
-    def read(self, count: int) -> list[list[float]]:
-        """Read the rounds of this measurement, of `count` programs each; of another one there are none."""
+    def read(self, programs: list[str]) -> list[list[float]]:
+        """Read the rounds of this measurement and these programs; of another one there are none."""
         if self.path is None or not self.path.exists():
             return []
         lines = []
@@ -185,15 +244,17 @@ class _Journal:
                 lines.append(json.loads(line))
             except ValueError:
                 break  # cut off while it was written
-        if not lines or lines[0] != {"digest": self._digest, "programs": count}:
+        if not lines or lines[0] != {"digest": self._digest, "programs": programs}:
             return []
-        return [round_ for round_ in lines[1:] if isinstance(round_, list) and len(round_) == count]
+        rounds = [line for line in lines[1:] if isinstance(line, list) and len(line) == len(programs)]
+        return [line for line in rounds if all(isinstance(seconds, float) for seconds in line)]
 
-    def start(self, count: int, rounds: list[list[float]]) -> None:
+    def start(self, programs: list[str], rounds: list[list[float]]) -> None:
         """Begin the file, with rounds of before."""
         if self.path is not None:
-            lines = [{"digest": self._digest, "programs": count}, *rounds]
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            lines = [{"digest": self._digest, "programs": programs}, *rounds]
+            with atomic_write(self.path) as file:
+                file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def add(self, seconds: list[float]) -> None:
         """Add a round."""
@@ -221,6 +282,7 @@ class _Run:
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
     rounds: list[list[float]] = field(default_factory=list)  # seconds by program
+    _broken: dict[str, str] = field(default_factory=dict)  # program -> what happened in a later run
     _start: int = 0
     _compiled: set[str] = field(default_factory=set)
 
@@ -240,9 +302,8 @@ class _Run:
                     answer = self._compile(number)
                 except (ChildError, ConfigError) as error:
                     if number == 0:
-                        raise Error(
-                            f"{self.name}: the default cannot be compiled and run: {error}"
-                        ) from error
+                        text = f"{self.name}: the default cannot be compiled and run: {error}"
+                        raise Error(text) from error
                     self.failed[number] = "not compiled or run", str(error)
                 else:
                     if answer["deviation"] <= self.tolerance:
@@ -263,20 +324,26 @@ class _Run:
         if self.child.starts != self._start or not self.child.running:
             self._compiled.clear()
             self.child.ask("ready")
-            self._start = self.child.starts
             if number != 0:
-                self._compile(0)
-        candidate = self.candidates[number]
-        answer = self.child.compile(candidate.key, dict(candidate.options))
+                self._compiled.add(self._compile_one(0)["hash"])
+            self._start = self.child.starts  # only now: without the default there is nothing to compare with
+        answer = self._compile_one(number)
         self._compiled.add(answer["hash"])
         return answer
+
+    def _compile_one(self, number: int) -> dict[str, Any]:
+        candidate = self.candidates[number]
+        return self.child.compile(candidate.key, dict(candidate.options))
 
     def time(self, rounds: int, rng: np.random.Generator, journal: _Journal) -> bool:
         """Time all programs in turn, `rounds` times; whether Ctrl-C has ended it early."""
         programs = list(dict.fromkeys(self.hashes.values()))
         first = {self.hashes[number]: number for number in sorted(self.hashes, reverse=True)}
-        self.rounds = journal.read(len(programs))[:rounds]
-        journal.start(len(programs), self.rounds)
+        self.rounds = journal.read(programs)[:rounds]
+        journal.start(programs, self.rounds)
+        for program, *seconds in zip(programs, *self.rounds, strict=True):
+            if np.isnan(seconds).any():
+                self._broken[program] = "before this call continued"
         orders = [rng.permutation(len(programs)) for _ in range(rounds)]
         with Progress(rounds * len(programs), f"{self.name}: time", "run", self.verbose) as bar:
             bar.update(len(self.rounds) * len(programs))
@@ -295,7 +362,9 @@ class _Run:
         return False
 
     def _time(self, program: str, number: int) -> float:
-        """Time a program once; NaN if the child ends or hangs."""
+        """Time a program once; NaN if the child ends or hangs, now or in a round of before."""
+        if program in self._broken:
+            return float("nan")
         try:
             if not self.child.running or program not in self._compiled:
                 self._compile(number)
@@ -303,6 +372,7 @@ class _Run:
         except ChildError as error:
             if number == 0:
                 raise Error(f"{self.name}: the default could not be run again: {error}") from error
+            self._broken[program] = str(error)
             return float("nan")
         return float(answer["seconds"])
 
@@ -315,13 +385,14 @@ class _Run:
         for number, name in self.hashes.items():
             repeats[number] = table[:, programs[name]]
             if np.isnan(repeats[number]).any():
-                self.failed[number] = "ended or hung in a later run", ""
+                self.failed[number] = "ended or hung in a later run", self._broken[name]
         valid = np.array([number not in self.failed for number in range(count)])
         repeats[~valid] = np.nan
         runtime = np.zeros(count, np.int64)
         runtime[valid] = np.maximum(np.rint(repeats[valid].min(1)), 1)
         base, published = space.graph, not space.options
-        schema, fields = LAYOUT, dict[str, Any]()
+        schema = LAYOUT
+        fields: dict[str, Any] = {}
         opcode = base.node_opcode
         if space.options:
             rows = [candidate.row for candidate in self.candidates]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,14 +14,15 @@ import numpy as np
 from tpugraphs.data import hlo
 from tpugraphs.data.collections import load
 from tpugraphs.data.published import LayoutGraph
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.xla import modules
-from tpugraphs.xla.child import Child
+from tpugraphs.xla.child import Child, ChildError
 
-__all__ = ["Program", "graph", "kernels"]
+__all__ = ["Program", "dump", "graph", "kernels"]
 
 # Calls that JAX does not promise to keep between versions; here both sides are of one version.
 _CUSTOM_CALLS = ("LayoutConstraint", "Sharding")
+_ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 
 
 class Program:
@@ -30,14 +33,14 @@ class Program:
     fn : callable
         A function of JAX, ``jax.jit`` or not.
     args : tuple
-        Its arguments, pytrees of arrays. Other leaves (numbers, None) are constants of the program.
+        Its arguments, pytrees of arrays or of ``jax.ShapeDtypeStruct``. Other leaves (numbers, None) are
+        constants of the program.
     name : str, optional
         By default that of the function.
 
     Attributes
     ----------
     name : str
-    arguments : list of array
     jaxpr : jax.extend.core.ClosedJaxpr
         Of the flat function.
 
@@ -50,13 +53,15 @@ class Program:
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> None:
         self.name = name or getattr(fn, "__name__", "program").strip("<>")
         leaves, tree = jax.tree.flatten(args)
-        is_array = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
-        given = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
-        if any(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in given):
-            raise ConfigError(
-                f"{self.name}: expected plain arrays, found random keys; pass jax.random.key_data(key)"
-            )
-        self.arguments = [np.asarray(leaf) for leaf in given]
+        is_array = [isinstance(leaf, _ARRAYS) for leaf in leaves]
+        self._given = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+        if any(_is_key(leaf) for leaf in self._given):
+            todo = "pass jax.random.key_data(key), and call jax.random.wrap_key_data in the function"
+            raise ConfigError(f"{self.name}: expected plain arrays, found random keys; {todo}")
+        self._avals = [
+            jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
+            for leaf in self._given
+        ]
 
         def flat(*arrays: Any) -> tuple[Any, ...]:
             some = iter(arrays)
@@ -65,12 +70,25 @@ class Program:
 
         self._flat = flat
         try:
-            self.jaxpr = jax.make_jaxpr(flat)(*self.arguments)
+            self.jaxpr = jax.make_jaxpr(flat)(*self._avals)
         except Exception as error:
             text = " ".join(str(error).split())[:300]
             raise ConfigError(f"{self.name}: cannot be traced: {type(error).__name__}: {text}") from error
         if not self.jaxpr.out_avals:
             raise ConfigError(f"{self.name}: expected a function that returns arrays, found none")
+        if any(_is_key(aval) for aval in self.jaxpr.out_avals):
+            raise ConfigError(f"{self.name}: expected plain arrays as outputs, found random keys")
+
+    @cached_property
+    def arguments(self) -> list[Any]:
+        """Values of the arguments; ConfigError if there are none, or no longer."""
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in self._given):
+            raise ConfigError(f"{self.name}: expected arrays to run with, found a jax.ShapeDtypeStruct")
+        try:
+            return [np.asarray(leaf) for leaf in self._given]
+        except Exception as error:  # of JAX: an array that was donated, or is on another machine
+            text = " ".join(str(error).split())[:300]
+            raise ConfigError(f"{self.name}: the values of its arguments cannot be read: {text}") from error
 
     def module(self, function: Callable[..., Any] | None = None) -> bytes:
         """Write the program, or another function of the same arguments, as :mod:`jax.export` does.
@@ -83,10 +101,32 @@ class Program:
         checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in _CUSTOM_CALLS]
         try:
             exported = jax.export.export(jax.jit(function or self._flat), disabled_checks=checks)
-            return bytes(exported(*self.arguments).serialize())
+            return bytes(exported(*self._avals).serialize())
         except Exception as error:
             text = " ".join(str(error).split())[:300]
+            if "callback" in text:
+                text += "; take out callbacks into Python (jax.pure_callback, jax.debug.print)"
             raise ConfigError(f"{self.name}: cannot be exported: {type(error).__name__}: {text}") from error
+
+
+def _is_key(value: Any) -> bool:
+    """Tell whether an array or its description is of random keys."""
+    return bool(jax.numpy.issubdtype(value.dtype, jax.dtypes.extended))
+
+
+def dump(name: str, child: Child, module: bytes) -> tuple[Path, Path]:
+    """Let a child compile the program as it is: files before layout assignment, and optimised.
+
+    Raises
+    ------
+    Error
+        XLA cannot compile it; says why.
+    """
+    child.add("", module)
+    try:
+        return child.dump("")
+    except ChildError as error:
+        raise Error(f"{name}: XLA cannot compile it: {error}") from error
 
 
 def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: float = 120.0) -> LayoutGraph:
@@ -99,7 +139,7 @@ def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: 
     fn : callable
         A function of JAX, ``jax.jit`` or not.
     *args : pytree of arrays
-        Arguments; only shapes and types matter.
+        Arguments; only shapes and types matter, so ``jax.ShapeDtypeStruct`` does as well.
     name : str, optional
         Name of the graph, by default that of the function.
     timeout : float
@@ -118,11 +158,10 @@ def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: 
         XLA cannot compile it.
     """
     program = Program(fn, args, name)
-    with Child(program.arguments, timeout) as child:
-        child.add("", program.module())
-        before, _ = child.dump("")
-        found: LayoutGraph = load(before).replace(name=program.name, path=None)
-        return found
+    with Child([], timeout) as child:
+        before, _ = dump(program.name, child, program.module())
+        found: LayoutGraph = load(before)
+        return found.replace(name=program.name, path=None)
 
 
 def kernels(
@@ -139,9 +178,8 @@ def kernels(
         Without configs, in the order of the program; called ``name.fusion``. Empty if XLA fused nothing.
     """
     program = Program(fn, args, name)
-    with Child(program.arguments, timeout) as child:
-        child.add("", program.module())
-        _, after = child.dump("")
+    with Child([], timeout) as child:
+        _, after = dump(program.name, child, program.module())
         module = after.read_bytes()
         return [
             hlo.read_bytes(kernel, name=f"{program.name}.{part}") for part, kernel in modules.fusions(module)

@@ -19,7 +19,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.xla import options as levers
 from tpugraphs.xla import relayout
 from tpugraphs.xla.child import Child
-from tpugraphs.xla.programs import Program
+from tpugraphs.xla.programs import Program, dump
 
 __all__ = ["SPACES", "Candidate", "Space"]
 
@@ -88,8 +88,7 @@ class Space:
         self._program, self._rewrite, self._changes = program, rewrite, changes
         self.options = _known(options, child) if options else ()
         self.sites: tuple[relayout.Site, ...] = ()
-        child.add("", self.module(Candidate()))
-        before, _ = child.dump("")
+        before, _ = dump(program.name, child, self.module(Candidate()))
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
         nodes: list[int] = []
         if rewrite is not None:
@@ -123,12 +122,16 @@ class Space:
         return rows
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
-        """Draw different candidates, at most `count`; the first is XLA's default."""
+        """Draw different candidates, at most `count`; the first is XLA's default.
+
+        Options are drawn apart from layouts, so that they are the same for every program.
+        """
+        of_options, of_layouts = rng.spawn(2)
         default = {option.name: option.default() for option in self.options}
         found: dict[Any, Candidate] = {}
         for attempt in range(count * _TRIES):
-            values = {o.name: o.draw(rng) for o in self.options} if attempt else default
-            layouts = relayout.draw(self.sites, rng, self._changes) if attempt and self.sites else {}
+            values = {o.name: o.draw(of_options) for o in self.options} if attempt else default
+            layouts = relayout.draw(self.sites, of_layouts, self._changes) if attempt and self.sites else {}
             given = {name: value for name, value in values.items() if value != default[name]}
             candidate = Candidate(given, levers.encode(self.options, values), layouts)
             found.setdefault((tuple(given.items()), candidate.key), candidate)
@@ -140,6 +143,9 @@ class Space:
 def _known(options: tuple[levers.Option | levers.Switches, ...], child: Child) -> tuple[Any, ...]:
     """Keep the levers that this version of XLA knows."""
     answer = child.ask("probe", options={option.name: list(option.candidates) for option in options})
+    platform = child.device["platform"]
+    if platform != "cpu":
+        raise ConfigError(f'space: the options are for CPUs, found platform {platform!r}; use "transpose"')
     kept = [option.known(answer["known"].get(option.name, [])) for option in options]
     if not any(kept):
         raise ConfigError("this version of XLA knows none of the options; use another space")

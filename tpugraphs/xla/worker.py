@@ -11,8 +11,10 @@ import hashlib
 import json
 import os
 import platform
+import queue
 import re
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -75,8 +77,9 @@ def deviation(found: list[Any], expected: list[Any]) -> float:
             np.where(finite, 0, a), np.where(finite, 0, b), equal_nan=True
         ):
             return float("inf")
-        error, size = np.linalg.norm((a - b)[finite]), np.linalg.norm(b[finite])
-        worst = max(worst, float(error / size) if size else float(error))
+        scale = np.abs(b[finite]).max(initial=0.0) or 1.0  # squares of large numbers overflow
+        error, size = np.linalg.norm((a[finite] - b[finite]) / scale), np.linalg.norm(b[finite] / scale)
+        worst = max(worst, float(error / (size or 1.0)))
     return worst
 
 
@@ -89,9 +92,10 @@ class Worker:
         self._programs: dict[str, tuple[Any, float]] = {}  # by hash: the program, its deviation
         self._expected: list[Any] | None = None
 
-    def hello(self, x64: bool) -> dict[str, Any]:
-        """Start JAX and describe where the measurements are made."""
+    def hello(self, x64: bool, platforms: str | None) -> dict[str, Any]:
+        """Start JAX as the parent has it, and describe where the measurements are made."""
         jax.config.update("jax_enable_x64", x64)
+        jax.config.update("jax_platforms", platforms)
         # What comes out of the cache on disk has no machine code to tell programs apart, and is not dumped.
         jax.config.update("jax_enable_compilation_cache", False)
         device = jax.devices()[0]
@@ -105,6 +109,7 @@ class Worker:
             "jaxlib": sys.modules["jaxlib"].__version__,
             "python": platform.python_version(),
             "system": platform.platform(),
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
         }
 
     def arguments(self, path: str) -> dict[str, Any]:
@@ -118,7 +123,7 @@ class Worker:
     def module(self, key: str, path: str) -> dict[str, Any]:
         """Read a program and lower it; it is compiled later, with options."""
         exported = jax.export.deserialize(bytearray(Path(path).read_bytes()))
-        self._modules[key] = jax.jit(exported.call).lower(*self._arguments)
+        self._modules[key] = jax.jit(exported.call).lower(*exported.in_avals)
         return {}
 
     def ready(self) -> dict[str, Any]:
@@ -192,13 +197,22 @@ def processor() -> str:
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 
+def read(requests: queue.SimpleQueue[str]) -> None:
+    """Read requests. At their end the parent is gone: end the process, whatever it is doing."""
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
+
+
 def main() -> None:
     """Answer requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps what libraries print out of the answers
     worker = Worker()
-    for line in sys.stdin:
-        request = json.loads(line)
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=read, args=(requests,), daemon=True).start()
+    while True:
+        request = json.loads(requests.get())
         try:
             answer = getattr(worker, request.pop("do"))(**request)
         except Exception as error:  # told to the parent, which knows what to make of it

@@ -1,0 +1,638 @@
+"""One's own programs: their graphs, kernels and measured configs, and what may happen to the child process."""
+
+import errno
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs.data.opcodes import opcode_name
+from tpugraphs.data.schema import LAYOUT
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.system import files
+
+jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
+jnp = jax.numpy
+
+from tpugraphs.xla import collecting, modules, programs, relayout, spaces, worker  # noqa: E402
+from tpugraphs.xla import options as levers  # noqa: E402
+from tpugraphs.xla.child import Child, ChildError  # noqa: E402
+from tpugraphs.xla.programs import Program  # noqa: E402
+
+X = np.linspace(-1, 1, 24 * 16, dtype=np.float32).reshape(24, 16)
+W = np.cos(np.arange(16 * 16, dtype=np.float32)).reshape(16, 16)
+QUICK = {"rounds": 2, "least": 1e-4, "verbose": False}
+
+
+def softmax(x, w):
+    return jax.nn.softmax(x @ w).sum(0)
+
+
+def endless(x):
+    return jax.lax.while_loop(lambda c: c.sum() < 1e30, jnp.sin, x)
+
+
+@pytest.fixture(scope="module")
+def child():
+    with Child([X, W], 60) as running:
+        running.add("", Program(softmax, (X, W)).module())
+        yield running
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """A graph of every space, made when it is first asked for."""
+    return functools.cache(
+        lambda space: tg.xla.collect(
+            softmax, X, W, space=space, n_configs=np.int64(6), seed=np.int64(1), **QUICK
+        )
+    )
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, env={**os.environ, **environment}, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- graphs and kernels -----------------------------------------------------------------------------------
+
+
+def test_graph_is_the_program_before_layout_assignment(tmp_path, monkeypatch):
+    """As plain JAX compiles it; modules that lie in the current folder are not imported."""
+    python(
+        f"""
+        import jax, numpy as np
+        def softmax(x, w):
+            return jax.nn.softmax(x @ w).sum(0)
+        options = {{"xla_dump_to": {str(tmp_path)!r}, "xla_dump_hlo_as_proto": True,
+                    "xla_dump_hlo_pass_re": "layout-assignment"}}
+        x, w = np.zeros((24, 16), np.float32), np.zeros((16, 16), np.float32)
+        jax.jit(softmax).lower(x, w).compile(compiler_options=options)
+        """
+    )
+    expected = tg.load(str(next(tmp_path.glob("*before_layout-assignment*.pb"))))
+    (tmp_path / "json.py").write_text("raise SystemExit('not the json of Python')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    found = tg.xla.graph(jax.jit(softmax), jax.ShapeDtypeStruct(X.shape, X.dtype), W)
+    assert found.name == "softmax" and found.num_configs == 0
+    np.testing.assert_array_equal(found.node_opcode, expected.node_opcode)
+    np.testing.assert_array_equal(found.edge_index, expected.edge_index)
+    np.testing.assert_array_equal(found.node_feat, expected.node_feat)
+
+
+def test_kernels_are_the_fused_computations():
+    kernels = tg.xla.kernels(lambda a: softmax(a["x"], a["w"]), {"x": X, "w": W}, name="mine")
+    names = [kernel.name for kernel in kernels]
+    assert len(set(names)) == len(names) >= 2 and all(name.startswith("mine.") for name in names)
+    opcodes = [[opcode_name(code) for code in kernel.node_opcode] for kernel in kernels]
+    reducing = [codes for codes in opcodes if "reduce" in codes]
+    assert reducing and all(
+        {"add", "maximum"} & set(codes) for codes in reducing
+    )  # with what the reduction calls
+    assert all(codes.count("parameter") >= 1 for codes in opcodes)
+
+
+def test_a_program_without_fusions_has_no_kernels():
+    assert tg.xla.kernels(lambda x: x, X) == []
+
+
+def message(*pairs):
+    """Fields of a message of protocol buffers."""
+    parts = []
+    for number, value in pairs:
+        if isinstance(value, int):
+            parts.append(modules._varint(number << 3) + modules._varint(value))
+        else:
+            parts.append(modules._field(number, value))
+    return b"".join(parts)
+
+
+def test_fusions_come_with_what_they_call():
+    adds = message((1, b"adds"), (5, 3 << 32))
+    inner = message((1, b"inner"), (2, message((2, b"reduce"), (38, modules._varint(3 << 32)))), (5, 2))
+    entry = message((1, b"main"), (2, message((2, b"fusion"), (38, 2))), (2, message((2, b"add"))), (5, 1))
+    (found,) = modules.fusions(message((3, adds), (3, inner), (3, entry)))
+    assert found == ("inner", message((1, b"inner"), (2, b"inner"), (3, adds), (3, inner), (6, 2)))
+    assert not list(modules.fusions(message((3, adds))))
+
+
+# --- programs and their arguments ----------------------------------------------------------------------------
+
+
+def test_arguments_survive_the_trip_bit_for_bit():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(3, 4)) * 100
+    kinds = ("bfloat16", "float16", "float32", "float64", "int8", "uint16", "int64", "bool", "complex64",
+             "complex128", "float8_e4m3fn", "int4")  # fmt: skip
+    given = [numbers.astype(jnp.dtype(kind)) for kind in kinds]
+    given += [np.float32(2.5), np.zeros((0, 3), np.int32), X.T, np.array([np.nan, -0.0, np.inf], np.float32)]
+    with Child(given, 10) as unstarted, jax.enable_x64(True):
+        receiver = worker.Worker()
+        receiver.arguments(str(unstarted._file("arguments.npz")))
+        for sent, got in zip(given, receiver._arguments, strict=True):
+            assert got.dtype == sent.dtype and got.shape == np.shape(sent)
+            assert np.asarray(got).tobytes() == np.asarray(sent).tobytes()
+
+
+def test_leaves_that_are_no_arrays_are_constants():
+    program = Program(lambda tree, power, nothing: tree["a"] ** power, ({"a": X}, 2, None))
+    assert len(program.arguments) == 1 and "integer_pow" in str(program.jaxpr)
+
+
+def test_weak_types_are_kept():
+    program = Program(lambda x, scale: x * scale, (jnp.zeros(3, jnp.bfloat16), jnp.asarray(2.0)))
+    assert [aval.dtype.name for aval in program.jaxpr.out_avals] == ["bfloat16"]
+
+
+def test_scalars_donated_arguments_and_odd_types_are_measured():
+    @functools.partial(jax.jit, donate_argnums=0)
+    def mixed(x, scale, mask, k, unused):
+        return jnp.where(mask, x * scale, 0) @ x.T, k + 1
+
+    arguments = jnp.ones((8, 8), jnp.bfloat16), jnp.asarray(2.0), X[:8, :8] > 0, jnp.int8(3), X
+    graph = tg.xla.collect(mixed, *arguments, n_configs=2, tolerance=0.1, **QUICK)
+    assert graph.valid[0] and graph.name == "mixed"
+    assert not arguments[0].is_deleted()
+
+
+def test_what_cannot_be_measured_is_said():
+    gone = jnp.ones(3)
+    gone.delete()
+    shape = jax.ShapeDtypeStruct((3,), np.float32)
+    cases = [
+        (lambda: Program(lambda k: k, (jax.random.key(0),)), "random keys; pass jax.random.key_data"),
+        (lambda: Program(lambda x: jax.random.key(0), (X,)), "plain arrays as outputs, found random keys"),
+        (lambda: Program(lambda x: None, (X,), "void"), "void: expected a function that returns arrays"),
+        (lambda: Program(lambda x: x @ np.ones(3), (X,), "bad"), "bad: cannot be traced: TypeError"),
+        (lambda: Program(lambda x: jax.pure_callback(abs, shape, x), (X[0, :3],)).module(), "take out callbacks"),
+        (lambda: Program(lambda x: (jax.debug.print("{}", x), x)[1], (X,)).module(), "take out callbacks"),
+        (lambda: tg.xla.collect(lambda x: x, shape), "expected arrays to run with, found a jax.ShapeDtypeStruct"),
+        (lambda: tg.xla.collect(lambda x: x, gone), "cannot be read: .*deleted"),
+        (lambda: tg.xla.collect(softmax, X, W, space="tile"), "space: expected one of options, "),
+        (lambda: tg.xla.collect(softmax, X, W, rounds=1), "rounds: expected a whole number, 2 or more"),
+        (lambda: tg.xla.collect(softmax, X, W, n_configs=True), "n_configs: expected a whole number"),
+        (lambda: tg.xla.collect(softmax, X, W, seed=-1), "seed: expected a whole number, 0 or more"),
+        (lambda: tg.xla.collect(softmax, X, W, timeout=0), "timeout: expected a number above 0"),
+        (lambda: tg.xla.collect(softmax, X, W, tolerance=float("nan")), "tolerance: expected a number"),
+        (lambda: tg.xla.collect(softmax, X, W, out="x.csv"), "out: expected a name that ends in .npz or .tgpack"),
+        (lambda: tg.xla.collect(softmax, X, W, out="no/x.npz"), "out: expected a folder .*; make it first"),
+        (lambda: tg.Graph(node_feat=X[:, :1], edge_index=np.zeros((0, 2)), about={"a": {1}}), "about: .* JSON can hold"),
+        (lambda: tg.Graph(node_feat=X[:, :1], edge_index=np.zeros((0, 2)), about={"a": np.nan}), "about: .* JSON can hold"),
+    ]  # fmt: skip
+    for call, text in cases:
+        with pytest.raises(ConfigError, match=text):
+            call()
+
+
+def test_a_program_that_does_not_compile_is_named():
+    with Child([], 30) as child, pytest.raises(Error, match="mine: XLA cannot compile it: "):
+        programs.dump("mine", child, b"nonsense")
+
+
+def test_the_digest_sees_values():
+    def inner(w):
+        nested = jax.jit(lambda x: x @ w)
+        return Program(lambda x: jax.lax.fori_loop(0, 2, lambda _, c: nested(c), x), (X,))
+
+    def random(seed):
+        key = jax.random.key(seed)
+        return Program(lambda x: x + jax.random.normal(key, x.shape), (X,))
+
+    for make, a, b in ((inner, W, 2 * W), (random, 1, 2), (lambda x: Program(jnp.sin, (x,)), X, -X)):
+        digests = [collecting._digest(make(value), [], {}, {}) for value in (a, a, b)]
+        assert digests[0] == digests[1] != digests[2]
+
+
+# --- measurements ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", tg.xla.SPACES)
+def test_collect(measured, space, tmp_path):
+    graph = measured(space)
+    count = graph.num_configs
+    assert 2 <= count <= 6 and graph.valid[0] and graph.repeats.shape == (count, 2)
+    good = graph.repeats[graph.valid]
+    np.testing.assert_array_equal(graph.runtime[graph.valid], np.rint(good.min(1)))
+    assert len(np.unique(good, axis=0)) <= graph.about["distinct_programs"]  # equal programs share one
+    about = graph.about
+    assert (about["space"], about["seed"], about["rounds"]) == (space, 1, 2)
+    assert {"device", "platform", "cores", "threads", "jax", "jaxlib", "xla_flags"} <= set(about["machine"])
+    assert sum(about["failed"].values()) == len(about["failures"]) == (~graph.valid).sum()
+    assert -1 <= about["noise_ceiling"] <= 1 and len(about["date"]) == 10
+    names = [column.name for column in graph.schema.config]
+    if space in ("options", "combined"):
+        assert "xla_disable_hlo_passes:fusion" in names and "xla_backend_optimization_level" in names
+        first = dict(zip(names, graph.config_feat[0], strict=True))
+        assert first["xla_cpu_experimental_ynn_fusion_type:REDUCE"] == 1
+        assert first["xla_disable_hlo_passes:fusion"] == 0
+        assert len(np.unique(graph.config_feat, axis=0)) > 1
+    if space != "options":
+        digits = graph.node_config_feat
+        assert digits.shape == (count, len(graph.node_config_ids), len(LAYOUT.digits))
+        assert (digits[:, :, 6:] == -1).all() and len(np.unique(np.asarray(digits), axis=0)) > 1
+        assert (graph.schema == LAYOUT) == (space != "combined")
+    for suffix in ("npz", "tgpack"):
+        file = tmp_path / f"g.{suffix}"
+        graph.save(file)
+        assert tg.load(str(file)).about == about
+
+
+def test_equal_programs_share_one_measurement(measured):
+    about, repeats = measured("transpose").about, measured("transpose").repeats
+    assert about["distinct_programs"] < measured("transpose").num_configs
+    assert len(np.unique(repeats, axis=0)) == about["distinct_programs"]
+
+
+def test_options_are_drawn_alike_for_all_programs():
+    def drawn(sites, seed=3):
+        space = spaces.Space.__new__(spaces.Space)
+        space.options, space.sites = levers.CPU, sites
+        return space.draw(20, np.random.default_rng(seed))
+
+    sites = relayout.sites(jax.make_jaxpr(softmax)(X, W))
+    plain, both = drawn(()), drawn(sites)
+    assert [c.options for c in plain] == [c.options for c in both] != [c.options for c in drawn((), 4)]
+    assert any(c.layouts for c in both) and not (plain[0].options or both[0].options or both[0].layouts)
+
+
+def test_options_that_xla_does_not_know_are_left_out(child):
+    given = (
+        levers.Option("xla_no_such_option", (1, 2), 0.5),
+        levers.Option("xla_cpu_prefer_vector_width", (256, "wide", 128), 0.5),
+        levers.Option("xla_cpu_enable_fast_math", (False, "perhaps"), 0.5),
+        levers.Switches("xla_cpu_experimental_ynn_fusion_type", ("DOT", "TEA"), ("TEA",), 0.5, prefix=levers._LIBRARY),
+    )  # fmt: skip
+    known = spaces._known(given, child)
+    assert [option.name for option in known] == [given[1].name, given[3].name]
+    assert known[0].values == (256, 128) and known[1].names == ("DOT",) and known[1].default() == ""
+    with pytest.raises(ConfigError, match="knows none of the options"):
+        spaces._known(given[:1], child)
+    other = SimpleNamespace(ask=child.ask, device={"platform": "gpu"})
+    with pytest.raises(ConfigError, match="options are for CPUs, found platform 'gpu'"):
+        spaces._known(given, other)
+
+
+def test_lists_may_be_empty(child):
+    default = child.compile("", {}, {})
+    for option in levers.CPU:
+        if isinstance(option, levers.Switches):
+            assert child.compile("", {option.name: ""}, {})["deviation"] < 1e-5
+    assert child.compile("", {}, {}) == {**default, "seconds": pytest.approx(default["seconds"], abs=60)}
+
+
+# --- what may happen to the child ------------------------------------------------------------------------------
+
+
+def interfere(monkeypatch, method, act):
+    """Call `act(child, n, arguments)` before the n-th call of a method of the child."""
+    real, calls = getattr(Child, method), []
+
+    def patched(self, *args, **fields):
+        calls.append((args, fields))
+        act(self, len(calls), *args, **fields)
+        return real(self, *args, **fields)
+
+    monkeypatch.setattr(Child, method, patched)
+    return calls
+
+
+def hit(child, number):
+    os.kill(child._process.pid, number)
+
+
+def test_crashes_hangs_and_wrong_outputs_are_invalid(monkeypatch):
+    keys = []
+
+    def act(child, n, key, *_):
+        if key not in keys:
+            keys.append(key)
+            if len(keys) == 2:
+                hit(child, signal.SIGKILL)
+            if len(keys) == 3:
+                hit(child, signal.SIGSTOP)
+
+    real = spaces.Space.module
+
+    def module(self, candidate):
+        wrong = candidate.key and len(keys) == 3
+        return self._program.module(lambda x, w: (softmax(x, w) + 1,)) if wrong else real(self, candidate)
+
+    interfere(monkeypatch, "compile", act)
+    monkeypatch.setattr(spaces.Space, "module", module)
+    graph = tg.xla.collect(softmax, X, W, space="transpose", n_configs=5, seed=2, timeout=5, **QUICK)
+    assert graph.valid.tolist() == [True, False, False, False, True]
+    assert np.isfinite(graph.repeats[graph.valid]).all() and np.isnan(graph.repeats[~graph.valid]).all()
+    failures = graph.about["failures"]
+    assert "SIGKILL" in failures["1"] and "no answer within 5 s" in failures["2"]
+    assert failures["3"].startswith("relative error")
+    assert graph.about["failed"] == {"not compiled or run": 2, "other outputs": 1}
+
+
+def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
+    """It is killed in the second round, and left alone in the third."""
+    timed, killed = [], []
+
+    def act(child, n, do, **fields):
+        if do == "time":
+            timed.append(fields["key"])
+            if not killed and timed.count(fields["key"]) == 2 and fields["key"] != default[0]:
+                killed.append(fields["key"])
+                hit(child, signal.SIGKILL)
+
+    default = []
+    real = collecting._Run.time
+    monkeypatch.setattr(
+        collecting._Run, "time", lambda self, *a: (default.append(self.hashes[0]), real(self, *a))[1]
+    )
+    interfere(monkeypatch, "ask", act)
+    graph = tg.xla.collect(softmax, X, W, space="constraint", n_configs=4, **{**QUICK, "rounds": 3})
+    assert timed.count(killed[0]) == 2 and timed.count(default[0]) == 3
+    (failure,) = graph.about["failures"].values()
+    assert "time: the process ended with signal SIGKILL" in failure
+    assert graph.valid[0] and graph.valid.sum() == 3
+
+
+def test_the_default_must_run(monkeypatch):
+    interfere(monkeypatch, "compile", lambda child, *_: hit(child, signal.SIGKILL))
+    with pytest.raises(Error, match="softmax: the default cannot be compiled and run: .*SIGKILL"):
+        tg.xla.collect(softmax, X, W, space="constraint", n_configs=2, **QUICK)
+
+
+def test_no_candidate_is_compared_with_itself():
+    """If the default fails in a new child, the next candidate must not be what all are compared with."""
+    calls = []
+
+    def compile_(key, *_):
+        calls.append(key)
+        if calls == ["", "", ""]:
+            raise ChildError("no memory", False)
+        return {"hash": key, "deviation": 0.0}
+
+    fake = SimpleNamespace(starts=1, running=True, ask=lambda do: {}, has=lambda key: True, compile=compile_)
+    space = SimpleNamespace()
+    candidates = [spaces.Candidate(layouts=layouts) for layouts in ({}, {1: (1, 0)}, {2: (1, 0)})]
+    run = collecting._Run("p", space, candidates, fake, 1e-3, 1e-4, False)
+    run._compile(0)
+    run._compile(0)
+    fake.starts = 2
+    with pytest.raises(ChildError):
+        run._compile(1)
+    run._compile(2)
+    assert calls == ["", "", "", "", "2:(1, 0)"]
+
+
+def test_a_child_that_cannot_start_is_ended():
+    with Child([X], 5) as child:
+        child._file("arguments.npz").write_bytes(b"damaged")
+        with pytest.raises(ChildError, match="process for XLA could not be started: .*"):
+            child.ask("ready")
+        assert not child.running
+
+
+def test_the_child_ends_with_its_parent():
+    """Even while it computes: a killed parent leaves nobody who would stop it."""
+    code = """
+    import sys, numpy as np
+    sys.path.insert(0, sys.argv[1])
+    from test_xla import Child, Program, endless
+    x = np.ones(3, np.float32)
+    with Child([x], 100) as child:
+        child.add("", Program(endless, (x,)).module())
+        child.ask("ready")
+        print(child._process.pid, flush=True)
+        child.compile("", {}, {})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        try:
+            pid = int(parent.stdout.readline())
+            time.sleep(1.5)
+            assert alive(pid)
+        finally:
+            parent.kill()
+    limit = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not alive(pid) or os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("stage", ["_compile", "_time"])
+def test_ctrl_c_before_two_rounds_leaves_nothing(monkeypatch, stage, tmp_path):
+    left = []
+    real = getattr(collecting._Run, stage)
+
+    def patched(self, *args):
+        left.append((self.child._process.pid if self.child.running else None, Path(self.child._folder.name)))
+        if len(left) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return real(self, *args)
+
+    monkeypatch.setattr(collecting._Run, stage, patched)
+    handles = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        tg.xla.collect(softmax, X, W, space="constraint", n_configs=3, out=tmp_path / "g.npz", **QUICK)
+    assert left[-1][0] and not any(pid and alive(pid) for pid, _ in left)
+    assert not left[-1][1].exists() and not (tmp_path / "g.npz").exists()
+    assert len(os.listdir("/proc/self/fd")) <= handles
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
+    out, journal = tmp_path / "g.tgpack", tmp_path / "g.tgpack.journal"
+    fields = {**QUICK, "space": "constraint", "n_configs": 3, "rounds": 4, "out": out}
+    with monkeypatch.context() as patch:
+        real, calls = collecting._Run._time, []
+
+        def interrupted(self, *args):
+            calls.append(args)
+            if len(calls) == 2 * len(set(self.hashes.values())) + 2:
+                signal.raise_signal(signal.SIGINT)
+            return real(self, *args)
+
+        patch.setattr(collecting._Run, "_time", interrupted)
+        with pytest.warns(UserWarning, match="interrupted after 2 of 4 rounds.*journal keeps them"):
+            early = tg.xla.collect(softmax, X, W, **fields)
+    assert early.about["rounds"] == 2 and not out.exists()
+    assert len(journal.read_text().splitlines()) == 3
+
+    def full(source, target):
+        if str(target) == str(out):
+            raise OSError(errno.ENOSPC, "No space left on device", str(source))
+        return os.rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            tg.xla.collect(softmax, X, W, **fields)
+    assert os.listdir(tmp_path) == [journal.name] and len(journal.read_text().splitlines()) == 5
+    with monkeypatch.context() as patch:
+        patch.setattr(collecting._Run, "_time", None)  # nothing is left to be timed
+        graph = tg.xla.collect(softmax, X, W, **fields)
+    np.testing.assert_array_equal(graph.repeats[:, :2], early.repeats)
+    np.testing.assert_array_equal(graph.node_config_feat, early.node_config_feat)  # of the same seed
+    assert graph.repeats.shape == (3, 4) and os.listdir(tmp_path) == [out.name]
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "compile", None)
+        assert tg.xla.collect(softmax, X, W, **fields).about == graph.about
+        with pytest.raises(TypeError):  # another measurement is not in the file, and neither are more rounds
+            tg.xla.collect(softmax, X, W, **{**fields, "rounds": 5})
+
+
+def test_journals(tmp_path, monkeypatch):
+    journal = collecting._Journal(tmp_path / "g.npz", "mine")
+    assert journal.read(["a", "b"]) == []
+    journal.start(["a", "b"], [[1.0, 2.0]])
+    journal.add([float("nan"), 3.0])
+    whole = journal.path.read_text()
+    found = journal.read(["a", "b"])
+    assert found[0] == [1.0, 2.0] and np.isnan(found[1][0]) and found[1][1] == 3.0
+    assert journal.read(["b", "a"]) == journal.read(["a"]) == []
+    assert collecting._Journal(tmp_path / "g.npz", "yours").read(["a", "b"]) == []
+    for text, rounds in (
+        (whole + "[4.0, 5", 2), (whole[:-2], 1), (whole + "[4.0]\n", 2), (whole + '["x", 1.0]\n', 2),
+        ("[]\n" + whole, 0), ("", 0), ("\0\0\n", 0), (json.dumps({"digest": "mine", "programs": 2}), 0),
+    ):  # fmt: skip
+        journal.path.write_text(text)
+        assert len(journal.read(["a", "b"])) == rounds, text
+    journal.path.write_text(whole)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        journal.start(["a", "b"], [])
+    assert journal.path.read_text() == whole  # rounds of before are not lost
+    nowhere = collecting._Journal(None, "mine")
+    nowhere.start(["a"], [])
+    nowhere.add([1.0])
+    nowhere.remove()
+    assert nowhere.read(["a"]) == []
+
+
+# --- hashes and outputs ------------------------------------------------------------------------------------------
+
+TEXT = """HloModule jit_call, is_scheduled=true, entry_computation_layout={(f32[3,2]{1,0})->f32[3,2]{1,0}}
+
+FileNames
+1 "a.py"
+
+%fused (p: f32[3,2]) -> f32[3,2] {
+  %p = f32[3,2]{1,0} parameter(0)
+  ROOT %add.3 = f32[3,2]{1,0} add(%p, %p), metadata={op_name="a{b}\\"c" stack_frame_id=6}
+}
+
+ENTRY %main (x: f32[3,2]) -> f32[3,2] {
+  %x = f32[3,2]{1,0} parameter(0), metadata={op_name="x"}
+  %c.1 = f32[8]{0} constant({...})
+  ROOT %f = f32[3,2]{1,0} fusion(%x), kind=kLoop, calls=%fused
+}
+"""
+
+
+def test_hashes_of_programs():
+    base = worker.program_hash(TEXT, {})
+    for old, new in (
+        ("add.3", "add.77"), ("jit_call", "jit_f"), ('"a.py"', '"b.py"'), ("stack_frame_id=6", "stack_frame_id=7"),
+        ("a{b}", "else}"), ("%fused", "%other"),
+    ):  # fmt: skip
+        assert old in TEXT and worker.program_hash(TEXT.replace(old, new), {}) == base, old
+    for old, new in (
+        ("%x = f32[3,2]{1,0}", "%x = f32[3,2]{0,1}"), ("(f32[3,2]{1,0})->", "(f32[3,2]{0,1})->"),
+        ("f32[8]", "f32[9]"), ("kLoop", "kInput"), ("add(%p, %p)", "add(%p, %x)"), ("add(", "multiply("),
+    ):  # fmt: skip
+        assert old in TEXT and worker.program_hash(TEXT.replace(old, new), {}) != base, old
+    options = [{"a": 1}, {"a": 2}, {"b": 1}, {"a": 1, "b": 1}]
+    assert len({base, *(worker.program_hash(TEXT, one) for one in options)}) == 5
+    assert worker.program_hash(TEXT, {"b": 1, "a": 1}) == worker.program_hash(TEXT, {"a": 1, "b": 1})
+
+
+def test_deviation():
+    def of(a, b, kind=np.float32):
+        return worker.deviation([np.array(a, kind)], [np.array(b, kind)])
+
+    inf, nan = np.inf, np.nan
+    assert of([1, 2], [1, 2]) == of([], []) == of([nan, inf, -inf, 1], [nan, inf, -inf, 1]) == 0
+    assert of([3.0, 4.5], [3.0, 4.0]) == pytest.approx(0.1)
+    assert of([1, nan], [nan, 1]) == of([inf], [-inf]) == of([1], [nan]) == of([nan], [inf]) == inf
+    assert of([1, 2], [1, 3], np.int32) == of([True], [False], bool) == inf
+    assert of([1, 2], [1, 2], np.int8) == 0
+    assert of([3 + 4j], [3 + 3.5j], complex) == pytest.approx(0.5 / abs(3 + 3.5j))
+    assert of([1e-3], [0.0]) == pytest.approx(1e-3) and of([0.0, 0.0], [0.0, 0.0]) == 0
+    assert of([1.1e200], [1e200], float) == pytest.approx(0.1)  # whose square is infinite
+    assert of([1.1e-200], [1e-200], float) == pytest.approx(0.1)
+    assert of([1], [1], jnp.bfloat16) == 0 and of([1.5], [1], jnp.bfloat16) == 0.5
+    assert worker.deviation([X], [X.T]) == worker.deviation([X], [X.astype(np.float64)]) == inf
+    assert worker.deviation([X, 2 * X], [X, X]) == pytest.approx(1)
+    assert worker.deviation([], []) == 0
+
+
+# --- the parent, and life without JAX -------------------------------------------------------------------------------
+
+
+def test_the_parent_compiles_nothing(tmp_path):
+    """In double precision, and with a cache of compiled programs, which the child leaves alone."""
+    out = python(
+        """
+        import jax, numpy as np
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_platforms", "cpu")
+        events = []
+        jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+        import tpugraphs as tg
+        x = np.linspace(0, 1, 64).reshape(8, 8)
+        graphs = [tg.xla.graph(lambda x: x @ x, x) for _ in range(2)]
+        assert graphs[0].node_opcode.tolist() == graphs[1].node_opcode.tolist()
+        g = tg.xla.collect(lambda x: x @ x, x, n_configs=2, rounds=2, least=1e-4, tolerance=1e-12)
+        assert g.valid[0]
+        assert not [name for name in events if "backend_compile" in name], events
+        assert any("trace" in name for name in events), events
+        jax.jit(lambda x: x + 1)(x)
+        assert [name for name in events if "backend_compile" in name], events
+        print("done")
+        """,
+        JAX_COMPILATION_CACHE_DIR=str(tmp_path),
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+        JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+    )
+    assert out == "done\n"
+
+
+def test_without_jax():
+    out = python(
+        """
+        import sys
+        import tpugraphs as tg
+        assert "jax" not in sys.modules
+        sys.modules["jax"] = None
+        try:
+            tg.xla
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert out == "tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'\n"
