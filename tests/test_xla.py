@@ -411,7 +411,7 @@ def test_a_child_that_cannot_start_is_ended():
         assert not child.running
 
 
-def test_the_child_ends_with_its_parent():
+def test_the_child_ends_with_its_parent(tmp_path):
     """Even while it computes: a killed parent leaves nobody who would stop it."""
     code = """
     import sys, numpy as np
@@ -425,17 +425,20 @@ def test_the_child_ends_with_its_parent():
         child.compile("", {}, {})
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as parent:
         try:
             pid = int(parent.stdout.readline())
             time.sleep(1.5)
-            assert alive(pid)
+            assert alive(pid) and len(os.listdir(tmp_path)) == 1
         finally:
             parent.kill()
     limit = time.monotonic() + 10
     while alive(pid) and time.monotonic() < limit:
         time.sleep(0.05)
     assert not alive(pid) or os.kill(pid, signal.SIGKILL)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("stage", ["_compile", "_time"])

@@ -138,7 +138,7 @@ class Child:
         log = self._file("stderr.txt").open("wb")
         with log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tpugraphs.xla.worker"],
+                [sys.executable, "-P", "-m", "tpugraphs.xla.worker", self._folder.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -65,8 +65,8 @@ def collect(
     fn : callable
         A function of JAX, ``jax.jit`` or not.
     *args : pytree of arrays
-        Its arguments. Their values are used: outputs are compared. Copies of them are on the default device of
-        the child, wherever the arrays themselves are. Other leaves (numbers, None) are constants.
+        Its arguments. Their values are used: outputs are compared. The child has copies of them on its
+        default device, wherever the arrays themselves are. Other leaves (numbers, None) are constants.
     space : {"options", "transpose", "constraint", "combined"}
         What is varied. ``"options"``: options of the compiler. ``"transpose"``: layouts of values, as
         transpositions in the program. ``"constraint"``: layouts demanded of the compiler, which must copy

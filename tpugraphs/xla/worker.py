@@ -1,8 +1,9 @@
 """The child process that compiles, checks and times candidates, so that a crash ends only itself.
 
-It is started as ``python -m tpugraphs.xla.worker`` and speaks lines of JSON: a request on standard input, an
-answer on standard output. Programs and arrays travel as files, never as pickles: a program is what
-:mod:`jax.export` wrote, arrays are in an ``.npz``.
+It is started as ``python -m tpugraphs.xla.worker FOLDER`` and speaks lines of JSON: a request on standard
+input, an answer on standard output. Programs and arrays travel as files in the folder, never as pickles: a
+program is what :mod:`jax.export` wrote, arrays are in an ``.npz``. The parent removes the folder; the child
+does so if the parent was killed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import platform
 import queue
 import re
+import shutil
 import sys
 import threading
 import time
@@ -198,9 +200,10 @@ def processor() -> str:
 
 
 def read(requests: queue.SimpleQueue[str]) -> None:
-    """Read requests. At their end the parent is gone: end the process, whatever it is doing."""
+    """Read requests. At their end the parent is gone: remove the folder and end, whatever is being done."""
     for line in sys.stdin:
         requests.put(line)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
     os._exit(0)
 
 
