@@ -14,7 +14,7 @@ from rankers import small_graph, small_ranker, small_tile
 import tpugraphs as tg
 from tpugraphs.cli import main
 from tpugraphs.names import COLLECTIONS
-from tpugraphs.ranker import LinearBaseline, RandomBaseline, Scorer, ScorerBase, filekinds
+from tpugraphs.ranker import LinearBaseline, MeanEffect, RandomBaseline, Scorer, ScorerBase, filekinds
 from tpugraphs.system import tensorfile
 
 COLLECTION = "layout:xla:random"
@@ -188,6 +188,29 @@ def test_baselines_are_saved(graphs: list[Any], tmp_path: Path) -> None:
     assert same(tg.load_ranker(tmp_path / "t.safetensors").predict(small_tile()), tile.predict(small_tile()))
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         LinearBaseline().save(tmp_path / "n.safetensors")
+
+
+def test_the_mean_effect_of_shared_configs(tmp_path: Path) -> None:
+    configs = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
+    one = tg.Graph(config_feat=configs, runtime=[1.0, 2.0, 4.0, 8.0], name="one")
+    valid = [True, True, False, True]
+    two = tg.Graph(config_feat=configs, runtime=[10.0, 10.0, np.nan, 40.0], valid=valid, name="two")
+    mean = MeanEffect().fit([one, two])
+    logs = [np.log([1, 2, 4, 8]), np.log([10, 10, np.nan, 40])]
+    expected = np.nanmean([log - np.nanmean(log) for log in logs], axis=0)
+    unseen = tg.Graph(config_feat=[[1, 1], [0, 0], [2, 2]], runtime=[1.0, 2.0, 3.0])
+    np.testing.assert_allclose(mean.predict(one), expected)
+    np.testing.assert_allclose(mean.predict(unseen), [expected[3], expected[0], 0])
+    np.testing.assert_allclose(mean.predict(unseen, [1]), [expected[0]])
+    mean.save(tmp_path / "m.safetensors")
+    assert same(tg.load_ranker(tmp_path / "m.safetensors").predict(unseen), mean.predict(unseen))
+    assert mean.score([one]) == tg.metrics.kendall_tau(expected, one.runtime)
+    with pytest.raises(tg.DataError, match="does not fit the schema"):
+        mean.predict(tg.Graph(config_feat=[[1.0]]))
+    with pytest.raises(tg.DataError, match="configs as features alone"):
+        MeanEffect().fit(small_graph())
+    with pytest.raises(tg.Error, match="learnt nothing yet"):
+        MeanEffect().predict(one)
 
 
 def test_files_of_other_kinds(network: tg.Ranker, tmp_path: Path) -> None:

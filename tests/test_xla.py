@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
+from tpugraphs import cli
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError, Error
@@ -640,3 +641,62 @@ def test_without_jax():
         """
     )
     assert out == "tpugraphs.xla needs JAX: pip install 'tpugraphs[jax]'\n"
+
+
+def test_the_best_configs_are_measured_again(measured):
+    graph = measured("combined")
+    best = graph.select(graph.ran[graph.runtime[graph.ran].argsort()[:2]])
+    again = tg.xla.collect(softmax, X, W, space="combined", configs=best, **QUICK)
+    assert again.num_configs == 3 and again.valid.all()
+    np.testing.assert_array_equal(again.config_feat[0], graph.config_feat[0])  # the default comes first
+    np.testing.assert_array_equal(again.config_feat[1:], best.config_feat)
+    np.testing.assert_array_equal(again.config_digits[1:], best.config_digits)
+    with pytest.raises(tg.ConfigError, match="other columns or configurable nodes"):
+        tg.xla.collect(softmax, X, W, space="options", configs=best, **QUICK)
+
+
+def test_options_of_a_config_are_those_that_jax_takes(measured):
+    graph = measured("options")
+    assert tg.xla.compiler_options(graph, 0) == {}
+    for config in range(1, graph.num_configs):
+        given = tg.xla.compiler_options(graph, config)
+        values = {lever.name: given.get(lever.name, lever.default()) for lever in levers.CPU}
+        row = levers.encode(levers.CPU, values)
+        assert row == graph.schema.decode("config", graph.config_feat[config]) and given
+    config = graph.ran[-1]
+    compiled = jax.jit(softmax).lower(X, W).compile(compiler_options=tg.xla.compiler_options(graph, config))
+    np.testing.assert_allclose(compiled(X, W), jax.jit(softmax)(X, W), rtol=1e-4)
+    with pytest.raises(tg.ConfigError, match="expected options of XLA"):
+        tg.xla.compiler_options(measured("constraint"), 0)
+
+
+def test_the_zoo_becomes_a_collection(tmp_path, capsys):
+    how = ["--only", "mlp", "--sizes", "1", "--configs", "4", "--rounds", "2", "--out", str(tmp_path)]
+    assert cli.main(["collect", "--zoo", *how]) == 0
+    folder = tmp_path / "options" / "xla" / jax.default_backend()
+    sheet = (folder / "README.md").read_text()
+    assert "| mlp.0 |" in sheet and "noise ceiling" in sheet and jax.__version__ in sheet
+    collection = tg.open_collection("options:xla:cpu", root=tmp_path)
+    assert collection.train.names == ["mlp.0"] and collection.train[0].num_configs == 4
+    before = (folder / "train" / "mlp.0.npz").stat().st_mtime_ns
+    capsys.readouterr()
+    assert cli.main(["collect", "--zoo", *how, "--json"]) == 0  # not measured again
+    assert (folder / "train" / "mlp.0.npz").stat().st_mtime_ns == before
+    (found,) = json.loads(capsys.readouterr().out)["graphs"]
+    assert (found["name"], found["configs"]) == ("mlp.0", 4) and found["best_ms"] <= found["default_ms"]
+    with pytest.raises(tg.DataError, match="no graphs in its splits"):
+        tg.xla.data_sheet(tmp_path)
+
+
+def test_a_file_with_a_program_is_measured(tmp_path, capsys):
+    source = "import jax.numpy as jnp\nimport numpy as np\n"
+    source += "def build():\n    return lambda x: jnp.tanh(x @ x), (np.eye(32, dtype=np.float32),)\n"
+    (tmp_path / "model.py").write_text(source)
+    out = tmp_path / "model.npz"
+    how = ["--out", str(out), "--configs", "3", "--rounds", "2"]
+    assert cli.main(["collect", f"{tmp_path / 'model.py'}:build", *how]) == 0
+    assert tg.load(out).num_configs == 3 and "default" in capsys.readouterr().out
+    for wrong, text in (("model.py", "FILE.py:FUNCTION"), ("model.py:other", "expected a function other")):
+        assert cli.main(["collect", str(tmp_path / wrong), *how]) == 2 and text in capsys.readouterr().err
+    assert cli.main(["collect", str(tmp_path / "no.py:build"), *how]) == 1
+    assert cli.main(["collect", *how]) == 2 and "one of them" in capsys.readouterr().err

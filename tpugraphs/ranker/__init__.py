@@ -4,6 +4,7 @@ from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.leaveout import leave_out
+from tpugraphs.ranker.meaneffect import MeanEffect
 from tpugraphs.ranker.process import GaussianProcess
 from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
@@ -14,6 +15,7 @@ __all__ = [
     "Ensemble",
     "GaussianProcess",
     "LinearBaseline",
+    "MeanEffect",
     "RandomBaseline",
     "Ranker",
     "Routed",

@@ -12,6 +12,7 @@ except ImportError as error:
 from tpugraphs.xla import zoo
 from tpugraphs.xla.building import build, data_sheet
 from tpugraphs.xla.collecting import SPACES, collect
+from tpugraphs.xla.options import compiler_options
 from tpugraphs.xla.programs import graph, kernels
 
-__all__ = ["SPACES", "build", "collect", "data_sheet", "graph", "kernels", "zoo"]
+__all__ = ["SPACES", "build", "collect", "compiler_options", "data_sheet", "graph", "kernels", "zoo"]

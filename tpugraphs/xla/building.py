@@ -23,7 +23,7 @@ from tpugraphs.xla.zoo import Program, programs
 __all__ = ["build", "data_sheet"]
 
 SHEET = "README.md"
-_FIRST = {"transpose": "layout"}  # of a collection's name, where it is not the space
+_FIRST = {"constraint": "layout"}  # of a collection's name, where it is not the space
 
 
 def build(
@@ -45,7 +45,7 @@ def build(
     root : path
         Folder for :func:`tpugraphs.open_collection`.
     space : str
-        As for :func:`tpugraphs.xla.collect`. Transpositions make a collection that is called ``layout``.
+        As for :func:`tpugraphs.xla.collect`. Constraints make a collection that is called ``layout``.
     only : iterable of str
         Families to measure; by default all.
     sizes : int, optional

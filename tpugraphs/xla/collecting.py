@@ -45,6 +45,7 @@ def collect(
     *args: Any,
     space: str = "options",
     n_configs: int = 128,
+    configs: Graph | None = None,
     rounds: int = 10,
     seed: int = 0,
     name: str | None = None,
@@ -73,6 +74,9 @@ def collect(
         where it would choose another one. ``"combined"``: options and transpositions.
     n_configs : int
         Configs to draw, 2 or more. There are fewer if the space is smaller.
+    configs : Graph, optional
+        Measure these instead, from an earlier call for the same program and space: the best ones, for
+        example, ``configs=measured.select(measured.runtime.argsort()[:8])``. They follow the default.
     rounds : int
         Measurements of each config, 2 or more.
     seed : int
@@ -131,7 +135,10 @@ def collect(
     program = Program(fn, args, name)
     with Child(program.arguments, timeout) as child:
         chosen = SPACES[space](program, child)
-        candidates = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
+        if configs is None:
+            candidates = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
+        else:
+            candidates = chosen.again(configs)
         settings = {
             "space": space, "n_configs": int(n_configs), "seed": int(seed), "tolerance": float(tolerance),
             "least": float(least),

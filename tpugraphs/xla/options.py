@@ -6,15 +6,17 @@ version, so they are probed, never assumed (:meth:`tpugraphs.xla.worker.Worker.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tpugraphs.data.columns import Column
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError
 
-__all__ = ["CPU", "Option", "Switches"]
+__all__ = ["CPU", "Option", "Switches", "compiler_options", "encode"]
 
 _LIBRARY = "LIBRARY_FUSION_TYPE_"
 
@@ -66,6 +68,11 @@ class Option:
     def row(self, value: Any) -> dict[str, Any]:
         """Return the value by column."""
         return {self.name: value if isinstance(value, bool) else str(value)}
+
+    def value(self, row: Mapping[str, Any]) -> Any:
+        """Return the value of columns: the inverse of :meth:`row`; the default where there is no column."""
+        given = row.get(self.name)
+        return next((value for value in self.values if self.row(value)[self.name] == given), self.values[0])
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,12 @@ class Switches:
         given = set(value.split(","))
         return {f"{self.name}:{name}": self.prefix + name in given for name in self.names}
 
+    def value(self, row: Mapping[str, Any]) -> str:
+        """Return the list of columns: the inverse of :meth:`row`; as by default where there is no column."""
+        return self._text(
+            {name for name in self.names if row.get(f"{self.name}:{name}", name in self.usual)}
+        )
+
 
 # What a CPU's programs react to. XLA's own list of library fusions gives the same programs as this default.
 CPU: tuple[Option | Switches, ...] = (
@@ -155,6 +168,30 @@ CPU: tuple[Option | Switches, ...] = (
 )
 
 
-def encode(options: tuple[Option | Switches, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+def encode(options: Sequence[Option | Switches], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all options by column."""
     return {column: cell for option in options for column, cell in option.row(values[option.name]).items()}
+
+
+def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
+    """Return the options of a measured config as JAX takes them, without those that are as by default.
+
+    Use them in ``jax.jit(fn).lower(*args).compile(compiler_options=...)``.
+
+    Parameters
+    ----------
+    graph : Graph
+        From :func:`tpugraphs.xla.collect` in the space ``"options"`` or ``"combined"``.
+    config : int
+        Row of the config.
+
+    Raises
+    ------
+    ConfigError
+        The graph has no options of this compiler.
+    """
+    row = {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
+    if not row or not set(row) <= {column.name for lever in CPU for column in lever.columns}:
+        found = ", ".join(row) or "none"
+        raise ConfigError(f"{graph.name}: expected options of XLA for CPUs, found columns {found:.200}")
+    return {lever.name: lever.value(row) for lever in CPU if lever.value(row) != lever.default()}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data import hlo
 from tpugraphs.data.columns import Column
+from tpugraphs.data.graph import Graph
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.published import LayoutGraph
 from tpugraphs.data.schema import LAYOUT
@@ -120,6 +121,37 @@ class Space:
             order = candidate.layouts.get(site.index, site.orders[0])
             row[: len(LAYOUT.digits) // 3] = relayout.digits(order)
         return rows
+
+    def again(self, graph: Graph) -> list[Candidate]:
+        """Return XLA's default, then the configs of a graph that was measured in this space.
+
+        Raises
+        ------
+        ConfigError
+            The graph is of another program, another space or another version of XLA.
+        """
+        columns = tuple(column.name for column in self.columns)
+        same = columns == tuple(column.name for column in graph.schema.config)
+        if not same or not np.array_equal(self.nodes, graph.node_config_ids):
+            name = self._program.name
+            raise ConfigError(
+                f"configs: expected those of {name} in this space and version of XLA, found a graph with other "
+                "columns or configurable nodes; measure it here first"
+            )
+        default = {option.name: option.default() for option in self.options}
+        found = [Candidate(row=levers.encode(self.options, default))]
+        digits, width = graph.config_digits, len(LAYOUT.digits) // 3
+        for config in range(graph.num_configs):
+            row = {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
+            values = {option.name: option.value(row) for option in self.options}
+            layouts = {}
+            for place, site in enumerate(self.sites):
+                order = relayout.order_of(digits[config, place, :width].tolist())
+                if order is not None and order != site.orders[0]:
+                    layouts[site.index] = order
+            given = {name: value for name, value in values.items() if value != default[name]}
+            found.append(Candidate(given, row, layouts))
+        return found
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Candidate]:
         """Draw different candidates, at most `count`; the first is XLA's default.
