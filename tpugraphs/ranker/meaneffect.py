@@ -1,4 +1,4 @@
-"""What a ranker of several programs must beat: the mean effect of a config on the programs it was measured on."""
+"""What a ranker of several programs must beat: the mean effect of a config on those that were measured."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class MeanEffect(ScorerBase):
         """
         sums: dict[bytes, tuple[float, int, NDArray[np.float32]]] = {}
         graphs = as_graphs("train", train)
-        for graph in graphs:
+        for i in range(len(graphs)):
+            graph = graphs[i]
             table = _table(graph)
-            if graph is graphs[0]:
+            if i == 0:
                 self.schema: Schema = graph.schema
             self.schema.check(graph, runtimes=True)
             rows = graph.ran

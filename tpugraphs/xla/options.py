@@ -132,9 +132,7 @@ class Switches:
 
     def value(self, row: Mapping[str, Any]) -> str:
         """Return the list of columns: the inverse of :meth:`row`; as by default where there is no column."""
-        return self._text(
-            {name for name in self.names if row.get(f"{self.name}:{name}", name in self.usual)}
-        )
+        return self._text({name for name in self.names if row.get(f"{self.name}:{name}", name in self.usual)})
 
 
 # What a CPU's programs react to. XLA's own list of library fusions gives the same programs as this default.

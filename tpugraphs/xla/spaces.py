@@ -135,14 +135,16 @@ class Space:
         if not same or not np.array_equal(self.nodes, graph.node_config_ids):
             name = self._program.name
             raise ConfigError(
-                f"configs: expected those of {name} in this space and version of XLA, found a graph with other "
-                "columns or configurable nodes; measure it here first"
+                f"configs: expected those of {name} in this space and version of XLA, found a graph with "
+                "other columns or configurable nodes; measure it here first"
             )
         default = {option.name: option.default() for option in self.options}
         found = [Candidate(row=levers.encode(self.options, default))]
         digits, width = graph.config_digits, len(LAYOUT.digits) // 3
         for config in range(graph.num_configs):
-            row = {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
+            row = (
+                {} if graph.config_feat is None else graph.schema.decode("config", graph.config_feat[config])
+            )
             values = {option.name: option.value(row) for option in self.options}
             layouts = {}
             for place, site in enumerate(self.sites):

@@ -1,0 +1,65 @@
+"""The collections that come with the package: measured by tpugraphs, whole, and split by family."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs.names import FOLDERS, SPLITS
+
+HOME = Path(tg.__file__).parent / "measured"
+NAMES = [name for name, folder in FOLDERS.items() if (HOME / folder).is_dir()]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def collection(request):
+    return tg.open_collection(request.param, root="/nonexistent")
+
+
+def graphs_of(collection):
+    return {split: list(getattr(collection, split)) for split in SPLITS}
+
+
+def test_one_is_here():
+    assert "options:xla:cpu" in NAMES
+    size = sum(path.stat().st_size for path in HOME.rglob("*") if path.is_file())
+    assert size <= 2_000_000
+
+
+def test_graphs_are_measured(collection):
+    graphs = [graph for split in graphs_of(collection).values() for graph in split]
+    assert len(graphs) >= 72
+    for graph in graphs:
+        graph.validate()
+        assert graph.collection == collection.name and graph.has_runtimes
+        assert graph.num_configs >= 100 and len(graph.ran) >= 95, graph.name
+        assert graph.valid[0], "row 0 is the default"
+        repeats = graph.repeats[graph.ran]
+        assert repeats.shape[1] >= 10
+        np.testing.assert_array_equal(graph.runtime[graph.ran], np.rint(repeats.min(1)))
+        assert graph.about["noise_ceiling"] == pytest.approx(tg.metrics.noise_ceiling(repeats))
+        assert graph.about["machine"]["platform"] == "cpu"
+
+
+def test_families_are_in_one_split(collection):
+    families = {
+        split: {graph.name.rpartition(".")[0] for graph in graphs}
+        for split, graphs in graphs_of(collection).items()
+    }
+    assert sum(map(len, families.values())) == len(set().union(*families.values())) >= 24
+    assert all(len(some) >= 4 for some in families.values())
+
+
+def test_options_are_shared_by_programs():
+    collection = tg.open_collection("options:xla:cpu", root="/nonexistent")
+    first = collection.train[0]
+    for graph in (*collection.valid, *collection.test):
+        assert graph.schema == first.schema
+        np.testing.assert_array_equal(graph.config_feat, first.config_feat)
+
+
+def test_the_data_sheet_is_of_these_graphs(collection):
+    pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
+    sheet = Path(collection.folder, "README.md").read_text()
+    assert sheet == tg.xla.data_sheet(collection.folder)
