@@ -192,7 +192,7 @@ def child(do):
     is killed while it holds that one would stop its parent for ever.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks in processes with threads
+        warnings.simplefilter("ignore")  # of forks in processes with threads, by Python and by JAX
         pid = os.fork()
     if pid == 0:
         code = 1
