@@ -1,7 +1,9 @@
 """Tables to graphs: what from_frame infers, and every way in which a table can be wrong."""
 
 import gzip
+import importlib.util
 import json
+import os
 import re
 import tracemalloc
 from pathlib import Path
@@ -387,10 +389,12 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "jit_f.hlo.pb").write_bytes(hlo_files.Writer().module(hlo_files.chain()))
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names = {}  # as in a notebook: a block uses what those before it made
+    jax = importlib.util.find_spec("jax") and "libasan" not in os.environ.get("LD_PRELOAD", "")
     for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
+        if jax or "tg.xla" not in block:
+            exec(compile(block.replace("n_configs=60", "n_configs=4"), str(page), "exec"), names)
     told = capsys.readouterr().out
-    assert len(blocks) == 5 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
+    assert len(blocks) == 6 and re.search(r"print\(graphs\[0\]\)  # (.*)", blocks[0]).group(1) in told
     assert tg.load("a100.npz").schema.graph[1].values == ("A100", "W6600")
 
 

@@ -25,8 +25,8 @@ class MeanEffect(ScorerBase):
     """Rank configs by their mean effect on other programs.
 
     The effect of a config on a program is ln(runtime / geometric mean of the program's runtimes). Configs
-    are told apart by all their features, so they must be shared by the programs, as those of
-    :func:`tpugraphs.xla.collect` are in the space of options. One that was never measured scores 0, as the
+    are equal if all their features are, so programs must share them, as those that
+    :func:`tpugraphs.xla.collect` measures in the space of options do. One that was never measured scores 0, as the
     average does. Nothing of the program itself is used.
     """
 
