@@ -26,8 +26,8 @@ class MeanEffect(ScorerBase):
 
     The effect of a config on a program is ln(runtime / geometric mean of the program's runtimes). Configs
     are equal if all their features are, so programs must share them, as those that
-    :func:`tpugraphs.xla.collect` measures in the space of options do. One that was never measured scores 0, as the
-    average does. Nothing of the program itself is used.
+    :func:`tpugraphs.xla.collect` measures in the space of options do. One that was never measured
+    scores 0, as the average does. Nothing of the program itself is used.
     """
 
     @property
