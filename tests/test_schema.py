@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rankers import small_graph, small_ranker
 
 import tpugraphs as tg
 from tpugraphs.data.schema import LAYOUT, TILE, UNITS, Column, Digit, Schema
@@ -443,3 +444,23 @@ def test_digits_of_another_schema_are_checked_as_layouts():
     other = other.replace(node_config_feat=digits)
     with pytest.raises(tg.DataError, match="found 7 at row 1, node 0, column 3"):
         tg.LayoutGraph(**layout, node_config_feat=other.node_config_feat, config_runtime=[1, 2])
+
+
+def test_layout_recipes_take_measured_graphs_of_the_published_schema():
+    """With repeats and failed configs, for which a LayoutGraph has no room; learnt as if these were not there."""
+    layout = small_graph()
+    count = layout.num_configs
+    valid = np.arange(count) % 7 != 3
+    names = ("node_feat", "node_opcode", "edge_index", "node_config_ids", "node_config_feat")
+    fields = {name: getattr(layout, name) for name in names}
+    runtime = np.where(valid, layout.runtime, 0)
+    repeats = np.stack([runtime, runtime + 1], 1).astype(float)
+    own = tg.Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, schema=LAYOUT)
+    expected = small_ranker(steps=3)
+    expected.fit(layout.select(valid), verbose=False)
+    ranker = small_ranker(steps=3)
+    ranker.fit(own, verbose=False)
+    np.testing.assert_array_equal(ranker.predict(own), expected.predict(layout))
+    other = tg.Graph(config_feat=np.eye(3), runtime=[1, 2, 3])
+    with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a Graph"):
+        small_ranker(steps=3).fit(other, verbose=False)
