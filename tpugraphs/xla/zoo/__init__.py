@@ -2,12 +2,14 @@
 
 A family is one program written once, at two to four sizes. The sizes differ in shape, not only in the batch,
 so that another layout or option may win. Families that resemble each other are of one kin, and the split goes
-by kin: a program of the test split has no near-duplicate among those of the other splits.
+by kin: a program of the test split has no near-duplicate among those of the other splits. Programs composed
+of random steps add to the train split.
 """
 
 # A module adds its families to the table when it is imported.
 from tpugraphs.xla.zoo import (  # noqa: F401
     attention,
+    composed,
     convolution,
     dense,
     irregular,

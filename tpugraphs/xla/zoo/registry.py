@@ -25,7 +25,7 @@ KIN = {
         (
             *("perceptron", "embedding", "pointwise", "normalisation", "products"),
             *("cnn", "depthwise", "deconvolution", "attention", "gated recurrence"),
-            *("segments", "sorting", "fourier", "differences"),
+            *("segments", "sorting", "fourier", "differences", "composed"),
         ),
         "train",
     ),
@@ -74,6 +74,18 @@ class Draw:
     def chain(self, widths: Sequence[int], *taps: int) -> list[NDArray[np.float32]]:
         """Return the weights (*taps, in, out) of layers from each width to the next."""
         return [self.weights(*taps, *pair) for pair in itertools.pairwise(widths)]
+
+    def pick(self, *items: Any) -> Any:
+        """Return one of some items."""
+        return items[int(self._rng.integers(len(items)))]
+
+    def order(self, count: int) -> NDArray[np.int64]:
+        """Return the numbers from 0 to ``count - 1`` in some order."""
+        return self._rng.permutation(count)
+
+    def axis(self, shape: Sequence[int]) -> int:
+        """Return an axis of a shape."""
+        return int(self._rng.integers(len(shape)))
 
     def below(self, bound: int, *shape: int) -> NDArray[np.int32]:
         """Return int32 numbers from 0 to ``bound - 1``."""
