@@ -25,14 +25,14 @@ from tpugraphs.system import files
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'tpugraphs[jax]'")
 jnp = jax.numpy
 
-from tpugraphs.xla import collecting, modules, programs, relayout, spaces, worker  # noqa: E402
+from tpugraphs.xla import building, collecting, modules, programs, relayout, spaces, worker  # noqa: E402
 from tpugraphs.xla import options as levers  # noqa: E402
 from tpugraphs.xla.child import Child, ChildError  # noqa: E402
 from tpugraphs.xla.programs import Program  # noqa: E402
 
 X = np.linspace(-1, 1, 24 * 16, dtype=np.float32).reshape(24, 16)
 W = np.cos(np.arange(16 * 16, dtype=np.float32)).reshape(16, 16)
-QUICK = {"rounds": 2, "least": 1e-4, "verbose": False}
+QUICK = {"rounds": 2, "passes": 1, "least": 1e-4, "verbose": False}
 
 
 def softmax(x, w):
@@ -194,6 +194,7 @@ def test_what_cannot_be_measured_is_said():
         (lambda: tg.xla.collect(lambda x: x, gone), "cannot be read: .*deleted"),
         (lambda: tg.xla.collect(softmax, X, W, space="tile"), "space: expected one of options, "),
         (lambda: tg.xla.collect(softmax, X, W, rounds=1), "rounds: expected a whole number, 2 or more"),
+        (lambda: tg.xla.collect(softmax, X, W, passes=0), "passes: expected a whole number, 1 or more"),
         (lambda: tg.xla.collect(softmax, X, W, n_configs=True), "n_configs: expected a whole number"),
         (lambda: tg.xla.collect(softmax, X, W, seed=-1), "seed: expected a whole number, 0 or more"),
         (lambda: tg.xla.collect(softmax, X, W, timeout=0), "timeout: expected a number above 0"),
@@ -380,6 +381,22 @@ def test_a_program_that_ends_the_child_later_is_not_run_again(monkeypatch):
     assert graph.valid[0] and graph.valid.sum() == 3
 
 
+def test_a_measurement_is_the_fastest_of_its_passes(monkeypatch):
+    times = {}
+
+    def timed(self, program, number):
+        some = times.setdefault(number, [])
+        some.append((7 * len(some) % 5 + 1 + number) * 1e-3)
+        return some[-1]
+
+    monkeypatch.setattr(collecting._Run, "_time", timed)
+    graph = tg.xla.collect(softmax, X, W, space="constraint", n_configs=3, **{**QUICK, "passes": 3})
+    assert graph.about["passes"] == 3 and len(times) == graph.about["distinct_programs"]
+    for number, some in times.items():
+        assert len(some) == 6
+        np.testing.assert_allclose(graph.repeats[number], 1e9 * np.reshape(some, (2, 3)).min(1))
+
+
 def test_the_default_must_run(monkeypatch):
     interfere(monkeypatch, "compile", lambda child, *_: hit(child, signal.SIGKILL))
     with pytest.raises(Error, match="softmax: the default cannot be compiled and run: .*SIGKILL"):
@@ -399,7 +416,7 @@ def test_no_candidate_is_compared_with_itself():
     fake = SimpleNamespace(starts=1, running=True, ask=lambda do: {}, has=lambda key: True, compile=compile_)
     space = SimpleNamespace()
     candidates = [spaces.Candidate(layouts=layouts) for layouts in ({}, {1: (1, 0)}, {2: (1, 0)})]
-    run = collecting._Run("p", space, candidates, fake, 1e-3, 1e-4, False)
+    run = collecting._Run("p", space, candidates, fake, 1e-3, 1e-4, 1, False)
     run._compile(0)
     run._compile(0)
     fake.starts = 2
@@ -470,6 +487,19 @@ def test_ctrl_c_before_two_rounds_leaves_nothing(monkeypatch, stage, tmp_path):
 # --- files ----------------------------------------------------------------------------------------------------
 
 
+def test_ctrl_c_ends_the_zoo(monkeypatch, tmp_path):
+    measured = []
+
+    def early(fn, *args, name, **how):
+        measured.append(name)
+        return SimpleNamespace(about={"interrupted": len(measured) == 2})
+
+    monkeypatch.setattr(building, "collect", early)
+    with pytest.raises(KeyboardInterrupt, match=r"attention-bhtd.1 is not done; the same call continues"):
+        tg.xla.build(tmp_path)
+    assert len(measured) == 2
+
+
 def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
     out, journal = tmp_path / "g.tgpack", tmp_path / "g.tgpack.journal"
     fields = {**QUICK, "space": "constraint", "n_configs": 3, "rounds": 4, "out": out}
@@ -485,7 +515,7 @@ def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
         patch.setattr(collecting._Run, "_time", interrupted)
         with pytest.warns(UserWarning, match="interrupted after 2 of 4 rounds.*journal keeps them"):
             early = tg.xla.collect(softmax, X, W, **fields)
-    assert early.about["rounds"] == 2 and not out.exists()
+    assert early.about["rounds"] == 2 and early.about["interrupted"] and not out.exists()
     assert len(journal.read_text().splitlines()) == 3
 
     def full(source, target):
@@ -690,7 +720,20 @@ def test_options_of_a_config_are_those_that_jax_takes(measured):
 
 
 def test_the_zoo_becomes_a_collection(tmp_path, capsys):
-    how = ["--only", "mlp", "--sizes", "1", "--configs", "4", "--rounds", "2", "--out", str(tmp_path)]
+    how = [
+        "--only",
+        "mlp",
+        "--sizes",
+        "1",
+        "--configs",
+        "4",
+        "--rounds",
+        "2",
+        "--passes",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     assert cli.main(["collect", "--zoo", *how]) == 0
     folder = tmp_path / "options" / "xla" / jax.default_backend()
     sheet = (folder / "README.md").read_text()
@@ -712,7 +755,7 @@ def test_a_file_with_a_program_is_measured(tmp_path, capsys):
     source += "def build():\n    return lambda x: jnp.tanh(x @ x), (np.eye(32, dtype=np.float32),)\n"
     (tmp_path / "model.py").write_text(source)
     out = tmp_path / "model.npz"
-    how = ["--out", str(out), "--configs", "3", "--rounds", "2"]
+    how = ["--out", str(out), "--configs", "3", "--rounds", "2", "--passes", "1"]
     assert cli.main(["collect", f"{tmp_path / 'model.py'}:build", *how]) == 0
     assert tg.load(out).num_configs == 3 and "default" in capsys.readouterr().out
     for wrong, text in (("model.py", "FILE.py:FUNCTION"), ("model.py:other", "expected a function other")):

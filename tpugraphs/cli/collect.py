@@ -37,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     configs = "configurations of each program (default: %(default)s)"
     common.option(parser, "--configs N", configs, type=common.whole(2), default=128)
     rounds = "measurements of each configuration (default: %(default)s)"
-    common.option(parser, "--rounds N", rounds, type=common.whole(2), default=10)
+    common.option(parser, "--rounds N", rounds, type=common.whole(2), default=12)
+    passes = (
+        "times that a measurement goes through all configurations; the fastest counts (default: %(default)s)"
+    )
+    common.option(parser, "--passes N", passes, type=common.whole(1), default=3)
     common.add_seed(parser)
 
 
@@ -45,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     """Measure; what is there already is not measured again. 1 if a program of the zoo could not be."""
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
-    how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "seed": args.seed}
-    how |= {"space": args.space, "verbose": common.show_progress(args)}
+    how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
+    how |= {"seed": args.seed, "space": args.space, "verbose": common.show_progress(args)}
     if args.zoo:
         return _zoo(args, how)
     if args.only or args.sizes:

@@ -66,6 +66,8 @@ def build(
         Unknown space or family, or a parameter out of range.
     DataError
         No program could be measured.
+    KeyboardInterrupt
+        After Ctrl-C. Programs that are done and finished rounds are kept.
     """
     if space not in SPACES:
         raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
@@ -77,14 +79,17 @@ def build(
         place = folder / program.split
         place.mkdir(parents=True, exist_ok=True)
         fn, args = program.build()
+        out = place / f"{program.name}.npz"
         try:
-            found: Graph | Error = collect(
-                fn, *args, space=space, name=program.name, out=place / f"{program.name}.npz", **how
-            )
+            found: Graph | Error
+            found = graph = collect(fn, *args, space=space, name=program.name, out=out, **how)
         except ConfigError:
             raise
         except Error as error:
             found = error
+        else:
+            if graph.about.get("interrupted"):
+                raise KeyboardInterrupt(f"{program.name} is not done; the same call continues there")
         if report is not None:
             report(program, found)
     sheet = data_sheet(folder)
@@ -132,7 +137,7 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
     for graph in graphs:
         values = {
             key: graph.about.get(key)
-            for key in ("space", "rounds", "least", "seed", "tolerance", "tpugraphs", "date")
+            for key in ("space", "rounds", "passes", "least", "seed", "tolerance", "tpugraphs", "date")
         }
         for key, value in {**graph.about["machine"], **values}.items():
             told.setdefault(key, Counter())[str(value)] += 1

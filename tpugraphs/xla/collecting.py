@@ -46,7 +46,8 @@ def collect(
     space: str = "options",
     n_configs: int = 128,
     configs: Graph | None = None,
-    rounds: int = 10,
+    rounds: int = 12,
+    passes: int = 3,
     seed: int = 0,
     name: str | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -58,7 +59,7 @@ def collect(
     """Compile a function in many ways, check and time each, and return the graph with its runtimes.
 
     Everything is compiled and run in a child process. Candidates that compile to the same program are timed
-    once and share the result. All others are timed in turn, in a new order every round, so that what else the
+    once and share the result. All others are timed in turn, in a new order every time, so that what else the
     machine does hits all of them alike; the fastest round counts.
 
     Parameters
@@ -79,6 +80,9 @@ def collect(
         example, ``configs=measured.select(measured.runtime.argsort()[:8])``. They follow the default.
     rounds : int
         Measurements of each config, 2 or more.
+    passes : int
+        How often a round goes through all configs, 1 or more. Its measurement of a config is the fastest
+        time of these, which are far apart: on a busy machine that says more than many runs on end.
     seed : int
         0 or more, of the draws and of the order of measurements. The options drawn do not depend on the
         program.
@@ -128,6 +132,7 @@ def collect(
         raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
     _at_least("n_configs", n_configs, 2)
     _at_least("rounds", rounds, _LEAST_ROUNDS)
+    _at_least("passes", passes, 1)
     _at_least("seed", seed, 0)
     for field_, value in (("tolerance", tolerance), ("least", least), ("timeout", timeout)):
         _positive(field_, value)
@@ -141,19 +146,20 @@ def collect(
             candidates = chosen.again(configs)
         settings = {
             "space": space, "n_configs": int(n_configs), "seed": int(seed), "tolerance": float(tolerance),
-            "least": float(least),
+            "least": float(least), "passes": int(passes),
         }  # fmt: skip
         digest = _digest(program, candidates, settings, child.device)
         found = _finished(target, digest, rounds)
         if found is not None:
             return found
-        run = _Run(program.name, chosen, candidates, child, tolerance, least, verbose)
+        run = _Run(program.name, chosen, candidates, child, tolerance, least, passes, verbose)
         journal = _Journal(target, digest)
         run.compile()
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
         about = {
-            **settings, "rounds": len(run.rounds), "digest": digest, "machine": child.device,
-            "tpugraphs": tpugraphs.__version__, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            **settings, "rounds": len(run.rounds), "interrupted": early, "digest": digest,
+            "machine": child.device, "tpugraphs": tpugraphs.__version__,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }  # fmt: skip
         graph = run.graph(about)
     if target is not None and not early:
@@ -285,6 +291,7 @@ class _Run:
     child: Child
     tolerance: float
     least: float
+    passes: int
     verbose: bool | None
     hashes: dict[int, str] = field(default_factory=dict)  # candidate -> its program
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # candidate -> kind, what happened
@@ -351,17 +358,19 @@ class _Run:
         for program, *seconds in zip(programs, *self.rounds, strict=True):
             if np.isnan(seconds).any():
                 self._broken[program] = "before this call continued"
-        orders = [rng.permutation(len(programs)) for _ in range(rounds)]
-        with Progress(rounds * len(programs), f"{self.name}: time", "run", self.verbose) as bar:
-            bar.update(len(self.rounds) * len(programs))
+        orders = [[rng.permutation(len(programs)) for _ in range(self.passes)] for _ in range(rounds)]
+        runs = self.passes * len(programs)
+        with Progress(rounds * runs, f"{self.name}: time", "run", self.verbose) as bar:
+            bar.update(len(self.rounds) * runs)
             try:
                 for order in orders[len(self.rounds) :]:
-                    seconds = [float("nan")] * len(programs)
-                    for place in order:
-                        seconds[place] = self._time(programs[place], first[programs[place]])
+                    fastest = np.full(len(programs), np.inf)
+                    for place in np.concatenate(order):
+                        took = self._time(programs[place], first[programs[place]])
+                        fastest[place] = np.minimum(fastest[place], took)  # NaN stays
                         bar.update(1)
-                    self.rounds.append(seconds)
-                    journal.add(seconds)
+                    self.rounds.append(fastest.tolist())
+                    journal.add(self.rounds[-1])
             except KeyboardInterrupt:
                 if len(self.rounds) < _LEAST_ROUNDS:
                     raise
