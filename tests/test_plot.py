@@ -44,6 +44,25 @@ def texts(figure) -> str:
     return "\n".join(t.get_text() for t in figure.findobj(Text))
 
 
+def test_gains_are_the_way_from_what_was_chosen_to_the_best_tried():
+    runtimes = np.array([130, 100, 120, 110, 150, 200, 180.0])
+    scores = {"ours": np.array([3, 5, 0, 4, 1, 2, 6]), "theirs": np.array([0, 9, 8, 7, 1, 2, 3])}
+    rows = [Row.judge(name, "c", who, s, runtimes) for name in "ab" for who, s in scores.items()]
+    figure = plot.gains(Report(rows, draws=10), {"a": 130.0, "b": 115.0}, k=3)
+    (ax,) = figure.axes
+    lines = {line.get_label(): np.asarray(line.get_xdata(), float) for line in ax.lines}
+    assert np.allclose(lines["ours, best of 3: 20.0 % above it on average"], 1.2)  # of 120, 150 and 200
+    assert np.allclose(lines["theirs, best of 3: 30.0 % above it on average"], 1.3)
+    assert np.allclose(
+        lines["XLA's choice: 22.5 % above it on average"], [1.15, 1.3]
+    )  # b was 15 % above, a 30 %
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["b", "a"]
+    spans = {tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments()}
+    assert {tuple(np.round(span, 9)) for span in spans} == {(1.2, 1.3), (1.2, 1.15)}
+    with pytest.raises(tg.ConfigError, match="none for 'b'"):
+        plot.gains(Report(rows, draws=10), {"a": 1.0})
+
+
 def test_report_picture_says_what_it_shows(tmp_path) -> None:
     r = report()
     figure = r.plot(history=history())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
     from tpugraphs.evaluation.report import Report, Row
 
-__all__ = ["kept", "learning_curve", "ranks", "report", "save", "to_png"]
+__all__ = ["gains", "kept", "learning_curve", "ranks", "report", "save", "to_png"]
 
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
+_GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
+_TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
 _DOTS = 400  # up to this many configurations are drawn one by one
 
@@ -137,6 +140,83 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
     ranks(next(axes), rows[0].scores, rows[0].runtimes, title=title)
     kept(next(axes), rows)
     return figure
+
+
+def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choice", k: int = 5) -> Figure:
+    """Draw the runtime of every graph over its best: as it was, and with the best of the first k ranked.
+
+    A line leads from one to the other, so the gain is its length.
+
+    Parameters
+    ----------
+    report : Report
+        Its first scorer is drawn in colour, the others as small dots.
+    chosen : mapping of str to float
+        Graph -> runtime of the configuration that is used without a ranking, in the unit of the report.
+    by : str
+        Who chose it, for the legend.
+    k : int
+        How many configurations are tried; the fastest of them is kept.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        A graph of the report is not in `chosen`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(row.graph for row in report.rows))
+    missing = [name for name in names if name not in chosen]
+    if missing:
+        raise ConfigError(f"chosen: expected a runtime for each graph of the report, none for {missing[0]!r}")
+    before = {row.graph: chosen[row.graph] / float(row.runtimes.min()) for row in report.rows}
+    names.sort(key=before.__getitem__)
+    figure = Figure(figsize=(8.6, 1.4 + 0.24 * len(names)), dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    _bare(ax, "", "runtime, as a multiple of the fastest measured", "")
+    places = np.arange(len(names))
+    ends = [before[name] for name in names]
+    scorers = list(dict.fromkeys(row.scorer for row in report.rows))
+    for scorer, colour in zip(reversed(scorers), reversed(_SCORERS[: len(scorers)]), strict=True):
+        found = {
+            row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k)
+            for row in report.rows
+            if row.scorer == scorer
+        }
+        after = [found[name] for name in names]
+        first = scorer == scorers[0]
+        if first:
+            for lines, colours in ((np.less, _GAIN), (np.greater, _WORSE)):
+                some = lines(after, ends)
+                ax.hlines(
+                    places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
+                )
+        label = f"{scorer}, best of {k}: {_above(after)}"
+        ax.plot(after, places, "o", color=colour, markersize=7 if first else 3.5, label=label, zorder=3)
+    ax.plot(
+        ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
+        label=f"{by}: {_above(ends)}",
+    )  # fmt: skip
+    ax.set_yticks(places, names, fontsize=8)
+    ax.set_ylim(-0.7, len(names) - 0.3)
+    ax.set_xscale("log")
+    ax.set_xlim(left=0.97)
+    ticks = [tick for tick in _TIMES if tick <= ax.get_xlim()[1]]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.set_xticks([], minor=True)
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], labels[::-1], frameon=False, loc="lower right", fontsize=9)
+    return figure
+
+
+def _above(times: list[float]) -> str:
+    return f"{100 * (np.mean(times) - 1):.1f} % above it on average"
 
 
 def to_png(figure: Figure, *, dpi: int = DPI) -> bytes:
