@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 
+import madeup
 import numpy as np
 import pytest
 from broken import json_files, npz, packs, rankers, submissions, tensors
@@ -122,7 +123,7 @@ def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
     from tpugraphs import evaluation, submission, training
     from tpugraphs.ranker import baselines
 
-    ranking = {"layout:xla:random:a": [0]}
+    ranking, program = {"layout:xla:random:a": [0]}, madeup.graph("program")
     for use, message in (
         (lambda: submission.validate(None), "expected a path, found None"),
         (lambda: submission.merge(None), "expected a path, found None"),
@@ -131,12 +132,12 @@ def test_none_is_named_where_a_graph_or_a_file_should_be(tmp_path):
         (lambda: evaluation.measured_runtimes(None), "graph: expected a graph, got NoneType"),
         (lambda: evaluation.evaluate({"x": len}, [None]), "graphs: expected a graph, got NoneType"),
         (lambda: training.split_configs(None, (0.5,)), "graph: expected a graph, got NoneType"),
-        (lambda: training.split_configs(tg.sample("alexnet"), None), "fractions: expected positive"),
+        (lambda: training.split_configs(program, None), "fractions: expected positive"),
         (lambda: training.EarlyStopping(None), "patience >= 1"),
         (lambda: baselines.random_scores(None), "graph: expected a graph, got NoneType"),
         (lambda: baselines.LinearBaseline().fit(None), "graph: expected a graph, got NoneType"),
-        (lambda: tg.Ranker().fit(tg.sample("alexnet"), checkpoint_every=None), "checkpoint_every: expected"),
-        (lambda: tg.Ranker().fit(tg.sample("alexnet"), checkpoint_dir=3), "expected a path, found 3"),
+        (lambda: tg.Ranker().fit(program, checkpoint_every=None), "checkpoint_every: expected"),
+        (lambda: tg.Ranker().fit(program, checkpoint_dir=3), "expected a path, found 3"),
     ):
         with pytest.raises(tg.Error, match=message):
             use()

@@ -16,6 +16,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs import cli, evaluation, submission
+from tpugraphs.cli import demo
 from tpugraphs.cli import evaluate as cli_evaluate
 from tpugraphs.cli import train as cli_train
 
@@ -310,16 +311,30 @@ def test_demo_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "demo"
     code, text, _ = run(capsys, "demo", "--quick", "--out", out)
     assert code == 0
-    for word in ("ranker", "linear", "random", "95% interval", "tpugraphs train --data"):
+    for word in ("ranker", "mean effect", "random", "95% interval", "XLA's own choice", "tpugraphs collect"):
         assert word in text
     assert (out / "report.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "report.png").stat().st_size < 150_000
-    (row_id, ranking), *rest = submission.read(out / "submission.csv").items()
-    assert row_id == "layout:xla:random:alexnet" and not rest
+    test = tg.open_collection("options:xla:cpu").test
+    rows = submission.read(out / "submission.csv")
+    assert list(rows) == [graph.submission_id for graph in test]
     told = json.loads((out / "report.json").read_text())
-    assert {group["scorer"] for group in told["collections"]} == {"ranker", "linear", "random"}
-    assert len(ranking) == told["graphs"][0]["configs"] == 256
-    assert tg.Ranker.load(out / "ranker.safetensors").recipe == "first-layout-cross"
+    assert {group["scorer"] for group in told["collections"]} == {"ranker", "mean effect", "random"}
+    assert {row["graph"] for row in told["graphs"]} == {graph.name for graph in test}
+    ranker = tg.Ranker.load(out / "ranker.safetensors")
+    assert np.array_equal(rows[test[0].submission_id], ranker.rank(test[0]))
+
+
+def test_demo_measures_a_program_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("jax", reason="measuring a program needs jax")
+    monkeypatch.setattr(demo, "LIVE", {"n_configs": 8, "rounds": 2})
+    code, text, _ = run(capsys, "demo", "--quick", "--live", "--out", tmp_path, "--json")
+    live = json.loads(text)["live"]
+    assert code == 0 and {row["graph"] for row in live["graphs"]} == {"gated-layer"}
+    graph = tg.load(tmp_path / "live.npz")
+    assert graph.num_configs == 8 and graph.about["rounds"] == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

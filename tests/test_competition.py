@@ -375,3 +375,19 @@ def test_a_test_set_of_the_published_size(tmp_path, capsys):
     assert result.ok and result.rows == 894
     code, text, _ = run(capsys, "submit", "--validate", tmp_path / "s.csv", "--root", tmp_path)
     assert code == 0 and "valid, 894 rows" in text
+
+
+def test_collections_of_our_own_are_scored_over_what_ran(tmp_path):
+    graphs = [tg.open_collection("options:xla:cpu").test[i] for i in range(3)]
+    path, scores = tmp_path / "s.csv", [np.cos(np.arange(graph.num_configs)) for graph in graphs]
+    orders = {g.submission_id: s.argsort() for g, s in zip(graphs, scores, strict=True)}
+    submission.write(path, orders, {graph.submission_id: graph.num_configs for graph in graphs})
+    assert submission.validate(path, {g.submission_id: g.num_configs for g in graphs}).ok
+    found = submission.score(path, graphs)
+    for graph, score in zip(graphs, scores, strict=True):
+        expected = tg.metrics.kendall_tau(score[graph.ran], graph.runtime[graph.ran])
+        assert found.graphs[graph.submission_id] == pytest.approx(expected)
+    assert found.collections == {"options:xla:cpu": pytest.approx(np.mean(list(found.graphs.values())))}
+    assert found.total == 0 and "competition" not in str(found) and "options:xla:cpu" in str(found)
+    with pytest.raises(tg.DataError, match="options:xla:cpu"):
+        submission.write(path, {"options:xla:tpu:a": [0]})

@@ -31,7 +31,8 @@ def test_import_loads_nothing_heavy():
 
 def test_loading_and_scoring_loads_nothing_heavy():
     used = imported(
-        "import tpugraphs as tg; tg.sample('tile_00').num_configs; tg.metrics, tg.kernels, tg.submission"
+        "import tpugraphs as tg; tg.open_collection('options:xla:cpu').test[0].num_configs; "
+        "tg.metrics, tg.kernels, tg.submission"
     )
     assert "numpy" in used and not used & HEAVY
 
@@ -47,12 +48,14 @@ def test_no_pickle():
     assert not [p.name for p in PACKAGE.rglob("*.py") if danger.search(p.read_text())]
 
 
-def test_samples_carry_their_origin():
-    notice = (PACKAGE / "samples" / "NOTICE").read_text()
-    assert "CC BY 4.0" in notice or "Apache" in notice
-    assert len(tg.list_samples()) == 17
-    for name in tg.list_samples():
-        assert tg.sample(name).num_configs >= 0
+def test_all_data_is_our_own():
+    """Graphs in the package are those that its own programs measured, each with its data sheet."""
+    suffixes = {".npz", ".pb", ".csv", ".gz", ".tgpack", ".npy", ".parquet"}
+    held = [path for path in PACKAGE.rglob("*") if path.suffix in suffixes]
+    assert held and all(path.is_relative_to(PACKAGE / "measured") for path in held)
+    for path in held:
+        assert (path.parents[1] / "README.md").is_file() and tg.load(path).about["machine"]
+    assert sum(path.stat().st_size for path in (PACKAGE / "measured").rglob("*") if path.is_file()) < 2 << 20
 
 
 def test_a_wrong_dtype_names_both():
@@ -62,7 +65,7 @@ def test_a_wrong_dtype_names_both():
         tg.kernels.linear(np.zeros((2, 4), np.float32), np.zeros((3, 4)), np.zeros(3, np.float32))
 
 
-@pytest.mark.parametrize("use", ["tg.sample('tile_00')", "tg.set_num_threads(1)"])
+@pytest.mark.parametrize("use", ["tg.open_collection('options:xla:cpu').test[0]", "tg.set_num_threads(1)"])
 def test_an_instruction_set_that_is_not_there_is_refused(use):
     """A misspelt name must not train with other bits than were asked for."""
     env = os.environ | {"TPUGRAPHS_ISA": "avx51"}
@@ -89,7 +92,7 @@ def test_an_unbuilt_clone_says_what_to_do(tmp_path):
         "import sys; sys.meta_path[:] = [finder for finder in sys.meta_path "
         "if '__editable__' not in str(getattr(finder, '__module__', ''))]"
     )
-    for use in ("tg.sample('tile_00')", "tg.set_num_threads(1)", "from tpugraphs import data"):
+    for use in ("tg.load('a.npz')", "tg.set_num_threads(1)", "from tpugraphs import data"):
         command = [sys.executable, "-c", f"{alone}; import tpugraphs as tg; {use}"]
         told = subprocess.run(command, env=env, capture_output=True, text=True).stderr
         assert f"\nImportError: the C core is not built in {tmp_path}" in told and "make build" in told

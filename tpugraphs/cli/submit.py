@@ -10,7 +10,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import COLLECTIONS, SPLITS
+from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     """Ranking and number of configurations by submission ID."""
-    if args.collection is not None and args.collection not in COLLECTIONS:
-        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(COLLECTIONS)}")
+    if args.collection is not None and args.collection not in FOLDERS:
+        raise ConfigError(f"--collection {args.collection}: expected one of {', '.join(FOLDERS)}")
     if not args.data:
         raise ConfigError("give the graphs to rank after the ranker, for example layout:xla:random")
     ranker = common.open_rankers(args)

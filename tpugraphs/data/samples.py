@@ -20,7 +20,6 @@ from tpugraphs.errors import ConfigError
 
 __all__ = ["list_samples", "sample", "sample_info"]
 
-_EMBEDDED = Path(__file__).parents[1] / "samples"
 _GOOGLE = {
     "repository": "google-research-datasets/tpu_graphs",
     "commit": "ddd187c583cd3b0c72fb5adada905ad7b7532794",
@@ -175,8 +174,4 @@ def sample(name: str, download: bool = True) -> Graph:
     DataError
         When its file is not in the data folder and is not downloaded, naming address and folder.
     """
-    found = _named(name)
-    embedded = _EMBEDDED / f"{name}.npz"
-    if embedded.is_file():
-        return _graph(load(embedded))
-    return found.read(download)._with(name=name)
+    return _named(name).read(download)._with(name=name)

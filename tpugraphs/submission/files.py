@@ -21,6 +21,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
+from tpugraphs.names import FOLDERS
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.progress import Progress
 
@@ -30,7 +31,7 @@ HEADER = "ID,TopConfigs"
 TILE_PLACES = 5
 _MAX_PROBLEMS = 1000
 _MAX_LINE = 8 << 20  # bytes; a row of 100,000 indices has 0.7 MB
-_ID = re.compile(rf"(?:{'|'.join(COLLECTIONS)}):[^\s\x00-\x1f\x7f,;:\"]+")
+_ID = re.compile(rf"(?:{'|'.join(FOLDERS)}):[^\s\x00-\x1f\x7f,;:\"]+")
 _INDEX = re.compile(r"[0-9]{1,10}")
 _INDICES = re.compile(r"[0-9]{1,10}(?:;[0-9]{1,10})*+")  # possessive: without memory for every index
 _PathLike = str | os.PathLike[str]
@@ -87,7 +88,7 @@ def _id_problem(row_id: str) -> str | None:
         return f"an ID must be text, found {type(row_id).__name__}; use graph.submission_id"
     if _ID.fullmatch(row_id):
         return None
-    return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(COLLECTIONS)}"
+    return f"ID {row_id[:80]!r} is not <collection>:<name> with a collection of {', '.join(FOLDERS)}"
 
 
 def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None) -> str | None:
@@ -364,7 +365,7 @@ class Score:
     ----------
     path : str
     total : float
-        The competition's: unweighted mean over the five collections.
+        The competition's: unweighted mean over its five collections; others do not count.
     collections : dict of str to float
         Mean over the graphs of a collection. One that is not here had no graphs and counts as 0.
     graphs : dict of str to float
@@ -383,13 +384,14 @@ class Score:
     unknown: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: competition score {self.total:.6f}"]
-        for name in COLLECTIONS:
+        competes = any(name in COLLECTIONS for name in self.collections)
+        lines = [f"{self.path}: competition score {self.total:.6f}" if competes else f"{self.path}:"]
+        for name in FOLDERS:
             count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
-            mean = (
-                f"{self.collections[name]:.6f}, {count} graphs" if count else "no graphs given: counts as 0"
-            )
-            lines.append(f"  {name:<20} {mean}")
+            if count:
+                lines.append(f"  {name:<20} {self.collections[name]:.6f}, {count} graphs")
+            elif competes and name in COLLECTIONS:
+                lines.append(f"  {name:<20} no graphs given: counts as 0")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
             if ids:
                 more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
@@ -398,18 +400,17 @@ class Score:
 
 
 def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
-    """Score of one graph."""
-    runtimes = measured_runtimes(graph)
-    place = np.full(runtimes.size, runtimes.size)
+    """Score of one graph, over its configs that ran."""
+    place = np.full(graph.num_configs, graph.num_configs)
     place[ranking] = np.arange(len(ranking))
     metric = tile_score if _is_tile(graph.submission_id) else kendall_tau
-    return metric(place, runtimes)
+    return metric(place[graph.ran], measured_runtimes(graph, graph.ran))
 
 
 def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     """Score a submission on graphs whose runtimes are known, as the competition does.
 
-    A layout graph has Kendall's tau-b of places and runtimes (0 where it is not defined), a tile graph
+    A graph has Kendall's tau-b of places and runtimes (0 where it is not defined), but a tile graph
     1 - slowdown of the best of the first five on runtime / normalizer (of all, if it has fewer). A collection
     has the mean of its graphs, the total is the mean of the five collections.
 
@@ -457,6 +458,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
                 bar.update(1)
     if not values:
         raise ConfigError("score: give the graphs to score on, for example a collection's valid split")
-    groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in COLLECTIONS}
+    groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in FOLDERS}
     means = {name: float(np.mean(group)) for name, group in groups.items() if group}
-    return Score(os.fspath(path), competition_score(means), means, values, tuple(missing), tuple(rows))
+    total = competition_score({name: mean for name, mean in means.items() if name in COLLECTIONS})
+    return Score(os.fspath(path), total, means, values, tuple(missing), tuple(rows))

@@ -1,0 +1,322 @@
+"""Does learning help on programs that were never seen? Options and layouts of XLA, measured on a CPU.
+
+Reads the collections that come with the package. Families are left out by kin, so that what is judged
+resembles nothing that was learnt; programs composed of random steps are only learnt from. A slowdown compares
+the fastest of the first, or of the first five, with the fastest of all configs of a program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tpugraphs as tg
+
+from . import machine
+
+Floats = NDArray[np.float64]
+Fit = Callable[[Sequence[Any], int], Callable[[Any], Any]]
+VALUES = ("tau", "first", "five")
+FOLDS, TRIED, DRAWS = 6, 5, 2000
+COMPOSED = "composed"  # kin that is only learnt from
+SHARES = (0.25, 0.5)  # of the families, for the learning curve
+
+
+# ---- what is compared -----------------------------------------------------------------------------------
+
+
+def network(recipe: str, members: int = 1, **fields: Any) -> Fit:
+    """Ranker of a recipe, or an ensemble of some."""
+
+    def fit(train: Sequence[Any], seed: int) -> Callable[[Any], Any]:
+        made = [tg.Ranker(recipe, seed=members * seed + i, **fields) for i in range(members)]
+        for ranker in made:
+            ranker.fit(train, verbose=False)
+        return (made[0] if members == 1 else tg.Ensemble(made)).predict
+
+    return fit
+
+
+def mean_effect(train: Sequence[Any], seed: int) -> Callable[[Any], Any]:
+    """Mean effect of a config on the programs that were learnt from."""
+    return tg.ranker.MeanEffect().fit(train).predict
+
+
+METHODS: dict[str, dict[str, Fit]] = {
+    "options:xla:cpu": {
+        "mean effect": mean_effect,
+        "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
+        "graph-config": network("graph-config", steps=1000),
+        "graph-config, 4 members": network("graph-config", 4, steps=1000),
+    },
+    "layout:xla:cpu": {
+        "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
+        "graph-config": network("graph-config", steps=1000),
+        "first-layout": network("first-layout", steps=500),
+    },
+}
+FIXED = ("mean effect",)  # the same for every seed
+
+
+# ---- judging --------------------------------------------------------------------------------------------
+
+
+def judged(graph: Any, scores: Any) -> list[float]:
+    """Tau, and slowdowns of the first and of the best of five, in %."""
+    s, times = np.asarray(scores)[graph.ran], graph.runtime[graph.ran]
+    slow = [100 * tg.metrics.top_k_slowdown(s, times, k) for k in (1, TRIED)]
+    return [tg.metrics.kendall_tau(s, times), *slow]
+
+
+def by_chance(graph: Any) -> list[float]:
+    """The same for a random order, expected: the fastest of k is at place i with C(n-1-i, k-1) / C(n, k)."""
+    times = np.sort(graph.runtime[graph.ran].astype(np.float64))
+    n, slow = len(times), []
+    for k in (1, TRIED):
+        left, share = 1.0, np.zeros(n)  # left: none of the first i is among the k
+        for i in range(n - k + 1):
+            share[i] = left * k / (n - i)
+            left *= 1 - k / (n - i)
+        slow.append(100 * float(share @ times / times[0] - 1))
+    return [0.0, *slow]
+
+
+def by_default(graph: Any) -> list[float]:
+    """XLA's own choice, which is one config and no order."""
+    slow = 100 * float(graph.runtime[0] / graph.runtime[graph.ran].min() - 1)
+    return [float("nan"), slow, slow]
+
+
+def by_half(graph: Any) -> list[float]:
+    """Order of one half of the repeats, judged by the other half: what noise alone costs."""
+    some = graph.repeats[graph.ran]
+    halves, found = (some[:, ::2].min(1), some[:, 1::2].min(1)), []
+    for scores, times in (halves, halves[::-1]):
+        slow = [100 * tg.metrics.top_k_slowdown(scores, times, k) for k in (1, TRIED)]
+        found.append([graph.about["noise_ceiling"], *slow])
+    return [float(x) for x in np.mean(found, 0)]
+
+
+def family(graph: Any) -> str:
+    """Family of a program: its name without the size."""
+    return str(graph.name).rpartition(".")[0]
+
+
+def kin(graphs: Sequence[Any]) -> list[str]:
+    """Kin of programs; their families, where JAX is not installed."""
+    try:
+        from tpugraphs.xla import zoo
+    except ImportError:
+        return [COMPOSED if family(graph).startswith(COMPOSED) else family(graph) for graph in graphs]
+    return [zoo.families()[family(graph)].kin for graph in graphs]
+
+
+def parts(graphs: Sequence[Any], seed: int, share: float = 1.0) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Folds by kin: (learnt, judged). With a share, only so many of the kin that could be learnt are."""
+    rng, of = np.random.default_rng(seed), kin(graphs)
+    groups = [str(name) for name in rng.permutation(sorted(set(of) - {COMPOSED}))]
+    for fold in range(FOLDS):
+        left_out = set(groups[fold::FOLDS])
+        others = [name for name in groups if name not in left_out]
+        learnt = {COMPOSED, *others[: max(1, round(share * len(others)))]}
+        pairs = list(zip(graphs, of, strict=True))
+        yield [g for g, name in pairs if name in learnt], [g for g, name in pairs if name in left_out]
+
+
+def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
+    """Judge all methods on a collection: protocol -> method -> graph -> values, one list per seed."""
+    data = tg.open_collection(collection)
+    learnt, test = [*data.train, *data.valid], list(data.test)
+    everything = [*learnt, *test]
+    found: dict[str, dict[str, dict[str, list[list[float]]]]] = {}
+
+    def add(protocol: str, method: str, graphs: Sequence[Any], score: Callable[[Any], Any]) -> None:
+        values = found.setdefault(protocol, {}).setdefault(method, {})
+        for graph in graphs:
+            values.setdefault(graph.name, []).append(score(graph))
+
+    def fitted(protocol: str, method: str, train: Sequence[Any], graphs: Sequence[Any], seed: int) -> None:
+        predict = METHODS[collection][method](train, seed)
+        add(protocol, method, graphs, lambda graph: judged(graph, predict(graph)))
+
+    real = [g for g, name in zip(everything, kin(everything), strict=True) if name != COMPOSED]
+    fixed = {"half of the repeats": by_half, "random": by_chance, "XLA's default": by_default}
+    for protocol, graphs in (("left out", real), ("test split", test)):
+        for method, score in fixed.items():
+            add(protocol, method, graphs, score)
+    for method in METHODS[collection]:
+        began = time.monotonic()
+        for seed in range(seeds):
+            for train, graphs in list(parts(everything, seed))[: 1 if quick else None]:
+                fitted("left out", method, train, graphs, seed)
+            if seed == 0 or method not in FIXED:
+                fitted("test split", method, learnt, test, seed)
+        for share in () if quick else SHARES:
+            for train, graphs in parts(everything, 0, share):
+                fitted(f"left out, {share:.0%} of the kin", method, train, graphs, 0)
+        took = time.monotonic() - began
+        print(f"{collection}: {method}: {took:.0f} s", file=sys.stderr, flush=True)
+    return {"learnt": len(learnt), "test": len(test), "real": len(real), "found": found}
+
+
+# ---- tables ---------------------------------------------------------------------------------------------
+
+
+def means(values: dict[str, list[list[float]]]) -> dict[str, Floats]:
+    """Means (3,) over the seeds, by graph."""
+    return {name: np.mean(rows, 0) for name, rows in values.items()}
+
+
+def interval(values: dict[str, Floats]) -> tuple[Floats, Floats]:
+    """Mean (3,) over programs, and its 95 % interval (2, 3), in which families are redrawn."""
+    families: dict[str, list[Floats]] = {}
+    for name, value in values.items():
+        families.setdefault(name.rpartition(".")[0], []).append(value)
+    sums = np.array([np.sum(some, 0) for some in families.values()])
+    counts = np.array([len(some) for some in families.values()])
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, len(sums), (DRAWS, len(sums)))
+    redrawn = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
+    return sums.sum(0) / counts.sum(), np.quantile(redrawn, [0.025, 0.975], axis=0)
+
+
+def _cell(mean: Floats, ends: Floats, i: int) -> str:
+    if np.isnan(mean[i]):
+        return ""
+    digits = 3 if VALUES[i] == "tau" else 1
+    return f"{mean[i]:.{digits}f} ({ends[0, i]:.{digits}f} … {ends[1, i]:.{digits}f})"
+
+
+def table(methods: dict[str, dict[str, list[list[float]]]]) -> list[str]:
+    """A row for each method, with the difference to the mean effect where there is one."""
+    base = means(methods["mean effect"]) if "mean effect" in methods else None
+    head = ["method", "tau", "first, %", f"best of {TRIED}, %", "median", "sd of seeds"]
+    head += ["less the mean effect, tau", "best of five"] if base else []
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for method, values in methods.items():
+        mean = means(values)
+        centre, ends = interval(mean)
+        by_seed = np.array([[row[seed] for row in values.values()] for seed in range(_seeds(values))]).mean(1)
+        several = len(by_seed) > 1
+        spread = (
+            " / ".join(f"{x:.{d}f}" for x, d in zip(by_seed.std(0, ddof=1), (3, 1, 1), strict=True))
+            if several
+            else ""
+        )
+        middle = np.median([value[2] for value in mean.values()])
+        row = [method, *(_cell(centre, ends, i) for i in range(3)), f"{middle:.1f}", spread]
+        if base:
+            same = {name: value - base[name] for name, value in mean.items() if name in base}
+            centre, ends = interval(same)
+            learnt = method not in ("mean effect", "XLA's default", "half of the repeats")
+            row += [_cell(centre, ends, i) if learnt else "" for i in (0, 2)]
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def _seeds(values: dict[str, list[list[float]]]) -> int:
+    return min(len(rows) for rows in values.values())
+
+
+def markdown(found: dict[str, Any], text: str) -> str:
+    """All tables."""
+    run = found["run"]
+    lines = [
+        "# Programs never seen: options and layouts of XLA on a CPU", "",
+        "Made by `python -m benchmarks.xla_cpu --out docs/results`; figures are not edited.", "",
+        f"{run['date']}, {run['cpu']}, {run['cores']} cores, commit {run['commit']}; "
+        f"{found['seconds']:.0f} s, {found['seeds']} seeds. In brackets: 95 % intervals over families.", "",
+        text.strip(),
+    ]  # fmt: skip
+    for collection, one in found["collections"].items():
+        lines += ["", f"## {collection}", "", f"![Methods]({picture(collection)})"]
+        for protocol, methods in one["found"].items():
+            programs = len(next(iter(methods.values())))
+            lines += ["", f"### {protocol}: {programs} programs", "", *table(methods)]
+    return "\n".join(lines) + "\n"
+
+
+def picture(collection: str) -> str:
+    """File name of the picture of a collection."""
+    return f"xla_cpu-{collection.partition(':')[0]}.png"
+
+
+def draw(collection: str, methods: dict[str, dict[str, list[list[float]]]]) -> Any:
+    """Tau and slowdown of the best of five of every method, with intervals over families."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 1.3 + 0.34 * len(methods)), dpi=95, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    names = list(methods)[::-1]
+    found = [interval(means(methods[name])) for name in names]
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, i, title in zip(
+        axes, (0, 2), ("Kendall's tau", f"best of {TRIED}, above the best (%)"), strict=True
+    ):
+        for place, (name, (mean, ends)) in enumerate(zip(names, found, strict=True)):
+            if not np.isnan(mean[i]):
+                colour = (
+                    "#9aa0a6" if name in ("random", "half of the repeats", "XLA's default") else "#1764ab"
+                )
+                ax.plot(ends[:, i], [place, place], color=colour, linewidth=2, alpha=0.5)
+                ax.plot(mean[i], place, "o", color=colour, markersize=7)
+                ax.annotate(f"{mean[i]:.2f}" if i == 0 else f"{mean[i]:.1f}", (mean[i], place), (0, 7),
+                            textcoords="offset points", ha="center", fontsize=8)  # fmt: skip
+        ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
+        ax.set_yticks(range(len(names)), names)
+        ax.set_ylim(-0.6, len(names) - 0.2)
+        ax.set_xlim(left=min(0.0, ax.get_xlim()[0]))
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="x", color="#e4e4e4")
+    return figure
+
+
+def main() -> int:
+    """Run all methods; 2 without LightGBM."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.xla_cpu", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke run: one fold, one seed, judges nothing")
+    parser.add_argument("--seeds", type=int, default=5, help="from 0 on (default: %(default)s)")
+    parser.add_argument("--only", choices=tuple(METHODS), help="one collection")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write xla_cpu.json, .md and pictures there")
+    args = parser.parse_args()
+    try:
+        import lightgbm  # noqa: F401
+    except ImportError:
+        print("no LightGBM here: pip install '.[bench]'", file=sys.stderr)
+        return 2
+    began, seeds = time.monotonic(), 1 if args.quick else args.seeds
+    chosen = [args.only] if args.only else list(METHODS)
+    found = {
+        "run": machine.describe(),
+        "seeds": seeds,
+        "collections": {name: run(name, seeds, args.quick) for name in chosen},
+        "seconds": time.monotonic() - began,
+    }
+    text = markdown(found, FINDINGS)
+    if args.out is None:
+        print(text, end="")
+        return 0
+    args.out.mkdir(parents=True, exist_ok=True)
+    rounded = json.loads(json.dumps(found), parse_float=lambda x: round(float(x), 4))
+    content = json.dumps(rounded).replace("]], ", "]],\n") + "\n"
+    (args.out / "xla_cpu.json").write_text(content, encoding="utf-8")
+    (args.out / "xla_cpu.md").write_text(text, encoding="utf-8")
+    for name, one in found["collections"].items():
+        tg.plot.save(draw(name, one["found"]["left out"]), args.out / picture(name))
+    return 0
+
+
+FINDINGS = """
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())

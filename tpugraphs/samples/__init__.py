@@ -1,1 +1,0 @@
-"""Embedded real data; see NOTICE for where each file comes from."""
