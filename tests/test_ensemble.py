@@ -60,6 +60,24 @@ def test_scores_are_the_weighted_mean(graph, rankers, normalize, weights):
     assert ensemble.num_parameters == sum(r.num_parameters for r in ensemble)
 
 
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("normalize", NORMALIZE)
+def test_the_choice_has_something_for_each_ranker(graph, rankers, normalize, weights):
+    ensemble = tg.Ensemble(rankers, weights, normalize)
+    rows = np.arange(3, 40)
+    scores = np.array([reference(normalize, r.predict(graph, rows).astype(np.float64)) for r in rankers])
+    share = np.ones(3) / 3 if weights is None else np.array(weights) / sum(weights)
+    chosen = ensemble.choose(graph, 5, rows)
+    assert chosen.shape == (5,) and chosen.dtype == np.int64
+    for place in range(5):
+        ends = [share @ scores[:, [*chosen[:place], i]].min(1) for i in range(len(rows))]
+        assert ends[chosen[place]] == pytest.approx(min(ends))
+    assert ensemble.choose(graph, 1, rows)[0] == ensemble.rank(graph, rows)[0]
+    assert sorted(ensemble.choose(graph, 99, rows)) == list(range(len(rows)))
+    with pytest.raises(tg.ConfigError, match="count: expected"):
+        ensemble.choose(graph, 0)
+
+
 def test_configs_as_digits_and_precision(graph, rankers):
     ensemble = tg.Ensemble(rankers, normalize="rank")
     assert (ensemble.predict(graph, graph.config_digits) == ensemble.predict(graph)).all()

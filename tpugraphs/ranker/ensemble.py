@@ -16,7 +16,8 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import Scorer, ScorerBase
+from tpugraphs.ranker.choosing import fastest_together
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 
 __all__ = ["NORMALIZE", "Ensemble", "open_rankers"]
@@ -170,16 +171,38 @@ class Ensemble(ScorerBase):
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`. By default each ranker uses its own
         precision.
         """
-        normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
         scores: NDArray[np.float64] | None = None
-        for ranker, weight in zip(self.rankers, self.weights, strict=True):
-            if weight == 0:
-                continue
-            own = np.asarray(ranker.predict(graph, configs, tta=tta, **options), np.float64)
-            part = normalized(own) * (weight / total)
+        for own, weight in self._scores(graph, configs, tta=tta, **options):
+            part = own * weight
             scores = part if scores is None else scores + part
         assert scores is not None
         return scores.astype(np.float32)
+
+    def _scores(
+        self, graph: Graph, configs: ArrayLike | None, **options: Any
+    ) -> Iterator[tuple[NDArray[np.float64], float]]:
+        """Yield the normalized scores (n,) of every ranker that counts, and its share in the mean."""
+        normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
+        for ranker, weight in zip(self.rankers, self.weights, strict=True):
+            if weight > 0:
+                own = np.asarray(ranker.predict(graph, configs, **options), np.float64)
+                yield normalized(own), weight / total
+
+    def choose(
+        self, graph: Graph, count: int = 5, configs: ArrayLike | None = None, **options: Any
+    ) -> NDArray[np.int64]:
+        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
+
+        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
+        possible, if any of the rankers may be the one that is right. Where these disagree, the choice has
+        something for each, while the first in the order of the mean are often alike. Rankers that learnt
+        from different graphs disagree where they should.
+
+        Parameters and errors: see :meth:`tpugraphs.Ranker.predict`.
+        """
+        scores, weights = zip(*self._scores(graph, configs, **options), strict=True)
+        samples = np.stack(scores, 1)
+        return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
         """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`."""

@@ -16,6 +16,7 @@ from tpugraphs.network.scoring import as_configs
 from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
@@ -213,13 +214,7 @@ class GaussianProcess(ScorerBase):
         covariance[np.diag_indices(near.size)] += _JITTER * math.exp(logs[-2])
         normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
         samples = mean[near, None] + np.linalg.cholesky(covariance) @ normal
-        fastest, chosen = np.full(_SAMPLES, np.inf), list[int]()
-        for _ in range(count):
-            expected = np.minimum(samples, fastest).mean(1)
-            expected[chosen] = np.inf
-            chosen.append(int(expected.argmin()))
-            fastest = np.minimum(fastest, samples[chosen[-1]])
-        return near[chosen].astype(np.int64)
+        return near[fastest_together(samples, count)].astype(np.int64)
 
     # Files
 
