@@ -7,9 +7,8 @@ import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
-
-import numpy as np
 
 import tpugraphs as tg
 from tpugraphs.cli import common
@@ -91,14 +90,15 @@ def _told(graphs: Sequence[Any]) -> str:
     costs = [100 * (float(graph.runtime[0]) / graph.runtime[graph.ran].min() - 1) for graph in graphs]
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
     return (
-        f"XLA's own choice is {np.mean(costs):.1f} % slower than the best measured. Measurements are noisy: "
-        f"two halves of them agree with a tau of {np.mean(ceilings):.2f}; no ranking can do much better."
+        f"XLA's own choice is {mean(costs):.1f} % slower than the best measured. Measurements are noisy: "
+        f"two halves of them agree with a tau of {mean(ceilings):.2f}; no ranking can do much better."
     )
 
 
 def _measure(args: argparse.Namespace) -> list[Any]:
     """Measure options of a program that is in no collection."""
     import jax.numpy as jnp
+    import numpy as np
 
     def program(x: Any, w: Any, v: Any) -> Any:
         """Gated layer, normalised rows, sums by column."""
