@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fuzz the readers of files: csrc/fuzz/run.sh [seconds per target, default 30]. Needs clang, python3 with NumPy; run from
-# the project's root. Seeds are made from the embedded samples; what is found stays in build/fuzz/.
+# the project's root. Seeds are made from made-up graphs; what is found stays in build/fuzz/.
 set -eu
 seconds=${1:-30}
 out=build/fuzz
