@@ -30,6 +30,7 @@ from tpugraphs.system.progress import Progress
 from tpugraphs.xla.child import Child, ChildError
 from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import SPACES, Candidate, Space
+from tpugraphs.xla.work import COLUMNS
 
 __all__ = ["SPACES", "collect"]
 
@@ -414,7 +415,8 @@ class _Run:
             rows = [candidate.row for candidate in self.candidates]
             columns = {name: [row[name] for row in rows] for name in rows[0]}
             digits = LAYOUT.digits if space.sites else ()
-            schema = Schema(LAYOUT.node, (), space.columns, digits, _OPCODES, unit="ns")
+            schema = Schema(LAYOUT.node, COLUMNS, space.columns, digits, _OPCODES, unit="ns")
+            fields["graph_feat"] = space.work
             fields["config_feat"] = schema.encode("config", columns)
         if space.sites:
             fields["node_config_ids"] = space.nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["fusions"]
+__all__ = ["fields", "fusions", "numbers"]
 
 # Numbers of fields: of the module, of a computation, of an instruction.
 _COMPUTATIONS = 3
@@ -17,11 +17,11 @@ def fusions(module: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield every fused computation: its name, and a module whose entry it is, with what it calls."""
     computations: dict[int, tuple[str, bytes, list[tuple[bytes, list[int]]]]] = {}
     order = []
-    for number, body in _fields(module):
+    for number, body in fields(module):
         if number != _COMPUTATIONS or isinstance(body, int):
             continue
         name, own, instructions = "", 0, []
-        for field, value in _fields(body):
+        for field, value in fields(body):
             if field == _NAME and isinstance(value, bytes):
                 name = value.decode(errors="replace")
             elif field == _ID and isinstance(value, int):
@@ -49,15 +49,15 @@ def fusions(module: bytes) -> Iterator[tuple[str, bytes]]:
 def _instruction(data: bytes) -> tuple[bytes, list[int]]:
     """Return the opcode of an instruction and the computations that it calls."""
     opcode, called = b"", []
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == _OPCODE and isinstance(value, bytes):
             opcode = value
         elif number == _CALLED:
-            called += [value] if isinstance(value, int) else list(_varints(value))
+            called += numbers(value)
     return opcode, called
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the numbers of fields with their values; fixed-width ones are skipped."""
     place = 0
     while place < len(data):
@@ -85,11 +85,15 @@ def _read(data: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def _varints(data: bytes) -> Iterator[int]:
-    place = 0
-    while place < len(data):
-        value, place = _read(data, place)
-        yield value
+def numbers(value: int | bytes) -> list[int]:
+    """Return the whole numbers of a field that may be packed."""
+    if isinstance(value, int):
+        return [value]
+    found, place = [], 0
+    while place < len(value):
+        number, place = _read(value, place)
+        found.append(number)
+    return found
 
 
 def _varint(value: int) -> bytes:

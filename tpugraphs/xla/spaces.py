@@ -18,7 +18,7 @@ from tpugraphs.data.published import LayoutGraph
 from tpugraphs.data.schema import LAYOUT
 from tpugraphs.errors import ConfigError
 from tpugraphs.xla import options as levers
-from tpugraphs.xla import relayout
+from tpugraphs.xla import relayout, work
 from tpugraphs.xla.child import Child
 from tpugraphs.xla.programs import Program, dump
 
@@ -76,6 +76,8 @@ class Space:
         Values whose layout is a choice.
     nodes : (K,) int64
         Their nodes in the graph.
+    work : (len(work.COLUMNS),) float32
+        Work of the program as XLA optimises it by default.
     """
 
     def __init__(
@@ -89,8 +91,9 @@ class Space:
         self._program, self._rewrite, self._changes = program, rewrite, changes
         self.options = _known(options, child) if options else ()
         self.sites: tuple[relayout.Site, ...] = ()
-        before, _ = dump(program.name, child, self.module(Candidate()))
+        before, optimised = dump(program.name, child, self.module(Candidate()))
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
+        self.work = work.columns_of(optimised.read_bytes())
         nodes: list[int] = []
         if rewrite is not None:
             _, op_names = hlo.node_names(before)
