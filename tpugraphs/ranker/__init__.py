@@ -5,6 +5,7 @@ from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.leaveout import leave_out
 from tpugraphs.ranker.meaneffect import MeanEffect
+from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
 from tpugraphs.ranker.process import GaussianProcess
 from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
@@ -16,6 +17,7 @@ __all__ = [
     "GaussianProcess",
     "LinearBaseline",
     "MeanEffect",
+    "MultiTaskGaussianProcess",
     "RandomBaseline",
     "Ranker",
     "Routed",

@@ -21,7 +21,7 @@ from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
-__all__ = ["GaussianProcess"]
+__all__ = ["GaussianProcess", "Process", "matern", "pipeline_of"]
 
 _MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
 _CHUNK = 4096  # rows scored at a time
@@ -40,8 +40,78 @@ class _Prior(NamedTuple):
     spread: Floats
 
 
+class Process(ScorerBase):
+    """Scorers that know for configs of a graph not only a mean but how they vary together.
+
+    Attributes
+    ----------
+    seed : int
+        Of the samples in `choose`.
+    pipeline : Pipeline
+        Prepares the columns.
+    """
+
+    seed: int
+    pipeline: Pipeline
+
+    @property
+    def kind(self) -> str:
+        """``"graph"``: graphs of any schema whose configs are features."""
+        return "graph"
+
+    def moments(self, graph: Graph, rows: NDArray[np.int64], together: bool = False) -> tuple[Floats, Floats]:
+        """Return means (n,) of rows of a graph, and their variances (n,) or, together, covariance (n, n)."""
+        raise NotImplementedError
+
+    def _rows(self, graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+        self.require_fit("predict")
+        check_kind(graph, self.kind)
+        assert self.pipeline.schema is not None
+        self.pipeline.schema.check(graph)
+        if as_configs(graph, configs) is not None:
+            raise ConfigError(
+                "configs: a process scores rows of a graph: make a graph of these configs first"
+            )
+        return np.asarray(graph.row_numbers(configs), np.int64)
+
+    def _predict(self, graph: Graph, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Mean (n,) and standard deviation (n,)."""
+        mean, variance = np.empty(rows.size), np.empty(rows.size)
+        for start in range(0, rows.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            mean[part], variance[part] = self.moments(graph, rows[part])
+        return mean, np.sqrt(np.maximum(variance, 0))
+
+    def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
+        """Scores (n,) of rows `configs` (all, if not given): the mean. `tta` and `options` have no effect.
+
+        Raises
+        ------
+        Error, ConfigError, DataError
+            Not fitted; configs given as such; a graph that does not fit the schema of the first.
+        """
+        return self._predict(graph, self._rows(graph, configs))[0]
+
+    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
+
+        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
+        possible, over samples of the process. So they are not all alike, as the first in the order often are,
+        of which none is fast if one is not.
+        """
+        rows = self._rows(graph, configs)
+        count = min(check_whole("count", count, 1), rows.size)
+        mean, deviation = self._predict(graph, rows)
+        near = np.argsort(mean - deviation, kind="stable")[: max(_CANDIDATES, 2 * count)]
+        mean, covariance = self.moments(graph, rows[near], together=True)
+        covariance[np.diag_indices(near.size)] += _JITTER * max(float(covariance.diagonal().max()), 1e-300)
+        normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
+        samples = mean[:, None] + np.linalg.cholesky(covariance) @ normal
+        return near[fastest_together(samples, count)].astype(np.int64)
+
+
 @filekinds.register("gaussian-process")
-class GaussianProcess(ScorerBase):
+class GaussianProcess(Process):
     """Rank the configs of one graph from some of its measurements, and choose which to measure next.
 
     The columns of the configs are those of the recipe ``graph-config``; the target is the quantile of the
@@ -72,13 +142,8 @@ class GaussianProcess(ScorerBase):
         if not isinstance(spread, (int, float, np.floating)) or not 0 < spread < math.inf:
             raise ConfigError(f"spread: expected a number above 0, got {spread!r}")
         self.base, self.spread, self.seed = base, float(spread), check_whole("seed", seed, 0)
-        self.pipeline = _pipeline()
+        self.pipeline = pipeline_of()
         self._tensors: dict[str, NDArray[Any]] = {}
-
-    @property
-    def kind(self) -> str:
-        """``"graph"``: graphs of any schema whose configs are features."""
-        return "graph"
 
     @property
     def name(self) -> str:
@@ -117,7 +182,7 @@ class GaussianProcess(ScorerBase):
                 f"configs: expected at most {_MOST} to learn from, got {some.num_configs}: give some of "
                 "them, or use a Ranker"
             )
-        self.pipeline = _pipeline().fit([some])
+        self.pipeline = pipeline_of().fit([some])
         columns = self._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
         _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
@@ -155,66 +220,20 @@ class GaussianProcess(ScorerBase):
             return made
         return np.column_stack([made, np.asarray(self.base.predict(graph, rows, verbose=False), np.float64)])
 
-    def _rows(self, graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
-        self.require_fit("predict")
-        check_kind(graph, self.kind)
-        assert self.pipeline.schema is not None
-        self.pipeline.schema.check(graph)
-        if as_configs(graph, configs) is not None:
-            raise ConfigError(
-                "configs: a process scores rows of a graph: make a graph of these configs first"
-            )
-        return np.asarray(graph.row_numbers(configs), np.int64)
-
     def _standard(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         learnt = self._tensors
         return np.asarray(
             (self._columns(graph, rows)[:, learnt["column"]] - learnt["mean"]) / learnt["scale"]
         )
 
-    def _moments(self, x: Floats) -> tuple[Floats, Floats]:
-        """Mean (n,), and the part (n, m) that is known: their covariance is `_matern` less its square."""
-        cross = _matern(x, self._tensors["x"], self._tensors["logs"])[0]
-        return cross @ self._weight, cross @ self._root.T
-
-    def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
-        """Scores (n,) of rows `configs` (all, if not given): the mean. `tta` and `options` have no effect.
-
-        Raises
-        ------
-        Error, ConfigError, DataError
-            Not fitted; configs given as such; a graph that does not fit the schema of the first.
-        """
-        return self._predict(graph, self._rows(graph, configs))[0]
-
-    def _predict(self, graph: Graph, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Mean (n,) and standard deviation (n,)."""
-        mean, deviation = np.empty(rows.size), np.empty(rows.size)
-        most = math.exp(self._tensors["logs"][-2])
-        for start in range(0, rows.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            mean[part], known = self._moments(self._standard(graph, rows[part]))
-            deviation[part] = np.sqrt(np.maximum(most - (known * known).sum(1), 0))
-        return mean, deviation
-
-    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Return the positions of the `count` configs to measure, if the fastest of them is kept.
-
-        They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
-        possible, over samples of the process. So they are not all alike, as the first in the order often are,
-        of which none is fast if one is not.
-        """
-        rows = self._rows(graph, configs)
-        count = min(check_whole("count", count, 1), rows.size)
-        mean, deviation = self._predict(graph, rows)
-        near = np.argsort(mean - deviation, kind="stable")[: max(_CANDIDATES, 2 * count)]
-        x, logs = self._standard(graph, rows[near]), self._tensors["logs"]
-        _, known = self._moments(x)
-        covariance = _matern(x, x, logs)[0] - known @ known.T
-        covariance[np.diag_indices(near.size)] += _JITTER * math.exp(logs[-2])
-        normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
-        samples = mean[near, None] + np.linalg.cholesky(covariance) @ normal
-        return near[fastest_together(samples, count)].astype(np.int64)
+    def moments(self, graph: Graph, rows: NDArray[np.int64], together: bool = False) -> tuple[Floats, Floats]:
+        """Return means (n,), and variances (n,) or, together, the covariance (n, n)."""
+        x, logs = self._standard(graph, rows), self._tensors["logs"]
+        cross = _matern(x, self._tensors["x"], logs)[0]
+        known = cross @ self._root.T
+        if together:
+            return cross @ self._weight, _matern(x, x, logs)[0] - known @ known.T
+        return cross @ self._weight, math.exp(logs[-2]) - (known * known).sum(1)
 
     # Files
 
@@ -263,7 +282,8 @@ class GaussianProcess(ScorerBase):
         return made
 
 
-def _pipeline() -> Pipeline:
+def pipeline_of() -> Pipeline:
+    """Return a pipeline that prepares columns as the recipe ``graph-config`` does."""
     recipe = get_recipe("graph-config")
     return recipe.pipeline(recipe.fields())
 
@@ -275,13 +295,19 @@ def _noise(logs: Floats) -> float:
     return math.exp(logs[-1]) + _FLOOR
 
 
-def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
-    """Covariance (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
-    x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
+def matern(x: Floats, z: Floats) -> tuple[Floats, Floats]:
+    """Matern covariance 3/2 (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
     squares = (x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T)
     away = np.sqrt(3 * np.maximum(squares, 1e-12))
-    decay = math.exp(logs[-2]) * np.exp(-away)
+    decay = np.exp(-away)
     return (1 + away) * decay, -1.5 * decay
+
+
+def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
+    """Covariance and slope (n, m), with a length per column and a variance."""
+    covariance, slope = matern(x * np.exp(logs[:-2]), z * np.exp(logs[:-2]))
+    variance = math.exp(logs[-2])
+    return variance * covariance, variance * slope
 
 
 def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:

@@ -137,19 +137,29 @@ class ScorerBase(ABC):
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
+        together: int = 0,
     ) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of the configs, predicted fastest first; ties keep their order.
 
-        Parameters are those of `predict`.
+        Parameters
+        ----------
+        graph, configs, tta, precision, verbose
+            Those of `predict`.
+        together : int
+            Put so many first that `choose` has chosen together: better where that many are measured.
         """
         scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
-        return np.argsort(scores, kind="stable").astype(np.int64, copy=False)
+        order = np.argsort(scores, kind="stable").astype(np.int64, copy=False)
+        if check_whole("together", together, 0) == 0:
+            return order
+        chosen = self.choose(graph, together, configs)
+        return np.concatenate([chosen, order[~np.isin(order, chosen)]])
 
     def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
 
         They are the first of `rank`, unless the scorer knows better: see
-        :class:`tpugraphs.ranker.GaussianProcess`. If there are fewer, all are returned.
+        :class:`tpugraphs.ranker.MultiTaskGaussianProcess`. If there are fewer, all are returned.
 
         Raises
         ------

@@ -1,0 +1,222 @@
+"""Gaussian processes over programs and configs: what they predict, and which configs they choose together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rankers import small_graph
+from scipy.stats import norm, rankdata
+
+import tpugraphs as tg
+from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess, multitask
+from tpugraphs.system import tensorfile
+
+CONFIGS = 24
+
+
+def programs(count: int = 30, seed: int = 0, **changes: Any) -> list[tg.Graph]:
+    """Programs with shared configs: the first feature says which of two options matters."""
+    rng = np.random.default_rng(seed)
+    every = np.stack(np.unravel_index(np.arange(32), [2] * 5), 1).astype(np.float32)
+    configs = np.random.default_rng(9).permutation(every)[:CONFIGS]
+    made = []
+    for i in range(count):
+        about = rng.normal(size=3)
+        effect = np.where(about[0] > 0, configs[:, 0] - configs[:, 1], configs[:, 1] - configs[:, 0])
+        times = np.exp(3 + 0.5 * effect + 0.2 * configs[:, 2] + 0.05 * rng.normal(size=CONFIGS))
+        valid = rng.random(CONFIGS) > 0.15
+        made.append(
+            tg.Graph(
+                config_feat=configs,
+                graph_feat=about,
+                runtime=np.where(valid, times, np.nan),
+                valid=valid,
+                name=f"p{i}",
+                **changes,
+            )
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def graphs() -> list[tg.Graph]:
+    return programs()
+
+
+@pytest.fixture(scope="module")
+def fitted(graphs: list[tg.Graph]) -> MultiTaskGaussianProcess:
+    return MultiTaskGaussianProcess().fit(graphs[:20])
+
+
+def test_alike_programs_have_alike_effects(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess) -> None:
+    unseen = graphs[20:]
+    assert isinstance(fitted, tg.ranker.Scorer) and fitted.fitted and fitted.kind == "graph"
+    assert fitted.score(unseen) > MeanEffect().fit(graphs[:20]).score(unseen) + 0.2
+    assert fitted.evaluate(unseen[0], draws=5).rows[0].scorer == "multi-task-gaussian-process"
+
+
+def dense(fitted: MultiTaskGaussianProcess, learnt: list[tg.Graph], graph: tg.Graph) -> tuple[Any, Any]:
+    """Mean and covariance of all configs of a graph, from one covariance of all measurements."""
+
+    def standard(table: Any, given: Any, length: float) -> Any:
+        x = (given - table.mean(0)) / table.std(0)
+        z = (table - table.mean(0)) / table.std(0)
+        away = [((a - b) ** 2).sum() for i, a in enumerate(z) for b in z[:i]]
+        return x / np.sqrt(np.median(away)) / length
+
+    def matern(a: Any, b: Any) -> Any:
+        away = np.sqrt(3) * np.linalg.norm(a[:, None] - b, axis=2)
+        return (1 + away) * np.exp(-away)
+
+    told = np.stack([g.graph_feat.ravel() for g in learnt]).astype(np.float64)
+    table = np.unique(np.concatenate([g.config_feat[g.ran] for g in learnt]), axis=0).astype(np.float64)
+    which, rows, y = [], [], []
+    for i, g in enumerate(learnt):
+        which += [i] * len(g.ran)
+        rows.append(g.config_feat[g.ran])
+        y.append(norm.ppf((rankdata(g.runtime[g.ran]) - 0.5) / len(g.ran)))
+    a = standard(told, told, fitted.length)[which]
+    b = standard(table, np.concatenate(rows), 1.0)
+    same = np.equal.outer(which, which)
+    covariance = (10 + matern(a, a) + fitted.own * same) * matern(b, b) + fitted.noise * np.eye(len(a))
+    p = standard(told, graph.graph_feat.ravel()[None], fitted.length)
+    c = standard(table, graph.config_feat, 1.0)
+    cross = (10 + matern(p, a)) * matern(c, b)
+    mean = cross @ np.linalg.solve(covariance, np.concatenate(y))
+    left = (11 + fitted.own) * matern(c, c) - cross @ np.linalg.solve(covariance, cross.T)
+    return mean, left
+
+
+def test_mean_and_covariance_are_those_of_the_formulas() -> None:
+    full = [graph.select(np.arange(CONFIGS)) for graph in programs(8, seed=1)]
+    whole = [
+        graph.replace(runtime=np.where(graph.valid, graph.runtime, 25.0 + np.arange(CONFIGS)), valid=None)
+        for graph in full
+    ]
+    for length, own, noise in ((0.5, 1.0, 1.0), (1.3, 0.2, 0.3)):
+        # Some failed: the mean is that of the measurements that there are.
+        made = MultiTaskGaussianProcess(length, own, noise).fit(full[:6])
+        mean, _ = dense(made, full[:6], full[7])
+        assert made.predict(full[7]) == pytest.approx(mean, abs=1e-4)
+        # None failed: one step of the search, and the covariance is exact.
+        made = MultiTaskGaussianProcess(length, own, noise).fit(whole[:6])
+        mean, covariance = dense(made, whole[:6], whole[7])
+        found, together = made.moments(whole[7], np.arange(CONFIGS), together=True)
+        assert found == pytest.approx(mean, abs=1e-5)
+        assert together == pytest.approx(covariance, abs=1e-5)
+        assert made.moments(whole[7], np.arange(5))[1] == pytest.approx(covariance.diagonal()[:5], abs=1e-5)
+
+
+def test_a_full_grid_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (np.cov(rng.normal(size=(n, 3 * n))) for n in (5, 7))
+    (p, u), (c, v) = np.linalg.eigh(a), np.linalg.eigh(b)
+    y = rng.normal(size=(5, 7))
+    factors = multitask._Factors(p, u, c, v)
+    expected = np.linalg.solve(np.kron(a, b) + 0.3 * np.eye(35), y.ravel()).reshape(5, 7)
+    monkeypatch.setattr(multitask, "_STEPS", 1)
+    assert multitask._solve(factors, y, np.ones((5, 7), bool), 0.3) == pytest.approx(expected)
+    monkeypatch.undo()
+    there = rng.random((5, 7)) > 0.4
+    some = there.ravel()
+    expected = np.zeros(35)
+    covariance = np.kron(a, b)[np.ix_(some, some)] + 0.3 * np.eye(some.sum())
+    expected[some] = np.linalg.solve(covariance, y.ravel()[some])
+    found = multitask._solve(factors, np.where(there, y, np.nan), there, 0.3)
+    assert found.ravel() == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_is_chosen_comes_first(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess) -> None:
+    graph = graphs[21]
+    chosen, order = fitted.choose(graph, 4), fitted.rank(graph, together=4)
+    assert (order[:4] == chosen).all() and sorted(order) == list(range(CONFIGS))
+    rest = fitted.rank(graph)
+    assert (order[4:] == rest[~np.isin(rest, chosen)]).all()
+    assert sorted(fitted.rank(graph, [3, 5, 9], together=99)) == [0, 1, 2]
+    with pytest.raises(tg.ConfigError, match="together: expected a whole number of at least 0, got -1"):
+        fitted.rank(graph, together=-1)
+
+
+def test_chosen_configs_are_fast_more_often() -> None:
+    """Two kinds of program that features do not tell apart: one config is fast on each kind."""
+    rng = np.random.default_rng(0)
+    configs = np.eye(CONFIGS, dtype=np.float32)
+    made = []
+    for i in range(41):
+        times = 10 + 0.1 * rng.random(CONFIGS)
+        times[[0, 1, 2] if i % 5 < 3 else [3]] = 1 + 0.1 * rng.random()
+        made.append(tg.Graph(config_feat=configs, runtime=times, name=f"{i}"))
+    process = MultiTaskGaussianProcess().fit(made[:40])
+    assert sorted(process.rank(made[40])[:3]) == [0, 1, 2]
+    assert 3 in process.choose(made[40], 3)
+
+
+def test_programs_without_features_are_told_by_their_opcodes() -> None:
+    configs = np.array([[0.0], [1.0]], np.float32)
+    made = []
+    for i in range(8):
+        opcodes = [1, 2, 3] if i % 2 else [1, 4, 4]
+        made.append(
+            tg.Graph(
+                node_feat=np.zeros((3, 1)),
+                node_opcode=opcodes,
+                edge_index=[[1, 0], [2, 1]],
+                config_feat=configs,
+                runtime=[1.0, 2.0] if i % 2 else [2.0, 1.0],
+                name=f"{i}",
+            )
+        )
+    process = MultiTaskGaussianProcess().fit(made[:6])
+    assert (process.rank(made[6]) == [1, 0]).all() and (process.rank(made[7]) == [0, 1]).all()
+    alone = MultiTaskGaussianProcess().fit([tg.Graph(config_feat=configs, runtime=[1.0, 2.0])])
+    assert (alone.rank(tg.Graph(config_feat=configs)) == [0, 1]).all()
+
+
+def test_files(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(tg.Error, match="learnt nothing yet"):
+        MultiTaskGaussianProcess().save(path)
+    fitted.save(path)
+    again = tg.load_ranker(path)
+    assert again.predict(graphs[25]).tobytes() == fitted.predict(graphs[25]).tobytes()
+    assert (again.choose(graphs[25], 5) == fitted.choose(graphs[25], 5)).all()
+    metadata, tensors = fitted.to_file()
+    for change, field in (
+        ({"program": tensors["program"][:0]}, "program"), ({"program": np.zeros((1001, 3))}, "program"),
+        ({"config": tensors["config"].ravel()}, "config"), ({"weight": tensors["weight"][1:]}, "weight"),
+        ({"config.column": tensors["config.column"] + 99}, "config.column"),
+        ({"program.scale": 0 * tensors["program.scale"]}, "program.column"),
+        ({"program.mean": tensors["program.mean"][1:]}, "program.mean"),
+        ({"program": tensors["program"] * 1e200}, "program"), ({"weight": tensors["weight"] + np.nan}, "weight"),
+    ):  # fmt: skip
+        tensorfile.write(path, "multi-task-gaussian-process", metadata, {**tensors, **change})
+        with pytest.raises(tg.CheckpointError) as caught:
+            tg.load_ranker(path)
+        assert caught.value.field == field
+    for change in ({"own": -1.0}, {"seed": -2}, {"length": "far"}, {"schema": 3}, {"preprocessing": 4}):
+        tensorfile.write(path, "multi-task-gaussian-process", {**metadata, **change}, tensors)
+        with pytest.raises(tg.CheckpointError):
+            tg.load_ranker(path)
+
+
+def test_what_cannot_be_learnt(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess) -> None:
+    for name, value in (("length", 0), ("own", -1.0), ("noise", "much"), ("noise", np.inf)):
+        with pytest.raises(tg.ConfigError, match=f"{name}: expected a number above 0"):
+            MultiTaskGaussianProcess(**{name: value})
+    process = MultiTaskGaussianProcess()
+    with pytest.raises(tg.DataError, match="found digits"):
+        process.fit([small_graph()])
+    with pytest.raises(tg.DataError, match="schema"):
+        process.fit([graphs[0], tg.Graph(config_feat=[[1.0], [2.0]], runtime=[1.0, 2.0])])
+    many = tg.Graph(config_feat=np.arange(1001.0)[:, None], runtime=1 + np.arange(1001.0))
+    with pytest.raises(tg.ConfigError, match="at most 1,000 different configs, got 1,001"):
+        process.fit([many])
+    with pytest.raises(tg.ConfigError, match="at most 1,000 graphs, got 1,001"):
+        process.fit([graphs[0]] * 1001)
+    with pytest.raises(tg.DataError, match="does not fit the schema"):
+        fitted.predict(many)
+    with pytest.raises(tg.Error, match="learnt nothing yet"):
+        process.predict(graphs[0])
