@@ -319,10 +319,14 @@ def test_demo_quick(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = submission.read(out / "submission.csv")
     assert list(rows) == [graph.submission_id for graph in test]
     told = json.loads((out / "report.json").read_text())
-    assert {group["scorer"] for group in told["collections"]} == {"ranker", "mean effect", "random"}
+    by_scorer = {group["scorer"]: group for group in told["collections"]}
+    assert set(by_scorer) == {"ranker", "graph-config", "mean effect", "random"}
+    for metric, better in (("tau", 1), ("slowdown@5", -1)):
+        ours, mean = (better * by_scorer[name]["means"][metric] for name in ("ranker", "mean effect"))
+        assert ours > mean
     assert {row["graph"] for row in told["graphs"]} == {graph.name for graph in test}
-    ranker = tg.Ranker.load(out / "ranker.safetensors")
-    assert np.array_equal(rows[test[0].submission_id], ranker.rank(test[0]))
+    ranker = tg.load_ranker(out / "ranker.safetensors")
+    assert np.array_equal(rows[test[0].submission_id], ranker.rank(test[0], together=5))
 
 
 def test_demo_measures_a_program_now(

@@ -12,6 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.ranker.scorer import scoring
 
 HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
 EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
@@ -35,8 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
     common.option(parser, "--quick", "a few steps only: shows the way, learns little")
     common.option(parser, "--live", "measure a small program on this machine, too, and rank its options")
-    common.option(parser, "--steps N", f"optimizer steps (default: {STEPS})", type=common.whole(1))
-    common.add_seed(parser, "of weights and sampling")
+    common.option(
+        parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=common.whole(1)
+    )
+    common.add_seed(parser, "of weights and samples")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,13 +56,17 @@ def run(args: argparse.Namespace) -> int:
         f"{known[0].num_configs} sets of options and timed on a CPU.\n{len(known)} to learn from, "
         f"{len(unseen)} of other families, never seen, to judge by.",
     )
-    ranker = tg.Ranker(RECIPE, seed=args.seed)
+    began = time.perf_counter()
+    ranker = tg.ranker.MultiTaskGaussianProcess(seed=args.seed).fit(known)
+    common.say(args, f"Trained the ranker, {ranker.name}: {time.perf_counter() - began:.1f} s.")
+    network = tg.Ranker(RECIPE, seed=args.seed)
     steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
-    history = common.fit(args, ranker, known, steps=steps)
-    trained = f"{RECIPE}: {ranker.num_parameters:,} parameters, {steps:,} steps, {history.seconds:.0f} s"
-    common.say(args, f"Trained {trained}.")
+    history = common.fit(args, network, known, steps=steps)
+    trained = f"{RECIPE}: {network.num_parameters:,} parameters, {steps:,} steps, {history.seconds:.0f} s"
+    common.say(args, f"Trained a network to compare, {trained}.")
     scorers = {
-        "ranker": ranker.predict,
+        "ranker": scoring(ranker, together=TRIED),
+        RECIPE: network.predict,
         "mean effect": tg.ranker.MeanEffect().fit(known).predict,
         "random": _random,
     }
@@ -123,7 +130,9 @@ def _write(folder: Path, ranker: Any, report: Any, unseen: Sequence[Any]) -> dic
     tg.plot.save(tg.plot.gains(report, chosen, k=TRIED), picture)
     report.save(table)
     counts = {graph.submission_id: graph.num_configs for graph in unseen}
-    tg.submission.write(rows, {graph.submission_id: ranker.rank(graph) for graph in unseen}, counts)
+    tg.submission.write(
+        rows, {graph.submission_id: ranker.rank(graph, together=TRIED) for graph in unseen}, counts
+    )
     tg.submission.validate(rows, counts).raise_for_problems()
     ranker.save(trained)
     return {

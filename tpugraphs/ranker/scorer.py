@@ -175,6 +175,7 @@ class ScorerBase(ABC):
         tta: int = 0,
         precision: str | None = None,
         members: bool = False,
+        together: int = 0,
         **options: Any,
     ) -> Report:
         """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
@@ -187,6 +188,8 @@ class ScorerBase(ABC):
             Those of `predict`.
         members : bool
             Also judge the members of an ensemble.
+        together : int
+            As in `rank`: judge an order in which so many chosen together come first.
 
         Raises
         ------
@@ -199,7 +202,7 @@ class ScorerBase(ABC):
         if getattr(configs, "ndim", 0) > 1:
             raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
         return evaluate(
-            self.judged(tta, precision, bool(options.get("progress", False)), members),
+            self.judged(tta, precision, bool(options.get("progress", False)), members, together),
             graphs, configs=configs, **options,
         )  # fmt: skip
 
@@ -209,10 +212,11 @@ class ScorerBase(ABC):
         precision: str | None = None,
         verbose: bool | None = None,
         members: bool = False,
+        together: int = 0,
     ) -> dict[str, Callable[..., NDArray[Any]]]:
         """Return what `evaluate` judges: scoring functions by name. With `members`, also those of members."""
         scorers = {self.name: self, **(self.members if members else {})}
-        return {name: scoring(scorer, tta, precision, verbose) for name, scorer in scorers.items()}
+        return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
 
     def score(self, graphs: Any) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
@@ -282,7 +286,24 @@ def check_whole(name: str, value: Any, least: int) -> int:
 
 
 def scoring(
-    scorer: Scorer, tta: int = 0, precision: str | None = None, verbose: bool | None = None
+    scorer: Any,
+    tta: int = 0,
+    precision: str | None = None,
+    verbose: bool | None = None,
+    together: int = 0,
 ) -> Callable[..., NDArray[Any]]:
-    """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it."""
-    return partial(scorer.predict, tta=tta, precision=precision, verbose=verbose)
+    """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it.
+
+    With `together` the scores are the places in the order of :meth:`ScorerBase.rank`.
+    """
+    how = {"tta": tta, "precision": precision, "verbose": verbose}
+    if not together:
+        return partial(scorer.predict, **how)
+
+    def places(graph: Graph, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+        order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **how)
+        scores = np.empty_like(order)
+        scores[order] = np.arange(order.size)
+        return scores
+
+    return places
