@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tpugraphs as tg
+from tpugraphs.ranker.scorer import scoring
 
 from . import machine
 
 Floats = NDArray[np.float64]
-Fit = Callable[[Sequence[Any], int], Callable[[Any], Any]]
+Score = Callable[[Any, Any], Any]  # (graph, rows) -> scores
+Fit = Callable[[Sequence[Any], int], Score]
 VALUES = ("tau", "first", "five")
 FOLDS, TRIED, DRAWS = 6, 5, 2000
 COMPOSED = "composed"  # kin that is only learnt from
@@ -36,23 +38,36 @@ SHARES = (0.25, 0.5)  # of the families, for the learning curve
 def network(recipe: str, members: int = 1, **fields: Any) -> Fit:
     """Ranker of a recipe, or an ensemble of some."""
 
-    def fit(train: Sequence[Any], seed: int) -> Callable[[Any], Any]:
+    def fit(train: Sequence[Any], seed: int) -> Score:
         made = [tg.Ranker(recipe, seed=members * seed + i, **fields) for i in range(members)]
         for ranker in made:
             ranker.fit(train, verbose=False)
-        return (made[0] if members == 1 else tg.Ensemble(made)).predict
+        return scoring(made[0] if members == 1 else tg.Ensemble(made))
 
     return fit
 
 
-def mean_effect(train: Sequence[Any], seed: int) -> Callable[[Any], Any]:
+def process(together: int = 0, **fields: Any) -> Fit:
+    """Gaussian process over programs and configs; the first so many of its order chosen together."""
+
+    def fit(train: Sequence[Any], seed: int) -> Score:
+        made = tg.ranker.MultiTaskGaussianProcess(seed=seed, **fields)
+        return scoring(made.fit(train), together=together)
+
+    return fit
+
+
+def mean_effect(train: Sequence[Any], seed: int) -> Score:
     """Mean effect of a config on the programs that were learnt from."""
-    return tg.ranker.MeanEffect().fit(train).predict
+    return scoring(tg.ranker.MeanEffect().fit(train))
 
 
 METHODS: dict[str, dict[str, Fit]] = {
     "options:xla:cpu": {
         "mean effect": mean_effect,
+        "multi-task process": process(),
+        f"the same, {TRIED} chosen together": process(TRIED),
+        f"the same, {TRIED} together, all programs alike": process(TRIED, length=1e6),
         "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
         "graph-config": network("graph-config", steps=1000),
         "graph-config, 4 members": network("graph-config", 4, steps=1000),
@@ -63,17 +78,17 @@ METHODS: dict[str, dict[str, Fit]] = {
         "first-layout": network("first-layout", steps=500),
     },
 }
-FIXED = ("mean effect",)  # the same for every seed
+FIXED = ("mean effect", "multi-task process")  # the same for every seed
 
 
 # ---- judging --------------------------------------------------------------------------------------------
 
 
-def judged(graph: Any, scores: Any) -> list[float]:
+def judged(graph: Any, score: Score) -> list[float]:
     """Tau, and slowdowns of the first and of the best of five, in %."""
-    s, times = np.asarray(scores)[graph.ran], graph.runtime[graph.ran]
-    slow = [100 * tg.metrics.top_k_slowdown(s, times, k) for k in (1, TRIED)]
-    return [tg.metrics.kendall_tau(s, times), *slow]
+    scores, times = np.asarray(score(graph, graph.ran)), graph.runtime[graph.ran]
+    slow = [100 * tg.metrics.top_k_slowdown(scores, times, k) for k in (1, TRIED)]
+    return [tg.metrics.kendall_tau(scores, times), *slow]
 
 
 def by_chance(graph: Any) -> list[float]:
@@ -144,8 +159,8 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
             values.setdefault(graph.name, []).append(score(graph))
 
     def fitted(protocol: str, method: str, train: Sequence[Any], graphs: Sequence[Any], seed: int) -> None:
-        predict = METHODS[collection][method](train, seed)
-        add(protocol, method, graphs, lambda graph: judged(graph, predict(graph)))
+        score = METHODS[collection][method](train, seed)
+        add(protocol, method, graphs, lambda graph: judged(graph, score))
 
     real = [g for g, name in zip(everything, kin(everything), strict=True) if name != COMPOSED]
     fixed = {"half of the repeats": by_half, "random": by_chance, "XLA's default": by_default}

@@ -79,6 +79,36 @@ def python(code, **environment):
 # --- graphs and kernels -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("space", tg.xla.SPACES)
+def test_candidates_are_the_configs_that_would_be_measured(measured, space):
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (X, W)]
+    found, graph = tg.xla.candidates(softmax, *shapes, space=space, n_configs=6, seed=1), measured(space)
+    assert found.schema == graph.schema and found.num_configs == graph.num_configs
+    names = ("node_feat", "node_opcode", "edge_index", "graph_feat", "config_feat", "node_config_ids")
+    for name in (*names, "node_config_feat"):
+        mine, theirs = getattr(found, name, None), getattr(graph, name, None)
+        assert (mine is None) == (theirs is None), name
+        assert mine is None or np.array_equal(mine, theirs), name
+    assert not found.runtime.any() and found.about["space"] == space
+
+
+def test_a_ranker_chooses_candidates_and_only_these_are_measured():
+    ranker = tg.ranker.MultiTaskGaussianProcess().fit(tg.open_collection("options:xla:cpu").train)
+    found = tg.xla.candidates(softmax, X, W, n_configs=200)
+    some = found.select(ranker.choose(found, 3))
+    again = tg.xla.collect(softmax, X, W, configs=some, **QUICK)
+    assert again.num_configs == 4 and again.runtime[0] > 0
+    assert np.array_equal(again.config_feat[1:], some.config_feat)
+    for bad, text in (
+        ({"n_configs": 1}, "n_configs"),
+        ({"seed": -1}, "seed"),
+        ({"space": "tiles"}, "space"),
+        ({"timeout": 0}, "timeout"),
+    ):
+        with pytest.raises(ConfigError, match=f"{text}: expected"):
+            tg.xla.candidates(softmax, X, W, **bad)
+
+
 def test_graph_is_the_program_before_layout_assignment(tmp_path, monkeypatch):
     """As plain JAX compiles it; modules that lie in the current folder are not imported."""
     python(

@@ -12,7 +12,6 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.ranker.scorer import scoring
 
 HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
 EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
@@ -44,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, judge, draw, submit; with --live rank a program that is measured now."""
+    from tpugraphs.ranker.scorer import scoring
+
     start = time.perf_counter()
     folder = Path(args.out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)

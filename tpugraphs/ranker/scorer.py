@@ -146,7 +146,7 @@ class ScorerBase(ABC):
         graph, configs, tta, precision, verbose
             Those of `predict`.
         together : int
-            Put so many first that `choose` has chosen together: better where that many are measured.
+            Put this many first, which `choose` has chosen together: better where as many are measured.
         """
         scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
         order = np.argsort(scores, kind="stable").astype(np.int64, copy=False)
@@ -189,7 +189,7 @@ class ScorerBase(ABC):
         members : bool
             Also judge the members of an ensemble.
         together : int
-            As in `rank`: judge an order in which so many chosen together come first.
+            As in `rank`: judge an order that begins with this many chosen together.
 
         Raises
         ------

@@ -2,6 +2,7 @@
 
 >>> graph = tg.xla.graph(fn, *args)  # doctest: +SKIP
 >>> measured = tg.xla.collect(fn, *args, space="options", n_configs=128)  # doctest: +SKIP
+>>> unmeasured = tg.xla.candidates(fn, *args, space="options", n_configs=128)  # doctest: +SKIP
 """
 
 try:
@@ -11,8 +12,18 @@ except ImportError as error:
 
 from tpugraphs.xla import zoo
 from tpugraphs.xla.building import build, data_sheet
-from tpugraphs.xla.collecting import SPACES, collect
+from tpugraphs.xla.collecting import SPACES, candidates, collect
 from tpugraphs.xla.options import compiler_options
 from tpugraphs.xla.programs import graph, kernels
 
-__all__ = ["SPACES", "build", "collect", "compiler_options", "data_sheet", "graph", "kernels", "zoo"]
+__all__ = [
+    "SPACES",
+    "build",
+    "candidates",
+    "collect",
+    "compiler_options",
+    "data_sheet",
+    "graph",
+    "kernels",
+    "zoo",
+]

@@ -1,4 +1,4 @@
-"""Measure configurations of a program on this machine: :func:`collect`."""
+"""Configurations of a program: draw them (:func:`candidates`), measure them here (:func:`collect`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tpugraphs.xla.programs import Program
 from tpugraphs.xla.spaces import SPACES, Candidate, Space
 from tpugraphs.xla.work import COLUMNS
 
-__all__ = ["SPACES", "collect"]
+__all__ = ["SPACES", "candidates", "collect"]
 
 _LEAST_ROUNDS = 2  # without two there is no noise to be seen
 _NS = 1e9
@@ -129,8 +129,7 @@ def collect(
     UserWarning
         When Ctrl-C has ended the measurement early.
     """
-    if space not in SPACES:
-        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
+    _known_space(space)
     _at_least("n_configs", n_configs, 2)
     _at_least("rounds", rounds, _LEAST_ROUNDS)
     _at_least("passes", passes, 1)
@@ -170,6 +169,55 @@ def collect(
         kept = f"; {journal.path} keeps them for the same call" if journal.path else ""
         warnings.warn(f"interrupted after {len(run.rounds)} of {rounds} rounds{kept}", stacklevel=2)
     return graph
+
+
+def candidates(
+    fn: Callable[..., Any],
+    *args: Any,
+    space: str = "options",
+    n_configs: int = 128,
+    seed: int = 0,
+    name: str | None = None,
+    timeout: float = 60.0,
+) -> Graph:
+    """Make the graph of a function with configs to rank, of which none is measured.
+
+    Only XLA's default is compiled, and nothing is run. Let a ranker choose a few of them, and measure these:
+    ``collect(fn, *args, configs=graph.select(ranker.choose(graph, 5)))``.
+
+    Parameters
+    ----------
+    fn, *args, space, n_configs, seed, name, timeout
+        As for :func:`collect`, and the configs are those that it measures. Only shapes and types of `args`
+        matter, so ``jax.ShapeDtypeStruct`` does as well.
+
+    Returns
+    -------
+    Graph
+        Without runtimes. Row 0 is XLA's default.
+
+    Raises
+    ------
+    ConfigError
+        A parameter out of range, or a function that cannot be traced or exported.
+    Error
+        XLA cannot compile it.
+    """
+    _known_space(space)
+    _at_least("n_configs", n_configs, 2)
+    _at_least("seed", seed, 0)
+    _positive("timeout", timeout)
+    program = Program(fn, args, name)
+    with Child([], timeout) as child:
+        chosen = SPACES[space](program, child)
+        drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
+        about = {"space": space, "n_configs": int(n_configs), "seed": int(seed), "machine": child.device}
+        return Graph(**_fields(chosen, drawn), about=about, name=program.name)
+
+
+def _known_space(space: str) -> None:
+    if space not in SPACES:
+        raise ConfigError(f"space: expected one of {', '.join(SPACES)}, found {space!r}")
 
 
 def _at_least(field: str, value: Any, least: int) -> None:
@@ -407,30 +455,31 @@ class _Run:
         repeats[~valid] = np.nan
         runtime = np.zeros(count, np.int64)
         runtime[valid] = np.maximum(np.rint(repeats[valid].min(1)), 1)
-        base, published = space.graph, not space.options
-        schema = LAYOUT
-        fields: dict[str, Any] = {}
-        opcode = base.node_opcode
-        if space.options:
-            rows = [candidate.row for candidate in self.candidates]
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            digits = LAYOUT.digits if space.sites else ()
-            schema = Schema(LAYOUT.node, COLUMNS, space.columns, digits, _OPCODES, unit="ns")
-            fields["graph_feat"] = space.work
-            fields["config_feat"] = schema.encode("config", columns)
-        if space.sites:
-            fields["node_config_ids"] = space.nodes
-            fields["node_config_feat"] = np.stack([space.digits(candidate) for candidate in self.candidates])
-        if published:
-            opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
         about["distinct_programs"] = len(programs)
         about["failures"] = {str(number): text for number, (_, text) in sorted(self.failed.items())}
         about["failed"] = dict(Counter(kind for kind, _ in self.failed.values()))
         about["noise_ceiling"] = metrics.noise_ceiling(repeats[valid])
-        return Graph(
-            node_feat=base.node_feat, node_opcode=opcode, edge_index=base.edge_index, runtime=runtime,
-            valid=valid, repeats=repeats, schema=schema, about=about, name=self.name, **fields,
-        )  # fmt: skip
+        fields = _fields(space, self.candidates)
+        return Graph(**fields, runtime=runtime, valid=valid, repeats=repeats, about=about, name=self.name)
+
+
+def _fields(space: Space, candidates: list[Candidate]) -> dict[str, Any]:
+    """Return what a graph knows of a program and its candidates before any is measured."""
+    base, schema, opcode = space.graph, LAYOUT, space.graph.node_opcode
+    fields: dict[str, Any] = {}
+    if space.options:
+        rows = [candidate.row for candidate in candidates]
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        digits = LAYOUT.digits if space.sites else ()
+        schema = Schema(LAYOUT.node, COLUMNS, space.columns, digits, _OPCODES, unit="ns")
+        fields = {"graph_feat": space.work, "config_feat": schema.encode("config", columns)}
+    else:
+        opcode = np.where(opcode < _OPCODES - 1, opcode, 0)
+    if space.sites:
+        fields["node_config_ids"] = space.nodes
+        fields["node_config_feat"] = np.stack([space.digits(candidate) for candidate in candidates])
+    nodes = {"node_feat": base.node_feat, "node_opcode": opcode, "edge_index": base.edge_index}
+    return {**nodes, **fields, "schema": schema}
 
 
 _OPCODES = (LAYOUT.opcodes or 0) + 1  # one more than in embeddings: any that the reader knows can occur
