@@ -78,6 +78,10 @@ METHODS: dict[str, dict[str, Fit]] = {
         "first-layout": network("first-layout", steps=500),
     },
 }
+ALONE = {  # also judged with a program's relatives among those that are learnt from
+    "options:xla:cpu": ("mean effect", "multi-task process", f"the same, {TRIED} chosen together"),
+    "layout:xla:cpu": (),
+}
 FIXED = ("mean effect", "multi-task process")  # the same for every seed
 
 
@@ -177,6 +181,9 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
         for share in () if quick else SHARES:
             for train, graphs in parts(everything, 0, share):
                 fitted(f"left out, {share:.0%} of the kin", method, train, graphs, 0)
+        for graph in real if method in ALONE[collection] and not quick else ():
+            others = [one for one in everything if one is not graph]
+            fitted("only the program itself left out", method, others, [graph], 0)
         took = time.monotonic() - began
         print(f"{collection}: {method}: {took:.0f} s", file=sys.stderr, flush=True)
     return {"learnt": len(learnt), "test": len(test), "real": len(real), "found": found}

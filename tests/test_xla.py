@@ -530,6 +530,17 @@ def test_ctrl_c_ends_the_zoo(monkeypatch, tmp_path):
     assert len(measured) == 2
 
 
+def test_a_program_without_layouts_does_not_end_the_zoo(tmp_path):
+    """Nothing in it has two dimensions: it is left out, and the others are measured."""
+    found = []
+    how = {"only": ["sort-top-k"], "sizes": 1, "space": "constraint", "n_configs": 2, **QUICK}
+    with pytest.raises(tg.DataError, match="no graphs in its splits"):
+        tg.xla.build(tmp_path, report=lambda program, graph: found.append((program.name, str(graph))), **how)
+    assert found == [
+        ("sort-top-k.0", "sort-top-k.0: there is no value with two dimensions or more to lay out")
+    ]
+
+
 def test_an_interrupted_measurement_continues(monkeypatch, tmp_path):
     out, journal = tmp_path / "g.tgpack", tmp_path / "g.tgpack.journal"
     fields = {**QUICK, "space": "constraint", "n_configs": 3, "rounds": 4, "out": out}

@@ -16,7 +16,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.published import LayoutGraph
 from tpugraphs.data.schema import LAYOUT
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, Error
 from tpugraphs.xla import options as levers
 from tpugraphs.xla import relayout, work
 from tpugraphs.xla.child import Child
@@ -103,7 +103,7 @@ class Space:
             self.sites = tuple(site for site, node in found if node is not None)
             nodes = [node for _, node in found if node is not None]
             if not self.sites:
-                raise ConfigError(f"{program.name}: there is no value with two dimensions or more to lay out")
+                raise Error(f"{program.name}: there is no value with two dimensions or more to lay out")
         self.nodes: NDArray[np.int64] = np.array(nodes, np.int64)
 
     @property
