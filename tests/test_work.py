@@ -36,7 +36,7 @@ def test_a_product_has_as_many_multiplications():
 def test_loops_count_as_often_as_they_run():
     once = counted(lambda x, w: jnp.tanh(x @ w), X, W)
     often = counted(lambda x, w: jax.lax.fori_loop(0, 7, lambda _, y: jnp.tanh(y @ w), x), X, W)
-    assert often["loops"] == 1 and often["largest trip count"] == 7
+    assert often["loops"] == 1 and often["most runs of a loop"] == 7
     assert in_all(often, "dot") == pytest.approx(7 * in_all(once, "dot"))
     assert in_all(often, "transcendental") == 7 * 64 * 48
     nested = counted(
@@ -46,7 +46,7 @@ def test_loops_count_as_often_as_they_run():
         X,
         W,
     )
-    assert nested["loops"] == 1 + 3 and nested["largest trip count"] == 15
+    assert nested["loops"] == 1 + 3 and nested["most runs of a loop"] == 15
     assert in_all(nested, "dot") == pytest.approx(15 * in_all(once, "dot"))
 
 
@@ -58,9 +58,13 @@ def test_kinds_of_work():
     gathered = counted(lambda x, i: x[i], X, np.arange(9, dtype=np.int32))
     assert in_all(gathered, "gather") + in_all(gathered, "dynamic") >= 9 * 48
     batched = counted(lambda x, y: jnp.einsum("bij,bjk->bik", x, y), *(np.ones((4, 8, 8), np.float32),) * 2)
-    assert batched["dot batched"] > 0
+    assert batched["dot batched"] == in_all(batched, "dot") == 4 * 8 * 8 * 8
+    assert batched["dot with a vector"] == 0
     vector = counted(lambda x, v: x @ v, X, np.ones(48, np.float32))
-    assert vector["dot with a vector"] == in_all(vector, "dot")
+    assert vector["dot with a vector"] == in_all(vector, "dot") == 64 * 48
+    assert vector["dot transposed left"] == vector["dot transposed right"] == 0
+    flat = counted(lambda x, y: x @ y, np.ones((8, 1024), np.float32), np.ones((1024, 8), np.float32))
+    assert flat["dot with a vector"] == 0
 
 
 def test_a_graph_of_options_has_them():
@@ -106,10 +110,20 @@ def test_modules_made_by_hand():
     counts = dict(
         zip(names, work.columns_of(module([instruction(1, "parameter", (9,)), loop], body)), strict=True)
     )
-    assert counts["largest trip count"] == work._UNKNOWN and counts["alone cheap"] == 20 * work._UNKNOWN
+    assert counts["most runs of a loop"] == work._UNKNOWN and counts["alone cheap"] == 20 * work._UNKNOWN
     assert counts["small kernels"] == counts["kernels"] == work._UNKNOWN
     assert not work.columns_of(b"").any() and not work.columns_of(module([])).any()
-    dangling = module([instruction(1, "fusion", (8,), (77,), (99,)), instruction(2, "dot", (2, 2), (77,))])
+    some = [instruction(1, "fusion", (8,), (77,), (99,)), instruction(2, "dot", (2, 2), (77,))]
+    dangling = module([*some, instruction(3, "dot", (2, 2), (77, 1, 1))])
     assert np.isfinite(work.columns_of(dangling)).all()
     endless = module([instruction(1, "while", (), (), (1,))])
     assert np.isfinite(work.columns_of(endless)).all()
+    trips = b'"known_trip_count":{"n":"%s"}'
+    long = module([instruction(1, "while", (), (), (2,), trips % (b"9" * 60))], body)
+    assert np.isfinite(work.columns_of(long)).all()
+
+
+@pytest.mark.parametrize("data", [b"\x0f", b"\x1a", b"\xff" * 9, b"\x1a\x02\x12", b"\x1a\x03\x12\x01\x80"])
+def test_what_is_no_module(data):
+    with pytest.raises(tg.DataError, match="expected a serialised HloModuleProto, found [0-9]+ bytes"):
+        work.columns_of(data)

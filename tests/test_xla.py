@@ -92,6 +92,15 @@ def test_candidates_are_the_configs_that_would_be_measured(measured, space):
     assert not found.runtime.any() and found.about["space"] == space
 
 
+def test_values_that_xla_computes_once_are_laid_out_once():
+    """Two equations, one node: the configs name it once."""
+    (program,) = (program for program in tg.xla.zoo.programs() if program.name == "image-resampling.0")
+    fn, args = program.build()
+    graph = tg.xla.candidates(fn, *args, space="constraint", n_configs=3)
+    assert len(np.unique(graph.node_config_ids)) == graph.num_config_nodes > 0
+    graph.validate()
+
+
 def test_a_ranker_chooses_candidates_and_only_these_are_measured():
     ranker = tg.ranker.MultiTaskGaussianProcess().fit(tg.open_collection("options:xla:cpu").train)
     found = tg.xla.candidates(softmax, X, W, n_configs=200)

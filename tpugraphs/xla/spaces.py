@@ -77,7 +77,7 @@ class Space:
     nodes : (K,) int64
         Their nodes in the graph.
     work : (len(work.COLUMNS),) float32
-        Work of the program as XLA optimises it by default.
+        Work of the program as XLA optimises it by default; only where there are options.
     """
 
     def __init__(
@@ -93,15 +93,18 @@ class Space:
         self.sites: tuple[relayout.Site, ...] = ()
         before, optimised = dump(program.name, child, self.module(Candidate()))
         self.graph: LayoutGraph = hlo.read(str(before), 1 << 40)
-        self.work = work.columns_of(optimised.read_bytes())
+        if self.options:
+            self.work = work.columns_of(optimised.read_bytes())
         nodes: list[int] = []
         if rewrite is not None:
             _, op_names = hlo.node_names(before)
             opcodes = [opcode_name(code) for code in self.graph.node_opcode]
-            sites = relayout.sites(program.jaxpr)
-            found = [(site, relayout.node_of(site, op_names, opcodes)) for site in sites]
-            self.sites = tuple(site for site, node in found if node is not None)
-            nodes = [node for _, node in found if node is not None]
+            at: dict[int, relayout.Site] = {}  # of equal values that XLA computes once, the first
+            for site in relayout.sites(program.jaxpr):
+                node = relayout.node_of(site, op_names, opcodes)
+                if node is not None:
+                    at.setdefault(node, site)
+            self.sites, nodes = tuple(at.values()), list(at)
             if not self.sites:
                 raise Error(f"{program.name}: there is no value with two dimensions or more to lay out")
         self.nodes: NDArray[np.int64] = np.array(nodes, np.int64)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.columns import Column
+from tpugraphs.errors import DataError
 from tpugraphs.xla import modules
 
 __all__ = ["COLUMNS", "columns_of"]
@@ -43,7 +44,7 @@ _NOTHING = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "r
 _PLACES = ("library", "fused", "alone")
 _COUNTS = (
     *("kernels", "small kernels", "library kernels", "fused kernels", "parallel kernels", "loops"),
-    *("largest trip count", "largest array", "traffic", "parallel elements"),
+    *("most runs of a loop", "largest array", "traffic", "parallel elements"),
     *("dot transposed left", "dot transposed right", "dot batched", "dot with a vector"),
 )
 _NAMES = (*_COUNTS, *(f"{place} {kind}" for place in _PLACES for kind in (*_KINDS, "cheap")))
@@ -51,6 +52,8 @@ COLUMNS = tuple(Column(name, "log") for name in _NAMES)
 _SMALL = 4096  # elements of all arrays of a small kernel
 _UNKNOWN = 10  # runs of a loop whose number is not known
 _DEEPEST = 16  # loops and calls within each other
+_LONGEST = 10**9  # runs of a loop that are believed
+_MOST = 1e30
 _TRIPS = re.compile(rb'"known_trip_count":\{"n":"(\d+)"')
 _PARALLEL = re.compile(rb'"outer_dimension_partitions":\["')
 
@@ -58,11 +61,11 @@ _PARALLEL = re.compile(rb'"outer_dimension_partitions":\["')
 class _Instruction(NamedTuple):
     opcode: str
     elements: int
-    rank: int
+    dimensions: tuple[int, ...]
     operands: tuple[int, ...]
     called: tuple[int, ...]
     config: bytes
-    sides: tuple[tuple[int, ...], ...]  # of a product: dimensions summed over left and right, batch
+    sides: tuple[tuple[int, ...], ...]  # of a product: dimensions summed over left and right, batch of left
 
 
 def columns_of(module: bytes) -> NDArray[np.float32]:
@@ -76,10 +79,20 @@ def columns_of(module: bytes) -> NDArray[np.float32]:
     Returns
     -------
     (len(COLUMNS),) float32
+        Finite. Of a conditional all branches are counted.
+
+    Raises
+    ------
+    DataError
+        The bytes are of something else.
     """
-    counter = _Counter(module)
-    counter.computation(counter.entry, 1.0, 0)
-    return np.array([counter.counts[name] for name in _NAMES], np.float32)
+    try:
+        counter = _Counter(module)
+        counter.computation(counter.entry, 1.0, 0)
+    except (LookupError, ValueError, ArithmeticError, RecursionError) as error:
+        text = f"expected a serialised HloModuleProto, found {len(module):,} bytes that are none"
+        raise DataError(f"{text}: {type(error).__name__}: {error}") from error
+    return np.array([min(counter.counts[name], _MOST) for name in _NAMES], np.float32)
 
 
 class _Counter:
@@ -97,12 +110,11 @@ class _Counter:
                 continue
             if one.opcode == "while" and one.called and depth < _DEEPEST:
                 known = _TRIPS.search(one.config)
-                trips = times * (int(known[1]) if known else _UNKNOWN)
+                trips = times * (min(int(known[1]), _LONGEST) if known else _UNKNOWN)
                 self.counts["loops"] += times
-                self._largest("largest trip count", trips)
+                self._largest("most runs of a loop", trips)
                 self.computation(one.called[0], trips, depth + 1)
             elif one.opcode in ("call", "conditional") and depth < _DEEPEST:
-                self.counts["parallel kernels"] += times * bool(_PARALLEL.search(one.config))
                 for called in one.called:
                     self.computation(called, times, depth + 1)
             else:
@@ -128,19 +140,30 @@ class _Counter:
                 self._work(part, place, times)
 
     def _work(self, one: _Instruction, place: str, times: float) -> None:
-        """Add the elements that an instruction goes through; of a product its multiplications."""
+        """Add the elements that an instruction goes through, or the multiplications of a product."""
         kind, read = _KIND.get(one.opcode, "cheap"), self._read(one)
         amount = float(max([*read, one.elements]) if kind in _READING else one.elements)
-        if kind == "dot" and len(read) > 1:
-            sizes = [float(max(size, 1)) for size in (*read[:2], one.elements)]
-            amount = math.sqrt(math.prod(sizes))
-            left, right, batch = one.sides
-            ends = [self._all[operand].rank - 1 for operand in one.operands[:2]]
-            self.counts["dot transposed left"] += times * amount * (ends[0] not in left)
-            self.counts["dot transposed right"] += times * amount * (ends[1] in right)
-            self.counts["dot batched"] += times * amount * bool(batch)
-            self.counts["dot with a vector"] += times * amount * (min(sizes) ** 2 <= max(sizes))
+        if kind == "dot":
+            amount = self._product(one, times)
         self.counts[f"{place} {kind}"] += times * amount
+
+    def _product(self, one: _Instruction, times: float) -> float:
+        """Return the multiplications of a product, and add them by the shape of its sides."""
+        sides = [self._all[operand].dimensions for operand in one.operands if operand in self._all]
+        if len(sides) != 2:
+            return float(one.elements)
+        (left, right), (summed, summed_right, batch) = sides, one.sides
+        each = math.prod(left[place] for place in summed)
+        amount = float(one.elements) * each
+        shared = max(each * math.prod(left[place] for place in batch), 1)
+        rows, columns = math.prod(left) // shared, math.prod(right) // shared
+        self.counts["dot transposed left"] += times * amount * (len(left) - 1 not in summed)
+        self.counts["dot transposed right"] += (
+            times * amount * (columns > 1 and len(right) - 1 in summed_right)
+        )
+        self.counts["dot batched"] += times * amount * bool(batch)
+        self.counts["dot with a vector"] += times * amount * (min(rows, columns) == 1)
+        return amount
 
     def _read(self, one: _Instruction) -> list[int]:
         """Elements of the operands."""
@@ -189,19 +212,19 @@ def _instruction(data: bytes) -> tuple[int, _Instruction]:
     for number, value in modules.fields(found.get(_DOT, b"")):
         if number in sides:
             sides[number] += modules.numbers(value)
-    elements, rank = _elements(found.get(_SHAPE, b""))
+    elements, dimensions = _elements(found.get(_SHAPE, b""))
     return listed[_ID][-1], _Instruction(
-        found.get(_OPCODE, b"").decode(errors="replace"), elements, rank, tuple(listed[_OPERANDS]),
+        found.get(_OPCODE, b"").decode(errors="replace"), elements, dimensions, tuple(listed[_OPERANDS]),
         tuple(listed[_CALLED]), found.get(_CONFIG, b""), tuple(tuple(side) for side in sides.values()),
     )  # fmt: skip
 
 
-def _elements(shape: bytes) -> tuple[int, int]:
-    """Elements of an array, or of all arrays of a tuple; number of dimensions."""
+def _elements(shape: bytes) -> tuple[int, tuple[int, ...]]:
+    """Elements of an array, or of all arrays of a tuple; dimensions."""
     dimensions, parts = list[int](), list[int]()
     for number, value in modules.fields(shape):
         if number == _DIMENSIONS:
             dimensions += modules.numbers(value)
         elif number == _TUPLE and isinstance(value, bytes):
             parts.append(_elements(value)[0])
-    return sum(parts) if parts else math.prod(dimensions), len(dimensions)
+    return sum(parts) if parts else math.prod(dimensions), tuple(dimensions)
