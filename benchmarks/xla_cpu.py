@@ -29,7 +29,9 @@ Fit = Callable[[Sequence[Any], int], Score]
 VALUES = ("tau", "first", "five")
 FOLDS, TRIED, DRAWS = 6, 5, 2000
 COMPOSED = "composed"  # kin that is only learnt from
-SHARES = (0.25, 0.5)  # of the families, for the learning curve
+SHARES = (0.25, 0.5)  # of the kin, for the learning curve
+MEAN, PROCESS, CHOSEN = "mean effect", "multi-task process", f"the same, {TRIED} chosen together"
+HALF, RANDOM, DEFAULT = "half of the repeats", "random", "XLA's default"
 
 
 # ---- what is compared -----------------------------------------------------------------------------------
@@ -64,9 +66,9 @@ def mean_effect(train: Sequence[Any], seed: int) -> Score:
 
 METHODS: dict[str, dict[str, Fit]] = {
     "options:xla:cpu": {
-        "mean effect": mean_effect,
-        "multi-task process": process(),
-        f"the same, {TRIED} chosen together": process(TRIED),
+        MEAN: mean_effect,
+        PROCESS: process(),
+        CHOSEN: process(TRIED),
         f"the same, {TRIED} together, all programs alike": process(TRIED, length=1e6),
         "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
         "graph-config": network("graph-config", steps=1000),
@@ -79,18 +81,18 @@ METHODS: dict[str, dict[str, Fit]] = {
     },
 }
 ALONE = {  # also judged with a program's relatives among those that are learnt from
-    "options:xla:cpu": ("mean effect", "multi-task process", f"the same, {TRIED} chosen together"),
+    "options:xla:cpu": (MEAN, PROCESS, CHOSEN),
     "layout:xla:cpu": (),
 }
-FIXED = ("mean effect", "multi-task process")  # the same for every seed
+FIXED = (MEAN, PROCESS)  # the same for every seed
 
 
 # ---- judging --------------------------------------------------------------------------------------------
 
 
 def judged(graph: Any, score: Score) -> list[float]:
-    """Tau, and slowdowns of the first and of the best of five, in %."""
-    scores, times = np.asarray(score(graph, graph.ran)), graph.runtime[graph.ran]
+    """Tau, and slowdowns of the first and of the best of five, in %; configs that failed are left out."""
+    scores, times = np.asarray(score(graph, None))[graph.ran], graph.runtime[graph.ran]
     slow = [100 * tg.metrics.top_k_slowdown(scores, times, k) for k in (1, TRIED)]
     return [tg.metrics.kendall_tau(scores, times), *slow]
 
@@ -130,12 +132,8 @@ def family(graph: Any) -> str:
 
 
 def kin(graphs: Sequence[Any]) -> list[str]:
-    """Kin of programs; their families, where JAX is not installed."""
-    try:
-        from tpugraphs.xla import zoo
-    except ImportError:
-        return [COMPOSED if family(graph).startswith(COMPOSED) else family(graph) for graph in graphs]
-    return [zoo.families()[family(graph)].kin for graph in graphs]
+    """Kin of programs."""
+    return [tg.xla.zoo.families()[family(graph)].kin for graph in graphs]
 
 
 def parts(graphs: Sequence[Any], seed: int, share: float = 1.0) -> Iterator[tuple[list[Any], list[Any]]]:
@@ -167,7 +165,7 @@ def run(collection: str, seeds: int, quick: bool) -> dict[str, Any]:
         add(protocol, method, graphs, lambda graph: judged(graph, score))
 
     real = [g for g, name in zip(everything, kin(everything), strict=True) if name != COMPOSED]
-    fixed = {"half of the repeats": by_half, "random": by_chance, "XLA's default": by_default}
+    fixed = {HALF: by_half, RANDOM: by_chance, DEFAULT: by_default}
     for protocol, graphs in (("left out", real), ("test split", test)):
         for method, score in fixed.items():
             add(protocol, method, graphs, score)
@@ -219,7 +217,7 @@ def _cell(mean: Floats, ends: Floats, i: int) -> str:
 
 def table(methods: dict[str, dict[str, list[list[float]]]]) -> list[str]:
     """A row for each method, with the difference to the mean effect where there is one."""
-    base = means(methods["mean effect"]) if "mean effect" in methods else None
+    base = means(methods[MEAN]) if MEAN in methods else None
     head = ["method", "tau", "first, %", f"best of {TRIED}, %", "median", "sd of seeds"]
     head += ["less the mean effect, tau", "best of five"] if base else []
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -238,7 +236,7 @@ def table(methods: dict[str, dict[str, list[list[float]]]]) -> list[str]:
         if base:
             same = {name: value - base[name] for name, value in mean.items() if name in base}
             centre, ends = interval(same)
-            learnt = method not in ("mean effect", "XLA's default", "half of the repeats")
+            learnt = method not in (MEAN, DEFAULT, HALF)
             row += [_cell(centre, ends, i) if learnt else "" for i in (0, 2)]
         lines.append("| " + " | ".join(row) + " |")
     return lines
@@ -286,9 +284,7 @@ def draw(collection: str, methods: dict[str, dict[str, list[list[float]]]]) -> A
     ):
         for place, (name, (mean, ends)) in enumerate(zip(names, found, strict=True)):
             if not np.isnan(mean[i]):
-                colour = (
-                    "#9aa0a6" if name in ("random", "half of the repeats", "XLA's default") else "#1764ab"
-                )
+                colour = "#9aa0a6" if name in (RANDOM, HALF, DEFAULT) else "#1764ab"
                 ax.plot(ends[:, i], [place, place], color=colour, linewidth=2, alpha=0.5)
                 ax.plot(mean[i], place, "o", color=colour, markersize=7)
                 ax.annotate(f"{mean[i]:.2f}" if i == 0 else f"{mean[i]:.1f}", (mean[i], place), (0, 7),
@@ -303,7 +299,7 @@ def draw(collection: str, methods: dict[str, dict[str, list[list[float]]]]) -> A
 
 
 def main() -> int:
-    """Run all methods; 2 without LightGBM."""
+    """Run all methods; 2 without LightGBM or JAX."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.xla_cpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smoke run: one fold, one seed, judges nothing")
     parser.add_argument("--seeds", type=int, default=5, help="from 0 on (default: %(default)s)")
@@ -311,9 +307,10 @@ def main() -> int:
     parser.add_argument("--out", metavar="DIR", type=Path, help="write xla_cpu.json, .md and pictures there")
     args = parser.parse_args()
     try:
+        import jax  # noqa: F401
         import lightgbm  # noqa: F401
-    except ImportError:
-        print("no LightGBM here: pip install '.[bench]'", file=sys.stderr)
+    except ImportError as error:
+        print(f"{error.name} is not installed: pip install '.[bench,jax]'", file=sys.stderr)
         return 2
     began, seeds = time.monotonic(), 1 if args.quick else args.seeds
     chosen = [args.only] if args.only else list(METHODS)
@@ -328,8 +325,10 @@ def main() -> int:
         print(text, end="")
         return 0
     args.out.mkdir(parents=True, exist_ok=True)
-    rounded = json.loads(json.dumps(found), parse_float=lambda x: round(float(x), 4))
-    content = json.dumps(rounded).replace("]], ", "]],\n") + "\n"
+    rounded = json.loads(
+        json.dumps(found), parse_float=lambda x: round(float(x), 4), parse_constant=lambda _: None
+    )
+    content = json.dumps(rounded, allow_nan=False).replace("]], ", "]],\n") + "\n"
     (args.out / "xla_cpu.json").write_text(content, encoding="utf-8")
     (args.out / "xla_cpu.md").write_text(text, encoding="utf-8")
     for name, one in found["collections"].items():

@@ -12,6 +12,7 @@ from scipy.stats import norm, rankdata
 
 import tpugraphs as tg
 from tpugraphs.ranker import MeanEffect, MultiTaskGaussianProcess, multitask
+from tpugraphs.ranker.scorer import scoring
 from tpugraphs.system import tensorfile
 
 CONFIGS = 24
@@ -104,10 +105,11 @@ def test_mean_and_covariance_are_those_of_the_formulas() -> None:
         # None failed: one step of the search, and the covariance is exact.
         made = MultiTaskGaussianProcess(length, own, noise).fit(whole[:6])
         mean, covariance = dense(made, whole[:6], whole[7])
-        found, together = made.moments(whole[7], np.arange(CONFIGS), together=True)
+        columns = made._columns(whole[7], np.arange(CONFIGS))
+        found, together = made.moments(whole[7], columns, together=True)
         assert found == pytest.approx(mean, abs=1e-5)
         assert together == pytest.approx(covariance, abs=1e-5)
-        assert made.moments(whole[7], np.arange(5))[1] == pytest.approx(covariance.diagonal()[:5], abs=1e-5)
+        assert made.moments(whole[7], columns[:5])[1] == pytest.approx(covariance.diagonal()[:5], abs=1e-5)
 
 
 def test_a_full_grid_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +119,7 @@ def test_a_full_grid_takes_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     y = rng.normal(size=(5, 7))
     factors = multitask._Factors(p, u, c, v)
     expected = np.linalg.solve(np.kron(a, b) + 0.3 * np.eye(35), y.ravel()).reshape(5, 7)
-    monkeypatch.setattr(multitask, "_STEPS", 1)
+    monkeypatch.setattr(multitask, "_STEPS", 2)  # the second finds that the first was enough
     assert multitask._solve(factors, y, np.ones((5, 7), bool), 0.3) == pytest.approx(expected)
     monkeypatch.undo()
     there = rng.random((5, 7)) > 0.4
@@ -136,6 +138,12 @@ def test_what_is_chosen_comes_first(graphs: list[tg.Graph], fitted: MultiTaskGau
     rest = fitted.rank(graph)
     assert (order[4:] == rest[~np.isin(rest, chosen)]).all()
     assert sorted(fitted.rank(graph, [3, 5, 9], together=99)) == [0, 1, 2]
+    assert fitted.rank(graph, [], together=3).size == fitted.predict(graph, []).size == 0
+    routed = tg.Routed({"*": fitted})
+    assert (routed.rank(graph, together=4) == order).all() and (routed.choose(graph, 4) == chosen).all()
+    places = scoring(fitted, together=4)(graph)
+    assert (np.argsort(places) == order).all()
+    assert fitted.evaluate([graph], together=4, draws=5).rows[0].scorer == fitted.name
     with pytest.raises(tg.ConfigError, match="together: expected a whole number of at least 0, got -1"):
         fitted.rank(graph, together=-1)
 
@@ -188,7 +196,8 @@ def test_files(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess, tmp_pat
         ({"program": tensors["program"][:0]}, "program"), ({"program": np.zeros((1001, 3))}, "program"),
         ({"config": tensors["config"].ravel()}, "config"), ({"weight": tensors["weight"][1:]}, "weight"),
         ({"config.column": tensors["config.column"] + 99}, "config.column"),
-        ({"program.scale": 0 * tensors["program.scale"]}, "program.column"),
+        ({"program.scale": 0 * tensors["program.scale"]}, "program.column"), ({"config": tensors["config"] * 1e200}, "config"),
+        ({"config.mean": tensors["config.mean"] + 1e308}, "config.mean"), ({"weight": tensors["weight"] + 1e308}, "weight"),
         ({"program.mean": tensors["program.mean"][1:]}, "program.mean"),
         ({"program": tensors["program"] * 1e200}, "program"), ({"weight": tensors["weight"] + np.nan}, "weight"),
     ):  # fmt: skip
@@ -204,7 +213,7 @@ def test_files(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess, tmp_pat
 
 def test_what_cannot_be_learnt(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess) -> None:
     for name, value in (("length", 0), ("own", -1.0), ("noise", "much"), ("noise", np.inf)):
-        with pytest.raises(tg.ConfigError, match=f"{name}: expected a number above 0"):
+        with pytest.raises(tg.ConfigError, match=f"{name}: expected a number from 1e-06"):
             MultiTaskGaussianProcess(**{name: value})
     process = MultiTaskGaussianProcess()
     with pytest.raises(tg.DataError, match="found digits"):
@@ -220,3 +229,35 @@ def test_what_cannot_be_learnt(graphs: list[tg.Graph], fitted: MultiTaskGaussian
         fitted.predict(many)
     with pytest.raises(tg.Error, match="learnt nothing yet"):
         process.predict(graphs[0])
+
+
+def test_a_fit_that_fails_changes_nothing(graphs: list[tg.Graph]) -> None:
+    process = MultiTaskGaussianProcess().fit(graphs[:5])
+    before = process.predict(graphs[6])
+    same = tg.Graph(config_feat=np.ones((3, 1)), runtime=[1.0, 2.0, 3.0])
+    with pytest.raises(tg.DataError, match="all configs are the same, so nothing can be learnt"):
+        process.fit([same])
+    assert process.predict(graphs[6]).tobytes() == before.tobytes()
+
+
+def test_equal_configs_have_equal_scores(graphs: list[tg.Graph], fitted: MultiTaskGaussianProcess) -> None:
+    graph = graphs[22]
+    often = graph.select(np.tile(np.arange(CONFIGS), 7))
+    scores = fitted.predict(often).reshape(7, CONFIGS)
+    assert (scores == scores[0]).all()
+    assert fitted.predict(graph, [4]) == pytest.approx(scores[0, 4])
+    chosen = fitted.choose(often, CONFIGS + 3)  # all of them once, then again
+    assert sorted(chosen[:CONFIGS] % CONFIGS) == list(range(CONFIGS))
+
+
+def test_options_of_the_prediction_reach_the_choice() -> None:
+    class Turned(tg.ranker.ScorerBase):
+        kind = "graph"
+
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            scores = np.arange(graph.num_configs, dtype=float)
+            return -scores if tta else scores
+
+    graph = tg.Graph(config_feat=np.arange(9.0)[:, None])
+    assert (Turned().rank(graph, tta=4, together=3) == Turned().rank(graph, tta=4)).all()
+    assert Turned().rank(graph, together=3)[0] == 0 and Turned().rank(graph, tta=4)[0] == 8

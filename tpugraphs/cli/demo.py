@@ -19,8 +19,8 @@ EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
 COLLECTION = "options:xla:cpu"
 RECIPE = "graph-config"
 STEPS, QUICK_STEPS = 1000, 20
-SHOWN = ("tau", "slowdown@1", "slowdown@5")
 TRIED = 5  # configs that a user would measure
+SHOWN = ("tau", "slowdown@1", f"slowdown@{TRIED}")
 LIVE = {"n_configs": 40, "rounds": 6}
 
 _NEXT = """Next:
@@ -33,7 +33,7 @@ _NEXT = """Next:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.option(parser, "--out DIR", "where to write (default: %(default)s)", default="demo_out")
-    common.option(parser, "--quick", "a few steps only: shows the way, learns little")
+    common.option(parser, "--quick", "a few steps of the network only: it learns little")
     common.option(parser, "--live", "measure a small program on this machine, too, and rank its options")
     common.option(
         parser, "--steps N", f"optimizer steps of the network (default: {STEPS})", type=common.whole(1)

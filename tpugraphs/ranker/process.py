@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_number, check_whole
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
@@ -53,15 +54,31 @@ class Process(ScorerBase):
 
     seed: int
     pipeline: Pipeline
+    _tensors: dict[str, NDArray[Any]]
 
     @property
     def kind(self) -> str:
         """``"graph"``: graphs of any schema whose configs are features."""
         return "graph"
 
-    def moments(self, graph: Graph, rows: NDArray[np.int64], together: bool = False) -> tuple[Floats, Floats]:
-        """Return means (n,) of rows of a graph, and their variances (n,) or, together, covariance (n, n)."""
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return bool(self._tensors)
+
+    def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
+        """Return means (n,) of configs, and their variances (n,) or, together, their covariance (n, n).
+
+        Parameters
+        ----------
+        columns : (n, T) float64
+            Prepared columns of the configs.
+        """
         raise NotImplementedError
+
+    def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
+        """Columns (n, T) of configs."""
+        return np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
 
     def _rows(self, graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
         self.require_fit("predict")
@@ -74,12 +91,12 @@ class Process(ScorerBase):
             )
         return np.asarray(graph.row_numbers(configs), np.int64)
 
-    def _predict(self, graph: Graph, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _spread(self, graph: Graph, columns: Floats) -> tuple[Floats, Floats]:
         """Mean (n,) and standard deviation (n,)."""
-        mean, variance = np.empty(rows.size), np.empty(rows.size)
-        for start in range(0, rows.size, _CHUNK):
+        mean, variance = np.empty(len(columns)), np.empty(len(columns))
+        for start in range(0, len(columns), _CHUNK):
             part = slice(start, start + _CHUNK)
-            mean[part], variance[part] = self.moments(graph, rows[part])
+            mean[part], variance[part] = self.moments(graph, columns[part])
         return mean, np.sqrt(np.maximum(variance, 0))
 
     def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
@@ -90,24 +107,56 @@ class Process(ScorerBase):
         Error, ConfigError, DataError
             Not fitted; configs given as such; a graph that does not fit the schema of the first.
         """
-        return self._predict(graph, self._rows(graph, configs))[0]
+        rows = self._rows(graph, configs)
+        if rows.size == 0:
+            return np.zeros(0)
+        distinct, of = np.unique(self._columns(graph, rows), axis=0, return_inverse=True)
+        return np.asarray(self._spread(graph, distinct)[0][of.ravel()])  # equal configs: equal bits
 
-    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+    def choose(
+        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
+    ) -> NDArray[np.int64]:
         """Return the positions of the `count` configs to measure, if the fastest of them is kept.
 
         They are chosen one by one, each such that the fastest of those so far is expected to be as fast as
         possible, over samples of the process. So they are not all alike, as the first in the order often are,
-        of which none is fast if one is not.
+        of which none is fast if one is not. After up to 2,000 follow the next in the order. `options` have no
+        effect.
         """
         rows = self._rows(graph, configs)
         count = min(check_whole("count", count, 1), rows.size)
-        mean, deviation = self._predict(graph, rows)
-        near = np.argsort(mean - deviation, kind="stable")[: max(_CANDIDATES, 2 * count)]
-        mean, covariance = self.moments(graph, rows[near], together=True)
+        if count == 0:
+            return np.zeros(0, np.int64)
+        distinct, first, of = np.unique(
+            self._columns(graph, rows), axis=0, return_index=True, return_inverse=True
+        )
+        mean, deviation = self._spread(graph, distinct)
+        closely = min(max(_CANDIDATES, 2 * count), _MOST)
+        near = np.argsort(mean - deviation, kind="stable")[:closely]
+        middle, covariance = self.moments(graph, distinct[near], together=True)
         covariance[np.diag_indices(near.size)] += _JITTER * max(float(covariance.diagonal().max()), 1e-300)
         normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
-        samples = mean[:, None] + np.linalg.cholesky(covariance) @ normal
-        return near[fastest_together(samples, count)].astype(np.int64)
+        samples = middle[:, None] + np.linalg.cholesky(covariance) @ normal
+        chosen = first[near[fastest_together(samples, min(count, near.size))]]
+        order = np.argsort(mean[of.ravel()], kind="stable")
+        rest = order[~np.isin(order, chosen)][: count - chosen.size]
+        return np.concatenate([chosen, rest]).astype(np.int64)
+
+    # Files
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata, and what was learnt."""
+        self.require_fit("save")
+        assert self.pipeline.schema is not None
+        metadata = {"preprocessing": self.pipeline.steps, "schema": self.pipeline.schema.to_dict()}
+        state = {f"pipeline.{name}": array for name, array in self.pipeline.tensors().items()}
+        return metadata | {"seed": self.seed}, {**self._tensors, **state}
+
+    def _restore(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+        """Take over schema and preprocessing from a file; CheckpointError if they are damaged."""
+        self.pipeline.schema = schema_of(path, metadata)
+        state = {n.removeprefix("pipeline."): a for n, a in tensors.items() if n.startswith("pipeline.")}
+        self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), state, self.pipeline)
 
 
 @filekinds.register("gaussian-process")
@@ -139,21 +188,14 @@ class GaussianProcess(Process):
     def __init__(self, base: Scorer | None = None, spread: float = 1.0, seed: int = 0) -> None:
         if base is not None and not (isinstance(base, Scorer) and base.fitted):
             raise ConfigError(f"base: expected a fitted ranker, got {base!r}")
-        if not isinstance(spread, (int, float, np.floating)) or not 0 < spread < math.inf:
-            raise ConfigError(f"spread: expected a number above 0, got {spread!r}")
-        self.base, self.spread, self.seed = base, float(spread), check_whole("seed", seed, 0)
+        self.base, self.spread, self.seed = base, check_number("spread", spread), check_whole("seed", seed, 0)
         self.pipeline = pipeline_of()
-        self._tensors: dict[str, NDArray[Any]] = {}
+        self._tensors = {}
 
     @property
     def name(self) -> str:
         """Name in reports."""
         return "gaussian-process"
-
-    @property
-    def fitted(self) -> bool:
-        """Whether it has learnt something."""
-        return bool(self._tensors)
 
     def fit(  # type: ignore[override]
         self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
@@ -182,8 +224,9 @@ class GaussianProcess(Process):
                 f"configs: expected at most {_MOST} to learn from, got {some.num_configs}: give some of "
                 "them, or use a Ranker"
             )
-        self.pipeline = pipeline_of().fit([some])
-        columns = self._columns(some, np.arange(some.num_configs))
+        made = copy(self)  # so that a fit that fails changes nothing
+        made.pipeline = pipeline_of().fit([some])
+        columns = made._columns(some, np.arange(some.num_configs))
         scale = columns.std(0)
         _, first = np.unique(columns, axis=1, return_index=True)  # of equal columns the first
         used = np.sort(first[scale[first] > _LEAST])
@@ -192,7 +235,8 @@ class GaussianProcess(Process):
         y = targets(measured_runtimes(some), "normal-score")
         y = (y - y.mean()) / y.std()
         logs = _search(x, y, self._prior(used.size))
-        self._learn({"column": used, "mean": mean, "scale": scale, "x": x, "y": y, "logs": logs})
+        made._learn({"column": used, "mean": mean, "scale": scale, "x": x, "y": y, "logs": logs})
+        vars(self).update(vars(made))
         return self
 
     def _prior(self, columns: int) -> _Prior:
@@ -215,21 +259,16 @@ class GaussianProcess(Process):
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Columns (n, T) of configs, with the scores of `base` as the last one."""
-        made = np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
+        made = super()._columns(graph, rows)
         if self.base is None:
             return made
         return np.column_stack([made, np.asarray(self.base.predict(graph, rows, verbose=False), np.float64)])
 
-    def _standard(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
-        learnt = self._tensors
-        return np.asarray(
-            (self._columns(graph, rows)[:, learnt["column"]] - learnt["mean"]) / learnt["scale"]
-        )
-
-    def moments(self, graph: Graph, rows: NDArray[np.int64], together: bool = False) -> tuple[Floats, Floats]:
+    def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
         """Return means (n,), and variances (n,) or, together, the covariance (n, n)."""
-        x, logs = self._standard(graph, rows), self._tensors["logs"]
-        cross = _matern(x, self._tensors["x"], logs)[0]
+        learnt = self._tensors
+        x, logs = (columns[:, learnt["column"]] - learnt["mean"]) / learnt["scale"], learnt["logs"]
+        cross = _matern(x, learnt["x"], logs)[0]
         known = cross @ self._root.T
         if together:
             return cross @ self._weight, _matern(x, x, logs)[0] - known @ known.T
@@ -239,17 +278,9 @@ class GaussianProcess(Process):
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata, and what was learnt."""
-        self.require_fit("save")
-        assert self.pipeline.schema is not None
-        metadata = {
-            "spread": self.spread,
-            "seed": self.seed,
-            "preprocessing": self.pipeline.steps,
-            "schema": self.pipeline.schema.to_dict(),
-        }
-        tensors = {**self._tensors, **{f"pipeline.{n}": a for n, a in self.pipeline.tensors().items()}}
-        metadata["members"], own = filekinds.write_members([] if self.base is None else [self.base])
-        return metadata, tensors | own
+        metadata, tensors = super().to_file()
+        members, own = filekinds.write_members([] if self.base is None else [self.base])
+        return {**metadata, "spread": self.spread, "members": members}, tensors | own
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -260,9 +291,7 @@ class GaussianProcess(Process):
             made = cls(base, spread, seed)
         except ConfigError as error:
             raise CheckpointError(f"{error}; the file is damaged", file=path, field="spread") from None
-        made.pipeline.schema = schema_of(path, metadata)
-        state = {n.removeprefix("pipeline."): a for n, a in tensors.items() if n.startswith("pipeline.")}
-        made.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), state, made.pipeline)
+        made._restore(path, metadata, tensors)
         rows, columns = tensors["x"].shape if "x" in tensors and tensors["x"].ndim == 2 else (0, 0)
         wide: tuple[int, ...] = (columns,)
         shapes = {"mean": wide, "scale": wide, "x": (rows, columns), "y": (rows,), "logs": (columns + 2,)}

@@ -103,6 +103,12 @@ class Routed(ScorerBase):
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return self.route(graph).predict(graph, configs, tta=tta, **options)
 
+    def choose(
+        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
+    ) -> NDArray[Any]:
+        """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
+        return self.route(graph).choose(graph, count, configs, **options)
+
     def score(self, graphs: Any) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
         parts = self._parted(graphs)

@@ -50,7 +50,12 @@ class Scorer(Protocol):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]: ...
-    def rank(self, graph: Graph, configs: ArrayLike | None = None) -> NDArray[np.int64]: ...
+    def rank(
+        self, graph: Graph, configs: ArrayLike | None = None, *, together: int = 0
+    ) -> NDArray[np.int64]: ...
+    def choose(
+        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None
+    ) -> NDArray[np.int64]: ...
     def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any: ...
     def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
     def score(self, graphs: Any) -> float: ...
@@ -148,17 +153,20 @@ class ScorerBase(ABC):
         together : int
             Put this many first, which `choose` has chosen together: better where as many are measured.
         """
-        scores = self.predict(graph, configs, tta=tta, precision=precision, verbose=verbose)
-        order = np.argsort(scores, kind="stable").astype(np.int64, copy=False)
-        if check_whole("together", together, 0) == 0:
+        check_whole("together", together, 0)
+        how: dict[str, Any] = {"tta": tta, "precision": precision, "verbose": verbose}
+        order = np.argsort(self.predict(graph, configs, **how), kind="stable").astype(np.int64, copy=False)
+        if together == 0:
             return order
-        chosen = self.choose(graph, together, configs)
+        chosen = self.choose(graph, together, configs, **how)
         return np.concatenate([chosen, order[~np.isin(order, chosen)]])
 
-    def choose(self, graph: Graph, count: int = 10, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+    def choose(
+        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
+    ) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
 
-        They are the first of `rank`, unless the scorer knows better: see
+        `options` are those of `predict`. They are the first of `rank`, unless the scorer knows better: see
         :class:`tpugraphs.ranker.MultiTaskGaussianProcess`. If there are fewer, all are returned.
 
         Raises
@@ -166,7 +174,7 @@ class ScorerBase(ABC):
         ConfigError
             `count` is not a whole number of at least 1.
         """
-        return self.rank(graph, configs)[: check_whole("count", count, 1)]
+        return self.rank(graph, configs, **options)[: check_whole("count", count, 1)]
 
     def evaluate(
         self,
@@ -285,6 +293,14 @@ def check_whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def check_number(name: str, value: Any, least: float = 1e-6, most: float = 1e6) -> float:
+    """Return an argument that is a number from `least` to `most`, or raise ConfigError."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise ConfigError(f"{name}: expected a number from {least:g} to {most:g}, got {value!r}")
+    return float(value)
+
+
 def scoring(
     scorer: Any,
     tta: int = 0,
@@ -297,7 +313,7 @@ def scoring(
     With `together` the scores are the places in the order of :meth:`ScorerBase.rank`.
     """
     how = {"tta": tta, "precision": precision, "verbose": verbose}
-    if not together:
+    if check_whole("together", together, 0) == 0:
         return partial(scorer.predict, **how)
 
     def places(graph: Graph, configs: ArrayLike | None = None) -> NDArray[np.int64]:

@@ -118,7 +118,7 @@ def collect(
     ConfigError
         A parameter out of range, a function that cannot be traced or exported, or arguments without values.
     Error
-        The default cannot be compiled and run.
+        The default cannot be compiled and run, or there is nothing in it to lay out.
     OSError
         `out` cannot be written.
     KeyboardInterrupt
@@ -141,18 +141,18 @@ def collect(
     with Child(program.arguments, timeout) as child:
         chosen = SPACES[space](program, child)
         if configs is None:
-            candidates = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
+            drawn = chosen.draw(n_configs, np.random.default_rng([seed, 0]))
         else:
-            candidates = chosen.again(configs)
+            drawn = chosen.again(configs)
         settings = {
             "space": space, "n_configs": int(n_configs), "seed": int(seed), "tolerance": float(tolerance),
             "least": float(least), "passes": int(passes),
         }  # fmt: skip
-        digest = _digest(program, candidates, settings, child.device)
+        digest = _digest(program, drawn, settings, child.device)
         found = _finished(target, digest, rounds)
         if found is not None:
             return found
-        run = _Run(program.name, chosen, candidates, child, tolerance, least, passes, verbose)
+        run = _Run(program.name, chosen, drawn, child, tolerance, least, passes, verbose)
         journal = _Journal(target, digest)
         run.compile()
         early = run.time(rounds, np.random.default_rng([seed, 1]), journal)
@@ -182,8 +182,8 @@ def candidates(
 ) -> Graph:
     """Make the graph of a function with configs to rank, of which none is measured.
 
-    Only XLA's default is compiled, and nothing is run. Let a ranker choose a few of them, and measure these:
-    ``collect(fn, *args, configs=graph.select(ranker.choose(graph, 5)))``.
+    Of the program only XLA's default is compiled, and it is not run. Let a ranker choose a few configs, and
+    measure these: ``collect(fn, *args, space=space, configs=graph.select(ranker.choose(graph, 5)))``.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def candidates(
     ConfigError
         A parameter out of range, or a function that cannot be traced or exported.
     Error
-        XLA cannot compile it.
+        XLA cannot compile it, or there is nothing in it to lay out.
     """
     _known_space(space)
     _at_least("n_configs", n_configs, 2)

@@ -219,7 +219,7 @@ def reshape(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 
 @step("movement")
 def join(draw: Draw, shape: tuple[int, ...]) -> Step:
-    """Concatenate along an axis with the values in reverse, or with zeros."""
+    """Concatenate along an axis with the values in reverse, or with a constant."""
     axis = draw.axis(shape)
     widths = [(1, 2) if a == axis else (0, 0) for a in range(len(shape))]
     return draw.pick(
@@ -250,7 +250,7 @@ def spread(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 
 @step("irregular")
 def gather(draw: Draw, shape: tuple[int, ...]) -> Step:
-    """Take random rows, or a random element in each row."""
+    """Take random rows, or random elements within each row."""
     if draw.pick(True, False):
         rows = draw.below(shape[0], draw.pick(16, shape[0], 2 * shape[0]))
         return lambda x, i: jnp.take(x, i, axis=0), (rows,)
@@ -281,7 +281,7 @@ def sort(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 
 @step("irregular")
 def cumulate(draw: Draw, shape: tuple[int, ...]) -> Step:
-    """Add or multiply up along an axis."""
+    """Take sums or maxima of all before, along an axis."""
     axis = draw.axis(shape)
     sums: Any = lambda x: jnp.cumsum(x, axis) / math.sqrt(shape[axis])  # noqa: E731
     return draw.pick(sums, sums, lambda x: lax.cummax(x, axis)), ()
@@ -309,7 +309,7 @@ def recurrence(draw: Draw, shape: tuple[int, ...]) -> Step | None:
 @step("loops")
 def recurrent_dense(draw: Draw, shape: tuple[int, ...]) -> Step | None:
     """Carry a state along the first axis, with a product in every step."""
-    if not 4 <= shape[0] <= 64 or len(shape) < 2:
+    if not 4 <= shape[0] <= 64:
         return None
 
     def run(x: Array, w: Array) -> Array:
