@@ -76,8 +76,8 @@ METHODS: dict[str, dict[str, Fit]] = {
     },
     "layout:xla:cpu": {
         "boosted trees": network("eighth-lightgbm", objective="l2", target="normal-score"),
-        "graph-config": network("graph-config", steps=1000),
-        "first-layout": network("first-layout", steps=500),
+        "graph-config": network("graph-config", steps=300),
+        "first-layout": network("first-layout", steps=300),
     },
 }
 ALONE = {  # also judged with a program's relatives among those that are learnt from
