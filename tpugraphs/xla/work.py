@@ -90,7 +90,7 @@ def columns_of(module: bytes) -> NDArray[np.float32]:
         counter = _Counter(module)
         counter.computation(counter.entry, 1.0, 0)
     except (LookupError, ValueError, ArithmeticError, RecursionError) as error:
-        text = f"expected a serialised HloModuleProto, found {len(module):,} bytes that are none"
+        text = f"expected a serialised HloModuleProto, found {len(module):,} bytes of something else"
         raise DataError(f"{text}: {type(error).__name__}: {error}") from error
     return np.array([min(counter.counts[name], _MOST) for name in _NAMES], np.float32)
 
