@@ -68,9 +68,8 @@ def dense(fitted: MultiTaskGaussianProcess, learnt: list[tg.Graph], graph: tg.Gr
         away = [((a - b) ** 2).sum() for i, a in enumerate(z) for b in z[:i]]
         return x / np.sqrt(np.median(away)) / length
 
-    def matern(a: Any, b: Any) -> Any:
-        away = np.sqrt(3) * np.linalg.norm(a[:, None] - b, axis=2)
-        return (1 + away) * np.exp(-away)
+    def rbf(a: Any, b: Any) -> Any:
+        return np.exp(-0.5 * np.linalg.norm(a[:, None] - b, axis=2) ** 2)
 
     told = np.stack([g.graph_feat.ravel() for g in learnt]).astype(np.float64)
     table = np.unique(np.concatenate([g.config_feat[g.ran] for g in learnt]), axis=0).astype(np.float64)
@@ -82,12 +81,12 @@ def dense(fitted: MultiTaskGaussianProcess, learnt: list[tg.Graph], graph: tg.Gr
     a = standard(told, told, fitted.length)[which]
     b = standard(table, np.concatenate(rows), 1.0)
     same = np.equal.outer(which, which)
-    covariance = (10 + matern(a, a) + fitted.own * same) * matern(b, b) + fitted.noise * np.eye(len(a))
+    covariance = (10 + rbf(a, a) + fitted.own * same) * rbf(b, b) + fitted.noise * np.eye(len(a))
     p = standard(told, graph.graph_feat.ravel()[None], fitted.length)
     c = standard(table, graph.config_feat, 1.0)
-    cross = (10 + matern(p, a)) * matern(c, b)
+    cross = (10 + rbf(p, a)) * rbf(c, b)
     mean = cross @ np.linalg.solve(covariance, np.concatenate(y))
-    left = (11 + fitted.own) * matern(c, c) - cross @ np.linalg.solve(covariance, cross.T)
+    left = (11 + fitted.own) * rbf(c, c) - cross @ np.linalg.solve(covariance, cross.T)
     return mean, left
 
 

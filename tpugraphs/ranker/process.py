@@ -22,7 +22,7 @@ from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_number, check_whol
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
-__all__ = ["GaussianProcess", "Process", "matern", "pipeline_of"]
+__all__ = ["GaussianProcess", "Process", "pipeline_of"]
 
 _MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
 _CHUNK = 4096  # rows scored at a time
@@ -324,19 +324,13 @@ def _noise(logs: Floats) -> float:
     return math.exp(logs[-1]) + _FLOOR
 
 
-def matern(x: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """Matern covariance 3/2 (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
+def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
+    """Covariance (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
+    x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
     squares = (x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T)
     away = np.sqrt(3 * np.maximum(squares, 1e-12))
-    decay = np.exp(-away)
+    decay = math.exp(logs[-2]) * np.exp(-away)
     return (1 + away) * decay, -1.5 * decay
-
-
-def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
-    """Covariance and slope (n, m), with a length per column and a variance."""
-    covariance, slope = matern(x * np.exp(logs[:-2]), z * np.exp(logs[:-2]))
-    variance = math.exp(logs[-2])
-    return variance * covariance, variance * slope
 
 
 def _slope(x: Floats, y: Floats, logs: Floats, prior: _Prior) -> Floats:
