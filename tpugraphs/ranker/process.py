@@ -27,7 +27,7 @@ __all__ = ["GaussianProcess", "Process", "pipeline_of"]
 _MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
 _CHUNK = 4096  # rows scored at a time
 _STEPS = 60  # of the search for the length scales
-_CANDIDATES, _SAMPLES = 500, 512  # configs that `choose` looks at closely, and in how many likely worlds
+_CANDIDATES = 500  # configs that `choose` looks at closely
 _JITTER = 1e-6  # relative to the variance, for the factor of a covariance that is only just definite
 _LEAST = 1e-9  # standard deviation of a column that varies
 _FLOOR = 1e-3  # least variance of the noise
@@ -54,6 +54,7 @@ class Process(ScorerBase):
 
     seed: int
     pipeline: Pipeline
+    _samples = 512  # likely worlds that `choose` looks at
     _tensors: dict[str, NDArray[Any]]
 
     @property
@@ -135,7 +136,7 @@ class Process(ScorerBase):
         near = np.argsort(mean - deviation, kind="stable")[:closely]
         middle, covariance = self.moments(graph, distinct[near], together=True)
         covariance[np.diag_indices(near.size)] += _JITTER * max(float(covariance.diagonal().max()), 1e-300)
-        normal = np.random.default_rng(self.seed).standard_normal((near.size, _SAMPLES))
+        normal = np.random.default_rng(self.seed).standard_normal((near.size, self._samples))
         samples = middle[:, None] + np.linalg.cholesky(covariance) @ normal
         chosen = first[near[fastest_together(samples, min(count, near.size))]]
         order = np.argsort(mean[of.ravel()], kind="stable")
