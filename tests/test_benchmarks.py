@@ -1,19 +1,23 @@
 """The benchmarks run without their peers, write what they should, and count operations as by hand."""
 
 import gzip
+import itertools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import tpugraphs as tg
+
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, figures, hlo, report, sections, timing  # noqa: E402
+from benchmarks import any_schema, figures, hlo, report, sections, timing, xla_cpu  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -277,3 +281,43 @@ def test_protocol_buffers_are_read_next_to_protobuf(kind):
     assert len(hlo.lines(kind, found)) == 3  # a fourth line would say that the graphs differ
     if found["upb"] is not None:
         assert found["upb"]["edges"] == found["ours"]["edges"]
+
+
+@smoke_test
+def test_programs_never_seen(tmp_path, monkeypatch, capsys):
+    for name in ("jax", "lightgbm"):
+        pytest.importorskip(name, reason=f"needs {name}")
+    collection = "options:xla:cpu"
+    kept = {name: xla_cpu.METHODS[collection][name] for name in (xla_cpu.MEAN, xla_cpu.CHOSEN)}
+    monkeypatch.setattr(xla_cpu, "METHODS", {collection: kept})
+    monkeypatch.setattr(sys, "argv", ["xla_cpu", "--quick", "--out", str(tmp_path)])
+    assert xla_cpu.main() == 0
+    found = json.loads((tmp_path / "xla_cpu.json").read_text())["collections"][collection]["found"]
+    test = {graph.name for graph in tg.open_collection(collection).test}
+    assert set(found["test split"][xla_cpu.CHOSEN]) == test
+    five = {m: np.mean([rows[0][2] for rows in values.values()]) for m, values in found["test split"].items()}
+    assert five[xla_cpu.HALF] < five[xla_cpu.CHOSEN] < five[xla_cpu.RANDOM] < five[xla_cpu.DEFAULT]
+    text = (tmp_path / "xla_cpu.md").read_text()
+    assert f"| {xla_cpu.CHOSEN} | 0." in text and "![Methods](xla_cpu-options.png)" in text
+    assert (tmp_path / "xla_cpu-options.png").read_bytes().startswith(b"\x89PNG")
+
+
+@smoke_test
+def test_folds_leave_out_kin():
+    pytest.importorskip("jax", reason="kin is told by the zoo, which needs jax")
+    graphs = [SimpleNamespace(name=program.name) for program in tg.xla.zoo.programs()]
+    judged = []
+    for learnt, left_out in xla_cpu.parts(graphs, 3):
+        assert not set(xla_cpu.kin(learnt)) & set(xla_cpu.kin(left_out))
+        assert xla_cpu.COMPOSED in xla_cpu.kin(learnt)
+        judged += [graph.name for graph in left_out]
+    assert sorted(judged) == sorted(g.name for g in graphs if not g.name.startswith("composed"))
+
+
+def test_a_random_order_by_chance():
+    times = np.array([3.0, 1.0, 7.0, 2.0, 9.0, 4.0, 8.0])
+    graph = tg.Graph(config_feat=np.arange(7.0)[:, None], runtime=times)
+    for place, count in ((1, 1), (2, xla_cpu.TRIED)):
+        best = [min(some) for some in itertools.combinations(graph.runtime, count)]
+        expected = 100 * (np.mean(best) / graph.runtime.min() - 1)
+        assert xla_cpu.by_chance(graph)[place] == pytest.approx(expected)

@@ -100,7 +100,7 @@ class MultiTaskGaussianProcess(Process):
         Raises
         ------
         DataError
-            A graph whose configs are digits, without runtimes or of another schema.
+            A graph whose configs are digits, without runtimes or of another schema; one config in all.
         ConfigError
             More than 1,000 graphs or different configs.
         """
