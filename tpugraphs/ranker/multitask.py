@@ -16,7 +16,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.preprocess.pipeline import check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.process import Process, pipeline_of
+from tpugraphs.ranker.process import Process, pipeline_of, squares
 from tpugraphs.ranker.scorer import check_number, check_whole
 from tpugraphs.system import tensorfile
 from tpugraphs.training.trainset import as_graphs
@@ -215,8 +215,7 @@ class MultiTaskGaussianProcess(Process):
 
 def _alike(x: Floats, z: Floats) -> Floats:
     """Squared exponential (n, m) of the distances of rows x (n, F) and z (m, F)."""
-    squares = (x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T)
-    return np.asarray(np.exp(-0.5 * np.maximum(squares, 0)))
+    return np.asarray(np.exp(-0.5 * np.maximum(squares(x, z), 0)))
 
 
 def _grid(
@@ -237,8 +236,7 @@ def _scaled(kind: str, table: Floats, length: float) -> dict[str, NDArray[Any]]:
     column = np.flatnonzero(spread > _LEAST)
     found = {f"{kind}.column": column, f"{kind}.mean": table.mean(0)[column], f"{kind}.scale": spread[column]}
     x = _standard(found, kind, table)
-    square = (x * x).sum(1)
-    away = (square[:, None] + square - 2 * x @ x.T)[np.triu_indices(len(x), 1)]
+    away = squares(x, x)[np.triu_indices(len(x), 1)]
     middle = float(np.median(away)) if away.size else 0.0
     found[f"{kind}.scale"] = found[f"{kind}.scale"] * length * (math.sqrt(middle) if middle > 0 else 1.0)
     return found | {kind: _standard(found, kind, table)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -22,7 +23,7 @@ from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_number, check_whol
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
-__all__ = ["GaussianProcess", "Process", "pipeline_of"]
+__all__ = ["GaussianProcess", "Process", "pipeline_of", "squares"]
 
 _MOST = 2000  # configs that are learnt from: memory grows with their square, time with their cube
 _CHUNK = 4096  # rows scored at a time
@@ -67,6 +68,7 @@ class Process(ScorerBase):
         """Whether it has learnt something."""
         return bool(self._tensors)
 
+    @abstractmethod
     def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
         """Return means (n,) of configs, and their variances (n,) or, together, their covariance (n, n).
 
@@ -75,7 +77,6 @@ class Process(ScorerBase):
         columns : (n, T) float64
             Prepared columns of the configs.
         """
-        raise NotImplementedError
 
     def _columns(self, graph: Graph, rows: NDArray[np.int64]) -> Floats:
         """Columns (n, T) of configs."""
@@ -325,11 +326,15 @@ def _noise(logs: Floats) -> float:
     return math.exp(logs[-1]) + _FLOOR
 
 
+def squares(x: Floats, z: Floats) -> Floats:
+    """Squared distances (n, m) of rows x (n, T) and z (m, T); rounding may make them negative."""
+    return np.asarray((x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T))
+
+
 def _matern(x: Floats, z: Floats, logs: Floats) -> tuple[Floats, Floats]:
     """Covariance (n, m) of rows x (n, T) and z (m, T), and its slope by the squared distance."""
     x, z = x * np.exp(logs[:-2]), z * np.exp(logs[:-2])
-    squares = (x * x).sum(1)[:, None] + (z * z).sum(1) - 2 * (x @ z.T)
-    away = np.sqrt(3 * np.maximum(squares, 1e-12))
+    away = np.sqrt(3 * np.maximum(squares(x, z), 1e-12))
     decay = math.exp(logs[-2]) * np.exp(-away)
     return (1 + away) * decay, -1.5 * decay
 
