@@ -33,7 +33,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
-            *("leave_out", "train_seeds", "SeedRuns"),
+            *("leave_out", "train_seeds", "SeedRuns", "compare"),
         ),
         "ranker",
     ),

@@ -20,7 +20,9 @@ from tpugraphs.errors import ConfigError, Error, RecipeError
 
 __all__ = ["main"]
 
-COMMANDS = ("demo download inspect audit pack recipes train evaluate predict submit collect doctor").split()
+COMMANDS = (
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect doctor"
+).split()
 
 
 class _Parser(argparse.ArgumentParser):

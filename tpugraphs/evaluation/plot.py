@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tpugraphs.evaluation.report import Report, Row
 
-__all__ = ["gains", "kept", "learning_curve", "ranks", "report", "save", "to_png"]
+__all__ = ["compared", "gains", "kept", "learning_curve", "ranks", "report", "save", "to_png"]
 
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
@@ -212,6 +212,44 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     ax.set_xticks([], minor=True)
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], frameon=False, loc="lower right", fontsize=9)
+    return figure
+
+
+def compared(values: Mapping[str, list[float]], metric: str, random: float) -> Figure:
+    """Draw what every scorer reached, one dot per training, in the given order from the top.
+
+    Parameters
+    ----------
+    values : mapping of str to list of float
+    metric : str
+        Its name, as a report calls it; slowdowns are drawn in per cent.
+    random : float
+        What a random order reaches: a dashed line.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    slow = metric.startswith("slowdown")
+    scale = 100 if slow else 1
+    size = (7.2, 1.1 + 0.26 * len(values))
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    what = f"runtime of the best of the first {metric.partition('@')[2]}, above the best (%)"
+    _bare(ax, "", what if slow else "Kendall's tau", "")
+    places = np.arange(len(values))[::-1]
+    for place, (_name, found) in zip(places, values.items(), strict=True):
+        reached = scale * np.array(found)
+        ax.plot(reached, np.full(reached.size, place), "o", color=_TAU, alpha=0.45, markersize=5)
+        ax.plot(reached.mean(), place, "|", color=_INK, markersize=13, markeredgewidth=2)
+    ax.axvline(scale * random, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)), label="random order")
+    ax.set_yticks(places, list(values), fontsize=9)
+    ax.set_ylim(-0.7, len(values) - 0.3)
+    ax.legend(frameon=False, fontsize=9)
     return figure
 
 

@@ -1,8 +1,10 @@
 """Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
 
 from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
+from tpugraphs.ranker.comparison import Comparison, Trial, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
+from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
 from tpugraphs.ranker.leaveout import leave_out
 from tpugraphs.ranker.meaneffect import MeanEffect
 from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
@@ -13,7 +15,9 @@ from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.ranker.seeds import SeedRuns, train_seeds
 
 __all__ = [
+    "Comparison",
     "Ensemble",
+    "Fold",
     "GaussianProcess",
     "LinearBaseline",
     "MeanEffect",
@@ -24,9 +28,13 @@ __all__ = [
     "Scorer",
     "ScorerBase",
     "SeedRuns",
+    "Trial",
+    "compare",
     "leave_out",
     "list_recipes",
     "load_ranker",
     "open_rankers",
     "train_seeds",
+    "unseen_configs",
+    "unseen_graphs",
 ]

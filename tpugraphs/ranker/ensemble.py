@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import CheckpointError, ConfigError
-from tpugraphs.metrics import mean_ranks
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 
-__all__ = ["NORMALIZE", "Ensemble", "open_rankers"]
+__all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "normalized", "open_rankers"]
 
 
 def _raw(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -43,6 +44,51 @@ _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "rank": _rank,
 }
 NORMALIZE = tuple(_METHODS)
+
+
+def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
+    """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`."""
+    return _METHODS[normalize](np.asarray(scores, np.float64))
+
+
+def fitted_weights(
+    scores: Sequence[Sequence[NDArray[Any]]],
+    times: Sequence[NDArray[Any]],
+    judge: Callable[..., float],
+    normalize: str = "rank",
+    rounds: int = 30,
+) -> NDArray[np.float64]:
+    """Choose members one by one, with repetition, each so that the mean ranks best (Caruana et al. 2004).
+
+    Parameters
+    ----------
+    scores : of every member, of every graph, (n,)
+    times : of every graph, (n,)
+        Runtimes.
+    judge : callable
+        ``judge(scores, times)``; greater is better.
+    normalize : str
+    rounds : int
+        How often a member is chosen. The first best mean counts, so that later choices can only help.
+
+    Returns
+    -------
+    (members,) float64
+        How often each was chosen. They do not add up to 1.
+    """
+    own = [[normalized(part, normalize) for part in member] for member in scores]
+    total = [np.zeros(part.size) for part in own[0]]
+    chosen, best, kept = list[int](), -math.inf, 0
+    for _ in range(rounds):
+        values = [
+            float(np.mean([judge(t + part, y) for t, part, y in zip(total, member, times, strict=True)]))
+            for member in own
+        ]
+        chosen.append(int(np.argmax(values)))
+        total = [t + part for t, part in zip(total, own[chosen[-1]], strict=True)]
+        if values[chosen[-1]] > best:
+            best, kept = values[chosen[-1]], len(chosen)
+    return np.bincount(chosen[:kept], minlength=len(own)).astype(np.float64)
 
 
 @filekinds.register("ensemble")
@@ -182,11 +228,10 @@ class Ensemble(ScorerBase):
         self, graph: Graph, configs: ArrayLike | None, **options: Any
     ) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield the normalized scores (n,) of every ranker that counts, and its share in the mean."""
-        normalized, total = _METHODS[self.normalize], math.fsum(self.weights)
+        total = math.fsum(self.weights)
         for ranker, weight in zip(self.rankers, self.weights, strict=True):
             if weight > 0:
-                own = np.asarray(ranker.predict(graph, configs, **options), np.float64)
-                yield normalized(own), weight / total
+                yield normalized(ranker.predict(graph, configs, **options), self.normalize), weight / total
 
     def choose(
         self, graph: Graph, count: int = 5, configs: ArrayLike | None = None, **options: Any
@@ -209,6 +254,37 @@ class Ensemble(ScorerBase):
         for ranker in self.rankers:
             ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
         return self
+
+    def weighted(self, valid: Any, metric: str = "tau", **options: Any) -> Ensemble:
+        """Return the same rankers with weights that rank the graphs of `valid` best; see `fitted_weights`.
+
+        Parameters
+        ----------
+        valid : graph or sequence of graphs
+            Measured graphs that no ranker was trained on.
+        metric : str
+            One of those that choose the best parameters of a fit: ``"tau"``, ``"top5"``, ``"mean50"``.
+        **options
+            Of :meth:`tpugraphs.Ranker.predict`.
+
+        Raises
+        ------
+        ConfigError
+            Another metric.
+        DataError
+            A graph without measured runtimes.
+        """
+        if metric not in VALIDATION:
+            raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
+        graphs = [valid] if hasattr(valid, "config_runtime") else list(valid)
+        ran = [np.asarray(graph.ran) for graph in graphs]
+        times = [measured_runtimes(graph, rows) for graph, rows in zip(graphs, ran, strict=True)]
+        scores = [
+            [ranker.predict(graph, rows, **options) for graph, rows in zip(graphs, ran, strict=True)]
+            for ranker in self.rankers
+        ]
+        weights = fitted_weights(scores, times, VALIDATION[metric], self.normalize)
+        return Ensemble(self.rankers, weights.tolist(), self.normalize)
 
     @property
     def members(self) -> dict[str, Scorer]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import DataError
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report, Row
+from tpugraphs.ranker.folds import unseen_graphs
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring
 from tpugraphs.system.progress import wanted
-from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["leave_out"]
 
@@ -70,45 +70,19 @@ def leave_out(
     >>> kernels = [tg.sample(name) for name in tg.list_samples() if name.startswith("tile")]
     >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
     """
-    sequence = as_graphs("graphs", graphs)
-    labels = list(range(len(sequence)) if groups is None else groups)
-    if len(labels) != len(sequence):
-        raise ConfigError(f"groups: expected one label per graph ({len(sequence)}), got {len(labels)}")
+    divided = unseen_graphs(graphs, groups)
     from tqdm.auto import tqdm
 
-    folds = list(dict.fromkeys(labels))
-    if len(folds) < 2:
-        raise ConfigError(
-            "graphs: expected at least two graphs (or groups), to learn from one and rank another"
-        )
     rows: dict[int, Sequence[Row]] = {}
-    for label in tqdm(folds, desc="leave out", unit="fit", disable=not wanted(verbose)):
-        inside = [i for i, other in enumerate(labels) if other == label]
-        outside = [i for i, other in enumerate(labels) if other != label]
-        held, rest = list(_Part(sequence, inside)), _Part(sequence, outside)
+    for fold in tqdm(divided, desc="leave out", unit="fit", disable=not wanted(verbose)):
+        held, rest = list(fold.unseen), fold.train
         fresh = Ranker(**ranker.get_params())
         try:
-            fresh.fit(list(rest) if isinstance(sequence, list) else rest, verbose=False, **fit)
+            fresh.fit(list(rest) if isinstance(graphs, list) else rest, verbose=False, **fit)
         except DataError as error:
             error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
             raise
         scorers = {ranker.recipe: scoring(fresh, verbose=False), **(beside or {})}
-        for i, graph in zip(inside, held, strict=True):
+        for i, graph in zip(fold.places, held, strict=True):
             rows[i] = evaluate(scorers, graph).rows
     return Report([row for i in sorted(rows) for row in rows[i]], draws=draws, level=level, seed=seed)
-
-
-class _Part(Sequence[Any]):
-    """Part of a sequence of graphs; a graph is read when it is indexed."""
-
-    def __init__(self, graphs: Any, chosen: Sequence[int]) -> None:
-        self.graphs, self.chosen = graphs, chosen
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def __getitem__(self, index: Any) -> Any:
-        graph = self.graphs[self.chosen[index]]
-        if not hasattr(graph, "config_runtime"):
-            raise not_a_graph("graphs", graph)
-        return graph

@@ -1,0 +1,103 @@
+"""``tpugraphs compare``: train several recipes with several seeds, and judge them alike."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
+from tpugraphs.names import SPLITS
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.folds import Fold
+
+HELP = "train several recipes with several seeds, and show what each reaches"
+EXAMPLE = (
+    "tpugraphs compare layout:xla:cpu --trials trials --out layout-cpu\n"
+    "  tpugraphs compare sample:alexnet --recipes first-layout second-xla --subset 1000 --trials trials"
+)
+
+_HOLD_OUT = ("splits", "graphs", "configs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    common.add_data(parser, name="data")
+    names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all that rank graphs of this kind)"
+    common.option(parser, "--recipes NAME", names, nargs="+")
+    common.option(
+        parser,
+        "--hold-out",
+        "judge on the test split of a collection; on graphs never seen, each in turn; or on configurations "
+        "never seen of known graphs (default: the first for collections, the last for a single graph)",
+        choices=_HOLD_OUT,
+    )
+    common.option(parser, "--folds N", "divide the graphs or configurations N times", type=common.whole(1))
+    meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
+    common.option(parser, "--subset N", meaning, type=common.whole(2))
+    common.option(parser, "--seeds N", "default: %(default)s", type=common.whole(1, 1000), default=3)
+    common.option(
+        parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
+    )
+    meaning = "mean over K random orders of the configurations, for recipes with attention across them"
+    common.option(parser, "--tta K", meaning, type=common.whole(0, 10_000), default=0)
+    common.option(parser, "--set FIELD=VALUE", "a field of all recipes that have it", **common.REPEATED)
+    meaning = "keep finished trainings here; the same command takes them from there"
+    common.option(parser, "--trials DIR", meaning)
+    common.option(parser, "--out NAME", "also write NAME.md, NAME.json and NAME.png")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train what is not done yet, and print the table."""
+    if args.out is not None:
+        common.check_writable(f"{args.out}.md")
+    folds = _folds(args)
+    comparison = tg.compare(
+        _recipes(args, folds[0].train[0].kind),
+        folds,
+        seeds=args.seeds,
+        preset=args.preset,
+        folder=args.trials,
+        tta=args.tta,
+        verbose=common.show_progress(args),
+        **common.parse_fields(args.set),
+    )
+    if args.out is not None:
+        comparison.save(args.out)
+    common.emit(args, comparison.to_dict())
+    common.say(args, comparison.table())
+    if args.out is not None:
+        common.say(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
+    return 0
+
+
+def _recipes(args: argparse.Namespace, kind: str) -> list[Any]:
+    """Names, or pairs of a name and the fields of a variant."""
+    if args.recipes is None:
+        return list(tg.list_recipes(kind))
+    found: list[Any] = []
+    for given in args.recipes:
+        name, *fields = given.split(":")
+        found.append((name, common.parse_fields(fields)) if fields else name)
+    return found
+
+
+def _folds(args: argparse.Namespace) -> list[Fold]:
+    collections = [common.collection_split(spec) for spec in args.data]
+    whole = all(found is not None and not found[1] for found in collections)
+    by = args.hold_out or ("splits" if whole else "graphs" if len(args.data) > 1 else "configs")
+    if by != "configs" and args.subset is not None:
+        raise ConfigError("--subset goes with --hold-out configs")
+    if by == "splits":
+        if not whole or args.folds is not None:
+            raise ConfigError(
+                "--hold-out splits takes whole collections such as layout:xla:cpu, and no --folds"
+            )
+        parts = [common.open_graphs(args.data, args, split) for split in SPLITS]
+        return [tg.ranker.Fold(" ".join(args.data), *parts)]
+    graphs = common.open_graphs(args.data, args, "train")
+    if by == "graphs":
+        return list(tg.ranker.unseen_graphs(graphs, folds=args.folds))
+    return list(tg.ranker.unseen_configs(list(graphs), folds=args.folds or 1, subset=args.subset))

@@ -1,0 +1,485 @@
+"""Comparison of recipes: every one trained with several seeds on the same folds, and judged alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import __version__, metrics
+from tpugraphs.errors import ConfigError
+from tpugraphs.evaluation import plot
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.evaluation.report import Row
+from tpugraphs.ranker.baselines import RandomBaseline
+from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, normalized
+from tpugraphs.ranker.folds import Fold
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.ranker.scorer import check_whole
+from tpugraphs.recipes import Recipe, get_recipe, plain
+from tpugraphs.system import memory, tables, tensorfile
+from tpugraphs.system.files import atomic_write
+from tpugraphs.system.progress import Progress
+from tpugraphs.training.trainset import fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Comparison", "Trial", "compare"]
+
+Scores = list[NDArray[np.float32]]  # of every graph
+_ENTRIES: dict[str, Any] = {  # of the file of a trial
+    "recipe": str, "variant": str, "seed": int, "fold": str, "parameters": int, "seconds": float,
+    "peak": (int, type(None)), "per_1000": float, "values": dict,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One recipe, trained with one seed on one fold.
+
+    Attributes
+    ----------
+    recipe : str
+    variant : str
+        Fields that were given for this recipe alone, as ``"prune=merge"``; empty: none.
+    seed : int
+    fold : str
+    parameters : int
+        Learnt numbers.
+    seconds : float
+        Time of the training.
+    peak : int or None
+        Most memory in bytes that the process took in training and scoring, all its graphs included.
+    per_1000 : float
+        Seconds to score 1,000 configs.
+    values : dict
+        Metric name to mean over the unseen graphs.
+    scores : list of (C,) float32
+        Of the unseen graphs.
+    choosing : list of (C,) float32
+        Scores of the graphs that parameters were chosen by.
+    """
+
+    recipe: str
+    variant: str
+    seed: int
+    fold: str
+    parameters: int
+    seconds: float
+    peak: int | None
+    per_1000: float
+    values: dict[str, float]
+    scores: Scores = field(repr=False, compare=False)
+    choosing: Scores = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Recipe and variant."""
+        return f"{self.recipe}, {self.variant}" if self.variant else self.recipe
+
+    def save(self, path: Path) -> None:
+        """Write the trial to a file."""
+        tensors = {
+            f"{name}.{i}": scores
+            for name, part in (("scores", self.scores), ("choosing", self.choosing))
+            for i, scores in enumerate(part)
+        }
+        own = {name: value for name, value in vars(self).items() if name not in ("scores", "choosing")}
+        tensorfile.write(path, "trial", own, tensors)
+
+    @classmethod
+    def load(cls, path: Path) -> Trial:
+        """Read a trial that `save` wrote; CheckpointError if the file is damaged."""
+        metadata, tensors = tensorfile.read(path, "trial")
+        own: dict[str, Any] = {"scores": [], "choosing": []}
+        for name in sorted(tensors, key=lambda name: (len(name), name)):
+            own[name.partition(".")[0]].append(tensors[name])
+        for name, kinds in _ENTRIES.items():
+            own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
+        return cls(**own)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a trial is made of."""
+
+    recipe: Recipe
+    variant: str
+    ranker: Ranker
+    fold: Fold
+    tta: int
+
+    def key(self, data: str) -> str:
+        """Name of its file: a hash of everything that the result follows from."""
+        told = {
+            "package": __version__,
+            "recipe": self.recipe.name,
+            "fields": plain(self.ranker.fields),
+            "steps": self.recipe.describe()["losses"],
+            "seed": int(self.ranker.seed),
+            "tta": self.tta,
+            "data": data,
+        }
+        digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+        return f"{self.recipe.name}-{self.ranker.seed}-{digest}.safetensors"
+
+    def run(self) -> Trial:
+        """Train and judge."""
+        memory.forget_peak()
+        began = time.monotonic()
+        self.ranker.fit(self.fold.train, list(self.fold.valid) or None, verbose=False)
+        trained = time.monotonic()
+        scores = self._scores(self.fold.unseen)
+        seconds = time.monotonic() - trained
+        configs = sum(part.size for part in scores)
+        return Trial(
+            self.recipe.name,
+            self.variant,
+            int(self.ranker.seed),
+            self.fold.name,
+            self.ranker.num_parameters,
+            trained - began,
+            memory.peak(),
+            1000 * seconds / configs,
+            _judged(self.fold.unseen, scores),
+            scores,
+            self._scores(self.fold.valid),
+        )
+
+    def _scores(self, graphs: Iterable[Any]) -> Scores:
+        return [np.asarray(self.ranker.predict(g, tta=self.tta, verbose=False), np.float32) for g in graphs]
+
+
+def _judged(graphs: Sequence[Any], scores: Sequence[NDArray[Any]]) -> dict[str, float]:
+    """Mean of every metric over graphs; metrics that any order of a tile graph satisfies are left out."""
+    found: dict[str, list[float]] = {}
+    for graph, own in zip(graphs, scores, strict=True):
+        ran = np.asarray(graph.ran)
+        row = Row.judge(
+            str(graph.name), graph.collection or graph.kind, "", own[ran], measured_runtimes(graph, ran)
+        )
+        for name, value in row.values.items():
+            if name not in row.trivial:
+                found.setdefault(name, []).append(value)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def compare(
+    recipes: Iterable[str | Recipe | tuple[str | Recipe, Mapping[str, Any]]],
+    folds: Sequence[Fold],
+    *,
+    seeds: int = 3,
+    preset: str = "cpu",
+    folder: str | os.PathLike[str] | None = None,
+    tta: int = 0,
+    verbose: bool | None = None,
+    **fields: Any,
+) -> Comparison:
+    """Train every recipe with several seeds on every fold, and judge all of them alike.
+
+    Parameters
+    ----------
+    recipes : names or recipes
+        A pair (recipe, fields) is a variant of it.
+    folds : sequence of Fold
+        From :func:`tpugraphs.ranker.unseen_configs`, :func:`tpugraphs.ranker.unseen_graphs`, or your own.
+    seeds : int
+        Number of seeds, counted from 0.
+    preset : str
+    folder : path, optional
+        Folder of finished trials. The same call takes them from there, so that it can be interrupted and
+        repeated. A trial is done again when anything that its result follows from has changed: recipe,
+        fields, seed, graphs, version of the package.
+    tta : int
+        Test-time augmentation of rankers that look across configs; see :meth:`tpugraphs.Ranker.predict`.
+    verbose : bool, optional
+        Show a progress bar over the trials.
+    **fields
+        Fields of all recipes that have them, for example ``steps=500``.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ConfigError
+        No recipes or folds; a recipe for another kind of graphs; a field that no recipe has.
+    CheckpointError
+        A file in `folder` is damaged.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> folds = tg.ranker.unseen_graphs([tg.sample(name) for name in tg.list_samples()])  # doctest: +SKIP
+    >>> tg.compare(["first-tile", "sixth-tile"], folds, folder="trials").table()  # doctest: +SKIP
+    """
+    divided = list(folds)
+    tasks = _tasks(recipes, divided, check_whole("seeds", seeds, 1), preset, fields, tta)
+    place = None if folder is None else Path(folder)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+    data = {fold.name: _content(fold) for fold in divided} if place is not None else {}
+    trials = []
+    with Progress(len(tasks), "compare", "trial", verbose) as bar:
+        for task in tasks:
+            file = None if place is None else place / task.key(data[task.fold.name])
+            if file is not None and file.exists():
+                trial = Trial.load(file)
+            else:
+                trial = task.run()
+                if file is not None:
+                    trial.save(file)
+            trials.append(trial)
+            bar.update(1)
+    return Comparison(tuple(trials), divided)
+
+
+def _tasks(
+    recipes: Iterable[Any], folds: list[Fold], seeds: int, preset: str, fields: Mapping[str, Any], tta: int
+) -> list[_Task]:
+    if not folds:
+        raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
+    tasks, used = [], set[str]()
+    for given in recipes:
+        one, own = given if isinstance(given, tuple) else (given, {})
+        recipe = get_recipe(one)
+        common = {name: value for name, value in fields.items() if hasattr(recipe.options, name)}
+        used |= common.keys()
+        variant = ", ".join(f"{name}={value}" for name, value in own.items())
+        for fold in folds:
+            for seed in range(seeds):
+                ranker = Ranker(recipe, seed=seed, preset=preset, **{**common, **own})
+                tasks.append(_Task(recipe, variant, ranker, fold, tta))
+    if not tasks:
+        raise ConfigError("recipes: expected at least one; tpugraphs.list_recipes() names them")
+    if unused := set(fields) - used:
+        raise ConfigError(f"{min(unused)}: none of these recipes has a field of that name")
+    return tasks
+
+
+def _content(fold: Fold) -> str:
+    """Hash of all graphs of a fold."""
+    h = hashlib.blake2b(digest_size=8)
+    for part in (fold.train, fold.valid, fold.unseen):
+        for graph in part:
+            h.update(fingerprint(graph, graph.kind, True).encode())
+        h.update(b"/")
+    return h.hexdigest()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the trials of one recipe say together.
+
+    Attributes
+    ----------
+    name : str
+        Recipe and variant.
+    mean, sd : dict
+        Metric name to mean, and standard deviation over seeds of the mean over folds; NaN for a single seed.
+    seconds, per_1000 : float
+        Means over the trials; the first is that of a training.
+    parameters : int
+    peak : int or None
+    """
+
+    name: str
+    mean: dict[str, float]
+    sd: dict[str, float]
+    seconds: float
+    per_1000: float
+    parameters: int
+    peak: int | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Finished trials of several recipes on the same folds.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+    folds : list of Fold
+    """
+
+    trials: tuple[Trial, ...]
+    folds: list[Fold]
+
+    @cached_property
+    def tile(self) -> bool:
+        """Whether tile graphs are judged."""
+        return bool(self.folds[0].unseen[0].kind == "tile")
+
+    @property
+    def metric(self) -> str:
+        """The metric that recipes are ordered by: nDCG is never it."""
+        return "slowdown@1" if self.tile else "tau"
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Metrics in the table."""
+        return ("slowdown@1", "slowdown@5", "opa") if self.tile else ("tau", "slowdown@1", "slowdown@5")
+
+    @cached_property
+    def summaries(self) -> list[Summary]:
+        """One per recipe or variant, best first."""
+        names = dict.fromkeys(trial.name for trial in self.trials)
+        found = [self._summary(name, [t for t in self.trials if t.name == name]) for name in names]
+        return sorted(found, key=lambda s: s.mean[self.metric], reverse=not self.tile)
+
+    def _summary(self, name: str, trials: list[Trial]) -> Summary:
+        mean, sd = _over_seeds([(trial.seed, trial.values) for trial in trials])
+        peaks = [trial.peak for trial in trials if trial.peak is not None]
+        return Summary(
+            name,
+            mean,
+            sd,
+            float(np.mean([trial.seconds for trial in trials])),
+            float(np.mean([trial.per_1000 for trial in trials])),
+            max(trial.parameters for trial in trials),
+            max(peaks, default=None),
+        )
+
+    @cached_property
+    def random(self) -> Summary:
+        """A random order on the same folds, with as many seeds."""
+        seeds = sorted({trial.seed for trial in self.trials})
+        found = [
+            (seed, _judged(fold.unseen, [RandomBaseline(seed).predict(graph) for graph in fold.unseen]))
+            for seed in seeds
+            for fold in self.folds
+        ]
+        mean, sd = _over_seeds(found)
+        return Summary("random", mean, sd, 0.0, 0.0, 0, None)
+
+    def ensembles(self) -> list[Summary]:
+        """Ensembles of all trials of a fold: equal weights of each kind, and weights fitted on `valid`.
+
+        Members are the trials of all recipes and seeds. There is one ensemble of each kind per fold, so that
+        the standard deviation is over folds.
+        """
+        found: dict[str, list[tuple[int, dict[str, float]]]] = {}
+        for number, fold in enumerate(self.folds):
+            members = [trial for trial in self.trials if trial.fold == fold.name]
+            for normalize in NORMALIZE[1:]:  # raw scores of different recipes have different units
+                mixed = _mixed([trial.scores for trial in members], normalize, None)
+                values = _judged(fold.unseen, mixed)
+                found.setdefault(f"ensemble of all, {normalize}", []).append((number, values))
+            if len(fold.valid):
+                weights = self._weights(members, fold)
+                mixed = _mixed([trial.scores for trial in members], "rank", weights)
+                found.setdefault("ensemble, weights fitted", []).append((number, _judged(fold.unseen, mixed)))
+        return [
+            Summary(name, *_over_seeds(values), math.nan, math.nan, 0, None) for name, values in found.items()
+        ]
+
+    def _weights(self, members: list[Trial], fold: Fold) -> NDArray[np.float64]:
+        judge = metrics.VALIDATION["top5" if self.tile else "tau"]
+        ran = [np.asarray(graph.ran) for graph in fold.valid]
+        times = [measured_runtimes(graph, rows) for graph, rows in zip(fold.valid, ran, strict=True)]
+        parts = [[own[rows] for own, rows in zip(t.choosing, ran, strict=True)] for t in members]
+        return fitted_weights(parts, times, judge)
+
+    # Words and pictures
+
+    def _lines(self) -> list[list[tuple[str, str]]]:
+        lines = []
+        for one in (*self.summaries, *self.ensembles(), self.random):
+            cells = [("scorer", one.name)]
+            cells += [(metric, _spread(metric, one)) for metric in self.shown]
+            trained = one.seconds > 0
+            cells += [
+                ("parameters", f"{one.parameters:,}" if one.parameters else "-"),
+                ("training s", f"{one.seconds:.0f}" if trained else "-"),
+                ("peak MB", f"{one.peak / 1e6:.0f}" if one.peak is not None else "-"),
+                ("ms per 1,000", f"{1e3 * one.per_1000:.1f}" if trained else "-"),
+            ]
+            lines.append(cells)
+        return lines
+
+    def table(self) -> str:
+        """Aligned text: one line per recipe, best first; then ensembles and a random order."""
+        return tables.text(*tables.section("", self._lines()))
+
+    def to_markdown(self) -> str:
+        """Return the same as a Markdown table."""
+        return tables.markdown(*tables.section("", self._lines()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every trial without its scores, and what they say together."""
+        left_out = ("scores", "choosing")
+        return {
+            "package": __version__,
+            "trials": [{k: v for k, v in vars(t).items() if k not in left_out} for t in self.trials],
+            "summaries": [_finite(vars(s)) for s in (*self.summaries, *self.ensembles(), self.random)],
+        }
+
+    def plot(self) -> Figure:
+        """Draw the metric of every recipe, seed by seed, above that of a random order."""
+        values = {
+            s.name: [t.values[self.metric] for t in self.trials if t.name == s.name] for s in self.summaries
+        }
+        return plot.compared(values, self.metric, self.random.mean[self.metric])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``<path>.md``, ``<path>.json`` and ``<path>.png``."""
+        base = os.fspath(path)
+        plot.save(self.plot(), f"{base}.png")
+        for suffix, text in (
+            (".md", self.to_markdown()),
+            (".json", json.dumps(self.to_dict(), indent=1, allow_nan=False)),
+        ):
+            with atomic_write(base + suffix) as file:
+                file.write((text + "\n").encode())
+
+
+def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean of every metric, and standard deviation over seeds of its mean over folds."""
+    seeds = sorted({seed for seed, _ in found})
+    mean, sd = {}, {}
+    for name in found[0][1]:
+        of_seed = [np.mean([values[name] for seed, values in found if seed == one]) for one in seeds]
+        mean[name] = float(np.mean(of_seed))
+        sd[name] = float(np.std(of_seed, ddof=1)) if len(seeds) > 1 else math.nan
+    return mean, sd
+
+
+def _mixed(
+    members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None
+) -> list[NDArray[np.float64]]:
+    """Weighted mean of the normalized scores of every graph."""
+    return [
+        np.average([normalized(own, normalize) for own in graph], axis=0, weights=weights)
+        for graph in zip(*members, strict=True)
+    ]
+
+
+def _spread(metric: str, one: Summary) -> str:
+    """Mean and standard deviation as a table shows them; slowdowns in per cent."""
+    mean, sd = one.mean.get(metric, math.nan), one.sd.get(metric, math.nan)
+    if metric.startswith("slowdown"):
+        return f"{100 * mean:.1f} %" + (f" ± {100 * sd:.1f}" if math.isfinite(sd) else "")
+    return f"{mean:.3f}" + (f" ± {sd:.3f}" if math.isfinite(sd) else "")
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace NaN by None, for JSON."""
+
+    def plain_value(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain_value(one) for name, one in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {name: plain_value(value) for name, value in values.items()}
