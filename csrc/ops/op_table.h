@@ -4,7 +4,9 @@
 
 #define TG_OP_LIST(OP)                                                                                       \
     OP(embedding)                                                                                            \
+    OP(config_columns)                                                                                       \
     OP(config_linear)                                                                                        \
+    OP(layout_columns)                                                                                       \
     OP(linear)                                                                                               \
     OP(sage)                                                                                                 \
     OP(instance_norm)                                                                                        \

@@ -1,0 +1,47 @@
+/* The digits of a node's layout as numbers, times `scale`, `copies` times next to each other: y(N, 6 copies). Places that
+   a layout does not have are -1; so are those of nodes without one. */
+#include "features/schema.h"
+#include "ops/op.h"
+
+typedef struct attrs {
+    int copies;
+    double scale;
+} attrs;
+
+static tg_status plan(tg_op_plan *p, tg_error *err) {
+    (void)err;
+    p->out = (tg_shape){TG_SPACE_NODE, TG_LAYOUT_DIGITS * ((const attrs *)p->attrs)->copies};
+    return TG_OK;
+}
+
+static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
+    (void)back, (void)room;
+    c->work += (double)e->slate->N * e->out.cols;
+}
+
+static void forward(const tg_exec *e, const tg_tile *t, float *y) {
+    const int P = e->out.cols;
+    const float scale = (float)((const attrs *)e->attrs)->scale;
+    for (int i = 0; i < t->rows; i++) {
+        const int8_t *digits = e->slate->layout + (t->row + i) * TG_LAYOUT_DIGITS;
+        for (int p = 0; p < P; p++) {
+            const int8_t digit = digits[p % TG_LAYOUT_DIGITS];
+            y[(int64_t)i * P + p] = scale * (float)(digit < -1 ? -1 : digit);
+        }
+    }
+}
+
+/* Nothing that has a gradient is read. */
+static void backward(const tg_exec *e, const tg_tile *t, const float *dy) { (void)e, (void)t, (void)dy; }
+
+const tg_op tg_op_layout_columns = {
+    .name = "layout_columns",
+    .doc = "The digits of a node's own layout as numbers, a column each.",
+    .attrs = {TG_INT(attrs, copies, 1, 1, 64, "how often they stand next to each other"),
+              TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")},
+    .flags = TG_NEEDS_LAYOUT,
+    .plan = plan,
+    .carve = carve,
+    .forward = {{.over = TG_OVER_OUTPUT, .forward = forward}},
+    .backward = {{.over = TG_OVER_OUTPUT, .backward = backward}},
+};

@@ -1,0 +1,43 @@
+"""The digits of a node's own layout as numbers, a column each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+GRADIENTS = ()
+
+
+def forward(layout_digits: Array, copies: int = 1, scale: float = 1.0, num_nodes: int = 0) -> Array:
+    """y(N, 6 copies); -2 counts as -1."""
+    return scale * np.tile(np.maximum(layout_digits, -1).astype(np.float64), (1, copies))
+
+
+def backward(
+    dy: Array, layout_digits: Array, copies: int = 1, scale: float = 1.0, num_nodes: int = 0
+) -> dict[str, Array]:
+    """Nothing has a gradient."""
+    return {}
+
+
+def _call(n: int, **attrs: Any) -> tuple[Any, dict[str, Any]]:
+    def make(rng: np.random.Generator) -> dict[str, Any]:
+        return {"layout_digits": rng.integers(-2, 6, (n, 6)).astype(np.int8)}
+
+    return make, {"num_nodes": n, **attrs}
+
+
+def cases() -> list[tuple[Any, ...]]:
+    """One node, several, more than a tile has rows."""
+    return [
+        ("one", *_call(1)),
+        ("three-copies", *_call(30, copies=3, scale=0.2)),
+        ("many-nodes", *_call(150, scale=100.0)),
+    ]
+
+
+def large() -> list[Any]:
+    """Several chunks."""
+    return [_call(3000, copies=3)]
