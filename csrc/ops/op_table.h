@@ -15,6 +15,7 @@
     OP(pool)                                                                                                 \
     OP(add)                                                                                                  \
     OP(concat)                                                                                               \
+    OP(take_columns)                                                                                         \
     OP(affine)                                                                                               \
     OP(dropout)                                                                                              \
     OP(activation)                                                                                           \
