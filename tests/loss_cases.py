@@ -24,6 +24,7 @@ class Case:
     loss: str
     attrs: dict[str, Any] = field(default_factory=dict)
     signed: bool = False  # values may be negative or 0
+    shares: bool = False  # values are from 0 to 1
 
     @property
     def id(self) -> str:
@@ -52,6 +53,7 @@ CASES = [
     Case("log_mse", {"offset": 1.0}),
     Case("mape"),
     Case("mape", {"epsilon": 0.5}, signed=True),
+    Case("cross_entropy", shares=True),
 ]
 EACH = [
     (case, reduction) for case in CASES if case.loss in TABLE for reduction in TABLE[case.loss]["reductions"]
@@ -69,6 +71,8 @@ def data(
     if ties:
         scores = np.round(scores * 2).astype(np.float32) / np.float32(2)
     values = (runtimes + 1) / (length + 1) * 3 - (1.5 if case.signed else 0)
+    if case.shares:
+        values = runtimes / max(1, np.max(runtimes, initial=0))
     given = {"runtimes": runtimes + 10**9, "values": values}
     given = {k: v for k, v in given.items() if k in TABLE[case.loss]["may_read"]}
     if weights:

@@ -229,7 +229,7 @@ def test_weights_of_one_change_nothing_and_none_count_is_zero(case, reduction):
     assert value == 0 and not grad.any()
 
 
-@pytest.mark.parametrize("name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "mape"])
+@pytest.mark.parametrize("name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "mape", "cross_entropy"])
 def test_whole_weights_are_repetitions(name):
     """Where a ranking's places have no part, weight 3 is three such entries, and weight 0 none."""
     case = next(case for case in CASES if case.loss == name)
@@ -243,14 +243,15 @@ def test_whole_weights_are_repetitions(name):
         close((value, grad), (repeated[0], expected))
 
 
-def test_weighted_sum_of_all_losses():
+@pytest.mark.parametrize("first", range(0, len(TABLE), 8))
+def test_weighted_sum_of_all_losses(first):
     """Eight terms at most, each with its own reduction and over lists or the batch."""
     scores, given = data(CASES[0], 14, 500, ties=True, weights=True)
-    given |= {"values": np.random.default_rng(14).uniform(0.5, 2, 500), "offsets": OFFSETS, "seed": 3}
+    given |= {"values": np.random.default_rng(14).uniform(0.5, 1, 500), "offsets": OFFSETS, "seed": 3}
     terms = [
         {"loss": name, "weight": 0.5 + i, "over": ("list", "batch")[i % 2]} for i, name in enumerate(TABLE)
     ]
-    terms = terms[:8]
+    terms = terms[first : first + 8]
     got = tg.kernels.weighted_sum(scores, terms, **given)
     close(got, ref.weighted_sum(scores, terms, **given))
     single = [tg.kernels.weighted_sum(scores, [term], **given) for term in terms]
@@ -401,6 +402,17 @@ def test_values_a_logarithm_cannot_take():
     with pytest.raises(tg.DataError, match="above 0 .lambda_rank"):
         tg.kernels.lambda_rank(scores, np.arange(3), values=values, gain="inverse")
     assert np.isfinite(tg.kernels.lambda_rank(scores, np.arange(3), values=values)[0])
+
+
+@pytest.mark.parametrize("bad", [-1e-9, 1.0000001])
+def test_values_that_are_no_shares(bad):
+    scores, values = np.zeros(3, np.float32), np.array([0.0, 1.0, bad])
+    for terms in ([{"loss": "cross_entropy"}], [{"loss": "cross_entropy"}, {"loss": "mse"}]):
+        with pytest.raises(
+            tg.DataError, match=r"values: expected finite numbers from 0 to 1 .cross_entropy.*index 2"
+        ):
+            tg.kernels.weighted_sum(scores, terms, values=values)
+    assert tg.kernels.cross_entropy(scores[:2], values[:2])[0] == pytest.approx(np.log(2), rel=1e-15)
 
 
 def test_lists_that_are_none():

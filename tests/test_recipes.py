@@ -352,6 +352,8 @@ def test_targets_are_what_they_say():
     np.testing.assert_allclose(targets(times, "log-runtime"), np.log([30, 10, 20, 20]))
     np.testing.assert_allclose(targets(times, "percentile"), [1, 0, 0.5, 0.5])
     np.testing.assert_allclose(targets(times[:1], "percentile"), [0.0])
+    np.testing.assert_allclose(targets(times, "min-max"), [1, 0, 0.5, 0.5])
+    np.testing.assert_allclose(targets(times[:2] * 0 + 3, "min-max"), [0.0, 0.0])
     for target in TARGETS:
         made = targets(times / 7, target)
         assert made.dtype == np.float64 and (np.argsort(made, kind="stable") == [1, 2, 3, 0]).all()

@@ -328,6 +328,17 @@ def test_a_target_that_a_loss_does_not_take_is_no_divergence(loss, target):
         small_ranker(loss=[loss], target=target, configs=96).fit(small_graph(), verbose=False)
 
 
+def test_cross_entropy_takes_targets_that_are_shares():
+    terms = [{"loss": "cross_entropy"}]
+    with pytest.raises(tg.ConfigError, match="target='log-runtime'.* from 0 to 1 .cross_entropy"):
+        small_ranker(loss=terms).fit(small_graph(), verbose=False)
+    for target in ("min-max", "percentile"):
+        ranker = small_ranker(loss=terms, target=target, steps=150)
+        ranker.fit(small_graph(), verbose=False)
+        graph = small_graph()
+        assert tg.metrics.kendall_tau(ranker.predict(graph), graph.config_runtime) > 0.2
+
+
 def test_a_bar_is_shown_when_asked_for(capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # another test may have imported it
     small_ranker(steps=5).fit(small_graph(), 0.2, verbose=True)

@@ -35,10 +35,12 @@ typedef struct tg_loss_attr {
     const char *choices, *meaning;
 } tg_loss_attr;
 
-/* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE. Values must be finite and more than `above`. */
+/* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE. Values must be finite, more than `above`, and
+   from 0 to 1 if they are `shares`. */
 typedef struct tg_reads {
     unsigned targets;
     double above;
+    int shares;
 } tg_reads;
 
 /* One list as a loss sees it, everything checked. A pair's weight is weight_i * weight_j, a term by entry has that

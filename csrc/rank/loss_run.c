@@ -143,18 +143,23 @@ static tg_status check_scores(const float *scores, int64_t E, const tg_lists *li
 static tg_status check_values(const tg_losses *losses, const double *value, int64_t E, const tg_lists *lists,
                               tg_error *err) {
     double above = -INFINITY;
-    const char *name = "";
+    const char *name = "", *shares = NULL;
     for (int t = 0; t < losses->n; t++) {
         const tg_reads reads = losses->term[t].loss->reads(losses->term[t].attr);
-        if ((reads.targets & TG_NEED_VALUE) == 0 || reads.above <= above) continue;
+        if ((reads.targets & TG_NEED_VALUE) == 0) continue;
+        if (reads.shares) shares = losses->term[t].loss->name;
+        if (reads.above <= above) continue;
         above = reads.above;
         name = losses->term[t].loss->name;
     }
     for (int64_t at = 0; at < E; at++) {
         const double found = value[position(lists, at)];
-        if (isfinite(found) && found > above) continue;
+        const int apart = shares != NULL && !(found >= 0 && found <= 1);
+        if (isfinite(found) && found > above && !apart) continue;
         char expected[96] = "finite numbers";
-        if (isfinite(above)) snprintf(expected, sizeof expected, "finite numbers above %g (%s)", above, name);
+        if (apart) snprintf(expected, sizeof expected, "finite numbers from 0 to 1 (%s)", shares);
+        else if (isfinite(above))
+            snprintf(expected, sizeof expected, "finite numbers above %g (%s)", above, name);
         return not_so(err, "values", expected, found, lists, at);
     }
     return TG_OK;

@@ -11,7 +11,8 @@
     LOSS(lambda_rank)                                                                                        \
     LOSS(mse)                                                                                                \
     LOSS(log_mse)                                                                                            \
-    LOSS(mape)
+    LOSS(mape)                                                                                               \
+    LOSS(cross_entropy)
 #define TG_DECLARE(name) extern const tg_loss tg_loss_##name;
 TG_LOSS_LIST(TG_DECLARE)
 #undef TG_DECLARE

@@ -35,9 +35,18 @@ static cost relative(double score, double value, double epsilon) {
     return (cost){fabs(error) / size, (double)((error > 0) - (error < 0)) / size};
 }
 
+/* -t ln(q) - (1 - t) ln(1 - q) with q = 1 / (1 + exp(-score)), of exponentials of at most 1. */
+static cost bernoulli(double score, double t, double attr) {
+    const double z = exp(-fabs(score)), q = (score > 0 ? 1 : z) / (1 + z);
+    (void)attr;
+    return (cost){(score > 0 ? score * (1 - t) : -score * t) + log1p(z), q - t};
+}
+
 static double run_mse(const tg_list *list) { return run_with(list, squared); }
 static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
 static double run_mape(const tg_list *list) { return run_with(list, relative); }
+
+static double run_cross_entropy(const tg_list *list) { return run_with(list, bernoulli); }
 
 static double carve(tg_scratch *c, int64_t length) {
     (void)c;
@@ -51,6 +60,11 @@ static tg_reads any_value(const double *attr) {
 
 static tg_reads with_logarithm(const double *attr) {
     return (tg_reads){.targets = TG_NEED_VALUE, .above = 0 - attr[0]};
+}
+
+static tg_reads shares(const double *attr) {
+    (void)attr;
+    return (tg_reads){.targets = TG_NEED_VALUE, .above = -INFINITY, .shares = 1};
 }
 
 #define POINTWISE                                                                                            \
@@ -88,4 +102,13 @@ const tg_loss tg_loss_mape = {
                .low = 1e-30,
                .high = FLT_MAX,
                .meaning = "least size of a value that an error is divided by"}},
+};
+
+const tg_loss tg_loss_cross_entropy = {
+    POINTWISE,
+    .name = "cross_entropy",
+    .doc = "mean of -t ln(q) - (1 - t) ln(1 - q), q = 1/(1 + exp(-score)): a value t is a share from 0 to 1, "
+           "as those of the targets min-max and percentile are",
+    .reads = shares,
+    .run = run_cross_entropy,
 };

@@ -104,6 +104,13 @@ def mape(s, values, epsilon=1e-8, reduction="mean", weights=None):
     return _pointwise(np.abs(error), np.sign(error) / size, reduction, weights)
 
 
+def cross_entropy(s, values, reduction="mean", weights=None):
+    """-t ln(q) - (1 - t) ln(1 - q) with q = 1 / (1 + exp(-s)), t a value."""
+    s, t = np.asarray(s, dtype=np.float64), np.asarray(values)
+    cost = t * np.logaddexp(0, -s) + (1 - t) * np.logaddexp(0, s)
+    return _pointwise(cost, np.exp(-np.logaddexp(0, -s)) - t, reduction, weights)
+
+
 def slowest_first(y, seed=0, index=0):
     """Order of the list: descending runtime, ties by the draws of list `index`."""
     key = rng.key_of(seed, index)

@@ -12,10 +12,11 @@ from tpugraphs.metrics import mean_ranks
 
 __all__ = ["TARGETS", "targets"]
 
-TARGETS = ("runtime", "log-runtime", "percentile", "normal-score")
+TARGETS = ("runtime", "log-runtime", "percentile", "normal-score", "min-max")
 """The runtime (of tile graphs normalised); its natural logarithm; the share of the graph's other configs that
 are faster, from 0 to 1, where equal ones count half; the quantile of the normal distribution at the place
-among the graph's configs (van der Waerden)."""
+among the graph's configs (van der Waerden); the runtime scaled to 0 for the graph's fastest config and to 1
+for its slowest."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
@@ -30,7 +31,7 @@ def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
         return values
     if target == "log-runtime":
         return np.log(values)
-    if target == "min-max":  # of trees only
+    if target == "min-max":
         low, high = values.min(), values.max()
         return (values - low) / (high - low) if high > low else np.zeros(values.size)
     ranks = mean_ranks(times)

@@ -108,7 +108,7 @@ class TableFields:
     epochs: int | None = option(None, 1, 10**6, doc="another name for steps: every tree sees all rows")
     learning_rate: float = option(0.1, 1e-6, 10.0, doc="factor of every tree")
     configs: int = option(4000, 2, 1 << 20, doc="configs of a graph that are learnt from, at most")
-    target: str = option("min-max", choices=("min-max", *TARGETS), doc="number that is learnt per config")
+    target: str = option("min-max", choices=TARGETS, doc="number that is learnt per config")
     evaluate_every: int = option(50, 1, 10**9, doc="trees from one validation to the next")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the number of trees")
