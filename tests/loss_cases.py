@@ -54,6 +54,8 @@ CASES = [
     Case("mape"),
     Case("mape", {"epsilon": 0.5}, signed=True),
     Case("cross_entropy", shares=True),
+    Case("permuted_margin"),
+    Case("permuted_margin", {"margin": 1.0, "permutations": 3}),
 ]
 EACH = [
     (case, reduction) for case in CASES if case.loss in TABLE for reduction in TABLE[case.loss]["reductions"]

@@ -301,6 +301,18 @@ def test_lambda_rank_weighs_by_ndcg():
     assert value == pytest.approx(expected / ideal, rel=1e-12)
 
 
+def test_permuted_margin_draws_by_the_seed():
+    scores, given = data(CASES[0], 21, 60)
+    seen = {
+        tg.kernels.weighted_sum(scores, [{"loss": "permuted_margin"}], seed=seed, **given)[0]
+        for seed in range(8)
+    }
+    assert len(seen) == 8
+    many = tg.kernels.permuted_margin(scores, given["runtimes"], permutations=1024)[0]
+    every = tg.kernels.pairwise_hinge(scores, given["runtimes"], 0.1, "mean-pairs")[0]
+    assert many == pytest.approx(every, rel=0.02)
+
+
 def test_ranknet_of_a_pair_by_hand():
     value, grad = tg.kernels.ranknet(np.array([2, 0], np.float32), np.array([1, 0]), sigma=0.5)
     assert value == pytest.approx(np.log1p(np.exp(-1)), rel=1e-14)

@@ -12,7 +12,8 @@
     LOSS(mse)                                                                                                \
     LOSS(log_mse)                                                                                            \
     LOSS(mape)                                                                                               \
-    LOSS(cross_entropy)
+    LOSS(cross_entropy)                                                                                      \
+    LOSS(permuted_margin)
 #define TG_DECLARE(name) extern const tg_loss tg_loss_##name;
 TG_LOSS_LIST(TG_DECLARE)
 #undef TG_DECLARE

@@ -40,6 +40,25 @@ def pairwise_hinge(s, y, margin=1.0, reduction="mean-all", weights=None):
     return _over_pairs(cost * active, -1.0 * active, pair, _weights(weights, len(s)), reduction)
 
 
+def permuted_margin(s, y, margin=0.1, permutations=4, reduction="mean-pairs", weights=None, seed=0, index=0):
+    """Hinge of each entry and its partner in permutations of the places by runtime, which list `index` draws."""
+    s, y = np.asarray(s, dtype=np.float64), np.asarray(y)
+    length, w = len(s), _weights(weights, len(s))
+    places = np.argsort(y, kind="stable")
+    value, grad, total = 0.0, np.zeros(length), 0.0
+    for k in range(permutations):
+        key = rng.key_of(seed, index, k)
+        drawn = sorted(range(length), key=lambda p, key=key: rng.draw(key, p))
+        for i, j in zip(places, places[drawn], strict=True):
+            cost = margin - np.sign(y[i] - y[j]) * (s[i] - s[j])
+            weight = w[i] * w[j] * (y[i] != y[j]) / permutations
+            total += weight
+            value += weight * max(cost, 0)
+            grad[[i, j]] -= weight * (cost > 0) * np.sign(y[i] - y[j]) * np.array([1, -1])
+    share = _share(reduction, w.sum(), total)
+    return float(value * share), grad * share
+
+
 def ranknet(s, y, sigma=1.0, reduction="mean-pairs", weights=None, pair_weights=1.0):
     """sum over y_i > y_j of log(1 + exp(-sigma (s_i - s_j)))."""
     s = np.asarray(s, dtype=np.float64)
