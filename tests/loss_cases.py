@@ -56,6 +56,8 @@ CASES = [
     Case("cross_entropy", shares=True),
     Case("permuted_margin"),
     Case("permuted_margin", {"margin": 1.0, "permutations": 3}),
+    Case("dcg_hinge"),
+    Case("dcg_hinge", {"margin": MARGIN}),
 ]
 EACH = [
     (case, reduction) for case in CASES if case.loss in TABLE for reduction in TABLE[case.loss]["reductions"]

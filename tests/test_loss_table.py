@@ -301,6 +301,13 @@ def test_lambda_rank_weighs_by_ndcg():
     assert value == pytest.approx(expected / ideal, rel=1e-12)
 
 
+def test_dcg_hinge_by_hand():
+    """One pair, a margin of 1 and scores 0.5 the wrong way round: a hinge of 1.5."""
+    value, grad = tg.kernels.dcg_hinge(np.array([0.5, 0], np.float32), np.arange(2))
+    assert value == pytest.approx(1 / np.log(2) - 1 / np.log(3.5), rel=1e-14)
+    assert grad[0] == pytest.approx(1 / (3.5 * np.log(3.5) ** 2), rel=1e-6) and grad[1] == -grad[0]
+
+
 def test_permuted_margin_draws_by_the_seed():
     scores, given = data(CASES[0], 21, 60)
     seen = {

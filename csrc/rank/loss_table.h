@@ -13,7 +13,8 @@
     LOSS(log_mse)                                                                                            \
     LOSS(mape)                                                                                               \
     LOSS(cross_entropy)                                                                                      \
-    LOSS(permuted_margin)
+    LOSS(permuted_margin)                                                                                    \
+    LOSS(dcg_hinge)
 #define TG_DECLARE(name) extern const tg_loss tg_loss_##name;
 TG_LOSS_LIST(TG_DECLARE)
 #undef TG_DECLARE

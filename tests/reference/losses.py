@@ -40,6 +40,12 @@ def pairwise_hinge(s, y, margin=1.0, reduction="mean-all", weights=None):
     return _over_pairs(cost * active, -1.0 * active, pair, _weights(weights, len(s)), reduction)
 
 
+def dcg_hinge(s, y, margin=1.0, reduction="sum", weights=None):
+    """1 / ln 2 - 1 / ln(2 + h) of the pairwise hinge h; lists of less than two have no pairs."""
+    h, grad = pairwise_hinge(s, y, margin, reduction, weights)
+    return 1 / np.log(2) - 1 / np.log(2 + h), grad / ((2 + h) * np.log(2 + h) ** 2)
+
+
 def permuted_margin(s, y, margin=0.1, permutations=4, reduction="mean-pairs", weights=None, seed=0, index=0):
     """Hinge of each entry and its partner in permutations of the places by runtime, which list `index` draws."""
     s, y = np.asarray(s, dtype=np.float64), np.asarray(y)
