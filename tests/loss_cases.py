@@ -42,6 +42,7 @@ CASES = [
     Case("pairwise_hinge", {"margin": 0.0}),
     Case("list_mle"),
     Case("list_mle", {"temperature": 10.0}),
+    Case("list_mle", {"max_norm": 2.0}),
     Case("ranknet"),
     Case("ranknet", {"sigma": 8.0}),
     Case("lambda_rank"),

@@ -320,6 +320,21 @@ def test_permuted_margin_draws_by_the_seed():
     assert many == pytest.approx(every, rel=0.02)
 
 
+def test_scores_of_any_norm_have_one_loss_and_gradients_across():
+    scores, given = data(CASES[0], 22, 40)
+    terms = [{"loss": "list_mle", "max_norm": 1.0}]
+    value, grad = tg.kernels.weighted_sum(scores, terms, **given)
+    for factor in (np.float32(2), np.float32(2.0**100)):
+        again = tg.kernels.weighted_sum(scores * factor, terms, **given)
+        assert again[0] == pytest.approx(value, rel=1e-14)
+        np.testing.assert_allclose(again[1] * factor, grad, rtol=1e-6)
+    assert abs(grad.astype(np.float64) @ scores) < 1e-6 * np.linalg.norm(grad) * np.linalg.norm(scores)
+    same(
+        tg.kernels.weighted_sum(scores, [{"loss": "list_mle", "max_norm": 500.0}], **given),
+        tg.kernels.weighted_sum(scores, [{"loss": "list_mle"}], **given),
+    )
+
+
 def test_ranknet_of_a_pair_by_hand():
     value, grad = tg.kernels.ranknet(np.array([2, 0], np.float32), np.array([1, 0]), sigma=0.5)
     assert value == pytest.approx(np.log1p(np.exp(-1)), rel=1e-14)

@@ -6,6 +6,8 @@
 #include "kernels/kernels.h"
 #include "rank/pairs.h"
 
+enum { TEMPERATURE, MAX_NORM };
+
 /* Puts entries of equal runtime in an order drawn from `key`. numbers (n,); draws (3n,). */
 static void shuffle_ties(const tg_order *order, int64_t n, uint64_t key, uint32_t *numbers, uint64_t *draws) {
     for (int64_t first = 0, end; first < n; first = end) {
@@ -35,13 +37,21 @@ static void order_slowest_first(int64_t n, const int64_t *runtimes, uint64_t key
     if (tied) shuffle_ties(&order, n, key, numbers, scratch + 3 * n);
 }
 
-/* Loss, and `scale` times its gradient, of any scores, with weights, at any temperature: every suffix keeps its own
-   maximum. log_sum (n,) is overwritten. */
-static double far_list(const tg_list *list, const uint32_t *numbers, double scale, double *log_sum) {
-    const double temperature = list->attr[0];
+/* Squared norm of the scores. */
+static double norm2(const tg_list *list) {
+    double sum = 0;
+    for (int64_t i = 0; i < list->length; i++) sum += (double)list->scores[i] * (double)list->scores[i];
+    return sum;
+}
+
+/* Loss, and `scale` times its gradient, of any scores times `factor`, with weights, at any temperature: every
+   suffix keeps its own maximum. log_sum (n,) is overwritten. */
+static double far_list(const tg_list *list, const uint32_t *numbers, double factor, double scale,
+                       double *log_sum) {
+    const double temperature = list->attr[TEMPERATURE];
     double most = -INFINITY, sum = 0, loss = 0;
     for (int64_t k = list->length - 1; k >= 0; k--) {
-        double s = (double)list->scores[numbers[k]] / temperature;
+        double s = factor * (double)list->scores[numbers[k]] / temperature;
         if (s > most) {
             sum = sum * exp(most - s) + 1;
             most = s;
@@ -53,12 +63,19 @@ static double far_list(const tg_list *list, const uint32_t *numbers, double scal
     }
     /* d loss / d s_i = exp(s_i) sum_{k<=i} w_k exp(-log_sum[k]) - w_i; `ratio` is that sum times
        exp(log_sum[i]), and log_sum falls with k, so no factor exceeds 1. */
-    double ratio = 0, before = log_sum[0];
+    double ratio = 0, before = log_sum[0], along = 0, *slope = log_sum;
     for (int64_t k = 0; k < list->length; k++) {
-        const double s = (double)list->scores[numbers[k]] / temperature, w = tg_weight(list, numbers[k]);
+        const double score = (double)list->scores[numbers[k]], w = tg_weight(list, numbers[k]);
         ratio = ratio * exp(log_sum[k] - before) + w;
         before = log_sum[k];
-        list->gradient[numbers[k]] = (float)((exp(s - before) * ratio - w) * scale);
+        slope[k] = exp(factor * score / temperature - before) * ratio - w;
+        along += slope[k] * score;
+    }
+    /* of scores whose norm is held, what lies along them has no effect */
+    along = factor < 1 ? along / norm2(list) : 0;
+    for (int64_t k = 0; k < list->length; k++) {
+        const double rest = slope[k] - along * (double)list->scores[numbers[k]];
+        list->gradient[numbers[k]] = (float)(rest * (factor * scale));
     }
     return loss;
 }
@@ -77,15 +94,17 @@ static room take(tg_scratch *c, int64_t n) {
 
 static double run(const tg_list *list) {
     const int64_t n = list->length;
-    const double temperature = list->attr[0], reduce = tg_reduce_entries(list);
+    const double temperature = list->attr[TEMPERATURE], max_norm = list->attr[MAX_NORM];
+    const double reduce = tg_reduce_entries(list), norm = max_norm > 0 ? sqrt(norm2(list)) : 0;
+    const double factor = norm > max_norm ? max_norm / norm : 1;
     const double scale = reduce * list->share / temperature;
     tg_scratch c = {.base = list->scratch};
     const room r = take(&c, n);
     double loss, *work = (double *)r.work;
     order_slowest_first(n, list->order, list->key, r.numbers, r.work);
-    if (list->weight != NULL || temperature != 1 ||
+    if (list->weight != NULL || temperature != 1 || factor < 1 ||
         !tg_kernel_table()->list_mle(n, r.numbers, list->scores, scale, list->gradient, work, &loss))
-        loss = far_list(list, r.numbers, scale, work);
+        loss = far_list(list, r.numbers, factor, scale, work);
     return reduce * loss;
 }
 
@@ -103,9 +122,12 @@ const tg_loss tg_loss_list_mle = {
     .reads = tg_reads_order,
     .carve = carve,
     .run = run,
-    .attrs = {{.name = "temperature",
-               .fallback = 1,
-               .low = 1e-3,
-               .high = 1e6,
-               .meaning = "scores are divided by it"}},
+    .attrs = {[TEMPERATURE] = {.name = "temperature",
+                               .fallback = 1,
+                               .low = 1e-3,
+                               .high = 1e6,
+                               .meaning = "scores are divided by it"},
+              [MAX_NORM] = {.name = "max_norm",
+                            .high = 1e30,
+                            .meaning = "a list's scores are scaled down to this norm first; 0: never"}},
 };

@@ -143,12 +143,17 @@ def slowest_first(y, seed=0, index=0):
     return sorted(range(len(y)), key=lambda i: (-y[i], rng.draw(key, i)))
 
 
-def list_mle(s, y, reduction="sum", seed=0, index=0, weights=None, temperature=1.0):
+def list_mle(s, y, reduction="sum", seed=0, index=0, weights=None, temperature=1.0, max_norm=0.0):
     """sum_k log sum_{l >= k} exp(s_l / T) - s_k / T in the order slowest first; s (L,), y (L,)."""
-    s = np.asarray(s, dtype=np.float64) / temperature
-    length = len(s)
+    s = np.asarray(s, dtype=np.float64)
+    length, norm = len(s), np.linalg.norm(s)
     if length < 2:
         return 0.0, np.zeros(length)
+    if 0 < max_norm < norm:
+        unit = s / norm
+        value, grad = list_mle(max_norm * unit, y, reduction, seed, index, weights, temperature)
+        return value, max_norm / norm * (grad - unit * (unit @ grad))
+    s = s / temperature
     w = _weights(weights, length)
     order = slowest_first(y, seed, index)
     value, grad = 0.0, np.zeros(length)
