@@ -301,6 +301,21 @@ def test_lambda_rank_weighs_by_ndcg():
     assert value == pytest.approx(expected / ideal, rel=1e-12)
 
 
+def test_schemes_of_lambda_loss_by_hand():
+    """Two entries, gains 1 and 1/2, predicted the wrong way round."""
+    scores, runtimes = np.array([1, 0], np.float32), np.array([0, 1])
+    wrong, right = np.log2(1 + np.e), np.log2(1 + 1 / np.e)
+    ideal, fall = 1 + 0.5 / np.log2(3), 1 - 1 / np.log2(3)
+    expected = {
+        "ndcg1": (wrong / np.log2(3) + 0.5 * right) / ideal,
+        "ndcg2": 0.5 * fall * wrong / ideal,
+        "arp1": wrong + 0.5 * right,
+        "arp2": 0.5 * wrong,
+    }
+    for scheme, value in expected.items():
+        assert tg.kernels.lambda_rank(scores, runtimes, scheme=scheme)[0] == pytest.approx(value, rel=1e-12)
+
+
 def test_dcg_hinge_by_hand():
     """One pair, a margin of 1 and scores 0.5 the wrong way round: a hinge of 1.5."""
     value, grad = tg.kernels.dcg_hinge(np.array([0.5, 0], np.float32), np.arange(2))

@@ -80,10 +80,12 @@ def ranknet(s, y, sigma=1.0, reduction="mean-pairs", weights=None, pair_weights=
     return value * share, grad * share
 
 
-def lambda_rank(s, y, gain="rank", k=0, sigma=1.0, reduction="sum", weights=None, values=None):
-    """RankNet with pairs weighted by the change of nDCG at k when two swap their predicted places.
+def lambda_rank(
+    s, y, gain="rank", k=0, sigma=1.0, scheme="lambdarank", reduction="sum", weights=None, values=None
+):
+    """RankNet with pairs weighted by the change of nDCG at k when two swap their predicted places, or by `scheme`.
 
-    Equal scores: the slower has the better place; equal runtimes too: the mean of the discounts of their places.
+    Equal scores: the slower has the better place; equal runtimes too: the means of their places and discounts.
     """
     s = np.asarray(s, dtype=np.float64)
     y = np.asarray(y)
@@ -98,11 +100,25 @@ def lambda_rank(s, y, gain="rank", k=0, sigma=1.0, reduction="sum", weights=None
     ideal = (gains[np.argsort(faster, kind="stable")] * discounts).sum()
     ahead = (s[None, :] < s[:, None]) | ((s[None, :] == s[:, None]) & (faster[None, :] > faster[:, None]))
     equal = (s[None, :] == s[:, None]) & (faster[None, :] == faster[:, None])
-    discount = np.array(
-        [discounts[a : a + n].mean() for a, n in zip(ahead.sum(axis=1), equal.sum(axis=1), strict=True)]
-    )
-    swap = np.abs(gains[:, None] - gains[None, :]) * np.abs(discount[:, None] - discount[None, :]) / ideal
-    return ranknet(s, y, sigma, reduction, weights, swap)
+    ahead, equal = ahead.sum(axis=1), equal.sum(axis=1)
+    discount = np.array([discounts[a : a + n].mean() for a, n in zip(ahead, equal, strict=True)])
+    apart = np.abs(gains[:, None] - gains[None, :])
+    if scheme == "lambdarank":
+        swap = apart * np.abs(discount[:, None] - discount[None, :]) / ideal
+        return ranknet(s, y, sigma, reduction, weights, swap)
+    if scheme in ("ndcg2", "arp2"):
+        place = ahead + (equal - 1) / 2
+        d = np.maximum(1, np.abs(place[:, None] - place[None, :]))
+        seen = (discount[:, None] > 0) | (discount[None, :] > 0)
+        fall = seen * (1 / np.log2(1 + d) - 1 / np.log2(2 + d)) / ideal
+        weighed = apart * (fall if scheme == "ndcg2" else 1)
+        return ranknet(s, y, sigma, reduction, weights, weighed / np.log(2))
+    weight = (gains * discount / ideal if scheme == "ndcg1" else gains)[None, :] / np.log(
+        2
+    )  # [j, the faster i]
+    x = sigma * (s[:, None] - s[None, :])
+    cost, slope = weight * np.logaddexp(0, -x), -sigma * weight * np.exp(-np.logaddexp(0, x))
+    return _over_pairs(cost, slope, 1 - np.eye(length), _weights(weights, length), reduction)
 
 
 def _pointwise(cost, slope, reduction, weights):
