@@ -272,6 +272,7 @@ def losses(s: Setting) -> Iterator[Case]:
         scores, runtimes = s.array(length), s.rng.permutation(length).astype(np.int64)
         hinge: dict[str, Call] = {}
         listwise: dict[str, Call] = {}
+        peers: dict[str, Call] = {}
         if s.torch:
             t = s.torch
             leaf, times = t.from_numpy(scores.copy()).requires_grad_(), t.from_numpy(runtimes)
@@ -289,6 +290,7 @@ def losses(s: Setting) -> Iterator[Case]:
             if length <= 5000:  # a matrix of all pairs of 100,000 does not fit
                 hinge["PyTorch, lean"] = torch_hinge
             listwise["PyTorch, lean"] = torch_list_mle
+            peers |= _torch_losses(s, leaf, runtimes)
         wanted = 20.0 if length == 1000 else None
         yield Case(
             f"pairwise hinge L={length:,}",
@@ -302,6 +304,54 @@ def losses(s: Setting) -> Iterator[Case]:
             listwise,
             wanted,
         )
+        shares = runtimes / (length - 1)
+        rows: dict[str, Call] = {
+            "cross entropy": lambda a=scores, b=shares: kernels.cross_entropy(a, b),
+            "permuted margin": lambda a=scores, b=runtimes: kernels.permuted_margin(a, b, reduction="mean"),
+            "hinge in a DCG": lambda a=scores, b=runtimes: kernels.dcg_hinge(a, b),
+            "LambdaLoss arp2": lambda a=scores, b=runtimes: kernels.lambda_rank(
+                a, b, gain="linear", scheme="arp2"
+            ),
+        }
+        for name, ours in rows.items():
+            if length <= 5000 or name in ("cross entropy", "permuted margin"):
+                yield Case(f"{name} L={length:,}", ours, {"PyTorch, lean": peers[name]} if peers else {})
+
+
+def _torch_losses(s: Setting, leaf: Any, runtimes: Any) -> dict[str, Call]:
+    t, length = s.torch, len(runtimes)
+    times = t.from_numpy(runtimes)
+    shares = t.from_numpy((runtimes / (length - 1)).astype(np.float32))
+
+    def cross_entropy() -> None:
+        leaf.grad = None
+        t.nn.functional.binary_cross_entropy_with_logits(leaf, shares).backward()
+
+    def permuted_margin() -> None:
+        leaf.grad = None
+        total = 0.0
+        for _ in range(4):
+            turn = t.randperm(length)
+            sign = t.sign(times - times[turn])
+            total = total + (t.relu(0.1 - sign * (leaf - leaf[turn])) * sign.abs()).mean()
+        (total / 4).backward()
+
+    def dcg_hinge() -> None:
+        leaf.grad = None
+        wrong = t.relu(1.0 - (leaf[:, None] - leaf[None]))
+        (-1 / t.log(2 + (wrong * (times[:, None] > times[None])).sum())).backward()
+
+    def arp2() -> None:
+        leaf.grad = None
+        weight = t.relu(shares[:, None] - shares[None])
+        (weight * t.nn.functional.softplus(leaf[None] - leaf[:, None]) / np.log(2)).sum().backward()
+
+    return {
+        "cross entropy": cross_entropy,
+        "permuted margin": permuted_margin,
+        "hinge in a DCG": dcg_hinge,
+        "LambdaLoss arp2": arp2,
+    }
 
 
 # ---- graphs and configs -----------------------------------------------------------------------------------
