@@ -117,6 +117,8 @@ typedef struct tg_edges {
                g = [g +] d * rstd, s1 += d, s2 += d * xh
    fix         y = g - a - b * (x - c); a(n), b(n), c(n) are `stride` apart in coef; y may be g
    act         y(n) = act(x), one of TG_ACT_PLAIN_LIST;   act_grad  d(n) = g * act'(x); d may be g
+   blend_by    y(n) = s * x + (1 - s) * z with s = sigmoid(a); z NULL: 0
+   blend_by_back   da(n), dx(n), dz(n) of that from g(n); dz only if there is a z
    add_arrays  y(n) = sum of `count` arrays x[i](n); y may be one of them
    clear       y(n) = 0, past the caches: for arrays of TG_FAR floats and more, of which they would keep nothing
    copy_rows   y(rows,n) = [y +] x(rows,n), rows ldx, ldy apart; ldx 0: the same row again and again
@@ -144,6 +146,10 @@ typedef struct tg_edges {
    attend      y(T,heads*d) = softmax(q k^T / sqrt(d)) v per head, of qkv(T,3*heads*d), T <= TG_MOST_TOKENS; the softmax
                is left in p(heads,T,T), and dropped at its position there, under the row's key, before it meets v
    attend_grad dqkv(T,3*heads*d) of all that; p as attend has left it
+   soften      scores s(rows,n) into e^(scale * s - top): top(rows) rises to the largest scale * s of its row so far,
+               fade(rows) = e^(old top - top), sum(rows) = fade * sum + that of the row
+   soften_back s(rows,n) into the weights p = e^(scale * s - lse), their gradient d(rows,n) into that of s:
+               p * (d - along) * scale; lse(rows), along(rows) are ld apart
    mean_tokens y(rows,W) = scale * the sum over the T tokens of x(rows,T,W)
    lay_tokens  x(rows,T,W) = [x +] scale * y(rows,W) for every token
    attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
@@ -187,6 +193,10 @@ typedef struct tg_edges {
     K(fix, void, (int64_t n, const float *g, const float *x, const float *coef, int64_t stride, float *y))   \
     K(act, void, (int64_t n, int kind, const float *x, float *y))                                            \
     K(act_grad, void, (int64_t n, int kind, const float *g, const float *x, float *d))                       \
+    K(blend_by, void, (int64_t n, const float *a, const float *x, const float *z, float *y))                 \
+    K(blend_by_back, void,                                                                                   \
+      (int64_t n, const float *g, const float *a, const float *x, const float *z, float *da, float *dx,      \
+       float *dz))                                                                                           \
     K(add_arrays, void, (int64_t n, int count, const float *const *x, float *y))                             \
     K(clear, void, (int64_t n, float *y))                                                                    \
     K(copy_rows, void, (int rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy, int add))   \
@@ -240,6 +250,10 @@ typedef struct tg_edges {
     K(attend_grad, void,                                                                                     \
       (int T, int heads, int d, const float *qkv, const tg_dropout *dropout, const uint32_t *key,            \
        const float *p, const float *dy, float *dqkv))                                                        \
+    K(soften, void,                                                                                          \
+      (int rows, int n, float scale, float *s, int64_t lds, float *top, float *sum, float *fade))            \
+    K(soften_back, void,                                                                                     \
+      (int rows, int n, float scale, const float *lse, const float *along, int64_t ld, float *s, float *d))  \
     K(mean_tokens, void, (int rows, int T, int64_t W, const float *x, float scale, float *y))                \
     K(lay_tokens, void, (int rows, int T, int64_t W, const float *y, float scale, float *x, int add))        \
     K(attend_forward, void, (const tg_attend *node))                                                         \

@@ -78,15 +78,11 @@ static int64_t summed(const tg_exec *e, int i) {
     return repeats_of(e, i).items ? tg_rows(e->slate, e->in[i].space) * e->in[i].cols : 0;
 }
 
-typedef struct room {
-    float *places[TG_JOINED]; /* backward, of a chunk */
-} room;
-
 void tg_carve_joined(const tg_exec *e, int back, tg_carver *c, void *to) {
     for (int i = 0; i < e->n_in; i++) {
         c->work += (double)tg_rows(e->slate, e->out.space) * e->in[i].cols;
         if (back && e->dx[i] != NULL && summed(e, i) > 0)
-            ((room *)to)->places[i] = tg_carve(c, TG_PARTIAL, summed(e, i));
+            ((tg_joined *)to)->places[i] = tg_carve(c, TG_PARTIAL, summed(e, i));
     }
 }
 
@@ -101,7 +97,7 @@ static void gather_item(const tg_exec *e, const tg_tile *t, int i, int at, int r
 }
 
 void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64_t ldd) {
-    float *place = ((const room *)e->room)->places[i];
+    float *place = ((const tg_joined *)e->room)->places[i];
     const repeats r = repeats_of(e, i);
     const int n = e->in[i].cols;
     if (!r.items && !r.configs) {
@@ -127,7 +123,7 @@ void tg_gather(const tg_exec *e, const tg_tile *t, int i, const float *dy, int64
 }
 
 void tg_gather_end(const tg_exec *e) {
-    const room *r = (const room *)e->room;
+    const tg_joined *r = (const tg_joined *)e->room;
     for (int i = 0; i < e->n_in; i++)
         if (e->dx[i] != NULL && summed(e, i) > 0)
             tg_sum_shares(e, r->places[i], summed(e, i), e->dx[i], e->dx_add[i]);

@@ -1,5 +1,5 @@
 /* Inputs whose rows differ, brought together as NumPy does it: rows have two axes, items (nodes, edges ...) and configs,
-   and an input that lacks one is repeated along it. For ops that read up to TG_JOINED such inputs (add, concat). */
+   and an input that lacks one is repeated along it. For ops that read up to TG_JOINED such inputs (add, concat, gate). */
 #ifndef TG_BROADCAST_H
 #define TG_BROADCAST_H
 
@@ -14,8 +14,12 @@ tg_status tg_join_inputs(const tg_op_plan *p, tg_space *space, tg_error *err);
 /* y(rows of the tile, n) = [y +] input i, repeated; rows of y are ldy apart */
 void tg_spread(const tg_exec *e, const tg_tile *t, int i, float *y, int64_t ldy, int add);
 
-/* The `carve` and the `end` of backward of such an op: room for the sums over the tiles of each input that is repeated
-   over items. */
+/* The sums over the tiles of each input that is repeated over items, of a chunk: what the room of such an op begins with. */
+typedef struct tg_joined {
+    float *places[TG_JOINED];
+} tg_joined;
+
+/* The `carve` and the `end` of backward of such an op. */
 void tg_carve_joined(const tg_exec *e, int back, tg_carver *c, void *room);
 void tg_gather_end(const tg_exec *e);
 /* The gradient of input i from that of its repeated form, dy(rows of the tile, n): summed over what it was repeated

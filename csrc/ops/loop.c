@@ -31,16 +31,17 @@ int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).pe
 tg_loop tg_loop_of(const tg_exec *e) {
     const int over = e->phase->over;
     const tg_space space = over == TG_OVER_OUTPUT  ? e->out.space
-                           : over == TG_OVER_INPUT ? e->in[0].space
+                           : over <= TG_OVER_INPUT ? e->in[TG_OVER_INPUT - over].space
                                                    : (tg_space)over;
+    const int grain = e->phase->grain > 0 ? e->phase->grain : TG_TILE,
+              most = e->phase->most_chunks > 0 ? e->phase->most_chunks : TG_MAX_CHUNKS;
     const int per = tg_per_item(e->slate, space), by_config = e->phase->by_config;
     tg_loop loop = {tg_items(e->slate, space), 1, by_config ? 1 : per, by_config ? per : 1};
     const int64_t rows = loop.items * loop.per;
-    loop.chunks =
-        rows < FEW * TG_TILE ? tg_chunks(rows, TG_TILE, FEW) : tg_chunks(rows, GRAIN, TG_MAX_CHUNKS);
+    loop.chunks = rows < FEW * TG_TILE ? tg_chunks(rows, grain, FEW) : tg_chunks(rows, GRAIN, most);
     if (rows >= FEW * TG_TILE) loop.chunks = (loop.chunks + FEW - 1) / FEW * FEW;
-    if (loop.chunks * loop.configs > TG_MAX_CHUNKS && loop.configs > 1)
-        loop.chunks = loop.configs < TG_MAX_CHUNKS ? TG_MAX_CHUNKS / loop.configs : 1;
+    if (loop.chunks * loop.configs > most && loop.configs > 1)
+        loop.chunks = loop.configs < most ? most / loop.configs : 1;
     if (loop.chunks > loop.items) loop.chunks = loop.items > 0 ? loop.items : 1;
     return loop;
 }

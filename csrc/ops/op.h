@@ -242,9 +242,11 @@ typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 
 /* A phase is one loop over rows, on threads; a sum over all rows is complete in its `end`, so that the next phase can
    read it. */
-enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* else a tg_space */
+enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* input i: TG_OVER_INPUT - i; else a tg_space */
 struct tg_phase {
     int over;
+    int grain;       /* rows of a chunk where there are few: fewer if a row is much work; 0: TG_TILE */
+    int most_chunks; /* fewer if the sums of a chunk are large; 0: TG_MAX_CHUNKS */
     int by_config; /* for sums over nodes too large to be kept for all configs in every chunk: a chunk is some nodes
                       of one config, number t->from; sums are per config, so that dst of tg_share is (C,n) */
     void (*begin)(const tg_exec *e);                               /* before the tiles; NULL: nothing */

@@ -147,10 +147,10 @@ static void name_params(const tg_op *op, tg_op_plan *plan) {
     }
 }
 
-/* An op that combines the rows of a graph has all of them. */
-static tg_status check_graph(const tg_op_plan *plan, tg_error *err) {
+/* An op that combines the rows of a graph has all of them. Inputs that take named spaces have been checked. */
+static tg_status check_graph(const tg_op *op, const tg_op_plan *plan, tg_error *err) {
     for (int i = 0; i < plan->n_in && (plan->flags & TG_PER_GRAPH); i++)
-        if (!tg_has_nodes(plan->in[i].space))
+        if (op->inputs[i].spaces == TG_IN_ANY && !tg_has_nodes(plan->in[i].space))
             return tg_fail(err, TG_E_RECIPE,
                            "combines the rows of all nodes of a graph: give it rows per node, not per %s",
                            tg_space_name(plan->in[i].space));
@@ -191,7 +191,7 @@ tg_status tg_plan_op(const tg_op *op, tg_op_plan *plan, tg_error *err) {
     plan->flags = op->flags;
     tg_status status = check_inputs(op, plan, err);
     if (status == TG_OK) status = op->plan(plan, err);
-    if (status == TG_OK) status = check_graph(plan, err);
+    if (status == TG_OK) status = check_graph(op, plan, err);
     if (status == TG_OK) name_params(op, plan);
     if (status == TG_OK) check_own(op, plan);
     if (status == TG_OK) status = check_shared(plan, err);

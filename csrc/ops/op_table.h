@@ -16,6 +16,7 @@
     OP(add)                                                                                                  \
     OP(concat)                                                                                               \
     OP(take_columns)                                                                                         \
+    OP(gate)                                                                                                 \
     OP(affine)                                                                                               \
     OP(dropout)                                                                                              \
     OP(activation)                                                                                           \
@@ -23,6 +24,7 @@
     OP(graph_norm)                                                                                           \
     OP(l2_normalise)                                                                                         \
     OP(linear_attention)                                                                                     \
+    OP(attention)                                                                                            \
     OP(dimension_tokens)                                                                                     \
     OP(encoder_layer)                                                                                        \
     OP(pool_tokens)                                                                                          \

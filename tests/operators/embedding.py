@@ -20,28 +20,37 @@ def _rows(opcode: Array | None, digits: Array | None, source: str, rows: int) ->
     return np.where(opcode < rows, opcode, 0).astype(np.int64)[:, None]
 
 
+def _scale(weight: Array, max_norm: float) -> tuple[Array, Array]:
+    """Length of every row, and what it is multiplied by (V,1)."""
+    length = np.linalg.norm(weight, axis=1, keepdims=True)
+    return length, np.where((max_norm > 0) & (length > max_norm), max_norm / length, 1.0)
+
+
 def forward(
     x: Array, weight: Array, node_opcode: Array | None = None, layout_digits: Array | None = None,
-    source: str = "opcode", rows: int = 0, cols: int = 0,
+    source: str = "opcode", rows: int = 0, cols: int = 0, max_norm: float = 0.0,
 ) -> Array:  # fmt: skip
-    """y(N, F + n D) = [x(N,F) | weight(V,D)[row of index(N,n)]]."""
-    looked_up = weight[_rows(node_opcode, layout_digits, source, len(weight))]
+    """y(N, F + n D) = [x(N,F) | weight(V,D)[row of index(N,n)]], long rows of weight scaled down to max_norm."""
+    read = weight * _scale(weight, max_norm)[1]
+    looked_up = read[_rows(node_opcode, layout_digits, source, len(weight))]
     return np.concatenate([x, looked_up.reshape(len(x), -1)], axis=1)
 
 
 def backward(
     dy: Array, x: Array, weight: Array, node_opcode: Array | None = None, layout_digits: Array | None = None,
-    source: str = "opcode", rows: int = 0, cols: int = 0,
+    source: str = "opcode", rows: int = 0, cols: int = 0, max_norm: float = 0.0,
 ) -> dict[str, Array]:  # fmt: skip
-    """dx = dy[:, :F]; dweight[row] = sum of the dy columns of every look-up of that row."""
+    """dx = dy[:, :F]; dweight[row] = sum of the dy columns of every look-up of that row, through its scaling."""
     dweight = np.zeros_like(weight)
     at = _rows(node_opcode, layout_digits, source, len(weight))
     np.add.at(dweight, at, dy[:, x.shape[1] :].reshape(*at.shape, -1))
-    return {"x": dy[:, : x.shape[1]].copy(), "weight": dweight}
+    length, scale = _scale(weight, max_norm)
+    along = np.where(scale < 1, (weight * dweight).sum(1, keepdims=True) / length**2, 0.0)
+    return {"x": dy[:, : x.shape[1]].copy(), "weight": (dweight - along * weight) * scale}
 
 
 def call(
-    n: int, f: int, v: int, d: int, source: str
+    n: int, f: int, v: int, d: int, source: str, **attrs: float
 ) -> tuple[Callable[..., dict[str, Array]], dict[str, Any]]:
     """Arguments and attributes of a call; ids outside the table included."""
 
@@ -53,19 +62,26 @@ def call(
             "weight": rng.normal(size=(v, d)),
         }
 
-    return make, {"source": source, "rows": v, "cols": d}
+    return make, {"source": source, "rows": v, "cols": d} | attrs
 
 
 def cases() -> list[tuple[Any, ...]]:
-    """Both sources."""
+    """Both sources; with max_norm some rows are longer and some are not."""
     opcodes = ((1, 1, 1, 1), (7, 140, 120, 16), (30, 3, 17, 5), (5, 17, 256, 3))
     layouts = ((1, 1, 1), (9, 134, 4), (40, 3, 7))
     return [
         *((f"opcode-{n}x{f}-{v}x{d}", *call(n, f, v, d, "opcode")) for n, f, v, d in opcodes),
         *((f"layout-{n}x{f}-{d}", *call(n, f, 8, d, "layout")) for n, f, d in layouts),
+        ("opcode-max-norm", *call(300, 3, 120, 16, "opcode", max_norm=4.0)),
+        ("layout-max-norm", *call(40, 3, 8, 5, "layout", max_norm=2.0)),
+        ("opcode-all-longer", *call(40, 3, 17, 5, "opcode", max_norm=0.1)),
     ]
 
 
 def large() -> list[Any]:
     """Several chunks."""
-    return [call(3000, 48, 120, 16, "opcode"), call(3000, 48, 8, 16, "layout")]
+    return [
+        call(3000, 48, 120, 16, "opcode"),
+        call(3000, 48, 8, 16, "layout"),
+        call(3000, 48, 120, 16, "opcode", max_norm=4.0),
+    ]

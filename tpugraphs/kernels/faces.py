@@ -41,6 +41,7 @@ _SHAPES = {
     "SLATE": (1, "F"),
     "UNIQUE": ("U", "F"),
 }
+_NODES = {"NODE", "NODE_CONFIG"}
 _ARRAYS = {
     "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
     "digits": "(C, K, D) int8: digits of the configs, -1: not set",
@@ -98,7 +99,7 @@ def _graph_arguments(meta: Meta) -> list[str]:
 def _has_nodes(meta: Meta) -> bool:
     """Whether an input that is always given has a row per node."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    return any(spaces <= {"NODE", "NODE_CONFIG"} or len(spaces) == len(_SHAPES) for spaces in rows)
+    return any(spaces <= _NODES or len(spaces) == len(_SHAPES) for spaces in rows)
 
 
 def _result(meta: Meta) -> str:
@@ -151,16 +152,22 @@ class _Op:
         self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
         self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
         self.digits = "digits" in meta["flags"]
-        sources = [s["name"] for s in meta["inputs"] if {"NODE", "NODE_CONFIG"} & set(s["rows"])]
+        rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}
+        sources = [name for name in rows if rows[name] & _NODES]
+        sources.sort(key=lambda name: not rows[name] <= _NODES)  # those that can be nothing else first
         self.sources = ["node_feat"] if "node_feat" in self.graph else sources  # of the number of nodes
-        self.per_config = {s["name"] for s in meta["inputs"] if s["rows"] == ["CONFIG"]}
+        self.per_config = {name for name in rows if rows[name] == {"CONFIG"}}
+        # of configs, if they are not as many as the nodes
+        self.either = [name for name in rows if rows[name] == _NODES | {"CONFIG"}]
 
     def nodes(self, given: Mapping[str, Any]) -> int:
         if given.get("num_nodes") is not None:
             return int(given["num_nodes"])
-        for name in self.sources:
-            if given.get(name) is not None:
-                return len(given[name])
+        found = [given[name] for name in self.sources if given.get(name) is not None]
+        if len(found) > 1:  # of two dimensions, rows may be those of configs, and one may be the graph's
+            found = [min(found, key=lambda array: (array.ndim < 3, len(array) == 1))]
+        if found:
+            return len(found[0])
         raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
 
     def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:
@@ -187,7 +194,8 @@ class _Op:
                 return int(array.shape[1])
             if name in self.per_config:
                 return len(array)
-        return 1
+        nodes = self.nodes(given) if self.either else 0
+        return next((len(inputs[name]) for name in self.either if len(inputs[name]) != nodes), 1)
 
 
 _TABLE = {name: _Op(meta) for name, meta in _OPS.items()}
