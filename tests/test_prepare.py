@@ -53,10 +53,19 @@ def close(found, expected):
 # ---- each step against float64 --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["none", "config-1hop", "config-only", "k-hop"])
+def node_rows(table, nodes):
+    """Rows of the nodes; of -1, which stands for a new one, zeros."""
+    made = np.reshape(nodes < 0, (-1,) + (1,) * (table.ndim - 1))
+    return np.where(made, 0, table[nodes])
+
+
+@pytest.mark.parametrize(
+    "method", ["none", "config-1hop", "config-only", "k-hop", "consumers", "shortest-path", "meta", "merge"]
+)
 def test_nodes_are_pruned_then_scaled(method):
     training = [stored(seed, published=True) for seed in range(3)]
-    steps = [{"step": "prune", "method": method, "hops": 1}, *LAYOUT[2:], NODES]
+    prune = {"step": "prune", "method": method, "hops": 1, "neighbours": "dummies"}
+    steps = [prune, *LAYOUT[2:], NODES]
     core = fitted(steps, training)
     kept = []
     for g in training:
@@ -66,14 +75,18 @@ def test_nodes_are_pruned_then_scaled(method):
             "config-only": configs,
             "config-1hop": reference.prune_1hop(N, edges, configs)[0],
             "k-hop": reference.prune_k_hop(N, edges, configs, 1)[0],
+            "consumers": reference.prune_consumers(N, edges, configs, 1)[0],
+            "shortest-path": reference.prune_shortest_path(N, edges, configs)[0],
+            "meta": configs,
+            "merge": reference.prune_merge(N, edges, configs, True)[0],
         }[method]
         kept.append((g, nodes))
-    rows = np.concatenate([g["node_feat"][nodes, :134] for g, nodes in kept])
+    rows = np.concatenate([node_rows(g["node_feat"], nodes) for g, nodes in kept])[:, :134]
     for g, nodes in kept:
-        out = core.apply(*g.values())
-        close(out.node_feat, reference.standardized(rows, g["node_feat"][nodes, :134], False))
-        np.testing.assert_array_equal(out.node_opcode, g["node_opcode"][nodes])
-        np.testing.assert_array_equal(out.layout_digits, reference.layout_digits(g["node_feat"][nodes]))
+        out, feat = core.apply(*g.values()), node_rows(g["node_feat"], nodes)
+        close(out.node_feat, reference.standardized(rows, feat[:, :134], False))
+        np.testing.assert_array_equal(out.node_opcode, node_rows(g["node_opcode"], nodes))
+        np.testing.assert_array_equal(out.layout_digits, reference.layout_digits(feat))
         assert out.num_config_nodes == len(g["config_nodes"])
     assert core.get_state()["scaler.count"] == [len(rows)]
 
@@ -219,6 +232,16 @@ def test_walks(graph, form, loops, acyclic):
             np.testing.assert_allclose(out[:, 2:], expected[nodes], rtol=1e-6, atol=1e-7)
             everything = _core.Prepare([walk | {"first": first, "steps": steps}]).apply(*g.values()).node_feat
             np.testing.assert_array_equal(everything[nodes], out)  # and not that of the pruned graph
+
+
+def test_new_nodes_have_no_walks():
+    g = stored(3, N=60, E=60, acyclic=False)
+    walk = {"step": "walk-encoding", "steps": 5}
+    out = _core.Prepare([{"step": "prune", "method": "merge"}, walk]).apply(*g.values()).node_feat
+    nodes = reference.prune_merge(60, g["edge_index"], g["config_nodes"])[0]
+    expected = node_rows(reference.walk_encoding(60, g["edge_index"], steps=5), nodes)
+    assert (nodes < 0).sum() > 3 and expected.any()
+    np.testing.assert_allclose(out[:, 2:], expected, rtol=1e-6, atol=1e-7)
 
 
 def test_walks_on_a_path_and_a_ring():

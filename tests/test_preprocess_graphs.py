@@ -62,6 +62,20 @@ def test_prune_takes_everything_along():
     assert hops.num_nodes == 4
 
 
+def test_nodes_that_pruning_makes_have_no_features():
+    g = layout_graph()
+    m = tg.prune(g, "merge")
+    assert m.node_opcode.tolist() == [1, 3, 0, 34, 26]  # 3 and 4 became one, 5 and 1 are configurable
+    assert m.edge_index.tolist() == [[1, 0], [1, 4], [4, 0]] and m.node_config_ids.tolist() == [3, 4]
+    np.testing.assert_array_equal(
+        m.node_feat, np.stack([*g.node_feat[[0, 2]], np.zeros(140), *g.node_feat[[5, 1]]])
+    )
+    dummies = tg.prune(g, "merge", neighbours="dummies")
+    assert dummies.node_opcode.tolist() == [0, 0, 0, 34, 26] and not dummies.node_feat[:3].any()
+    assert m.node_feat.dtype == np.float32 and m.node_opcode.dtype == np.uint8
+    assert tg.prune(g, "consumers").node_opcode.tolist() == [26, 3, 34]
+
+
 def test_prune_says_what_is_wrong():
     g = layout_graph()
     with pytest.raises(ConfigError, match=r"'magic'.*'config-1hop', 'config-only', 'k-hop'"):

@@ -338,7 +338,13 @@ def optimizer_step(
 
 # graph: pruning, digits, scaling, sampling
 def prune(
-    edge_index: NDArray[np.int64], num_nodes: int, config_nodes: NDArray[np.int64], method: str, hops: int, /
+    edge_index: NDArray[np.int64],
+    num_nodes: int,
+    config_nodes: NDArray[np.int64],
+    method: str,
+    hops: int,
+    dummies: bool,
+    /,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_configs(digits: NDArray[np.int8], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def dedup_codes(codes: NDArray[Any], /) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...

@@ -1,22 +1,16 @@
 #include "graph/prune.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "graph/csr.h"
+#include "graph/prune_work.h"
 
 /* Edges that are read, checked and looked at while they are in the first cache. */
 enum { BLOCK = 1024 };
 
-/* What a method works with. */
-typedef struct work {
-    uint8_t *mark;  /* (N), 1: the node stays. First the configurable ones; 7 bytes more, 0 */
-    int32_t *rank;  /* (N): new id of each node that stays, never written for the others */
-    int32_t *edges; /* (E + 1, 2): those that may stay */
-} work;
-
-static tg_status no_memory(const tg_prune_input *in, tg_error *err) {
+tg_status tg_prune_no_memory(const tg_prune_input *in, tg_error *err) {
     return tg_fail(err, TG_E_MEMORY, "no memory to prune a graph of %lld nodes and %lld edges",
                    (long long)in->N, (long long)in->E);
 }
@@ -47,10 +41,10 @@ static tg_status mark_configs(const tg_prune_input *in, uint8_t *mark, tg_error 
     return TG_OK;
 }
 
-static tg_status reserve(tg_pruned *out, int64_t N, int64_t E, const tg_prune_input *in, tg_error *err) {
+tg_status tg_prune_reserve(tg_pruned *out, int64_t N, int64_t E, const tg_prune_input *in, tg_error *err) {
     /* One block; the + 1 keeps malloc(0) from looking like a failure. Counts are below 2^31. */
     int64_t *block = malloc((size_t)(N + 2 * E + in->K + 1) * sizeof *block);
-    if (block == NULL) return no_memory(in, err);
+    if (block == NULL) return tg_prune_no_memory(in, err);
     *out = (tg_pruned){N, E, in->K, block, block + N, block + N + 2 * E};
     return TG_OK;
 }
@@ -109,9 +103,8 @@ static int64_t keep_few(const int32_t *edges, int64_t n, const uint8_t *mark, in
     return count + keep_touching(edges + 2 * e, n - e, mark, kept + 2 * count);
 }
 
-/* Reads all edges, to `all` (E,2) if it is not NULL, and those with a marked end to touching (E + 1, 2). */
-static tg_status read_edges(const tg_prune_input *in, const uint8_t *mark, int32_t *all, int32_t *touching,
-                            int64_t *count, tg_error *err) {
+tg_status tg_prune_read(const tg_prune_input *in, const uint8_t *mark, int32_t *all, int32_t *touching,
+                        int64_t *count, tg_error *err) {
     int32_t block[2 * BLOCK] __attribute__((aligned(64)));
     *count = 0;
     for (int64_t e = 0; e < in->E; e += BLOCK) {
@@ -123,8 +116,7 @@ static tg_status read_edges(const tg_prune_input *in, const uint8_t *mark, int32
     return TG_OK;
 }
 
-/* Marks the ends of edges (n,2); returns how many nodes were not yet. */
-static int64_t mark_ends(const int32_t *edges, int64_t n, uint8_t *mark) {
+int64_t tg_prune_mark_ends(const int32_t *edges, int64_t n, uint8_t *mark) {
     int64_t before = 0;
     for (int64_t i = 0; i < 2 * n; i++) {
         before += mark[edges[i]];
@@ -143,9 +135,9 @@ static uint64_t eight_marks(const uint8_t *mark) {
 
 /* The N marked nodes in ascending order, and the first E edges of the work, all of them between marked nodes,
    renumbered. */
-static tg_status collect(tg_pruned *out, const tg_prune_input *in, const work *w, int64_t N, int64_t E,
-                         tg_error *err) {
-    tg_status status = reserve(out, N, E, in, err);
+static tg_status collect(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, int64_t N,
+                         int64_t E, tg_error *err) {
+    tg_status status = tg_prune_reserve(out, N, E, in, err);
     if (status != TG_OK) return status;
     int32_t rank = 0;
     for (int64_t first = 0; first < in->N; first += 64) {
@@ -167,10 +159,11 @@ static tg_status collect(tg_pruned *out, const tg_prune_input *in, const work *w
     return TG_OK;
 }
 
-static tg_status config_only(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
+static tg_status config_only(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w,
+                             tg_error *err) {
     int64_t unused;
-    tg_status status = read_edges(in, w->mark, NULL, w->edges, &unused, err);
-    if (status == TG_OK) status = reserve(out, in->K, 0, in, err);
+    tg_status status = tg_prune_read(in, w->mark, NULL, w->edges, &unused, err);
+    if (status == TG_OK) status = tg_prune_reserve(out, in->K, 0, in, err);
     if (status != TG_OK) return status;
     for (int64_t k = 0; k < in->K; k++) {
         out->nodes[k] = in->config_nodes[k];
@@ -179,34 +172,43 @@ static tg_status config_only(tg_pruned *out, const tg_prune_input *in, const wor
     return TG_OK;
 }
 
-static tg_status config_1hop(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
+static tg_status config_1hop(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w,
+                             tg_error *err) {
     int64_t E;
-    tg_status status = read_edges(in, w->mark, NULL, w->edges, &E, err);
+    tg_status status = tg_prune_read(in, w->mark, NULL, w->edges, &E, err);
     if (status != TG_OK) return status;
-    const int64_t N = in->K + mark_ends(w->edges, E, w->mark);
+    const int64_t N = in->K + tg_prune_mark_ends(w->edges, E, w->mark);
     return collect(out, in, w, N, E, err);
 }
 
 /* Up to this many hops are walked through all edges once per hop, without sorting them by node. */
 enum { SWEEPS = 8 };
 
-/* Marks nodes within any number of hops of a configurable one, edges taken as undirected, breadth first: O(N + E).
-   *count of them are marked then. */
-static tg_status mark_near(const tg_prune_input *in, const int32_t *edges, uint8_t *mark, int64_t *count,
-                           tg_error *err) {
+tg_status tg_prune_list(tg_csr *csr, const int32_t *edges, int64_t N, int64_t E, int key,
+                        const tg_prune_input *in, tg_error *err) {
+    int64_t *wide = malloc((size_t)(2 * E + 1) * sizeof *wide);
+    if (wide == NULL) return tg_prune_no_memory(in, err);
+    for (int64_t i = 0; i < 2 * E; i++) wide[i] = edges[i];
+    const tg_status status = tg_csr_build(csr, (int32_t)N, (int32_t)E, wide, key, err);
+    free(wide);
+    return status;
+}
+
+/* Marks nodes within any number of hops of a configurable one, breadth first: O(N + E). first_key 0: edges taken as
+   undirected, 1: from a node to its consumers alone. *count of them are marked then. */
+static tg_status mark_near(const tg_prune_input *in, const int32_t *edges, int first_key, uint8_t *mark,
+                           int64_t *count, tg_error *err) {
     tg_csr csr[2] = {{0}};
     int32_t *queue = malloc((size_t)(in->N + 1) * sizeof *queue);
-    int64_t *wide = malloc((size_t)(2 * in->E + 1) * sizeof *wide);
-    tg_status status = queue == NULL || wide == NULL ? no_memory(in, err) : TG_OK;
-    for (int64_t i = 0; status == TG_OK && i < 2 * in->E; i++) wide[i] = edges[i];
-    for (int key = 0; key < 2 && status == TG_OK; key++)
-        status = tg_csr_build(&csr[key], (int32_t)in->N, (int32_t)in->E, wide, key, err);
+    tg_status status = queue == NULL ? tg_prune_no_memory(in, err) : TG_OK;
+    for (int key = first_key; key < 2 && status == TG_OK; key++)
+        status = tg_prune_list(&csr[key], edges, in->N, in->E, key, in, err);
     if (status == TG_OK) {
         int64_t head = 0, tail = 0;
         for (int64_t k = 0; k < in->K; k++) queue[tail++] = (int32_t)in->config_nodes[k];
         for (int64_t hop = 0; hop < in->hops && head < tail; hop++) {
             for (int64_t end = tail; head < end; head++)
-                for (int key = 0; key < 2; key++)
+                for (int key = first_key; key < 2; key++)
                     for (int32_t i = csr[key].ptr[queue[head]]; i < csr[key].ptr[queue[head] + 1]; i++) {
                         int32_t node = csr[key].idx[i];
                         if (mark[node]) continue;
@@ -219,35 +221,106 @@ static tg_status mark_near(const tg_prune_input *in, const int32_t *edges, uint8
     tg_csr_free(&csr[0]);
     tg_csr_free(&csr[1]);
     free(queue);
-    free(wide);
     return status;
 }
 
-static tg_status k_hop(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err) {
-    int32_t *touching = malloc((size_t)(2 * in->E + 2) * sizeof *touching);
-    if (touching == NULL) return no_memory(in, err);
+static tg_status k_hop(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, tg_error *err) {
     int64_t count, N = in->K;
-    tg_status status = read_edges(in, w->mark, w->edges, touching, &count, err);
-    if (status == TG_OK && in->hops > SWEEPS) status = mark_near(in, w->edges, w->mark, &N, err);
+    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &count, err);
+    if (status == TG_OK && in->hops > SWEEPS) status = mark_near(in, w->edges, 0, w->mark, &N, err);
     else if (status == TG_OK)
-        for (int64_t hop = 1, more; (more = mark_ends(touching, count, w->mark)) > 0; hop++) {
+        for (int64_t hop = 1, more; (more = tg_prune_mark_ends(w->spare, count, w->mark)) > 0; hop++) {
             N += more;
             if (hop == in->hops) break;
-            count = keep_touching(w->edges, in->E, w->mark, touching);
+            count = keep_touching(w->edges, in->E, w->mark, w->spare);
         }
-    free(touching);
     if (status != TG_OK) return status;
     return collect(out, in, w, N, keep_inside(w->edges, in->E, w->mark, w->edges), err);
 }
 
+static tg_status consumers(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, tg_error *err) {
+    int64_t N;
+    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &N, err);
+    if (status == TG_OK) status = mark_near(in, w->edges, 1, w->mark, &N, err);
+    if (status != TG_OK) return status;
+    return collect(out, in, w, N, keep_inside(w->edges, in->E, w->mark, w->edges), err);
+}
+
+/* before (N) of every node that is reached from the last: its neighbour nearer to that one, of several the smallest;
+   -1 of the last and of those that are not reached. */
+static tg_status find_paths(const tg_prune_input *in, const int32_t *edges, int32_t *before, tg_error *err) {
+    tg_csr csr[2] = {{0}};
+    int32_t *queue = malloc((size_t)(2 * in->N + 1) * sizeof *queue);
+    tg_status status = queue == NULL ? tg_prune_no_memory(in, err) : TG_OK;
+    for (int key = 0; key < 2 && status == TG_OK; key++)
+        status = tg_prune_list(&csr[key], edges, in->N, in->E, key, in, err);
+    if (status == TG_OK && in->N > 0) {
+        int32_t *steps = queue + in->N;
+        for (int64_t n = 0; n < in->N; n++) before[n] = steps[n] = -1;
+        int64_t head = 0, tail = 0;
+        queue[tail++] = (int32_t)in->N - 1;
+        steps[in->N - 1] = 0;
+        for (; head < tail; head++)
+            for (int key = 0; key < 2; key++)
+                for (int32_t i = csr[key].ptr[queue[head]]; i < csr[key].ptr[queue[head] + 1]; i++) {
+                    const int32_t from = queue[head], to = csr[key].idx[i];
+                    if (steps[to] < 0) {
+                        steps[to] = steps[from] + 1;
+                        before[to] = from;
+                        queue[tail++] = to;
+                    } else if (steps[to] == steps[from] + 1 && from < before[to]) before[to] = from;
+                }
+    }
+    tg_csr_free(&csr[0]);
+    tg_csr_free(&csr[1]);
+    free(queue);
+    return status;
+}
+
+static tg_status shortest_path(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w,
+                               tg_error *err) {
+    int32_t *before = w->rank; /* no longer needed when the nodes get new numbers */
+    int64_t N = in->K, E = 0;
+    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &E, err);
+    if (status == TG_OK) status = find_paths(in, w->edges, before, err);
+    uint8_t *walked = status == TG_OK ? calloc((size_t)in->N + 1, 1) : NULL; /* from the node to the last */
+    if (status == TG_OK && walked == NULL) status = tg_prune_no_memory(in, err);
+    if (status != TG_OK) return status;
+    for (int64_t k = 0; k < in->K; k++)
+        for (int64_t node = in->config_nodes[k]; before[node] >= 0 && !walked[node]; node = before[node]) {
+            walked[node] = 1;
+            N += !w->mark[before[node]];
+            w->mark[before[node]] = 1;
+        }
+    E = 0;
+    for (int64_t e = 0; e < in->E; e++) {
+        const int32_t u = w->edges[2 * e], v = w->edges[2 * e + 1];
+        if (!(walked[u] && before[u] == v) && !(walked[v] && before[v] == u)) continue;
+        w->edges[2 * E] = u;
+        w->edges[2 * E++ + 1] = v;
+    }
+    free(walked);
+    return collect(out, in, w, N, E, err);
+}
+
 static const struct method {
     const char *name;
-    tg_status (*run)(tg_pruned *out, const tg_prune_input *in, const work *w, tg_error *err);
+    int all_edges; /* reads edges that are not at a configurable node */
+    tg_status (*run)(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, tg_error *err);
 } methods[] = {
-    {"config-1hop", config_1hop},
-    {"config-only", config_only},
-    {"k-hop", k_hop},
+    {"config-1hop", 0, config_1hop}, {"config-only", 0, config_only},     {"k-hop", 1, k_hop},
+    {"consumers", 1, consumers},     {"shortest-path", 1, shortest_path}, {"meta", 1, tg_prune_meta},
+    {"merge", 1, tg_prune_merge},
 };
+
+static tg_status unknown(const char *method, tg_error *err) {
+    char known[192] = "";
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", methods[i].name);
+    }
+    return tg_fail(err, TG_E_CONFIG, "unknown pruning method '%.64s': expected one of %s", method, known);
+}
 
 tg_status tg_prune(tg_pruned *out, const char *method, const tg_prune_input *in, tg_error *err) {
     TG_ASSERT(in->E >= 0 && in->K >= 0 && (in->E == 0 || in->edge_index != NULL));
@@ -255,21 +328,23 @@ tg_status tg_prune(tg_pruned *out, const char *method, const tg_prune_input *in,
     const struct method *chosen = NULL;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (strcmp(methods[i].name, method) == 0) chosen = &methods[i];
-    if (chosen == NULL)
-        return tg_fail(err, TG_E_CONFIG,
-                       "unknown pruning method '%.64s': expected config-1hop, config-only or k-hop", method);
+    if (chosen == NULL) return unknown(method, err);
     if (in->N < 0 || in->N >= INT32_MAX || in->E >= INT32_MAX || in->K > in->N)
         return tg_fail(err, TG_E_DATA,
                        "cannot prune a graph of %lld nodes, %lld edges and %lld configurable nodes",
                        (long long)in->N, (long long)in->E, (long long)in->K);
     if (in->hops < 1)
         return tg_fail(err, TG_E_CONFIG, "hops: expected at least 1, got %lld", (long long)in->hops);
-    work w = {calloc((size_t)in->N + 8, 1), malloc((size_t)(in->N + 1) * sizeof *w.rank),
-              malloc((size_t)(2 * in->E + 2) * sizeof *w.edges)};
+    const size_t ends = (size_t)(2 * in->E + 2);
+    tg_prune_work w = {calloc((size_t)in->N + 8, 1), malloc((size_t)(in->N + 1) * sizeof *w.rank),
+                       malloc(ends * sizeof *w.edges), NULL};
+    if (chosen->all_edges) w.spare = malloc(ends * sizeof *w.spare);
     tg_status status = TG_OK;
-    if (w.mark == NULL || w.rank == NULL || w.edges == NULL) status = no_memory(in, err);
+    if (w.mark == NULL || w.rank == NULL || w.edges == NULL || (chosen->all_edges && w.spare == NULL))
+        status = tg_prune_no_memory(in, err);
     if (status == TG_OK) status = mark_configs(in, w.mark, err);
     if (status == TG_OK) status = chosen->run(out, in, &w, err);
+    free(w.spare);
     free(w.edges);
     free(w.rank);
     free(w.mark);

@@ -229,7 +229,8 @@ static void write_rows(float *to, int64_t ld, const field *f, const int64_t *nod
     for (int64_t i = 0; i < n; i++) {
         const int64_t node = nodes == NULL ? i : nodes[i];
         double power = 1;
-        for (int k = 1; k <= w->last; k++) {
+        if (node < 0) memset(to + i * ld, 0, (size_t)(w->last - w->first + 1) * sizeof *to);
+        for (int k = 1; node >= 0 && k <= w->last; k++) {
             power *= f->home[node];
             double value = of[i] < 0 ? power : diagonal[(int64_t)of[i] * w->last + k - 1];
             if (w->arriving && k >= 2) value = sums[(int64_t)(k - 1) * w->N + node] - value;
@@ -244,7 +245,7 @@ tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64
         return tg_fail(err, TG_E_DATA, "walks: too large a graph: %lld nodes", (long long)walk->N);
     TG_ASSERT(walk->first >= 1 && walk->last >= walk->first && ld > walk->last - walk->first && n >= 0);
     TG_ASSERT(nodes != NULL || n <= walk->N);
-    for (int64_t i = 0; nodes != NULL && i < n; i++) TG_ASSERT(nodes[i] >= 0 && nodes[i] < walk->N);
+    for (int64_t i = 0; nodes != NULL && i < n; i++) TG_ASSERT(nodes[i] >= -1 && nodes[i] < walk->N);
     field f = {.walk = walk};
     double *sums = NULL, *diagonal = NULL;
     int32_t *of = malloc((size_t)(n + 1) * sizeof *of);
@@ -259,7 +260,7 @@ tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64
         status = tg_fail(err, TG_E_MEMORY, "no memory for walks from %lld nodes", (long long)n);
     for (int64_t i = 0; status == TG_OK && i < n; i++) {
         const int64_t node = nodes == NULL ? i : nodes[i];
-        of[i] = alone(&f, node) ? -1 : (int32_t)some;
+        of[i] = node < 0 || alone(&f, node) ? -1 : (int32_t)some;
         if (of[i] >= 0) moving[some++] = node;
     }
     if (status == TG_OK && (diagonal = malloc((size_t)(some * walk->last + 1) * sizeof *diagonal)) == NULL)

@@ -19,7 +19,8 @@ typedef struct tg_walk {
     int arriving;
 } tg_walk;
 
-/* Row i of to, of `ld` floats each, gets the last - first + 1 numbers of node nodes[i], i < n. NULL: of node i.
+/* Row i of to, of `ld` floats each, gets the last - first + 1 numbers of node nodes[i], i < n; 0 if that is -1. NULL: of
+   node i.
    Computed in float64; the same bits for any number of threads; memory O(N) for each thread. */
 tg_status tg_walk_encode(float *to, int64_t ld, const tg_walk *walk, const int64_t *nodes, int64_t n,
                          tg_error *err);

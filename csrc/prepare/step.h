@@ -94,7 +94,7 @@ typedef struct tg_draft {
     const tg_stored *from;
     unsigned tables;      /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
     int64_t N, E, K;      /* what is left */
-    const int64_t *nodes; /* (N) their ids in the stored graph, or NULL: all of them */
+    const int64_t *nodes; /* (N) their ids in the stored graph, -1 of a new one; NULL: all of them */
     const int64_t *edges; /* (E,2), private and checked once the structure is made */
     const int64_t *config_nodes; /* (K), as the edges */
     tg_features table[TG_TABLES];

@@ -6,7 +6,7 @@
 
 #include "base/words.h"
 
-enum { METHOD, HOPS };
+enum { METHOD, HOPS, NEIGHBOURS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
     if (before->changed[TG_TABLE_NODE] || before->has_layout)
@@ -24,10 +24,12 @@ static tg_status gather(tg_draft *d, tg_error *err) {
     const tg_pruned *kept = &d->kept->pruned;
     float *feat = tg_draft_room(kept->N, s->F, err);
     if (feat == NULL) return err->code;
-    for (int64_t n = 0; n < kept->N; n++)
-        memcpy(feat + n * s->F, s->node_feat + kept->nodes[n] * s->F, (size_t)s->F * sizeof *feat);
-    const int has_opcode = d->opcode != NULL && s->opcode != NULL;
-    for (int64_t n = 0; has_opcode && n < kept->N; n++) d->opcode[n] = s->opcode[kept->nodes[n]];
+    for (int64_t n = 0; n < kept->N; n++) {
+        const int64_t from = kept->nodes[n]; /* -1: a new node */
+        if (from < 0) memset(feat + n * s->F, 0, (size_t)s->F * sizeof *feat);
+        else memcpy(feat + n * s->F, s->node_feat + from * s->F, (size_t)s->F * sizeof *feat);
+        if (d->opcode != NULL) d->opcode[n] = from < 0 ? 0 : s->opcode[from];
+    }
     d->table[TG_TABLE_NODE].rows = d->N = kept->N;
     d->E = kept->E;
     d->nodes = kept->nodes;
@@ -45,7 +47,8 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
         int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes); /* nobody else can change these */
         if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
         memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);
-        const tg_prune_input in = {s->N, s->E, s->K, s->edges, nodes, (int64_t)use->attr[HOPS]};
+        const tg_prune_input in = {
+            s->N, s->E, s->K, s->edges, nodes, (int64_t)use->attr[HOPS], use->attr[NEIGHBOURS] == 1};
         tg_status status = tg_prune(&d->kept->pruned, method, &in, err);
         free(nodes);
         if (status != TG_OK) return status;
@@ -59,9 +62,12 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_prune = {
     .name = "prune",
     .doc = "Keep the part of the graph around its configurable nodes.",
-    .attrs = {{"method", TG_STEP_CHOICE, 1, 0, 0, 0, "none|config-1hop|config-only|k-hop",
+    .attrs = {{"method", TG_STEP_CHOICE, 1, 0, 0, 0,
+               "none|config-1hop|config-only|k-hop|consumers|shortest-path|meta|merge",
                "what stays, see tpugraphs.prune"},
-              {"hops", TG_STEP_INT, 0, 2, 1, 1e9, NULL, "of k-hop"}},
+              {"hops", TG_STEP_INT, 0, 2, 1, 1e9, NULL, "of k-hop and consumers"},
+              {"neighbours", TG_STEP_CHOICE, 0, 0, 0, 0, "kept|dummies",
+               "merge: nodes next to a configurable one keep their features, or are new nodes too"}},
     .flags = TG_STEP_SELECTS,
     .plan = plan,
     .inspect = inspect,

@@ -11,13 +11,14 @@ static PyObject *copied(int ndim, const npy_intp *dims, const int64_t *data, npy
     return (PyObject *)array;
 }
 
-/* prune(edge_index, num_nodes, config_nodes, method, hops) -> nodes, edge_index, config_nodes */
+/* prune(edge_index, num_nodes, config_nodes, method, hops, dummies) -> nodes, edge_index, config_nodes */
 static PyObject *prune(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *edges, *configs;
     long long N, hops;
     const char *method;
-    if (!PyArg_ParseTuple(args, "OLOsL:prune", &edges, &N, &configs, &method, &hops)) return NULL;
+    int dummies;
+    if (!PyArg_ParseTuple(args, "OLOsLp:prune", &edges, &N, &configs, &method, &hops, &dummies)) return NULL;
     npy_intp e[2] = {-1, 2}, k[1] = {-1};
     PyArrayObject *edge_index = tg_array(edges, "edge_index", NPY_INT64, 2, e, "(E, 2)");
     if (edge_index == NULL) return NULL;
@@ -25,7 +26,7 @@ static PyObject *prune(PyObject *self, PyObject *args) {
     if (config_nodes == NULL) return NULL;
     config_nodes = tg_private_copy(config_nodes);
     if (config_nodes == NULL) return NULL;
-    tg_prune_input in = {N, e[0], k[0], TG_I64(edge_index), TG_I64(config_nodes), hops};
+    tg_prune_input in = {N, e[0], k[0], TG_I64(edge_index), TG_I64(config_nodes), hops, dummies};
     tg_pruned out;
     tg_error err;
     tg_status status;
@@ -50,6 +51,7 @@ static PyObject *prune(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef tg_graph_methods[] = {
-    {"prune", prune, METH_VARARGS, PyDoc_STR("prune(edge_index, num_nodes, config_nodes, method, hops)")},
+    {"prune", prune, METH_VARARGS,
+     PyDoc_STR("prune(edge_index, num_nodes, config_nodes, method, hops, dummies)")},
     {NULL, NULL, 0, NULL},
 };

@@ -22,6 +22,77 @@ def prune_k_hop(N, edges, configs, hops):
     return nodes, np.searchsorted(nodes, edges), np.searchsorted(nodes, configs)
 
 
+def prune_consumers(N, edges, configs, hops):
+    kept = np.zeros(N, bool)
+    kept[configs] = True
+    for _ in range(hops):
+        kept[edges[kept[edges[:, 1]], 0]] = True
+    nodes = np.flatnonzero(kept)
+    edges = edges[kept[edges].all(1)]
+    return nodes, np.searchsorted(nodes, edges), np.searchsorted(nodes, configs)
+
+
+def prune_shortest_path(N, edges, configs):
+    far = N + 1
+    steps = np.full(N, far)
+    steps[N - 1] = 0
+    for _ in range(N):  # Bellman and Ford, both ways
+        for ends in (edges, edges[:, ::-1]):
+            np.minimum.at(steps, ends[:, 0], steps[ends[:, 1]] + 1)
+    before = {}
+    for node in range(N):
+        near = [
+            v
+            for u, v in [*edges.tolist(), *edges[:, ::-1].tolist()]
+            if u == node and steps[v] < steps[u] < far
+        ]
+        if near:
+            before[node] = min(near)
+    kept, pairs = set(configs.tolist()), set()
+    for node in configs.tolist():
+        while node in before:
+            pairs |= {(node, before[node]), (before[node], node)}
+            node = before[node]
+            kept.add(node)
+    nodes = np.array(sorted(kept), np.int64)
+    edges = np.array([edge for edge in edges.tolist() if tuple(edge) in pairs], np.int64).reshape(-1, 2)
+    return nodes, np.searchsorted(nodes, edges), np.searchsorted(nodes, configs)
+
+
+def prune_meta(N, edges, configs):
+    """By elimination: a node that goes leaves edges from each of its consumers to each of its operands."""
+    operands = [{v for u, v in edges.tolist() if u == node} for node in range(N)]
+    for node in sorted(set(range(N)) - set(configs.tolist())):
+        for other in operands:
+            if node in other and other is not operands[node]:
+                other |= operands[node]
+        for other in operands:
+            other.discard(node)
+    order = configs.tolist()
+    pairs = [(i, j) for i, u in enumerate(order) for j, v in enumerate(order) if i != j and v in operands[u]]
+    return configs, np.array(pairs, np.int64).reshape(-1, 2), np.arange(len(configs))
+
+
+def prune_merge(N, edges, configs, dummies=False):
+    order, pairs = configs.tolist(), edges.tolist()
+    near = {node for edge in pairs if set(edge) & set(order) for node in edge} - set(order)
+    part = list(range(N))  # the smallest node of the part
+    for _ in range(N):
+        for u, v in pairs:
+            if not {u, v} & (near | set(order)):
+                part[u] = part[v] = min(part[u], part[v])
+    others = sorted(set(part) - set(order))
+    number = {node: i for i, node in enumerate([*others, *order])}
+    nodes = [node if node in near and not dummies else -1 for node in others] + order
+    found = {}
+    for u, v in pairs:
+        u, v = number[part[u]], number[part[v]]
+        if u != v:
+            found[u, v] = None  # a dict keeps the order
+    merged = np.array(sorted(found, key=lambda edge: edge[0]), np.int64).reshape(-1, 2)
+    return np.array(nodes, np.int64), merged, np.arange(len(others), len(nodes))
+
+
 def dedup(rows):
     seen, first, inverse = {}, [], []
     for i, row in enumerate(rows.reshape(len(rows), rows[:1].size)):

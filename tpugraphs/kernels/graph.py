@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.errors import DataError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.kernels.faces import require
 
 __all__ = [
@@ -33,6 +33,7 @@ def prune(
     method: str = "config-1hop",
     *,
     hops: int = 2,
+    neighbours: str = "kept",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Drop nodes and edges that are far from every configurable node.
 
@@ -44,17 +45,19 @@ def prune(
         N.
     config_nodes : (K,) int64
         Distinct configurable nodes; K may be 0.
-    method : {"config-1hop", "config-only", "k-hop"}
+    method : str
         See `tpugraphs.prune`.
     hops : int
-        For ``"k-hop"``: at least 1.
+        For ``"k-hop"`` and ``"consumers"``: at least 1.
+    neighbours : {"kept", "dummies"}
+        For ``"merge"``.
 
     Returns
     -------
     nodes : (N',) int64
-        Old id of each kept node.
+        Old id of each kept node, -1 of a new one.
     edge_index : (E', 2) int64
-        Kept edges in their old order, new ids.
+        New ids; kept edges are in their old order.
     config_nodes : (K,) int64
         The configurable nodes in their old order, new ids.
 
@@ -63,9 +66,11 @@ def prune(
     DataError
         A node id out of range, or a configurable node listed twice.
     ConfigError
-        An unknown method, or ``hops < 1``.
+        An unknown method, ``hops < 1``, or unknown `neighbours`.
     """
-    return _core.prune(edge_index, num_nodes, config_nodes, method, hops)
+    if neighbours not in ("kept", "dummies"):
+        raise ConfigError(f"neighbours: expected 'kept' or 'dummies', got {neighbours!r}")
+    return _core.prune(edge_index, num_nodes, config_nodes, method, hops, neighbours == "dummies")
 
 
 def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,14 +17,22 @@ __all__ = ["dedup", "fix_padding", "prune"]
 
 
 # Pruning method -> its options.
-_METHODS: dict[str, tuple[str, ...]] = {"config-1hop": (), "config-only": (), "k-hop": ("hops",)}
+_METHODS: dict[str, tuple[str, ...]] = {
+    "config-1hop": (),
+    "config-only": (),
+    "k-hop": ("hops",),
+    "consumers": ("hops",),
+    "shortest-path": (),
+    "meta": (),
+    "merge": ("neighbours",),
+}
 
 
 def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> LayoutGraph:
     """Keep the part of a layout graph around its configurable nodes.
 
-    All methods keep every configurable node, all configs and runtimes, and the order of the edges;
-    ``node_splits`` is dropped.
+    All methods keep every configurable node, all configs and runtimes; ``node_splits`` is dropped. Those that
+    choose nodes and edges keep the order of both. Nodes that a method makes have opcode 0 and features 0.
 
     Parameters
     ----------
@@ -37,6 +45,18 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
         first version).
         ``"k-hop"``: all nodes within ``hops`` (default 2) undirected steps of a configurable node, and all
         edges between them.
+        ``"consumers"``: all nodes within ``hops`` (default 2; the sixth place took 5) steps of a configurable
+        node, from a node to those that consume its output, and all edges between them.
+        ``"shortest-path"``: a shortest undirected path from the last node to each configurable one; of
+        several the one that comes from the smallest node. Configurable nodes that no path reaches stay,
+        without an edge (ninth place).
+        ``"meta"``: the configurable nodes in the order of ``node_config_ids``. An edge (u, v) for u and v if
+        the output of v gets to u past no other configurable node.
+        ``"merge"``: configurable nodes and their neighbours stay. Every part of the rest that hangs together
+        becomes one node, since nothing in it can be configured. These nodes and the neighbours come first,
+        then the configurable nodes in the order of ``node_config_ids``. Every edge occurs once, ordered by
+        its consumer. With ``neighbours="dummies"`` instead of ``"kept"``, neighbours lose opcode and
+        features, too (third place: the text says the one, the code does the other).
     **options
         Options of the method.
 
@@ -69,9 +89,10 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
     nodes, edges, configs = kernels.prune(
         graph.edge_index, graph.num_nodes, graph.node_config_ids, method, **options
     )
+    made = nodes < 0
     return graph.replace(
-        node_feat=graph.node_feat[nodes],
-        node_opcode=graph.node_opcode[nodes],
+        node_feat=np.where(made[:, None], np.float32(0), graph.node_feat[nodes]),
+        node_opcode=np.where(made, np.uint8(0), graph.node_opcode[nodes]),
         edge_index=edges,
         node_config_ids=configs,
         node_splits=None,  # offsets into the unpruned nodes mean nothing any more
