@@ -1,10 +1,13 @@
 /* The digits of a node's layout as numbers, times `scale`, `copies` times next to each other: y(N, 6 copies). Places that
-   a layout does not have are -1; so are those of nodes without one. */
+   a layout does not have are -1; so are those of nodes without one. As `positions` column t is the place of dimension t in
+   the layout, -1 where it is not listed. */
 #include "features/schema.h"
 #include "ops/op.h"
 
+enum { DIGITS, POSITIONS };
+
 typedef struct attrs {
-    int copies;
+    int copies, form;
     double scale;
 } attrs;
 
@@ -19,15 +22,21 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
     c->work += (double)e->slate->N * e->out.cols;
 }
 
+/* Number of column t: its digit, or the place whose digit is t. */
+static int number(const int8_t *digits, int t, int form) {
+    if (form == DIGITS) return digits[t] < -1 ? -1 : digits[t];
+    for (int place = 0; place < TG_LAYOUT_DIGITS; place++)
+        if (digits[place] == t) return place;
+    return -1;
+}
+
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
+    const attrs *a = e->attrs;
     const int P = e->out.cols;
-    const float scale = (float)((const attrs *)e->attrs)->scale;
     for (int i = 0; i < t->rows; i++) {
         const int8_t *digits = e->slate->layout + (t->row + i) * TG_LAYOUT_DIGITS;
-        for (int p = 0; p < P; p++) {
-            const int8_t digit = digits[p % TG_LAYOUT_DIGITS];
-            y[(int64_t)i * P + p] = scale * (float)(digit < -1 ? -1 : digit);
-        }
+        for (int p = 0; p < P; p++)
+            y[(int64_t)i * P + p] = (float)a->scale * (float)number(digits, p % TG_LAYOUT_DIGITS, a->form);
     }
 }
 
@@ -38,6 +47,8 @@ const tg_op tg_op_layout_columns = {
     .name = "layout_columns",
     .doc = "The digits of a node's own layout as numbers, a column each.",
     .attrs = {TG_INT(attrs, copies, 1, 1, 64, "how often they stand next to each other"),
+              TG_CHOICE(attrs, form, DIGITS, "digits|positions",
+                        "the digits themselves, or the place of every dimension in the layout"),
               TG_REAL(attrs, scale, 1, -1e6, 1e6, "factor")},
     .flags = TG_NEEDS_LAYOUT,
     .plan = plan,

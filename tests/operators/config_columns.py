@@ -11,33 +11,43 @@ GRADIENTS = ()
 
 
 def forward(
-    digits: Array, config_nodes: Array, of: str = "nodes", scale: float = 1.0, num_nodes: int = 0,
-    digit_rows: int = 8, nudge: Array | None = None,
+    digits: Array, config_nodes: Array, of: str = "nodes", form: str = "digits", scale: float = 1.0,
+    num_nodes: int = 0, digit_rows: int = 8, nudge: Array | None = None,
 ) -> Array:  # fmt: skip
     """y(N,C,P) or y(K,C,P). nudge (C,K,P,V) is added to the one-hot vectors of the digits."""
-    own = np.swapaxes(digits, 0, 1).astype(np.float64)
+    one_hot = (digits[..., None] + 2 == np.arange(digit_rows)).astype(np.float64)
     if nudge is not None:
-        own = own + np.einsum("ckpv,v->kcp", nudge, _numbers(digit_rows))
+        one_hot = one_hot + nudge
+    own = _LEAST[form] + np.einsum("ckpv,pvq->kcq", one_hot, _weights(digits.shape[2], digit_rows, form))
     if of == "config_nodes":
         return scale * own
-    configs, _, places = digits.shape
-    y = np.zeros((num_nodes, configs, places))
+    y = np.zeros((num_nodes, *own.shape[1:]))
     y[config_nodes] = own
     return scale * y
 
 
-def _numbers(digit_rows: int) -> Array:
-    """What the entries of a one-hot vector stand for; the first is "not configurable"."""
-    return np.array([0.0, *range(-1, digit_rows - 2)])
+_LEAST = {"digits": 0.0, "positions": -1.0}
+
+
+def _weights(places: int, digit_rows: int, form: str) -> Array:
+    """(P,V,Q): what each entry of a one-hot vector adds to each column; the first is "not configurable"."""
+    w = np.zeros((places, digit_rows, places))
+    for p in range(places):
+        for digit in range(-1, digit_rows - 2):
+            if form == "digits":
+                w[p, digit + 2, p] = digit
+            elif 0 <= digit < 6:
+                w[p, digit + 2, p - p % 6 + digit] = p % 6 + 1
+    return w
 
 
 def backward(
-    dy: Array, digits: Array, config_nodes: Array, of: str = "nodes", scale: float = 1.0, num_nodes: int = 0,
-    digit_rows: int = 8, nudge: Array | None = None,
+    dy: Array, digits: Array, config_nodes: Array, of: str = "nodes", form: str = "digits", scale: float = 1.0,
+    num_nodes: int = 0, digit_rows: int = 8, nudge: Array | None = None,
 ) -> dict[str, Array]:  # fmt: skip
     """digits (C,K,P,V)"""
     own = dy if of == "config_nodes" else dy[config_nodes]
-    return {"digits": scale * np.einsum("kcp,v->ckpv", own, _numbers(digit_rows))}
+    return {"digits": scale * np.einsum("kcq,pvq->ckpv", own, _weights(digits.shape[2], digit_rows, form))}
 
 
 def _call(n: int, c: int, k: int, **attrs: Any) -> tuple[Any, dict[str, Any]]:
@@ -53,8 +63,12 @@ def _call(n: int, c: int, k: int, **attrs: Any) -> tuple[Any, dict[str, Any]]:
 def cases() -> list[tuple[Any, ...]]:
     """From no to only configurable nodes, and more configs than a tile has rows."""
     return [
-        (f"{of}-n{n}c{c}k{k}", *_call(n, c, k, of=of, scale=scale))
-        for of, scale in (("nodes", 100.0), ("config_nodes", 0.2))
+        (f"{of}-{form}-n{n}c{c}k{k}", *_call(n, c, k, of=of, form=form, scale=scale))
+        for of, form, scale in (
+            ("nodes", "digits", 100.0),
+            ("config_nodes", "digits", 0.2),
+            ("config_nodes", "positions", 1.0),
+        )
         for n, c, k in ((1, 1, 1), (7, 5, 0), (7, 5, 7), (30, 17, 12), (4, 150, 2))
         if k > 0 or of == "nodes"
     ]

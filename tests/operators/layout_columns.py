@@ -10,14 +10,21 @@ Array = np.ndarray[Any, Any]
 GRADIENTS = ()
 
 
-def forward(layout_digits: Array, copies: int = 1, scale: float = 1.0, num_nodes: int = 0) -> Array:
-    """y(N, 6 copies); -2 counts as -1."""
-    return scale * np.tile(np.maximum(layout_digits, -1).astype(np.float64), (1, copies))
+def forward(
+    layout_digits: Array, copies: int = 1, form: str = "digits", scale: float = 1.0, num_nodes: int = 0
+) -> Array:
+    """y(N, 6 copies); -2 counts as -1, and the first place that lists a dimension counts."""
+    y = np.maximum(layout_digits, -1).astype(np.float64)
+    if form == "positions":
+        lists = layout_digits[:, :, None] == np.arange(6)  # (N, place, dimension)
+        y = np.where(lists.any(1), lists.argmax(1), -1).astype(np.float64)
+    return scale * np.tile(y, (1, copies))
 
 
 def backward(
-    dy: Array, layout_digits: Array, copies: int = 1, scale: float = 1.0, num_nodes: int = 0
-) -> dict[str, Array]:
+    dy: Array, layout_digits: Array, copies: int = 1, form: str = "digits", scale: float = 1.0,
+    num_nodes: int = 0,
+) -> dict[str, Array]:  # fmt: skip
     """Nothing has a gradient."""
     return {}
 
@@ -34,6 +41,7 @@ def cases() -> list[tuple[Any, ...]]:
     return [
         ("one", *_call(1)),
         ("three-copies", *_call(30, copies=3, scale=0.2)),
+        ("positions", *_call(40, copies=2, form="positions")),
         ("many-nodes", *_call(150, scale=100.0)),
     ]
 
