@@ -66,6 +66,30 @@ PROGRAMS = {
     ),
     "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
     "powers": ([ENCODE, POWERS], {}),
+    "sizes": (
+        [
+            {"step": "virtual-node"},
+            PRUNE,
+            *LAYOUT[2:],
+            {"step": "mod-features"},
+            {"step": "operand-shapes"},
+            {"step": "log-columns", "columns": [21, 22, 27]},
+            {"step": "walk-encoding", "steps": 3},
+            {"step": "standardize", "columns": 219},
+        ],
+        {"published": True},
+    ),
+    "columns": (
+        [
+            {"step": "prune", "method": "merge"},
+            {"step": "virtual-node", "over": "clusters", "size": 7},
+            {"step": "log-columns", "form": "signed"},
+            {"step": "take-columns", "columns": [5, 3, 21]},
+            {"step": "standardize", "columns": 3},
+            {"step": "merge-opcodes"},
+        ],
+        {"published": True},
+    ),
     "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
 }
 
@@ -81,7 +105,7 @@ BAD_STEPS = {
     "no list": (4, "a list of steps, found 4"),
     "no dict": ([4], "found 4"),
     "no name": ([{}], "found {}"),
-    "unknown": ([{"step": "crop"}], "one of prune, .*walk-encoding, found 'crop'"),
+    "unknown": ([{"step": "crop"}], "one of prune, .*merge-opcodes, found 'crop'"),
     "unknown attribute": ([{**PRUNE, "hop": 2}], "step 'prune': attributes.*'hop'"),
     "missing": ([{"step": "prune"}], "method: expected a value"),
     "choice": ([{"step": "prune", "method": "haircut"}], "one of none, config-1hop.*found 'haircut'"),
@@ -106,6 +130,31 @@ BAD_STEPS = {
     "kind": ([{"step": "encode", "node": [{"name": "a", "kind": "word"}]}], "a: expected.*found 'word'"),
     "values": ([{"step": "encode", "node": [{"name": "a", "kind": "category"}]}], "a: expected a list of"),
     "levels": ([{**ENCODE, "levels": 65}], r"0\.\.64"),
+    "columns too large": (
+        [{"step": "log-columns", "columns": [65536]}],
+        r"columns: expected a list of at most 65536 whole numbers in 0\.\.65535, found \[65536\]",
+    ),
+    "columns that are no numbers": (
+        [{"step": "log-columns", "columns": [1, True]}],
+        "a list of at most 65536 whole",
+    ),
+    "number for a list": ([{"step": "take-columns", "columns": 4}], "a list of at most 65536 whole numbers"),
+    "huge column": (
+        [{"step": "take-columns", "columns": [10**400]}],
+        "a list of at most 65536 whole numbers",
+    ),
+    "too many of them": ([{"step": "take-columns", "columns": [0] * 65537}], "a list of at most 65536 whole"),
+    "no columns": ([{"step": "take-columns", "columns": []}], "'take-columns': expected at least one column"),
+    "columns that went": (
+        [{"step": "take-columns", "columns": [9, 3]}, {"step": "log-columns", "columns": [0, 2]}],
+        "'log-columns': expected columns that the nodes have",
+    ),
+    "virtual after layouts": (
+        [{"step": "layout-digits"}, {"step": "virtual-node"}],
+        "'virtual-node': expected to come",
+    ),
+    "virtual twice": ([{"step": "virtual-node"}] * 2, "'virtual-node' once"),
+    "pruned after columns": ([{"step": "log-columns"}, PRUNE], "'prune': expected to come before"),
     "powers of nothing": ([ENCODE, {"step": "powers"}], "config: expected"),
     "powers of too many": (
         [{"step": "powers", "config": [{"name": f"c{i}", "kind": "number"} for i in range(359)]}],

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rankers import SMALL_GRAPHS, networks, same_as_the_library, small_any, smal
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from tpugraphs import recipes
 from tpugraphs.data.schema import Digit, Schema
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system.tensorfile import with_digests
@@ -70,6 +72,33 @@ def test_the_scores_are_those_of_predict(program, tmp_path, recipe):
 @pytest.mark.parametrize("fields", [{"precision": "bf16"}, {"chunk": 5}, {"prune": "none"}])
 def test_they_follow_the_fields(program, tmp_path, fields):
     ranker, graph = learnt("first-layout-cross", **fields)
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
+
+
+PREPARED = [
+    {"step": "virtual-node"},
+    {"step": "prune", "method": "merge", "neighbours": "dummies"},
+    {"step": "layout-digits"},
+    {"step": "mod-features"},
+    {"step": "log-columns", "form": "signed", "columns": [21, 22, 150]},
+    {"step": "operand-shapes"},
+    {"step": "take-columns", "columns": list(range(3, 137))},
+    {"step": "standardize", "columns": 134},
+    {"step": "merge-opcodes"},
+]
+
+
+@pytest.fixture
+def prepared():
+    """A recipe whose preprocessing has lists of numbers, and makes nodes."""
+    recipe = replace(get_recipe("first-layout"), name="prepared", preprocessing=lambda fields: PREPARED)
+    recipes.register(recipe)
+    yield "prepared"
+    recipes.unregister("prepared")
+
+
+def test_steps_with_lists_are_those_of_the_library(program, tmp_path, prepared):
+    ranker, graph = learnt(prepared)
     assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
 
 
@@ -174,6 +203,14 @@ def test_a_file_cut_off_anywhere_is_refused(program, files):
         ({"preprocessing": [{"step": "no\nsuch"}]}, "found 'no?such'"),
         ({"preprocessing": [{"step": "prune", "method": 3}]}, "step 'prune', method: expected one of"),
         ({"preprocessing": [{"step": "prune", "x": 3}]}, "step 'prune', "),
+        (
+            {"preprocessing": [{"step": "log-columns", "columns": [1, 2.5]}]},
+            "whole numbers in 0..65535, found 2.5",
+        ),
+        (
+            {"preprocessing": [{"step": "take-columns", "columns": 2}]},
+            "columns: expected a list of at most 65536",
+        ),
         ({"steps": None}, "steps: expected a list of steps of a model, found none"),
         ({"steps": [{"op": "linear"}]}, "as a step's 'name', found none"),
         ({"steps": []}, "no step makes 'scores'"),

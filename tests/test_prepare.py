@@ -244,6 +244,182 @@ def test_new_nodes_have_no_walks():
     np.testing.assert_allclose(out[:, 2:], expected, rtol=1e-6, atol=1e-7)
 
 
+def sized(seed, **changes):
+    """A published graph with sizes in its columns, roots, convolutions, dots and unary opcodes."""
+    g, rng = stored(seed, published=True, N=50, E=70, acyclic=False, **changes), np.random.default_rng(seed)
+    g["node_feat"][:, 21:67] = rng.choice([-3, -1, 0, 1, 5, 127, 128, 129, 300, 4096, 2**24], (50, 46))
+    g["node_feat"][:, 21:29] = rng.integers(0, 3000, (50, 8))
+    g["node_feat"][:, 134:] = 0
+    g["node_feat"][:, 0] = rng.random(50) < 0.2
+    g["node_opcode"][:] = rng.choice([1, 26, 34, 75, 96, 118], 50)
+    return g
+
+
+def test_columns_of_sizes():
+    g = sized(4)
+    feat, edges = g["node_feat"], g["edge_index"]
+    nodes = reference.prune_1hop(50, edges, g["config_nodes"])[0]
+    kept = feat[nodes]
+    logs = [21, 22, 28]
+    steps = [
+        PRUNE,
+        {"step": "log-columns", "columns": logs},
+        {"step": "mod-features"},
+        {"step": "operand-shapes"},
+    ]
+    out = _core.Prepare(steps).apply(*g.values()).node_feat
+    close(out[:, :140], reference.log_columns(kept, logs))
+    close(out[:, 140:200], reference.mod_features(kept))
+    operands = reference.operand_shapes(feat, g["node_opcode"], edges)[nodes]  # of nodes that are gone, too
+    close(out[:, 200:], operands)
+    assert len(np.unique(operands)) > 20 and (operands == np.log(2)).any() and (operands == 0).any()
+    core = _core.Prepare([{"step": "mod-features"}, {"step": "operand-shapes"}])
+    assert core.columns["node"] == 216
+    mod = core.apply(*stored(published=True).values()).node_feat[0, 140:]
+    assert mod[0] == np.float32(7 / 128) and mod[2] == np.float32(127 / 128)  # of 8 and of 0
+    with pytest.raises(tg.DataError, match="node_opcode: expected opcodes, .*found none"):
+        core.apply(*{**g, "node_opcode": None}.values())
+    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
+        core.apply(*stored().values())
+
+
+@pytest.mark.parametrize("form", ["shifted", "signed"])
+def test_columns_are_logarithms(form):
+    g = sized(1)
+    for offset, columns in ((1, None), (3, [21, 35, 139]), (0, [30, 30]), (2, [])):
+        more = {} if columns is None else {"columns": columns}
+        step = {"step": "log-columns", "form": form, "offset": offset, **more}
+        out = _core.Prepare([step]).apply(*g.values()).node_feat
+        expected = reference.log_columns(g["node_feat"], columns, offset, form == "signed")
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+    with pytest.raises(
+        tg.DataError, match="node_feat: expected the columns that .* names, found 140, without 150"
+    ):
+        _core.Prepare([{"step": "log-columns", "columns": [3, 150]}]).apply(*g.values())
+    for wrong in (np.nan, np.inf, -np.inf):
+        g["node_feat"][3, 30] = wrong
+        if form == "signed" or wrong != -np.inf:  # which counts as 1
+            with pytest.raises(tg.DataError, match="node_feat: expected finite numbers"):
+                _core.Prepare([{"step": "log-columns", "form": form}]).apply(*g.values())
+
+
+def test_what_is_learnt_is_learnt_from_the_columns_before():
+    training, other = [sized(seed) for seed in range(3)], sized(7)
+    taken = [139, 21, 22, 27]
+    steps = [
+        PRUNE, {"step": "log-columns", "form": "signed"}, {"step": "take-columns", "columns": taken},
+        {"step": "mod-features"}, {"step": "standardize", "columns": 40}, {"step": "operand-shapes"},
+    ]  # fmt: skip
+    core = fitted(steps, training)
+    assert core.columns["node"] == 56
+
+    def before(g):
+        nodes = reference.prune_1hop(50, g["edge_index"], g["config_nodes"])[0]
+        feat = g["node_feat"][nodes]
+        logs = reference.log_columns(feat, signed=True)[:, taken]
+        return np.concatenate([logs, reference.mod_features(feat)], 1).astype(np.float32)[:, :40]
+
+    rows = np.concatenate([before(g) for g in training])
+    close(core.apply(*other.values()).node_feat[:, :40], reference.standardized(rows, before(other), False))
+    three = fitted([{**NODES, "columns": 3}], [stored(node_feat=np.eye(40, 3))])
+    for refused in (three.apply, three.fit):
+        with pytest.raises(
+            tg.DataError, match="expected as many columns as in training, or more, found 2 of 3"
+        ):
+            refused(*stored().values())
+
+
+def test_walks_before_the_scaler_are_scaled():
+    training = [stored(seed) for seed in range(2)]
+    core = fitted([{"step": "walk-encoding", "steps": 3}, {"step": "standardize", "columns": 5}], training)
+    rows = [
+        np.concatenate([g["node_feat"], reference.walk_encoding(40, g["edge_index"], steps=3)], 1)
+        for g in training
+    ]
+    found = core.apply(*training[1].values()).node_feat
+    np.testing.assert_allclose(
+        found, reference.standardized(np.concatenate(rows), rows[1], False), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_unary_opcodes_are_one():
+    names = _core.OPCODES.split()
+    g = stored(published=True, N=121, K=1, node_opcode=np.arange(121, dtype=np.uint8))
+    out = _core.Prepare([{"step": "merge-opcodes"}]).apply(*g.values()).node_opcode
+    merged = {names[i - 1] for i in np.flatnonzero(out == 1)}
+    assert (
+        len(merged) == 21 and {"abs", "tan", "tanh", "cbrt", "not", "sign", "logistic", "is-finite"} <= merged
+    )
+    others = np.array([i for i in range(121) if i == 0 or names[i - 1] not in merged])
+    np.testing.assert_array_equal(out[others], others)
+    assert not merged & {"add", "convert", "copy", "dot", "reshape", "real", "popcnt"}
+    assert (
+        _core.Prepare([{"step": "merge-opcodes"}]).apply(*{**g, "node_opcode": None}.values()).node_opcode
+        is None
+    )
+
+
+VIRTUAL = {"step": "virtual-node"}
+# the sum over the operands of a node: of column 1, which tells the nodes apart
+OPERANDS = {"op": "edge_mean", "name": "sum", "in": ["node_feat"], "out": "h", "attrs": {"kind": "sum", "direction": "reverse"}}  # fmt: skip
+
+
+def sums_over_operands(graph, columns):
+    model = _core.Model([OPERANDS], 0, columns, config_features=1, outputs=["h"])
+    return model.run([(graph, np.zeros(1, np.int64))], ["h"])["h"][0].reshape(graph.num_nodes, columns)
+
+
+@pytest.mark.parametrize("size", [None, 1, 7, 50, 10**9])
+@pytest.mark.parametrize("pruned", ["no", "before", "after"])
+def test_virtual_nodes(size, pruned):
+    g = sized(2, K=8, config_feat=np.zeros((1, 1)))
+    g["node_feat"][:, 1] = np.arange(50) + 1
+    over = {} if size is None else {"over": "clusters", "size": size}
+    virtual = {**VIRTUAL, **over}
+    steps = {"no": [virtual], "before": [PRUNE, virtual], "after": [virtual, PRUNE]}[pruned]
+    core = _core.Prepare([*steps, {"step": "walk-encoding", "steps": 4}])
+    kept = core.fit(*g.values())
+    core.finish()
+    out = core.apply(*g.values(), kept=kept)
+    assert outputs(out) == outputs(core.apply(*g.values()))
+    N, edges, configs, nodes = 50, g["edge_index"], g["config_nodes"], np.arange(50)
+    if pruned == "before":
+        nodes, edges, configs = reference.prune_1hop(N, edges, configs)
+    edges, more = reference.virtual(len(nodes), edges, g["node_feat"][nodes, 0] == 1, size)
+    nodes = np.concatenate([nodes, np.full(more, -1)])
+    walks = reference.walk_encoding(N, g["edge_index"], steps=4)
+    walks = node_rows(walks, nodes)  # of a virtual node made after pruning: none
+    if pruned != "before":
+        walks = reference.walk_encoding(N + more, edges, steps=4)
+    if pruned == "after":
+        rows, edges, configs = reference.prune_1hop(N + more, edges, configs)
+        nodes, walks = nodes[rows], walks[rows]
+    feat = node_rows(g["node_feat"], nodes)
+    np.testing.assert_array_equal(out.node_feat[:, :140], feat)
+    np.testing.assert_allclose(out.node_feat[:, 140:], walks, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(out.node_opcode, node_rows(g["node_opcode"], nodes))
+    assert out.num_edges == len(edges) and out.num_config_nodes == 8
+    expected = np.zeros(len(nodes))
+    np.add.at(expected, edges[:, 0], feat[edges[:, 1], 1])
+    np.testing.assert_allclose(sums_over_operands(out, 144)[:, 1], expected, rtol=1e-6)
+
+
+def test_a_virtual_node_is_fitted_to_and_needs_roots():
+    g = sized(5)
+    core = fitted([VIRTUAL, *LAYOUT[2:], NODES], [g])
+    assert core.get_state()["scaler.count"] == [51]
+    out = core.apply(*g.values())
+    assert out.num_nodes == 51 and out.node_opcode[50] == 0 and (out.layout_digits[50] == -1).all()
+    with pytest.raises(tg.DataError, match="the 140 published columns, found 2"):
+        _core.Prepare([VIRTUAL]).apply(*stored().values())
+    clusters = {**VIRTUAL, "over": "clusters", "size": 30}
+    assert _core.Prepare([clusters]).apply(*stored().values()).num_nodes == 42
+    bad = sized(5)
+    bad["edge_index"][7, 1] = 50
+    with pytest.raises(tg.DataError, match="50 in row 7"):
+        _core.Prepare([VIRTUAL, PRUNE]).apply(*bad.values())
+
+
 def test_walks_on_a_path_and_a_ring():
     """Undirected, from the end of a path: back after 2 steps with 1/2. Directed, a ring of 5: after 5 steps."""
     path = stored(N=3, K=1, edge_index=np.array([[1, 0], [2, 1]]), node_feat=np.zeros((3, 1)))
@@ -492,8 +668,8 @@ def test_the_table_says_what_there_is():
     for name, step in table.items():
         assert step["doc"].endswith(".") and f'"step": "{name}"' in here, f"{name} has no test here"
         for attr in step["attrs"]:
-            assert attr["doc"] and attr["type"] in ("int", "flag", "choice", "columns")
-            assert (attr["default"] is None) == (attr["required"] or attr["type"] == "columns")
+            assert attr["doc"] and attr["type"] in ("int", "flag", "choice", "columns", "numbers")
+            assert (attr["default"] is None) == (attr["required"] or attr["type"] in ("columns", "numbers"))
     assert table["dedup"]["training"] and table["encode"]["learns"] and not table["prune"]["learns"]
 
 

@@ -46,7 +46,7 @@ tg_status tg_draft_whole(tg_draft *d, tg_error *err) {
         if ((uint64_t)edges[i] >= (uint64_t)s->N) return bad_node("edge_index", edges, i, 2, s->N, err);
     for (int64_t k = 0; k < s->K; k++)
         if ((uint64_t)nodes[k] >= (uint64_t)s->N) return bad_node("node_config_ids", nodes, k, 1, s->N, err);
-    d->checked++;
+    d->checks++;
     if (d->nodes == NULL) d->edges = edges, d->config_nodes = nodes;
     return TG_OK;
 }

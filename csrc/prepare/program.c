@@ -32,14 +32,15 @@ tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_
 }
 
 void tg_columns_free(tg_columns *columns) {
-    for (int c = 0; c < columns->n; c++) {
+    for (int c = 0; columns->column != NULL && c < columns->n; c++) {
         tg_column *column = &columns->column[c];
         for (int v = 0; v < column->n_values; v++) free(column->values[v]);
         free(column->values);
         free(column->name);
     }
     free(columns->column);
-    *columns = (tg_columns){0, NULL};
+    free(columns->number);
+    *columns = (tg_columns){0, NULL, NULL};
 }
 
 void tg_kept_free(tg_kept *kept) {
@@ -112,18 +113,21 @@ enum { ALL = (1 << TG_TABLES) - 1, WITHOUT_CONFIGS = ALL - (1 << TG_TABLE_CONFIG
 
 static void begin(tg_draft *d, const tg_stored *s, unsigned tables, tg_kept *kept) {
     *d = (tg_draft){.from = s, .tables = tables, .N = s->N, .E = s->E, .K = s->K, .kept = kept};
+    d->whole_N = s->N, d->whole_E = s->E;
     d->table[TG_TABLE_NODE] = (tg_features){s->N, s->F, (int)s->F, s->node_feat, NULL, 0};
     d->table[TG_TABLE_GRAPH] = (tg_features){1, s->G, (int)s->G, s->graph_feat, NULL, 0};
     d->table[TG_TABLE_CONFIG] = (tg_features){s->C, s->T, (int)s->T, s->config_feat, NULL, 0};
 }
 
 static void end(tg_program *p, tg_draft *d) {
-    __atomic_fetch_add(&p->pruned, d->pruned, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&p->checked, d->checked, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&p->pruned, d->prunes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&p->checked, d->checks, __ATOMIC_RELAXED);
     for (int t = 0; t < TG_TABLES; t++) free(d->table[t].own);
     free(d->opcode);
     free(d->layout);
     free(d->copied);
+    free(d->grown);
+    tg_pruned_free(&d->pruned);
 }
 
 static tg_status inspect(const tg_program *p, const tg_draft *d, tg_error *err) {
@@ -163,9 +167,12 @@ tg_status tg_program_fit(tg_program *p, const tg_stored *stored, tg_kept *kept, 
     if (p->fitted) tg_program_forget(p);
     begin(&d, stored, p->whole_configs ? ALL : WITHOUT_CONFIGS, kept);
     tg_status status = inspect(p, &d, err);
+    int last = p->n - 1; /* that learns something */
+    while (last >= 0 && p->use[last].step->fit == NULL) last--;
     for (int i = 0; status == TG_OK && i < p->n; i++) {
         tg_use *use = &p->use[i];
-        if (use->step->flags & TG_STEP_SELECTS) status = use->step->apply(use, &d, err);
+        if (use->step->flags & (TG_STEP_SELECTS | (i < last ? TG_STEP_CHANGES : 0)))
+            status = use->step->apply(use, &d, err);
         if (status == TG_OK && use->step->fit != NULL) status = use->step->fit(use, &d, err);
     }
     end(p, &d);

@@ -4,6 +4,7 @@
 #ifndef TG_STEP_H
 #define TG_STEP_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -28,11 +29,12 @@ typedef struct tg_column {
 typedef struct tg_columns {
     int n;
     tg_column *column;
+    int32_t *number; /* (n), instead: of a list of numbers; NULL if no list was given */
 } tg_columns;
 
 /* An attribute: a whole number in low..high, true or false, one of `choices` ("none|log", the value is the
-   position), or a list of columns. */
-typedef enum { TG_STEP_INT, TG_STEP_FLAG, TG_STEP_CHOICE, TG_STEP_COLUMNS } tg_step_type;
+   position), a list of columns, or a list of whole numbers in low..high, at most TG_MAX_COLUMNS of them. */
+typedef enum { TG_STEP_INT, TG_STEP_FLAG, TG_STEP_CHOICE, TG_STEP_COLUMNS, TG_STEP_NUMBERS } tg_step_type;
 typedef struct tg_step_attr {
     const char *name;
     tg_step_type type;
@@ -92,21 +94,30 @@ typedef struct tg_features {
 /* A graph on its way from the stored arrays to a slate graph. */
 typedef struct tg_draft {
     const tg_stored *from;
-    unsigned tables;      /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
-    int64_t N, E, K;      /* what is left */
-    const int64_t *nodes; /* (N) their ids in the stored graph, -1 of a new one; NULL: all of them */
-    const int64_t *edges; /* (E,2), private and checked once the structure is made */
+    unsigned tables;          /* bit t: table t is prepared; structure, opcodes and layouts with the nodes */
+    int64_t N, E, K;          /* what is left */
+    int64_t whole_N, whole_E; /* the stored graph and, behind it, virtual nodes made before pruning */
+    const int64_t *nodes;     /* (N) their ids in that, -1 of a node made later; NULL: all of them */
+    const int64_t *edges;     /* (E,2), private and checked once the structure is made */
     const int64_t *config_nodes; /* (K), as the edges */
     tg_features table[TG_TABLES];
-    uint8_t *opcode;     /* (N), or NULL */
-    int8_t *layout;      /* (N,6), or NULL */
-    tg_kept *kept;       /* filled by pruning if it is not made yet */
-    int64_t *copied;     /* private copies of edges and config nodes of a graph that is not pruned */
-    int pruned, checked; /* how often, for tests */
+    uint8_t *opcode;    /* (N), or NULL */
+    int8_t *layout;     /* (N,6), or NULL */
+    tg_kept *kept;      /* filled by pruning of the stored graph if it is not made yet */
+    tg_pruned pruned;   /* what pruning kept of a graph with virtual nodes */
+    int64_t *copied;    /* private copies of edges (whole_E,2) and config nodes of the graph before pruning */
+    int64_t *grown;     /* ids and edges of a pruned graph with virtual nodes */
+    int prunes, checks; /* how many, for tests */
 } tg_draft;
 
 /* A table is wanted here. */
 static inline int tg_wants(const tg_draft *d, tg_table t) { return d->tables >> t & 1; }
+
+/* Stored features (F) of node n of the draft; NULL of a node that was made on the way. */
+static inline const float *tg_draft_stored(const tg_draft *d, int64_t n) {
+    const int64_t id = d->nodes == NULL ? n : d->nodes[n];
+    return id >= 0 && id < d->from->N ? d->from->node_feat + id * d->from->F : NULL;
+}
 
 /* A new table in place of table t: memory for (rows, cols); NULL when there is none. Read the old one, write to the
    result, then hand it over with the status of the work: x is freed unless that is TG_OK. Returns the status.
@@ -121,6 +132,7 @@ tg_status tg_draft_whole(tg_draft *d, tg_error *err);
 typedef struct tg_outline {
     int cols[TG_TABLES];    /* -1: as many as the stored graph has */
     int changed[TG_TABLES]; /* the table is no longer as stored */
+    int learnt[TG_TABLES];  /* it depends on what a step has learnt, which a later one cannot learn from */
     int has_layout;
 } tg_outline;
 
@@ -138,7 +150,8 @@ enum {
     TG_STEP_TRAINING =
         1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
     TG_STEP_CONFIGS = 2, /* reads features of whole configs */
-    TG_STEP_SELECTS = 4  /* the nodes that it keeps are those that later steps are fitted to */
+    TG_STEP_SELECTS = 4, /* the nodes that it keeps or makes are those that later steps are fitted to */
+    TG_STEP_CHANGES = 8  /* likewise the features that it makes; it learns nothing itself */
 };
 
 typedef struct tg_prepare_step {
@@ -170,7 +183,13 @@ typedef struct tg_prepare_step {
     STEP(node_padding)                                                                                       \
     STEP(encode)                                                                                             \
     STEP(powers)                                                                                             \
-    STEP(walk_encoding)
+    STEP(walk_encoding)                                                                                      \
+    STEP(virtual_node)                                                                                       \
+    STEP(log_columns)                                                                                        \
+    STEP(take_columns)                                                                                       \
+    STEP(mod_features)                                                                                       \
+    STEP(operand_shapes)                                                                                     \
+    STEP(merge_opcodes)
 #define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)
 #undef TG_DECLARE_STEP
@@ -180,6 +199,15 @@ const tg_prepare_step *tg_find_step(const char *name);
 
 /* The next array of the state, n doubles or, if whole, int64, all 0. The name is a constant. */
 tg_status tg_step_keeps(tg_use *use, const char *name, int whole, int64_t n, tg_error *err);
+
+/* ln(x + offset), 0 where x + offset < 1. */
+static inline float tg_step_log(float x, double offset) {
+    const double y = (double)x + offset;
+    return y < 1 ? 0 : (float)log(y);
+}
+
+/* TG_E_DATA unless the graph has the published node features, or they are not asked for. */
+tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err);
 
 /* A TG_E_CONFIG about a step. */
 tg_status tg_step_wrong(const tg_use *use, tg_error *err, const char *expected);

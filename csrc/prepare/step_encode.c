@@ -96,7 +96,7 @@ static void outline(const tg_use *use, tg_outline *outline, int fitted) {
     for (int t = 0; t < TG_TABLES; t++) {
         const part p = part_of(use, t);
         outline->cols[t] = fitted || p.most == 0 ? width(&p) : -1;
-        outline->changed[t] = 1;
+        outline->changed[t] = outline->learnt[t] = 1;
     }
 }
 

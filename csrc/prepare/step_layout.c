@@ -9,7 +9,8 @@
 #include "features/layout.h"
 #include "prepare/padding.h"
 
-static tg_status published(const tg_stored *graph, unsigned tables, tg_error *err) {
+tg_status tg_step_published(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
+    (void)use;
     if (graph->F == TG_NODE_FEATURES || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
     return tg_fail_field(err, "node_feat", "the 140 published columns", "%lld", (long long)graph->F);
 }
@@ -28,11 +29,6 @@ static void outline_digits(const tg_use *use, tg_outline *outline, int fitted) {
     if (outline->cols[TG_TABLE_NODE] < 0) outline->cols[TG_TABLE_NODE] = TG_NODE_FEATURES;
 }
 
-static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
-    (void)use;
-    return published(graph, tables, err);
-}
-
 static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
     TG_ASSERT(d->table[TG_TABLE_NODE].ld == TG_NODE_FEATURES); /* the table is as stored, and was inspected */
@@ -49,7 +45,7 @@ const tg_prepare_step tg_step_layout_digits = {
                "-1: digits past the rank of a node become -1; 0: the columns stay as they are"}},
     .plan = plan_digits,
     .outline = outline_digits,
-    .inspect = inspect,
+    .inspect = tg_step_published,
     .apply = apply_digits,
 };
 
@@ -67,7 +63,7 @@ int tg_list_padding(const float *node_feat, int64_t N) {
 }
 
 static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
-    tg_status status = published(graph, tables, err);
+    tg_status status = tg_step_published(use, graph, tables, err);
     if (status != TG_OK || !(tables & 1u << TG_TABLE_NODE)) return status;
     const int expected = (int)use->attr[0], found = tg_list_padding(graph->node_feat, graph->N);
     if (found == expected) return TG_OK;

@@ -49,7 +49,7 @@ static int width(const tg_use *use) {
 }
 
 static void outline(const tg_use *use, tg_outline *outline, int fitted) {
-    outline->changed[TG_TABLE_CONFIG] = 1;
+    outline->changed[TG_TABLE_CONFIG] = outline->learnt[TG_TABLE_CONFIG] = 1;
     if (outline->cols[TG_TABLE_CONFIG] < 0) return;
     outline->cols[TG_TABLE_CONFIG] = fitted ? outline->cols[TG_TABLE_CONFIG] + width(use) : -1;
 }

@@ -19,16 +19,16 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
     return tg_fail_field(err, "node_config_ids", "at least one configurable node, to prune around", "none");
 }
 
-static tg_status gather(tg_draft *d, tg_error *err) {
+static tg_status gather(tg_draft *d, const tg_pruned *kept, tg_error *err) {
     const tg_stored *s = d->from;
-    const tg_pruned *kept = &d->kept->pruned;
     float *feat = tg_draft_room(kept->N, s->F, err);
     if (feat == NULL) return err->code;
     for (int64_t n = 0; n < kept->N; n++) {
-        const int64_t from = kept->nodes[n]; /* -1: a new node */
-        if (from < 0) memset(feat + n * s->F, 0, (size_t)s->F * sizeof *feat);
+        const int64_t from = kept->nodes[n];
+        const int made = from < 0 || from >= s->N;
+        if (made) memset(feat + n * s->F, 0, (size_t)s->F * sizeof *feat);
         else memcpy(feat + n * s->F, s->node_feat + from * s->F, (size_t)s->F * sizeof *feat);
-        if (d->opcode != NULL) d->opcode[n] = from < 0 ? 0 : s->opcode[from];
+        if (d->opcode != NULL) d->opcode[n] = made ? 0 : s->opcode[from];
     }
     d->table[TG_TABLE_NODE].rows = d->N = kept->N;
     d->E = kept->E;
@@ -38,25 +38,45 @@ static tg_status gather(tg_draft *d, tg_error *err) {
     return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, feat, (int)s->F, 0);
 }
 
-static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
+/* Prunes the whole graph; config_nodes is nobody else's to change. */
+static tg_status prune(const tg_use *use, const tg_draft *d, const int64_t *edges,
+                       const int64_t *config_nodes, tg_pruned *pruned, tg_error *err) {
+    char method[32];
+    tg_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
+    const tg_prune_input in = {d->whole_N,
+                               d->whole_E,
+                               d->K,
+                               edges,
+                               config_nodes,
+                               (int64_t)use->attr[HOPS],
+                               use->attr[NEIGHBOURS] == 1};
+    return tg_prune(pruned, method, &in, err);
+}
+
+/* Prunes the stored graph, unless an earlier call did. */
+static tg_status prune_stored(const tg_use *use, tg_draft *d, tg_error *err) {
     const tg_stored *s = d->from;
+    if (d->kept->made) return TG_OK;
+    int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes);
+    if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
+    memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);
+    const tg_status status = prune(use, d, s->edges, nodes, &d->kept->pruned, err);
+    free(nodes);
+    if (status != TG_OK) return status;
+    d->kept->made = 1;
+    d->kept->of = tg_structure_of(s);
+    d->checks++;
+    d->prunes++;
+    return TG_OK;
+}
+
+static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     if (use->attr[METHOD] == 0 || !tg_wants(d, TG_TABLE_NODE)) return TG_OK;
-    if (!d->kept->made) {
-        char method[32];
-        tg_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
-        int64_t *nodes = malloc((size_t)(s->K + 1) * sizeof *nodes); /* nobody else can change these */
-        if (nodes == NULL) return tg_fail(err, TG_E_MEMORY, "no memory to prune %lld nodes", (long long)s->K);
-        memcpy(nodes, s->config_nodes, (size_t)s->K * sizeof *nodes);
-        const tg_prune_input in = {
-            s->N, s->E, s->K, s->edges, nodes, (int64_t)use->attr[HOPS], use->attr[NEIGHBOURS] == 1};
-        tg_status status = tg_prune(&d->kept->pruned, method, &in, err);
-        free(nodes);
-        if (status != TG_OK) return status;
-        d->kept->made = 1;
-        d->kept->of = tg_structure_of(s);
-        d->pruned++, d->checked++;
-    }
-    return gather(d, err);
+    const int stored = d->whole_N == d->from->N;
+    tg_status status =
+        stored ? prune_stored(use, d, err) : prune(use, d, d->edges, d->config_nodes, &d->pruned, err);
+    d->prunes += !stored;
+    return status == TG_OK ? gather(d, stored ? &d->kept->pruned : &d->pruned, err) : status;
 }
 
 const tg_prepare_step tg_step_prune = {

@@ -63,8 +63,8 @@ static tg_status keep(tg_use *use, const char *const names[3], tg_error *err) {
 static tg_status plan_nodes(tg_use *use, const tg_outline *before, tg_error *err) {
     static const char *const names[] = {"scaler.count", "scaler.mean", "scaler.m2"};
     const int stored = before->cols[TG_TABLE_NODE];
-    if (before->changed[TG_TABLE_NODE])
-        return tg_step_wrong(use, err, "to come before every other step that changes the node features");
+    if (before->learnt[TG_TABLE_NODE])
+        return tg_step_wrong(use, err, "to come before every other step that learns from the node features");
     if (stored >= 0 && stored < use->attr[COLUMNS])
         return tg_step_wrong(use, err, "at most as many columns as the nodes have");
     return keep(use, names, err);
@@ -73,22 +73,26 @@ static tg_status plan_nodes(tg_use *use, const tg_outline *before, tg_error *err
 static void outline_nodes(const tg_use *use, tg_outline *outline, int fitted) {
     (void)fitted;
     outline->cols[TG_TABLE_NODE] = (int)use->attr[COLUMNS];
-    outline->changed[TG_TABLE_NODE] = 1;
+    outline->changed[TG_TABLE_NODE] = outline->learnt[TG_TABLE_NODE] = 1;
 }
 
-static tg_status inspect_nodes(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {
-    if ((double)graph->F >= use->attr[COLUMNS] || !(tables & 1u << TG_TABLE_NODE)) return TG_OK;
-    return tg_fail_field(err, "node_feat", "as many columns as in training, or more", "%lld of %d",
-                         (long long)graph->F, (int)use->attr[COLUMNS]);
+static tg_status wide_enough(const tg_use *use, const tg_draft *d, tg_error *err) {
+    const int cols = d->table[TG_TABLE_NODE].cols;
+    if (cols >= use->attr[COLUMNS]) return TG_OK;
+    return tg_fail_field(err, "node_feat", "as many columns as in training, or more", "%d of %d", cols,
+                         (int)use->attr[COLUMNS]);
 }
 
 static tg_status fit_nodes(tg_use *use, const tg_draft *d, tg_error *err) {
     const tg_rows rows = rows_of(use, d, TG_TABLE_NODE);
-    return merge(use, &rows, err);
+    const tg_status status = wide_enough(use, d, err);
+    return status == TG_OK ? merge(use, &rows, err) : status;
 }
 
 static tg_status apply_nodes(const tg_use *use, tg_draft *d, tg_error *err) {
     if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    const tg_status status = wide_enough(use, d, err);
+    if (status != TG_OK) return status;
     const tg_rows rows = rows_of(use, d, TG_TABLE_NODE);
     const int zero = use->attr[CONSTANT] == AUTO ? use->whole_configs : use->attr[CONSTANT] == ZERO;
     float *y = tg_draft_room(rows.n, rows.F, err);
@@ -106,7 +110,6 @@ const tg_prepare_step tg_step_standardize = {
           "0 if features of whole configs are prepared too"}},
     .plan = plan_nodes,
     .outline = outline_nodes,
-    .inspect = inspect_nodes,
     .fit = fit_nodes,
     .finish = finish,
     .check = check,
@@ -125,7 +128,7 @@ static tg_status plan_configs(tg_use *use, const tg_outline *before, tg_error *e
 static void outline_configs(const tg_use *use, tg_outline *outline, int fitted) {
     (void)fitted;
     outline->cols[TG_TABLE_CONFIG] = (int)use->attr[COLUMNS];
-    outline->changed[TG_TABLE_CONFIG] = 1;
+    outline->changed[TG_TABLE_CONFIG] = outline->learnt[TG_TABLE_CONFIG] = 1;
 }
 
 static tg_status inspect_configs(const tg_use *use, const tg_stored *graph, unsigned tables, tg_error *err) {

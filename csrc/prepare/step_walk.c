@@ -27,8 +27,8 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
     if (status != TG_OK) return status;
     const tg_features *x = &d->table[TG_TABLE_NODE];
     const int64_t cols = x->cols + added(use);
-    const tg_walk walk = {d->from->N,
-                          d->from->E,
+    const tg_walk walk = {d->whole_N,
+                          d->whole_E,
                           d->copied,
                           use->attr[GRAPH] == 1,
                           use->attr[LOOPS] != 0,
@@ -55,6 +55,7 @@ const tg_prepare_step tg_step_walk_encoding = {
          {"form", TG_STEP_CHOICE, 0, 0, 0, 0, "return|arriving",
           "the chance to be back where the walk began; or, for k >= 2, the chance mass that arrives from all "
           "other nodes (third place of the Kaggle competition)"}},
+    .flags = TG_STEP_CHANGES,
     .plan = plan,
     .outline = outline,
     .apply = apply,

@@ -15,7 +15,7 @@ static int wrong(const char *step, const char *what, const char *expected, PyObj
     PyObject *bytes = text == NULL ? NULL : PyUnicode_AsUTF8String(text);
     if (bytes != NULL) {
         tg_error err;
-        tg_fail(&err, TG_E_CONFIG, "preprocessing: step '%.48s': %.60s: expected %.200s, found %.120s", step,
+        tg_fail(&err, TG_E_CONFIG, "preprocessing: step '%.48s': %.60s: expected %.300s, found %.120s", step,
                 what, expected, PyBytes_AsString(bytes));
         tg_raise(&err, NULL);
     }
@@ -97,10 +97,32 @@ static int take_columns(tg_columns *columns, const char *step, const char *attr,
     return status;
 }
 
+static int take_numbers(tg_columns *list, const char *step, const tg_step_attr *attr, PyObject *given) {
+    char expected[96];
+    snprintf(expected, sizeof expected, "a list of at most %d whole numbers in %.0f..%.0f", TG_MAX_COLUMNS,
+             attr->low, attr->high);
+    PyObject *items = list_items(given);
+    const Py_ssize_t n = items == NULL ? -1 : PyTuple_Size(items);
+    int fine = n >= 0 && n <= TG_MAX_COLUMNS;
+    if (fine && (list->number = calloc((size_t)n + 1, sizeof *list->number)) == NULL) {
+        PyErr_NoMemory();
+        fine = 0;
+    }
+    for (Py_ssize_t i = 0; fine && i < n; i++) {
+        PyObject *item = PyTuple_GetItem(items, i);
+        const double number = PyLong_Check(item) && !PyBool_Check(item) ? PyLong_AsDouble(item) : NAN;
+        if (PyErr_Occurred() != NULL) PyErr_Clear(), fine = 0;
+        fine &= number >= attr->low && number <= attr->high;
+        if (fine) list->number[list->n++] = (int32_t)number;
+    }
+    Py_XDECREF(items);
+    return fine ? 0 : wrong(step, attr->name, expected, given);
+}
+
 /* ---- attributes ---- */
 
 static int take_choice(double *to, const char *step, const tg_step_attr *attr, PyObject *value) {
-    char name[32], expected[128] = "one of ";
+    char name[32], expected[192] = "one of ";
     for (int i = 0; tg_word(attr->choices, i, name, sizeof name); i++) {
         if (PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, name) == 0) {
             *to = i;
@@ -115,6 +137,7 @@ static int take_choice(double *to, const char *step, const tg_step_attr *attr, P
 static int take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr,
                       PyObject *value) {
     if (attr->type == TG_STEP_COLUMNS) return take_columns(columns, step, attr->name, value);
+    if (attr->type == TG_STEP_NUMBERS) return take_numbers(columns, step, attr, value);
     if (attr->type == TG_STEP_CHOICE) return take_choice(to, step, attr, value);
     if (attr->type == TG_STEP_FLAG) {
         if (!PyBool_Check(value)) return wrong(step, attr->name, "True or False", value);
@@ -160,7 +183,7 @@ static int add_dict(tg_program *program, PyObject *dict) {
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, tg_steps[i]->name) == 0)
             step = tg_steps[i];
     if (step == NULL) {
-        char known[200] = "one of ";
+        char known[400] = "one of ";
         for (int i = 0; tg_steps[i] != NULL; i++) {
             const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", tg_steps[i]->name);
@@ -168,7 +191,7 @@ static int add_dict(tg_program *program, PyObject *dict) {
         return wrong("?", "step", known, name);
     }
     double attr[TG_STEP_ATTRS];
-    tg_columns columns[TG_STEP_ATTRS] = {{0, NULL}};
+    tg_columns columns[TG_STEP_ATTRS] = {{0, NULL, NULL}};
     if (take_attrs(step, dict, attr, columns) < 0) {
         for (int a = 0; a < TG_STEP_ATTRS; a++) tg_columns_free(&columns[a]);
         return -1;
@@ -205,10 +228,11 @@ int tg_py_program(PyObject *list, tg_program *program) {
 /* ---- the table ---- */
 
 static PyObject *describe_attr(const tg_step_attr *attr) {
-    static const char *const types[] = {"int", "flag", "choice", "columns"};
+    static const char *const types[] = {"int", "flag", "choice", "columns", "numbers"};
     PyObject *range = Py_None, *fallback = Py_None;
     char text[32];
-    if (attr->type == TG_STEP_INT) range = Py_BuildValue("LL", (long long)attr->low, (long long)attr->high);
+    if (attr->type == TG_STEP_INT || attr->type == TG_STEP_NUMBERS)
+        range = Py_BuildValue("LL", (long long)attr->low, (long long)attr->high);
     if (attr->type == TG_STEP_CHOICE) range = Py_BuildValue("s", attr->choices);
     if (attr->type == TG_STEP_CHOICE && !attr->required) {
         tg_word(attr->choices, (int)attr->fallback, text, sizeof text);

@@ -70,12 +70,30 @@ static tg_status take_columns(tg_columns *columns, const char *step, const char 
     return TG_OK;
 }
 
+static tg_status take_numbers(tg_columns *list, const char *step, const tg_step_attr *attr,
+                              const tg_json_value *given, tg_error *err) {
+    char expected[96];
+    snprintf(expected, sizeof expected, "a list of at most %d whole numbers in %.0f..%.0f", TG_MAX_COLUMNS,
+             attr->low, attr->high);
+    if (given->kind != TG_JSON_ARRAY || given->count > TG_MAX_COLUMNS)
+        return wrong(err, step, attr->name, expected, given);
+    list->number = calloc((size_t)given->count + 1, sizeof *list->number);
+    if (list->number == NULL) return no_memory(err);
+    for (const tg_json_value *v = given->first; v != NULL; v = v->next) {
+        if (!v->is_whole || v->number < attr->low || v->number > attr->high)
+            return wrong(err, step, attr->name, expected, v);
+        list->number[list->n++] = (int32_t)v->number;
+    }
+    return TG_OK;
+}
+
 /* ---- attributes ---- */
 
 static tg_status take_value(double *to, tg_columns *columns, const char *step, const tg_step_attr *attr,
                             const tg_json_value *value, tg_error *err) {
-    char name[32], expected[160] = "one of ";
+    char name[32], expected[192] = "one of ";
     if (attr->type == TG_STEP_COLUMNS) return take_columns(columns, step, attr->name, value, err);
+    if (attr->type == TG_STEP_NUMBERS) return take_numbers(columns, step, attr, value, err);
     for (int i = 0; attr->type == TG_STEP_CHOICE && tg_word(attr->choices, i, name, sizeof name); i++) {
         *to = i;
         if (tg_json_is(value, name)) return TG_OK;
@@ -121,7 +139,7 @@ static tg_status add_step(tg_program *program, const tg_json_value *described, t
         return tg_described_wrong(err, "preprocessing", "steps that this version has", NULL,
                                   name == NULL ? described : name);
     double attr[TG_STEP_ATTRS] = {0};
-    tg_columns columns[TG_STEP_ATTRS] = {{0, NULL}};
+    tg_columns columns[TG_STEP_ATTRS] = {{0, NULL, NULL}};
     const tg_status status = take_attrs(step, described, attr, columns, err);
     if (status == TG_OK) return tg_program_add(program, step, attr, columns, err);
     for (int a = 0; a < TG_STEP_ATTRS; a++) tg_columns_free(&columns[a]);

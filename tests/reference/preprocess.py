@@ -160,6 +160,36 @@ def encoded(columns, training, x, levels=0):
     return np.array(out, np.float64).reshape(len(out), len(x)).T
 
 
+def virtual(N, edges, roots, size=None):
+    """Ends of the edges with those of virtual nodes, and how many these are: over the roots, or clusters of a size."""
+    nodes = np.flatnonzero(roots) if size is None else np.arange(N)
+    more = np.stack([N + (0 * nodes if size is None else nodes // size), nodes], 1)
+    return np.concatenate([edges, more]), 1 if size is None else -(-N // size)
+
+
+def log_columns(x, columns=None, offset=1, signed=False):
+    x = x.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.sign(x) * np.log1p(np.abs(x)) if signed else np.log(np.maximum(x + offset, 1))
+    chosen = np.isin(np.arange(x.shape[1]), np.arange(x.shape[1]) if columns is None else columns)
+    return np.where(chosen, logs, x)
+
+
+def mod_features(node_feat):
+    """(N, 60): of 30 columns the place within 128, then the number of whole 128s."""
+    x = node_feat[:, [*range(21, 27), *range(31, 43), *range(53, 59), *range(61, 67)]].astype(np.float64)
+    return np.concatenate([((x + 127) % 128) / 128, x // 128 / 10], 1)
+
+
+def operand_shapes(node_feat, opcodes, edges):
+    """(N, 16): ln(x + 3) of the columns 21-28 of the two operands of convolutions and dots."""
+    out = np.full((len(node_feat), 16), -2.0)
+    for node in np.flatnonzero(np.isin(opcodes, [26, 34])):
+        shapes = [node_feat[v, 21:29] for u, v in edges if u == node] + [np.full(8, -1.0)] * 2
+        out[node] = np.concatenate(shapes[:2])
+    return np.log(out + 3)
+
+
 def _factors(x):
     """log2, exponent of two, log2 of the odd part, whether that is 1; 0 of all but positive whole numbers."""
     if not (1 <= x <= 2**31 and x == int(x)):
