@@ -94,6 +94,15 @@ class TrainingFields:
     )
     decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
     decay_every: float = option(0.3, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
+    average: str = option(
+        "none",
+        choices=("none", "ema", "swa"),
+        doc="weights that are validated and kept: those of a step, a moving average (ema), or the mean of "
+        "those of many steps (swa)",
+    )
+    ema_decay: float = option(0.999, 0.0, 0.9999999, doc="share of the average that a step leaves (ema)")
+    swa_start: float = option(0.75, 0.0, 1.0, doc="share of the steps after which the mean begins (swa)")
+    swa_every: int = option(10, 1, 10**9, doc="steps from one part of the mean to the next (swa)")
     evaluate_every: int = option(200, 1, 10**9, doc="steps from one validation to the next")
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")

@@ -29,6 +29,7 @@ from tpugraphs.recipes import plain
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress, wanted
+from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
@@ -100,6 +101,7 @@ class Fit(RunningFit):
         super().__init__(how.owner, history, how.callbacks)
         self.visit, self.finished = 0, False
         self.instruction_sets = [_core.get_isa()]  # that it has run on; the last one is in use
+        self.average = Average(self.fields, self.total)
         self.best: NDArray[np.float32] | None = None
         self.path = None
         if folder is not None:
@@ -233,6 +235,7 @@ class Fit(RunningFit):
             if not norms:
                 self.visit = visit
                 raise
+        self.average.add(number, self.model.params)
         self.step = self.network.trained_steps = number
         self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
@@ -265,17 +268,21 @@ class Fit(RunningFit):
         due = self.step % self.fields.evaluate_every == 0 or self.step == self.total
         if not self.valid or not due or self.step in (0, *self.history.valid_steps[-1:]):
             return
+        with self.average.in_use(self.model.params):
+            value = self._evaluate(interrupts)
+            if self.history.evaluated(self.step, value):
+                self.best = self.model.params.copy()
+        self.tell("on_evaluate", value)
+
+    def _evaluate(self, interrupts: Interrupts) -> float:
+        """Mean metric of the current parameters over the validation graphs."""
         began = time.monotonic()
         try:
             interrupts.armed = True
-            values = [self.judge(scores, times) for _, scores, times in self.valid_scores()]
+            return float(np.mean([self.judge(scores, times) for _, scores, times in self.valid_scores()]))
         finally:
             interrupts.armed = False
             self.history.evaluation_seconds += time.monotonic() - began
-        value = float(np.mean(values))
-        if self.history.evaluated(self.step, value):
-            self.best = self.model.params.copy()
-        self.tell("on_evaluate", value)
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
         """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
@@ -287,8 +294,9 @@ class Fit(RunningFit):
         return metrics.VALIDATION[self.network.metric](scores, times)
 
     def _restore_best(self) -> None:
-        if self.best is not None:
-            self.model.params[:] = self.best
+        best = self.average.value if self.best is None else self.best
+        if best is not None:
+            self.model.params[:] = best
 
     def _warn_of_divergence(self) -> None:
         """Warn if the losses at the end are far above those at the beginning."""
@@ -349,6 +357,8 @@ class Fit(RunningFit):
         }
         if self.best is not None:
             tensors["best_params"] = self.best
+        if self.average.value is not None:
+            tensors["average"] = self.average.value
         tensorfile.write(path, "checkpoint", metadata, tensors)
 
     def _resume(self, path: str) -> None:
@@ -386,6 +396,7 @@ class Fit(RunningFit):
         parameters = self.network.num_parameters
         arrays = {name: take(name, parameters, np.float32) for name in ("params", "moment1", "moment2")}
         best = take("best_params", parameters, np.float32) if best_step is not None else None
+        average = take("average", parameters, np.float64) if self.average.begun(step) else None
         valid = tensors["valid_steps"].shape[0] if tensors.get("valid_steps", np.zeros(())).ndim == 1 else 0
         lists = {name: take(name, step, np.float64).tolist() for name in ("loss", "learning_rate")}
         lists["valid_steps"] = take("valid_steps", valid, np.int64).tolist()
@@ -402,7 +413,7 @@ class Fit(RunningFit):
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array
-        self.best, self.step, self.visit = best, step, visit
+        self.best, self.step, self.visit, self.average.value = best, step, visit, average
         self.network.trained_steps, self.network.fitted = step, step > 0
         history = self.history
         vars(history).update(lists)
