@@ -527,3 +527,18 @@ def test_graphs_in_files_and_in_memory_train_alike(tmp_path):
         if not isinstance(a, int):
             np.testing.assert_array_equal(a, b)
     assert results[0][2] < 0.7 * results[1][2]
+
+
+def test_training_stops_after_validations_without_a_better_one(tmp_path):
+    """With a learning rate of 0 no validation is better than the first."""
+
+    def fit(steps=40, **fields):
+        ranker = small_ranker(steps=steps, learning_rate=0.0, **fields)
+        return ranker.fit(small_graph(), [small_graph(1)], checkpoint_dir=tmp_path, verbose=False)
+
+    history = fit(stop_after=3)
+    assert history.valid_steps == [5, 10, 15, 20] and len(history.loss) == 20
+    assert history.stopped == "no better metric in 3 validations" and history.best_step == 5
+    assert fit(stop_after=3).stopped == history.stopped  # from the checkpoint
+    unlimited = small_ranker(steps=40, learning_rate=0.0).fit(small_graph(), [small_graph(1)], verbose=False)
+    assert unlimited.stopped is None and len(unlimited.loss) == 40

@@ -104,6 +104,9 @@ class TrainingFields:
     swa_start: float = option(0.75, 0.0, 1.0, doc="share of the steps after which the mean begins (swa)")
     swa_every: int = option(10, 1, 10**9, doc="steps from one part of the mean to the next (swa)")
     evaluate_every: int = option(200, 1, 10**9, doc="steps from one validation to the next")
+    stop_after: int = option(
+        0, 0, 10**9, doc="validations without a better one after which the training ends; 0: never"
+    )
     valid_configs: int = option(4000, 2, 10**9, doc="configs validated on, evenly from the graphs")
     metric: str = option("tau", choices=metrics.VALIDATION, doc="what chooses the best parameters")
     chunk: int = option(128, 1, 1 << 20, doc="configs scored together in prediction")

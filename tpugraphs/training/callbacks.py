@@ -74,6 +74,11 @@ class History:
         """Greatest validation metric, None without validation."""
         return max(self.valid_metric) if self.valid_metric else None
 
+    @property
+    def without_better(self) -> int:
+        """Number of evaluations since the best one."""
+        return sum(self.best_step is not None and step > self.best_step for step in self.valid_steps)
+
     def evaluated(self, step: int, metric: float) -> bool:
         """Note an evaluation. Return whether it is the best so far."""
         best = self.best_metric is None or metric > self.best_metric

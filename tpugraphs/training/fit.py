@@ -272,6 +272,8 @@ class Fit(RunningFit):
             value = self._evaluate(interrupts)
             if self.history.evaluated(self.step, value):
                 self.best = self.model.params.copy()
+        if 0 < self.fields.stop_after <= self.history.without_better:
+            self.stop(f"no better metric in {self.fields.stop_after} validations")
         self.tell("on_evaluate", value)
 
     def _evaluate(self, interrupts: Interrupts) -> float:
