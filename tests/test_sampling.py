@@ -15,7 +15,7 @@ from test_resume import same
 
 import tpugraphs as tg
 from tpugraphs.training import Callback, trainset
-from tpugraphs.training.sampling import EvenVisits, WeightedVisits, close_rows, happens
+from tpugraphs.training.sampling import EvenVisits, WeightedVisits, close_rows, fast_rows, happens
 
 # Visits
 
@@ -82,6 +82,36 @@ def test_windows_are_one_to_four_slates_anywhere():
     assert min(lows) < 20 and max(lows) > 940
 
 
+# Fast configs
+
+
+def test_fast_rows_are_drawn_in_proportion():
+    """The probability of every pair in order is the product of those of its draws (Plackett and Luce)."""
+    order, draws, temperature = np.array([2, 0, 1]), 6000, 0.5
+    weight = np.exp((1 - np.arange(3) / 3) / temperature)  # of the places
+    seen = [tuple(fast_rows(order, 2, temperature, (5, i)).tolist()) for i in range(draws)]
+    for a, b in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]:
+        chance = weight[a] / weight.sum() * weight[b] / (weight.sum() - weight[a])
+        count = seen.count((int(order[a]), int(order[b])))
+        assert abs(count - draws * chance) < 5 * np.sqrt(draws * chance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 100.0]))
+def test_fast_rows_are_distinct_and_follow_from_the_key(count, k, seed, temperature):
+    k = min(k, count)
+    order = np.random.default_rng(seed).permutation(count)
+    rows = fast_rows(order, k, temperature, (seed, 8))
+    assert rows.dtype == np.int64 and len(set(rows.tolist())) == k and np.isin(rows, order).all()
+    assert (rows == fast_rows(order, k, temperature, (seed, 8))).all()
+
+
+def test_a_low_temperature_draws_the_fastest_and_a_high_one_all_alike():
+    cold = [fast_rows(np.arange(1000), 10, 0.01, (i,)).mean() for i in range(50)]
+    hot = [fast_rows(np.arange(1000), 10, 100.0, (i,)).mean() for i in range(200)]
+    assert np.mean(cold) < 15 and abs(np.mean(hot) - 499.5) < 30
+
+
 def test_chances():
     assert not happens(0.0, (1,)) and all(happens(1.0, (i,)) for i in range(50))
     assert 400 < sum(happens(0.5, (0, i)) for i in range(1000)) < 600
@@ -114,6 +144,16 @@ def test_close_draws_from_neighbours_in_runtime_order():
         taken, _ = slates_of({"close": chance}, graphs=g)
         close = [place[int(t[-1])] - place[int(t[0])] < 4 * 16 for _, t, _ in taken]
         assert low <= np.mean(close) <= high
+
+
+def test_gumbel_prefers_fast_configs():
+    g = small_graph(configs=400)
+    place = {int(runtime): i for i, runtime in enumerate(np.sort(g.config_runtime))}
+    means = {}
+    for sampling in ("even", "gumbel"):
+        taken, _ = slates_of({"config_sampling": sampling, "config_temperature": 0.3}, graphs=g)
+        means[sampling] = np.mean([place[int(t)] for _, times, _ in taken for t in times])
+    assert means["gumbel"] < 130 and abs(means["even"] - 200) < 15
 
 
 # Steps of several slates and passes

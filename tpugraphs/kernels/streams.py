@@ -24,3 +24,5 @@ class Stream(IntEnum):
     """Slates of configs with close runtimes."""
     TREES = 7
     """Configs that trees are learnt from."""
+    FAST = 8
+    """Slates that prefer fast configs."""

@@ -50,6 +50,14 @@ class TrainingFields:
         1, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
     )
     close: float = option(0.0, 0.0, 1.0, doc="chance that a slate is drawn from configs of close runtimes")
+    config_sampling: str = option(
+        "even",
+        choices=("even", "gumbel"),
+        doc="draw configs equally often, or fast ones more often (Gumbel top-k of 1 - place / configs)",
+    )
+    config_temperature: float = option(
+        1.0, 0.01, 100.0, doc="of the Gumbel top-k: the lower, the rarer are slow configs (gumbel)"
+    )
     graph_sampling: str = option(
         "even",
         choices=("even", "sqrt-configs"),

@@ -32,7 +32,7 @@ from tpugraphs.system.progress import Progress, wanted
 from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
-from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, happens
+from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
 from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
@@ -198,6 +198,9 @@ class Fit(RunningFit):
         rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
             return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
+        if self.fields.config_sampling == "gumbel":
+            key = (self.seed, Stream.FAST, self.visit)
+            return prepared, fast_rows(prepared.by_runtime, rows, self.fields.config_temperature, key)
         return prepared, kernels.sample_epoch(
             prepared.num_configs, rows, (self.seed, Stream.ROWS, index), before
         )
