@@ -3,8 +3,6 @@
    a tile, and that of q is a sum over the tiles. */
 #include "ops/heads.h"
 
-#include <string.h>
-
 typedef struct attrs {
     int heads;
 } attrs;
@@ -50,21 +48,11 @@ static void along(const tg_exec *e, const tg_tile *t, const float *dy) {
     tg_heads_along(e, t, &((const room *)e->room)->h, dy);
 }
 
-/* The tile's rows of the gradient of k or v, 0 unless it is added to; NULL: not wanted. */
-static float *rows_of(const tg_exec *e, const tg_tile *t, int i, unsigned written) {
-    const int cols = e->in[i].cols;
-    if (e->dx[i] == NULL) return NULL;
-    float *dx = e->dx[i] + t->row * cols;
-    for (int j = 0; j < t->rows && !tg_adds_dx(e, i, written); j++)
-        memset(dx + (int64_t)j * t->stride * cols, 0, (size_t)cols * sizeof *dx);
-    return dx;
-}
-
 static void back_of_keys(const tg_exec *e, const tg_tile *t, const float *unused) {
     const room *r = (const room *)e->room;
     const tg_heads *h = &r->h;
     const int64_t wide = e->in[TG_Q].cols;
-    float *dv = rows_of(e, t, TG_V, 0), *dk = rows_of(e, t, TG_K, 1 << TG_V),
+    float *dv = tg_heads_rows(e, t, TG_V, 0), *dk = tg_heads_rows(e, t, TG_K, 1 << TG_V),
           *dq = r->dq == NULL ? NULL : tg_share(e, t, r->part, r->queries * wide, r->dq, 0);
     (void)unused;
     for (int head = 0; head < h->heads; head++) {

@@ -1,6 +1,7 @@
 #include "ops/heads.h"
 
 #include <math.h>
+#include <string.h>
 
 static int per_config(const tg_op_plan *p, int i) { return p->in[i].space == TG_SPACE_NODE_CONFIG; }
 
@@ -157,6 +158,15 @@ void tg_heads_along(const tg_exec *e, const tg_tile *t, const tg_heads *h, const
     TG_ASSERT(t->stride == 1);
     e->k->row_dots(t->rows * h->heads, h->V, dy, h->V, e->y + t->row * e->out.cols, h->V,
                    h->along + t->row * h->heads);
+}
+
+float *tg_heads_rows(const tg_exec *e, const tg_tile *t, int i, unsigned written) {
+    const int cols = e->in[i].cols;
+    if (e->dx[i] == NULL) return NULL;
+    float *dx = e->dx[i] + t->row * cols;
+    for (int j = 0; j < t->rows && !tg_adds_dx(e, i, written); j++)
+        memset(dx + (int64_t)j * t->stride * cols, 0, (size_t)cols * sizeof *dx);
+    return dx;
 }
 
 void tg_heads_back(const tg_exec *e, const tg_tile *t, const tg_heads *h, int head, int64_t row, int rows,

@@ -61,6 +61,9 @@ void tg_heads_forward(const tg_exec *e, const tg_tile *t, const tg_heads *h);
 /* A backward phase over the output: `along` of the tile's rows. */
 void tg_heads_along(const tg_exec *e, const tg_tile *t, const tg_heads *h, const float *dy);
 
+/* The tile's rows of the gradient of input i, 0 unless they are added to; NULL: not wanted. written: see tg_adds_dx. */
+float *tg_heads_rows(const tg_exec *e, const tg_tile *t, int i, unsigned written);
+
 /* Where gradients of a head are added; NULL: not wanted. */
 typedef struct tg_head_grads {
     float *q, *k, *v;

@@ -25,6 +25,7 @@
     OP(l2_normalise)                                                                                         \
     OP(linear_attention)                                                                                     \
     OP(attention)                                                                                            \
+    OP(linformer)                                                                                            \
     OP(dimension_tokens)                                                                                     \
     OP(encoder_layer)                                                                                        \
     OP(pool_tokens)                                                                                          \
