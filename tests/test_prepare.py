@@ -283,6 +283,15 @@ def test_columns_of_sizes():
         core.apply(*stored().values())
 
 
+def test_flags_of_dimensions():
+    g = sized(4)
+    g["node_feat"][:, 93:107] = np.random.default_rng(0).integers(0, 6, (len(g["node_feat"]), 14))
+    g["node_feat"][0, 93:95] = 7, 2.5  # neither is a dimension
+    out = _core.Prepare([{"step": "dimension-flags"}]).apply(*g.values()).node_feat
+    assert (out[:, 140:] == reference.dimension_flags(g["node_feat"])).all()
+    assert out[0, 140:152].sum() == 0 and 0 < out[:, 140:].sum(1).mean() < 14
+
+
 @pytest.mark.parametrize("form", ["shifted", "signed"])
 def test_columns_are_logarithms(form):
     g = sized(1)

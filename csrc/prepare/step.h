@@ -187,6 +187,7 @@ typedef struct tg_prepare_step {
     STEP(virtual_node)                                                                                       \
     STEP(log_columns)                                                                                        \
     STEP(take_columns)                                                                                       \
+    STEP(dimension_flags)                                                                                    \
     STEP(mod_features)                                                                                       \
     STEP(operand_shapes)                                                                                     \
     STEP(merge_opcodes)

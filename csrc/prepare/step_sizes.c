@@ -73,6 +73,44 @@ const tg_prepare_step tg_step_mod_features = {
     .apply = apply_mod,
 };
 
+/* ---- dimension-flags ---- */
+
+/* The numbers of dimensions of a convolution: batch, features, up to four in space of input, kernel and output. */
+enum { FIRST_NUMBER = 93, NUMBERS = 14, DIMENSIONS = TG_LAYOUT_DIGITS, FLAGS = NUMBERS * DIMENSIONS };
+
+static void outline_flags(const tg_use *use, tg_outline *outline, int fitted) {
+    (void)use, (void)fitted;
+    outline_more(outline, FLAGS);
+}
+
+static tg_status apply_flags(const tg_use *use, tg_draft *d, tg_error *err) {
+    (void)use;
+    if (!tg_wants(d, TG_TABLE_NODE)) return TG_OK;
+    float *y = wider(d, FLAGS, err);
+    if (y == NULL) return err->code;
+    const int cols = d->table[TG_TABLE_NODE].cols;
+    for (int64_t n = 0; n < d->N; n++) {
+        const float *x = tg_draft_stored(d, n);
+        float *to = y + n * (cols + FLAGS) + cols;
+        for (int i = 0; x != NULL && i < NUMBERS; i++)
+            for (int dimension = 1; dimension < DIMENSIONS; dimension++)
+                if (x[FIRST_NUMBER + i] == (float)dimension) to[i * DIMENSIONS + dimension] = 1;
+    }
+    return widen(d, TG_OK, y, FLAGS);
+}
+
+const tg_prepare_step tg_step_dimension_flags = {
+    .name = "dimension-flags",
+    .doc =
+        "Append for 14 columns of numbers of dimensions of convolutions (93-106) six columns each: 1 where "
+        "the number is 0 .. 5. A stored 0 may also mean that there is none, and counts as none (fifth place "
+        "of the Kaggle competition).",
+    .flags = TG_STEP_CHANGES,
+    .inspect = tg_step_published,
+    .outline = outline_flags,
+    .apply = apply_flags,
+};
+
 /* ---- operand-shapes ---- */
 
 enum { OPERANDS = 2, EACH = 8 }; /* columns of a shape, its sum and product with it */

@@ -181,6 +181,13 @@ def mod_features(node_feat):
     return np.concatenate([((x + 127) % 128) / 128, x // 128 / 10], 1)
 
 
+def dimension_flags(node_feat):
+    """(N, 84): of 14 numbers of dimensions which dimension they are; 0 may mean none, and counts as none."""
+    numbers = node_feat[:, 93:107]
+    flags = (numbers[:, :, None] == np.arange(6)) & (numbers[:, :, None] > 0)
+    return flags.reshape(len(node_feat), 84).astype(np.float64)
+
+
 def operand_shapes(node_feat, opcodes, edges):
     """(N, 16): ln(x + 3) of the columns 21-28 of the two operands of convolutions and dots."""
     out = np.full((len(node_feat), 16), -2.0)
