@@ -29,7 +29,7 @@ _LAZY = {
         ),
         "data",
     ),
-    **dict.fromkeys(("prune", "dedup"), "preprocess"),
+    **dict.fromkeys(("prune", "dedup", "filter_blocks"), "preprocess"),
     **dict.fromkeys(
         (
             *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),

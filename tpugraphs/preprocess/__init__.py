@@ -2,6 +2,15 @@
 
 from tpugraphs.kernels.sampler import ConfigSampler
 from tpugraphs.kernels.scaler import StandardScaler
+from tpugraphs.preprocess.blocks import block_divergence, filter_blocks
 from tpugraphs.preprocess.pruning import dedup, fix_padding, prune
 
-__all__ = ["ConfigSampler", "StandardScaler", "dedup", "fix_padding", "prune"]
+__all__ = [
+    "ConfigSampler",
+    "StandardScaler",
+    "block_divergence",
+    "dedup",
+    "filter_blocks",
+    "fix_padding",
+    "prune",
+]

@@ -1,0 +1,90 @@
+"""Blocks of configs that are hardly distinguished from their neighbours, which some leave out of training."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data.published import Graph
+from tpugraphs.errors import ConfigError
+
+GraphT = TypeVar("GraphT", bound=Graph)
+
+__all__ = ["block_divergence", "filter_blocks"]
+
+_LEAST = 1e-3  # added to the range of the runtimes, so that a constant can be scaled
+
+
+def block_divergence(runtimes: NDArray[np.float64], size: int = 100, window: int = 5) -> NDArray[np.float64]:
+    """Tell how unlike neighbouring blocks of runtimes are, (blocks - 1,).
+
+    The runtimes of a file are scaled to 0..1 and cut into blocks of `size`; what is left over is not looked
+    at. Each block's are divided by their sum. The divergence of Kullback and Leibler then compares block b
+    with block b - 1, position by position. It is averaged over `window` neighbouring comparisons, at the ends
+    over those there are. It is near 0 where runtimes repeat themselves or hardly vary.
+    """
+    blocks = len(runtimes) // size
+    if blocks < 2:
+        return np.zeros(0)
+    low, high = float(runtimes.min()), float(runtimes.max())
+    scaled = (runtimes[: blocks * size] - low + _LEAST / 2) / (high - low + _LEAST)
+    share = scaled.reshape(blocks, size)
+    share = share / share.sum(1, keepdims=True)
+    divergence = (share[1:] * np.log(share[1:] / share[:-1])).sum(1)
+    sums = np.concatenate([[0], np.cumsum(divergence)])
+    at = np.arange(blocks - 1)
+    first = np.maximum(at - (window - 1) // 2, 0)
+    end = np.minimum(at + window // 2 + 1, blocks - 1)
+    return np.asarray((sums[end] - sums[first]) / (end - first))
+
+
+def filter_blocks(
+    graph: GraphT, threshold: float = 0.3, *, size: int = 100, window: int = 5, least: float = 0.1
+) -> GraphT | None:
+    """Leave out blocks of consecutive configs whose runtimes are too like those of the blocks around them.
+
+    A filter of training graphs (second place of the Kaggle competition, which took a threshold of 0.3 for the
+    random searches and 3.0 for the default ones). A block stays if `block_divergence` is at least `threshold`
+    on both sides of it. Configs behind the last whole block go. Configs that failed do not count, and go.
+
+    Parameters
+    ----------
+    graph : Graph
+        With its configs in the order in which they were measured.
+    threshold : float
+    size : int
+        Configs of a block.
+    window : int
+        Comparisons that are averaged. At the ends the published code counts those beyond as 0.
+    least : float
+        Share of the configs that must stay.
+
+    Returns
+    -------
+    graph or None
+        None if no more than `least` would stay: leave the graph out. A graph of less than two blocks is
+        returned as it is.
+
+    Raises
+    ------
+    ConfigError
+        `graph` is not a graph, or ``size < 2``, ``window < 1``, or `least` is not in 0..1.
+    """
+    if not isinstance(graph, Graph):
+        raise ConfigError(f"filter_blocks: expected a graph, got {type(graph).__name__}")
+    if size < 2 or window < 1 or not 0 <= least <= 1:
+        raise ConfigError(
+            "filter_blocks: expected size >= 2, window >= 1 and least in 0..1, "
+            f"got size={size}, window={window}, least={least}"
+        )
+    ran = graph.ran
+    normalizers = getattr(graph, "config_runtime_normalizers", None)
+    runtimes = graph.config_runtime[ran] / (1 if normalizers is None else normalizers[ran])
+    alike = block_divergence(runtimes, size, window) < threshold
+    if alike.size == 0:
+        return graph
+    kept = ~(np.append(False, alike) | np.append(alike, False))
+    rows = ran[: kept.size * size].reshape(kept.size, size)[kept].ravel()
+    return graph.select(rows) if rows.size > least * graph.num_configs else None
