@@ -4,6 +4,7 @@ from tpugraphs.kernels.sampler import ConfigSampler
 from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.preprocess.blocks import block_divergence, filter_blocks
 from tpugraphs.preprocess.pruning import dedup, fix_padding, prune
+from tpugraphs.preprocess.tables import layout_table, layout_table_names
 
 __all__ = [
     "ConfigSampler",
@@ -12,5 +13,7 @@ __all__ = [
     "dedup",
     "filter_blocks",
     "fix_padding",
+    "layout_table",
+    "layout_table_names",
     "prune",
 ]
