@@ -34,7 +34,7 @@ def is_network(recipe):
 
 def needs(recipe):
     """Skip where an extra is missing that the recipe names."""
-    if get_recipe(recipe).estimator == "trees":
+    if get_recipe(recipe).estimator in ("trees", "tree-pairs"):
         pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
 
 

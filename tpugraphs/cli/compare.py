@@ -95,8 +95,8 @@ def _folds(args: argparse.Namespace) -> list[Fold]:
             raise ConfigError(
                 "--hold-out splits takes whole collections such as layout:xla:cpu, and no --folds"
             )
-        parts = [common.open_graphs(args.data, args, split) for split in SPLITS]
-        return [tg.ranker.Fold(" ".join(args.data), *parts)]
+        train, valid, test = [common.open_graphs(args.data, args, split) for split in SPLITS]
+        return [tg.ranker.Fold(" ".join(args.data), train, valid, test)]
     graphs = common.open_graphs(args.data, args, "train")
     if by == "graphs":
         return list(tg.ranker.unseen_graphs(graphs, folds=args.folds))

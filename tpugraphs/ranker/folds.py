@@ -75,10 +75,11 @@ def unseen_configs(
     """
     if len(fractions) != 3:
         raise ConfigError(f"fractions: expected three, to learn, to choose and to judge, got {fractions!r}")
-    made = []
+    sequence, made = as_graphs("graphs", graphs), []
     for number in range(seed, seed + check_whole("folds", folds, 1)):
         parts: tuple[list[Any], list[Any], list[Any]] = [], [], []
-        for graph in as_graphs("graphs", graphs):
+        for i in range(len(sequence)):
+            graph = sequence[i]
             train, valid, unseen = split_configs(graph, fractions, number)
             parts[0].append(graph.select(train))
             parts[1].append(graph.select(valid))

@@ -23,6 +23,7 @@ from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
 from tpugraphs.system import tensorfile
@@ -32,7 +33,11 @@ from tpugraphs.training.fit import FitOptions
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 
 # What a recipe may train, by the name in its `estimator`.
-ESTIMATORS: dict[str, Callable[..., Estimator]] = {"network": NetworkEstimator, "trees": TreeEstimator}
+ESTIMATORS: dict[str, Callable[..., Estimator]] = {
+    "network": NetworkEstimator,
+    "trees": TreeEstimator,
+    "tree-pairs": TreePairEstimator,
+}
 
 
 @filekinds.register("ranker")

@@ -78,8 +78,9 @@ class Trees:
         return float(loss)
 
 
-# Rows to learn from, of the graphs of one size: for each graph features (n, F), targets (n,), weights (n,).
-Table = list[tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]]
+# Rows to learn from, of one graph: features (n, F), targets (n,), weights (n,); of all graphs of one size.
+Part = tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]
+Table = list[Part]
 
 
 class TreeEstimator(Estimator):
@@ -177,9 +178,32 @@ class TreeEstimator(Estimator):
             features = self.recipe.features(self.fields, graph, rows)
             weights = graph_weights(graph, None if given is None else given[i])
             weights = np.ones(rows.size, np.float32) if weights is None else weights[rows]
-            part = features, targets(measured_runtimes(graph, rows), self.fields.target), weights
-            tables.setdefault(_size(graph), []).append(part)
+            part = self._learnt(features, measured_runtimes(graph, rows), weights, i)
+            tables.setdefault(self._size(graph), []).append(part)
         return tables
+
+    def _learnt(
+        self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
+    ) -> Part:
+        """Make rows to learn from of features (n, F), runtimes (n,) and weights (n,) of a graph."""
+        return features, targets(times, self.fields.target), weights
+
+    def _size(self, graph: Graph) -> tuple[int, int]:
+        """Return (nodes, configurable nodes) if configs are digits; graphs with features share one model."""
+        digits = graph._digits.shape[2] > 0
+        return (int(graph.num_nodes), int(graph.num_config_nodes)) if digits else (0, 0)
+
+    def _options(self) -> dict[str, Any]:
+        """Options of LightGBM."""
+        f = self.fields
+        return {
+            "objective": f.objective, "metric": f.objective, "learning_rate": f.learning_rate,
+            "num_leaves": f.num_leaves, "min_data_in_leaf": f.min_data_in_leaf,
+            "feature_fraction": f.feature_fraction, "bagging_fraction": f.bagging_fraction,
+            "bagging_freq": int(f.bagging_fraction < 1), "seed": self.seed % (1 << 31),
+            "deterministic": True, "force_row_wise": True, "verbosity": -1,
+            "num_threads": _core.get_num_threads(),
+        }  # fmt: skip
 
     def _some(self, graph: Graph, most: int, number: int) -> NDArray[np.int64]:
         """Rows of configs that ran, ascending: all, or a sample of `most`."""
@@ -193,15 +217,7 @@ class TreeEstimator(Estimator):
         varies = np.flatnonzero((x != x[:1]).any(0))
         _, first = np.unique(x[:, varies], axis=1, return_index=True)  # of equal columns the first
         columns = varies[np.sort(first)] if varies.size else np.zeros(1, np.int64)
-        f = self.fields
-        options = {
-            "objective": f.objective, "metric": f.objective, "learning_rate": f.learning_rate,
-            "num_leaves": f.num_leaves, "min_data_in_leaf": f.min_data_in_leaf,
-            "feature_fraction": f.feature_fraction, "bagging_fraction": f.bagging_fraction,
-            "bagging_freq": int(f.bagging_fraction < 1), "seed": self.seed % (1 << 31),
-            "deterministic": True, "force_row_wise": True, "verbosity": -1,
-            "num_threads": _core.get_num_threads(),
-        }  # fmt: skip
+        options = self._options()
         data = lightgbm.Dataset(
             x[:, columns], y, weight=None if (weights == 1).all() else weights, params=options
         )
@@ -240,26 +256,34 @@ class TreeEstimator(Estimator):
     def _scores(
         self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
     ) -> NDArray[np.float32]:
-        tree = self._nearest(_size(graph))
+        tree = self._nearest(self._size(graph))
         scores = np.empty(rows.size, np.float32)
         for start in range(0, rows.size, _CHUNK):
             part = rows[start : start + _CHUNK]
             features = self.recipe.features(self.fields, graph, part)
-            if tree.size == (0, 0) and features.shape[1] != tree.width:
-                raise DataError(
-                    f"config_feat: these trees were learnt from tables of {tree.width} columns, this graph "
-                    f"has {features.shape[1]}",
-                    file=str(graph.name), field="config_feat", expected=str(tree.width),
-                    found=str(features.shape[1]),
-                )  # fmt: skip
-            raw = tree.booster.predict(
-                tree.table(features), num_iteration=self._rounds, raw_score=True,
-                num_threads=_core.get_num_threads(),
-            )  # fmt: skip
-            scores[start : start + _CHUNK] = raw
+            self._check_width(graph, tree, features)
+            scores[start : start + _CHUNK] = self._raw(tree, features)
             if progress is not None:
                 progress.update(part.size)
         return scores
+
+    def _check_width(self, graph: Graph, tree: Trees, features: NDArray[np.float32]) -> None:
+        """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
+        if tree.size == (0, 0) and features.shape[1] != tree.width:
+            raise DataError(
+                f"config_feat: these trees were learnt from tables of {tree.width} columns, this graph "
+                f"has {features.shape[1]}",
+                file=str(graph.name), field="config_feat", expected=str(tree.width),
+                found=str(features.shape[1]),
+            )  # fmt: skip
+
+    def _raw(self, tree: Trees, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Sum of the trees (n,) for rows (n, F)."""
+        raw: NDArray[np.float64] = tree.booster.predict(
+            tree.table(features), num_iteration=self._rounds, raw_score=True,
+            num_threads=_core.get_num_threads(),
+        )  # fmt: skip
+        return raw
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
@@ -320,8 +344,3 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
     if booster.num_feature() != columns:
         raise tensorfile.fail(path, place, f"trees over {columns} columns", str(booster.num_feature()))
     return booster
-
-
-def _size(graph: Graph) -> tuple[int, int]:
-    """Return (nodes, configurable nodes) if configs are digits. All graphs with features share one model."""
-    return (int(graph.num_nodes), int(graph.num_config_nodes)) if graph._digits.shape[2] else (0, 0)

@@ -142,6 +142,11 @@ def _nothing(*args: Any) -> list[dict[str, Any]]:
     return []
 
 
+def kaggle(place: str) -> str:
+    """Return the source of a solution of the competition over the data set: ``kaggle("first")``."""
+    return f"{place} place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
+
+
 def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **attrs: Any) -> dict[str, Any]:
     """Describe one step of a model; its result has its name unless `slot` is given."""
     return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
@@ -180,9 +185,9 @@ class Recipe:
         are known once the training graphs are. ``"any"``: that of the training graphs; only for recipes that
         do not train a network.
     estimator : str or callable
-        What is trained: ``"network"``, ``"trees"``, or a function ``estimator(recipe, fields, seed,
-        precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks use `steps`,
-        `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
+        What is trained: ``"network"``, ``"trees"``, ``"tree-pairs"``, or a function ``estimator(recipe,
+        fields, seed, precision)`` that returns a :class:`tpugraphs.ranker.estimator.Estimator`. Only networks
+        use `steps`, `preprocessing`, `loss` and `groups`, and options that derive from `TrainingFields`.
     published : tuple of (pattern, name)
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
         :meth:`tpugraphs.Ranker.from_torch` reads.

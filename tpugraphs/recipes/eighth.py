@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.recipes.base import Recipe, TableFields, option
+from tpugraphs.recipes.base import Recipe, TableFields, kaggle, option
 
 __all__ = ["RECIPES", "EighthFields"]
 
@@ -71,7 +71,7 @@ RECIPES = (
         presets={"cpu": {}, "full": {"steps": 1000}},
         estimator="trees",
         features=features,
-        source="Kaggle, 'Fast or Slow?', 8th place",
+        source=kaggle("eighth"),
         kind="any",
     ),
 )

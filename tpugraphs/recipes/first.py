@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, option, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 OPCODE_ROWS = SCHEMA["opcodes"]
@@ -207,7 +207,7 @@ PUBLISHED_TILE = (
 _first = partial(
     Recipe,
     loss=hinge,
-    source="first place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023",
+    source=kaggle("first"),
 )
 _layout = partial(_first, options=FirstLayout, preprocessing=preprocessing, published=PUBLISHED)
 _CPU = {"steps": 2000, "width": 128}

@@ -1,0 +1,87 @@
+"""Boosted trees that compare two configs, for recipes with ``estimator="tree-pairs"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import _core, kernels
+from tpugraphs.data.graph import Graph
+from tpugraphs.kernels.streams import Stream
+from tpugraphs.ranker.trees import Part, TreeEstimator, Trees
+from tpugraphs.system.progress import Progress
+
+__all__ = ["TreePairEstimator"]
+
+_ROWS = 1 << 17  # rows of pairs that are scored at a time
+
+
+class TreePairEstimator(TreeEstimator):
+    """Learn trees that say which of two configs of a graph is slower.
+
+    A row is the features of one config and their difference to those of another (eleventh place of the Kaggle
+    competition). The score of a config is the mean chance that it is slower than the configs of a fixed
+    sample of its graph. All graphs share the trees. There are no queries and no graded labels, so LightGBM's
+    limits of these do not apply.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its `features` make the table; its fields also have `pairs` and `references`.
+    fields, seed, precision
+        As of :class:`tpugraphs.ranker.trees.TreeEstimator`.
+    """
+
+    def _size(self, graph: Graph) -> tuple[int, int]:
+        return 0, 0
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"objective": "binary", "metric": "binary"}
+
+    def _learnt(
+        self, features: NDArray[np.float32], times: NDArray[Any], weights: NDArray[np.float32], number: int
+    ) -> Part:
+        """Random pairs of configs with different runtimes: [one | one - other], and whether one is slower."""
+        n = times.size
+        ones, others = [], []
+        for k in range(self.fields.pairs):
+            order = kernels.sample_without_replacement(n, n, (self.seed, Stream.TREES, number, k))
+            other = np.roll(order, 1)  # a random circle: no config meets itself
+            differ = times[order] != times[other]
+            ones.append(order[differ])
+            others.append(other[differ])
+        i, j = np.concatenate(ones), np.concatenate(others)
+        slower = (times[i] > times[j]).astype(np.float64)
+        return _rows(features[i], features[j]), slower, np.sqrt(weights[i] * weights[j])
+
+    def _scores(
+        self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        tree = self._nearest((0, 0))
+        count = min(graph.num_configs, self.fields.references)
+        key = (self.seed, Stream.TREES, 1 << 40)
+        sample = kernels.sample_without_replacement(graph.num_configs, count, key, order="sorted")
+        others = self.recipe.features(self.fields, graph, sample)
+        scores = np.empty(rows.size, np.float32)
+        step = max(1, _ROWS // count)
+        for start in range(0, rows.size, step):
+            part = self.recipe.features(self.fields, graph, rows[start : start + step])
+            pairs = _rows(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
+            self._check_width(graph, tree, pairs)
+            scores[start : start + step] = self._chances(tree, pairs).reshape(len(part), count).mean(1)
+            if progress is not None:
+                progress.update(len(part))
+        return scores
+
+    def _chances(self, tree: Trees, pairs: NDArray[np.float32]) -> NDArray[np.float64]:
+        chances: NDArray[np.float64] = tree.booster.predict(
+            tree.table(pairs), num_iteration=self._rounds, num_threads=_core.get_num_threads()
+        )
+        return chances
+
+
+def _rows(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Make the rows [one | one - other] (n, 2F)."""
+    return np.hstack([one, one - other])
