@@ -69,7 +69,10 @@ def test_the_scores_are_those_of_predict(program, tmp_path, recipe):
     assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), expected)
 
 
-@pytest.mark.parametrize("fields", [{"precision": "bf16"}, {"chunk": 5}, {"prune": "none"}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"precision": "bf16"}, {"chunk": 5}, {"prune": "none"}, {"prune": "none", "segment": 4}, {"segment": 2}],
+)
 def test_they_follow_the_fields(program, tmp_path, fields):
     ranker, graph = learnt("first-layout-cross", **fields)
     assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
@@ -99,6 +102,17 @@ def prepared():
 
 def test_steps_with_lists_are_those_of_the_library(program, tmp_path, prepared):
     ranker, graph = learnt(prepared)
+    assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
+
+
+@pytest.mark.parametrize("recipe", ["first-layout", "seventh-gst"])
+def test_segments_of_large_graphs_are_cut_into_the_same_chunks(program, tmp_path, recipe):
+    """Of the last segment, 24 configs would be fastest in one pass; of the first, 23."""
+    ranker = small_ranker(recipe, steps=2, prune="none", segment=400)
+    graph = small_graph(1, configs=60, nodes=682, config_nodes=9)
+    ranker.fit([small_graph(0, nodes=500), graph])
+    assert [one.num_nodes for one in ranker.network.prepare(graph).cuts] == [342, 340]
+    assert ranker.model.chunk_size(128, 342) != ranker.model.chunk_size(128, 340)
     assert same_as_the_library(scores_of(program, tmp_path, ranker, graph), ranker.predict(graph))
 
 

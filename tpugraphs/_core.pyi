@@ -120,6 +120,7 @@ class Graph:
         config_feat: NDArray[np.float32] | None = None,
         /,
     ) -> Graph: ...
+    def cut(self, nodes: int, /) -> tuple[Graph, ...]: ...
 
 @final
 class Prepare:

@@ -61,9 +61,9 @@ ROW(row_of_2, uint16_t)
 ROW(row_of_4, uint32_t)
 
 static int64_t code_at(const tg_codes *codes, int64_t index) {
-    return codes->size == 1   ? ((const uint8_t *)codes->data)[index]
-           : codes->size == 2 ? ((const uint16_t *)codes->data)[index]
-                              : ((const uint32_t *)codes->data)[index];
+    return codes->size == 1   ? ((const volatile uint8_t *)codes->data)[index]
+           : codes->size == 2 ? ((const volatile uint16_t *)codes->data)[index]
+                              : ((const volatile uint32_t *)codes->data)[index];
 }
 
 tg_status tg_codes_row(const tg_codes *codes, int64_t row, int8_t *digits, tg_error *err) {
@@ -73,6 +73,20 @@ tg_status tg_codes_row(const tg_codes *codes, int64_t row, int8_t *digits, tg_er
                                           : row_of_4(codes, row, digits);
     if (at < 0) return TG_OK;
     return no_entry(codes, row, at, code_at(codes, row * codes->K * TG_TENSORS + at), err);
+}
+
+tg_status tg_codes_some(const tg_codes *codes, int64_t row, const int32_t *some, int32_t n, int8_t *digits,
+                        tg_error *err) {
+    TG_ASSERT(row >= 0 && row < codes->C);
+    for (int32_t i = 0; i < n; i++)
+        for (int t = 0; t < TG_TENSORS; t++) {
+            const int64_t at = (int64_t)some[i] * TG_TENSORS + t,
+                          code = code_at(codes, row * codes->K * TG_TENSORS + at);
+            if (code >= codes->entries) return no_entry(codes, row, at, code, err);
+            memcpy(digits + ((int64_t)i * TG_TENSORS + t) * TG_LAYOUT_DIGITS, codes->table + code * 8,
+                   TG_LAYOUT_DIGITS);
+        }
+    return TG_OK;
 }
 
 tg_status tg_codes_check(const tg_codes *codes, int64_t begin, int64_t end, tg_error *err) {

@@ -24,6 +24,10 @@ tg_status tg_codes_widen(int8_t *wide, const int8_t *table, int64_t entries, tg_
 /* digits (K,18) of config `row` in 0..C-1; a TG_E_DATA for a number without an entry. */
 tg_status tg_codes_row(const tg_codes *codes, int64_t row, int8_t *digits, tg_error *err);
 
+/* The same of the nodes `some` (n) alone: digits (n,18). */
+tg_status tg_codes_some(const tg_codes *codes, int64_t row, const int32_t *some, int32_t n, int8_t *digits,
+                        tg_error *err);
+
 /* Check all rows from `begin` to before `end`. */
 tg_status tg_codes_check(const tg_codes *codes, int64_t begin, int64_t end, tg_error *err);
 

@@ -121,7 +121,7 @@ void tg_graph_free(tg_graph *g) {
     tg_csr_free(&g->both_out);
     free(g->config_of);
     free(g->inv_degree[0]);
-    for (size_t i = 0; i < sizeof g->owned / sizeof *g->owned; i++) {
+    for (int i = 0; i < TG_OWNED; i++) {
         free(g->owned[i]);
         g->owned[i] = NULL;
     }
@@ -138,18 +138,22 @@ tg_status tg_graph_set_codes(tg_graph *g, const void *data, int size, int64_t C,
     if (wide == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a graph");
     g->C = C;
     g->has_configs = 1;
-    g->codes = (tg_codes){data, size, C, g->K, entries, wide};
+    g->codes = (tg_codes){data, size, C, tg_all_config_nodes(g), entries, wide};
     return tg_codes_widen(wide, table, entries, err);
 }
 
 /* to(K,D) = the digits of one config, checked. */
 static tg_status gather_row(const tg_graph *g, int64_t row, int8_t *to, tg_error *err) {
-    if (g->codes.table != NULL) return tg_codes_row(&g->codes, row, to, err);
+    if (g->codes.table != NULL)
+        return g->among == NULL ? tg_codes_row(&g->codes, row, to, err)
+                                : tg_codes_some(&g->codes, row, g->among, g->K, to, err);
     const int64_t width = (int64_t)g->K * g->D;
-    const int8_t *from = g->digits + row * width;
+    const int8_t *from = g->digits + row * tg_all_config_nodes(g) * g->D;
     const int most = g->digit_rows - 3;
+    for (int32_t k = 0; g->among != NULL && k < g->K; k++)
+        memcpy(to + (int64_t)k * g->D, from + (int64_t)g->among[k] * g->D, (size_t)g->D);
+    if (g->among == NULL && width > 0) memcpy(to, from, (size_t)width);
     for (int64_t i = 0; i < width; i++) {
-        to[i] = from[i];
         if ((uint8_t)(to[i] + 1) <= (unsigned)most + 1) continue;
         char expected[32];
         snprintf(expected, sizeof expected, "digits in -1..%d", most);

@@ -7,6 +7,8 @@
 #include "graph/csr.h"
 #include "ops/op.h"
 
+enum { TG_OWNED_AMONG = 5, TG_OWNED };
+
 typedef struct tg_graph {
     int32_t N, E, K, F;
     int64_t C;                   /* configs stored */
@@ -18,6 +20,8 @@ typedef struct tg_graph {
     const int8_t *layout;        /* (N,6) or NULL */
     const int8_t *digits;        /* (C,K,D), or NULL and */
     tg_codes codes;              /* the same as numbers; the table is owned */
+    int32_t all_K;               /* of a segment: nodes whose digits both have, and */
+    const int32_t *among;        /* (K) its own are among them here; NULL: all are the graph's */
     const float *config_feat;    /* (C,T) or NULL */
     const float *graph_feat;     /* (G) or NULL */
     tg_csr by_source, by_target; /* rows u: their v's; rows v: their u's */
@@ -26,8 +30,11 @@ typedef struct tg_graph {
     int32_t *config_node;        /* (K) */
     int32_t *alike;              /* (K): the first configurable node with the same features and opcode */
     float *inv_degree[TG_DIRECTIONS]; /* (N) each */
-    void *owned[5];                   /* arrays that go with the graph, NULL where they are borrowed */
+    void *owned[TG_OWNED];            /* arrays that go with the graph, NULL where they are borrowed */
 } tg_graph;
+
+/* Configurable nodes that stored digits have: K, unless the graph is a segment. */
+static inline int32_t tg_all_config_nodes(const tg_graph *g) { return g->among != NULL ? g->all_K : g->K; }
 
 /* Check every index and build the structures. The array fields and sizes of `graph` are set by the caller. */
 tg_status tg_graph_init(tg_graph *graph, const int64_t *edge_index, const int64_t *config_nodes,
@@ -38,7 +45,7 @@ tg_status tg_graph_build(tg_graph *graph, const int64_t *edge_index, const int64
 void tg_graph_free(tg_graph *graph);
 
 /* Configs (C,K,3) as numbers of `size` bytes of the entries of table (entries,6), which is checked and copied.
-   K of the graph must be set. */
+   The graph's configurable nodes must be set. */
 tg_status tg_graph_set_codes(tg_graph *graph, const void *data, int size, int64_t C, const int8_t *table,
                              int64_t entries, tg_error *err);
 

@@ -61,7 +61,8 @@ tg_status tg_program_add(tg_program *p, const tg_prepare_step *step, const doubl
     tg_status status = TG_OK;
     if (p->n == TG_PROGRAM_STEPS)
         status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected at most %d steps", TG_PROGRAM_STEPS);
-    const int once = step->fit != NULL || (step->flags & (TG_STEP_SELECTS | TG_STEP_TRAINING)) != 0;
+    const int once =
+        step->fit != NULL || (step->flags & (TG_STEP_SELECTS | TG_STEP_TRAINING | TG_STEP_CUTS)) != 0;
     for (int i = 0; status == TG_OK && once && i < p->n; i++)
         if (p->use[i].step == step)
             status = tg_fail(err, TG_E_CONFIG, "preprocessing: expected step '%s' once, found it twice",

@@ -44,6 +44,9 @@ tg_status tg_program_apply(tg_program *program, const tg_stored *stored, int con
 tg_status tg_program_configs(tg_program *program, const float *config_feat, int64_t C, int64_t T,
                              float **rows, int *cols, tg_error *err);
 
+/* Nodes of a segment of what tg_program_apply gives, at most; 0: graphs are not cut. */
+int64_t tg_program_segment(const tg_program *program);
+
 void tg_kept_free(tg_kept *kept);
 
 #endif

@@ -151,7 +151,8 @@ enum {
         1, /* belongs to training only; what it says is carried out by whoever holds the runtimes */
     TG_STEP_CONFIGS = 2, /* reads features of whole configs */
     TG_STEP_SELECTS = 4, /* the nodes that it keeps or makes are those that later steps are fitted to */
-    TG_STEP_CHANGES = 8  /* likewise the features that it makes; it learns nothing itself */
+    TG_STEP_CHANGES = 8, /* likewise the features that it makes; it learns nothing itself */
+    TG_STEP_CUTS = 16    /* what it says is carried out on the graph that is prepared */
 };
 
 typedef struct tg_prepare_step {
@@ -190,7 +191,8 @@ typedef struct tg_prepare_step {
     STEP(dimension_flags)                                                                                    \
     STEP(mod_features)                                                                                       \
     STEP(operand_shapes)                                                                                     \
-    STEP(merge_opcodes)
+    STEP(merge_opcodes)                                                                                      \
+    STEP(segments)
 #define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)
 #undef TG_DECLARE_STEP

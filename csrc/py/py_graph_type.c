@@ -1,5 +1,6 @@
 #include "py/py_graph_type.h"
 
+#include "model/segment.h"
 #include "py/py_configs.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static int take_codes(tg_graph *g, PyObject *pair) {
         return -1;
     }
     PyArrayObject *entries = tg_array(PyTuple_GetItem(pair, 1), "table", NPY_INT8, 2, table, "(T, 6)");
-    if (entries == NULL || tg_codes_array(PyTuple_GetItem(pair, 0), g->K, &codes) < 0) return -1;
+    if (entries == NULL || tg_codes_array(PyTuple_GetItem(pair, 0), tg_all_config_nodes(g), &codes) < 0)
+        return -1;
     tg_error err;
     if (tg_graph_set_codes(g, codes.data, codes.size, codes.C, TG_I8(entries), table[0], &err) == TG_OK)
         return 0;
@@ -25,7 +27,8 @@ static int take_codes(tg_graph *g, PyObject *pair) {
 
 /* The configs of a graph: digits, features of whole configs (which a prepared one has already), or both. */
 static int take_configs(tg_graph *g, PyObject *digits, PyObject *config_feat) {
-    npy_intp wide[3] = {g->config_feat != NULL ? (npy_intp)g->C : -1, g->K, g->D > 0 ? g->D : -1};
+    npy_intp wide[3] = {g->config_feat != NULL ? (npy_intp)g->C : -1, tg_all_config_nodes(g),
+                        g->D > 0 ? g->D : -1};
     npy_intp flat[2] = {-1, -1};
     PyArrayObject *a;
     if (config_feat != Py_None) {
@@ -173,7 +176,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void graph_dealloc(PyObject *object) {
     tg_py_graph *self = (tg_py_graph *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->base == NULL) tg_graph_free(&self->graph);
+    if (self->base == NULL || self->cut) tg_graph_free(&self->graph);
     else free((void *)(uintptr_t)self->graph.codes.table);
     Py_XDECREF(self->base);
     for (int i = 0; i < TG_GRAPH_KEPT; i++) Py_XDECREF(self->keep[i]);
@@ -193,17 +196,54 @@ static PyObject *with_configs(PyObject *object, PyObject *args) {
     g->C = 0, g->has_configs = 0, g->T = 0;
     g->digits = NULL, g->config_feat = NULL;
     g->codes = (tg_codes){0};
-    other->base = self->base != NULL ? self->base : object;
+    other->base = self->base != NULL && !self->cut ? self->base : object;
     Py_INCREF(other->base);
     if (tg_py_graph_configs(other, digits, config_feat) == 0) return (PyObject *)other;
     Py_DECREF(other);
     return NULL;
 }
 
+/* Segment `which`, with the configs of the whole. */
+static PyObject *cut_one(tg_py_graph *self, int64_t most, int32_t which) {
+    tg_py_graph *other = tg_py_graph_new(Py_TYPE((PyObject *)self), 0);
+    if (other == NULL) return NULL;
+    tg_error err;
+    const tg_status status = tg_graph_cut(&other->graph, &self->graph, most, which, &err);
+    if (status != TG_OK) {
+        Py_DECREF((PyObject *)other);
+        return tg_raise(&err, NULL);
+    }
+    other->cut = 1;
+    other->base = (PyObject *)self;
+    Py_INCREF(other->base);
+    return (PyObject *)other;
+}
+
+/* cut(nodes) -> (Graph, ...) */
+static PyObject *cut(PyObject *object, PyObject *args) {
+    tg_py_graph *self = (tg_py_graph *)object;
+    long long most;
+    if (!PyArg_ParseTuple(args, "L:cut", &most)) return NULL;
+    if (most < 1) {
+        PyErr_Format(PyExc_ValueError, "nodes: expected at least 1, got %lld", most);
+        return NULL;
+    }
+    const int32_t n = tg_segments(self->graph.N, most);
+    PyObject *all = PyTuple_New(n);
+    for (int32_t p = 0; all != NULL && p < n; p++) {
+        PyObject *segment = cut_one(self, most, p);
+        if (segment == NULL || PyTuple_SetItem(all, p, segment) < 0) Py_CLEAR(all);
+    }
+    return all;
+}
+
 static PyMethodDef graph_methods[] = {
     {"with_configs", with_configs, METH_VARARGS,
      PyDoc_STR(
          "with_configs(digits, config_feat=None): the same graph with other configs; the rest is shared.")},
+    {"cut", cut, METH_VARARGS,
+     PyDoc_STR("cut(nodes): tuple of the graph's segments of at most that many consecutive nodes, with the "
+               "edges inside of each and all configs.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@ typedef struct tg_py_graph {
     PyObject
         *keep[TG_GRAPH_KEPT]; /* node_feat, node_opcode, layout_digits, digits, config_feat, graph_feat */
     PyObject *base;           /* the Graph that owns all but the configs, or NULL */
+    int cut;                  /* a segment of base, of which only the arrays are */
 } tg_py_graph;
 
 int tg_add_graph_type(PyObject *module);

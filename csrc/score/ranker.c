@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "io/source.h"
 #include "features/schema.h"
+#include "model/segment.h"
 #include "prepare/program.h"
 #include "score/described.h"
 #include "score/digests.h"
@@ -236,6 +237,29 @@ static tg_status take_configs(const tg_ranker *r, const tg_ranker_configs *c, tg
     return check_digits(r, c, stored->K, err);
 }
 
+/* scores (n) of the first n configs: of a graph in segments, the sums of theirs in order. All are cut into the chunks
+   that serve the first segment, the largest. */
+static tg_status score_segments(const tg_ranker *r, const tg_graph *g, int64_t n, float *scores,
+                                tg_error *err) {
+    const int64_t most = tg_program_segment(&r->program);
+    const int32_t segments = most == 0 ? 1 : tg_segments(g->N, most);
+    if (segments == 1) return tg_network_scores(r->model, g, n, r->chunk, r->precision, scores, err);
+    const int64_t chunk = tg_network_chunk(r->model, r->chunk, tg_segment_nodes(g->N, most));
+    float *part = malloc((size_t)n * sizeof *part + 1);
+    tg_status status = part == NULL ? tg_fail(err, TG_E_MEMORY, "no memory for scores") : TG_OK;
+    for (int32_t p = 0; status == TG_OK && p < segments; p++) {
+        tg_graph segment;
+        status = tg_graph_cut(&segment, g, most, p, err);
+        if (status != TG_OK) break;
+        float *to = p == 0 ? scores : part;
+        status = tg_network_scores(r->model, &segment, n, chunk, r->precision, to, err);
+        for (int64_t i = 0; status == TG_OK && p > 0 && i < n; i++) scores[i] += part[i];
+        tg_graph_free(&segment);
+    }
+    free(part);
+    return status;
+}
+
 tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_ranker_configs *configs,
                           float *scores, tg_error *err) {
     tg_graph g = {.D = r->own_digits ? 0 : TG_DIGITS, .digit_rows = r->digit_rows};
@@ -246,8 +270,7 @@ tg_status tg_ranker_score(tg_ranker *r, const tg_ranker_graph *graph, const tg_r
     if (status == TG_OK) status = take_configs(r, configs, &stored, &g, err);
     if (status == TG_OK)
         status = tg_program_apply(&r->program, &stored, stored.config_feat != NULL, NULL, &g, err);
-    if (status == TG_OK)
-        status = tg_network_scores(r->model, &g, configs->count, r->chunk, r->precision, scores, err);
+    if (status == TG_OK) status = score_segments(r, &g, configs->count, scores, err);
     tg_graph_free(&g);
     return status;
 }

@@ -242,3 +242,13 @@ def walk_encoding(N, edges, directed=False, loops=False, first=1, steps=8, arriv
         column = np.diag(power)
         columns.append(power.sum(0) - column if arriving and k >= 2 else column)
     return np.array(columns)[first - 1 :].T
+
+
+def segments(N, edges, config_nodes, nodes):
+    """Begin, end, edges inside and places of the configurable nodes of every segment (Cao et al. 2023)."""
+    step = N // (N // nodes + 1) + 1
+    for begin in range(0, N, step):
+        end = min(begin + step, N)
+        inside = [(u - begin, v - begin) for u, v in edges if begin <= u < end and begin <= v < end]
+        mine = [k for k, node in enumerate(config_nodes) if begin <= node < end]
+        yield begin, end, np.array(inside, np.int64).reshape(-1, 2), np.array(mine, np.int64)

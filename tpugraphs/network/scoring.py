@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,6 +51,8 @@ def score(
 ) -> NDArray[np.float32]:
     """Return scores (n,) of rows (n,) of a prepared graph, in chunks of nearly equal size, at most `chunk`.
 
+    Those of a graph in segments are the sums of theirs, in order. Memory is that of one segment.
+
     Parameters
     ----------
     done : callable
@@ -67,7 +70,8 @@ def score(
     for some, out in zip(np.array_split(rows, cuts), np.array_split(scores, cuts), strict=True):
         if some.size == 0:
             break
-        (part,) = model.scores([prepared.slate(some)], precision=precision)
+        parts = (model.scores([slate], precision=precision)[0] for slate in prepared.slates(some))
+        part = functools.reduce(np.add, parts)
         bad = np.flatnonzero(~np.isfinite(part))
         if bad.size:
             raise Error(

@@ -57,6 +57,8 @@ class Prepared:
         Weights of its configs in a loss; None: all 1.
     valid : (C,) bool, optional
         Which of its configs ran; None: all.
+    cuts : tuple of _core.Graph
+        Segments of the graph in the order of their nodes; empty: it is not cut, or one segment.
     """
 
     graph: Any
@@ -69,15 +71,26 @@ class Prepared:
     mapped: Digits | None = None
     weights: NDArray[np.float32] | None = None
     valid: NDArray[np.bool_] | None = None
+    cuts: tuple[Any, ...] = ()
 
-    def slate(self, rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
-        """Return some of the C configs as the core takes them."""
-        return self.graph, rows if self.kept is None else self.kept[rows]
+    def slate(self, rows: NDArray[np.int64], segment: int | None = None) -> tuple[Any, NDArray[np.int64]]:
+        """Return some of the C configs as the core takes them, of one segment or (None) the whole graph."""
+        graph = self.graph if segment is None or not self.cuts else self.cuts[segment]
+        return graph, rows if self.kept is None else self.kept[rows]
+
+    def slates(self, rows: NDArray[np.int64]) -> list[tuple[Any, NDArray[np.int64]]]:
+        """Return what the score of a config is the sum of: its segments, or the whole graph."""
+        return [self.slate(rows, segment) for segment in range(self.num_segments)]
+
+    @property
+    def num_segments(self) -> int:
+        """P, 1 if the graph is not cut."""
+        return max(1, len(self.cuts))
 
     @property
     def num_nodes(self) -> int:
-        """N, after pruning."""
-        return int(self.nodes.num_nodes)
+        """Nodes of a pass: N, after pruning, or those of the largest segment."""
+        return int((self.cuts or (self.nodes,))[0].num_nodes)
 
     @property
     def num_configs(self) -> int:
@@ -119,7 +132,10 @@ class Prepared:
     def with_configs(self, configs: Configs) -> Prepared:
         """Return the same graph with other configs, not measured, in the form that the core takes."""
         graph = self.nodes.with_configs(*configs)
-        return Prepared(graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64))
+        return Prepared(
+            graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64),
+            cuts=tuple(one.with_configs(*configs) for one in self.cuts),
+        )  # fmt: skip
 
 
 def check_kind(graph: Graph, kind: str) -> None:
@@ -391,10 +407,13 @@ class Pipeline:
             size += 0 if digits is None else digits.nbytes
         elif mapped is None:
             size += stored.nbytes
+        most = self._option("segments", "nodes")
+        cuts = core.cut(most) if most is not None and core.num_nodes >= most else ()
+        size += 64 * sum(one.num_nodes + one.num_edges for one in cuts)
         if not configs:
-            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64))
+            return Prepared(None, str(graph.name), core, size, np.zeros(0, np.int64), cuts=cuts)
         return Prepared(
-            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid
+            core, str(graph.name), core, size, runtimes, normalizers, kept, mapped, weights, valid, cuts
         )
 
     def _merge(
