@@ -26,3 +26,5 @@ class Stream(IntEnum):
     """Configs that trees are learnt from."""
     FAST = 8
     """Slates that prefer fast configs."""
+    SEGMENTS = 9
+    """Segments that are trained, and stored scores of others that count."""

@@ -16,6 +16,7 @@ from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import Fit, FitOptions, held
 from tpugraphs.training.optimizer import Optimizer
+from tpugraphs.training.segments import Segments
 from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["Estimator", "FitOptions", "NetworkEstimator"]
@@ -126,7 +127,10 @@ class NetworkEstimator(Network):
         prepared = self.prepare(graph)
         self.last.measured = True
         optimizer, number = Optimizer(self), self.trained_steps + 1
-        loss = optimizer.gradients(number, [(prepared, rows)])
+        drawn = Segments(0, self.seed).draw(0, number, prepared, rows)  # of the others nothing is known
+        loss = optimizer.gradients(
+            number, [(prepared, rows)], moved=[drawn.moved()], segments=[drawn.segment]
+        )
         optimizer.update(number, float(self.fields.learning_rate), [])
         self.trained_steps, self.fitted = number, True
         return loss

@@ -361,7 +361,8 @@ class Ranker(ScorerBase):
     def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
-        The first call on a ranker that is not fitted fits the preprocessing on this graph.
+        The first call on a ranker that is not fitted fits the preprocessing on this graph. Of a graph in
+        segments it trains one, drawn at random, which stands for all.
 
         Parameters
         ----------

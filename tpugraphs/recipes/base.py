@@ -88,6 +88,12 @@ class TrainingFields:
         "the lists are averaged",
     )
     part: int = option(16, 2, 1 << 20, doc="configs of a part, at most: slates are cut evenly (lists=part)")
+    segment: int = option(
+        0, 0, 1 << 30, doc="nodes of a segment, at most: a step trains one per graph; 0: whole graphs"
+    )
+    segment_keep: float = option(
+        0.5, 0.0, 1.0, doc="chance that the stored score of another segment counts in a step"
+    )
     optimizer: str = option("adamw", choices=_core.optimizers(), doc="rule of the updates")
     learning_rate: float = option(1e-3, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(1e-5, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
@@ -136,6 +142,14 @@ class TableFields:
 
 def _hinge(fields: Any) -> Terms:
     return [{"loss": "pairwise_hinge", "margin": 1.0, "reduction": "mean-all"}]
+
+
+def _preprocessing(
+    steps: Callable[..., list[dict[str, Any]]], fields: Any, *schema: Any
+) -> list[dict[str, Any]]:
+    """Return the steps of a recipe, and what the field `segment` adds to them."""
+    cut = [{"step": "segments", "nodes": int(fields.segment)}] if fields.segment else []
+    return [*steps(fields, *schema), *cut]
 
 
 def _nothing(*args: Any) -> list[dict[str, Any]]:
@@ -233,9 +247,8 @@ class Recipe:
 
     def pipeline(self, fields: Any) -> Pipeline:
         """Preprocessing, nothing learnt yet."""
-        if self.kind == "graph":
-            return Pipeline([], self.kind, make=functools.partial(self.preprocessing, fields))
-        return Pipeline(self.preprocessing(fields), self.kind)
+        make = functools.partial(_preprocessing, self.preprocessing, fields)
+        return Pipeline([], self.kind, make=make) if self.kind == "graph" else Pipeline(make(), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
         """List the steps of the model for graphs of these sizes."""

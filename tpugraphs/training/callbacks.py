@@ -122,7 +122,8 @@ class Callback:
         """Before the gradients of a slate: the losses see ``scale * scores + shift``; None: the scores.
 
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first
-        callback that returns a pair decides. Training by segments adds the scores of the others here.
+        callback that returns a pair decides. Of a graph in segments, the scores are what the step knows of
+        their sum.
         """
 
     def on_step(self, fit: Fit) -> None:

@@ -33,6 +33,7 @@ from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
+from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
 
 __all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
@@ -92,6 +93,7 @@ class Fit(RunningFit):
         self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
         self.optimizer, self.seed = Optimizer(network), network.seed
+        self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
         self.visits = self._visits()
@@ -205,10 +207,14 @@ class Fit(RunningFit):
             prepared.num_configs, rows, (self.seed, Stream.ROWS, index), before
         )
 
-    def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], str]:
-        """Graphs and rows of the next pass, and the graphs' names."""
-        chosen = [self._next_slate() for _ in range(self.fields.slates)]
-        return chosen, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
+    def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
+        """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""
+        chosen, drawn = [], []
+        for _ in range(self.fields.slates):
+            chosen.append(self._next_slate())
+            graph, _before = self.visits.at(self.visit - 1)
+            drawn.append(self.segments.draw(graph, self.visit, *chosen[-1]))
+        return chosen, drawn, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
 
     def _moved(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
         """Scale and shift of the scores of a slate by the first callback that has some."""
@@ -223,14 +229,21 @@ class Fit(RunningFit):
         rate = schedules.rate(number, self.total, self.fields)
         losses: list[float] = []
         norms: list[float] = []
+        fresh: list[tuple[Drawn, NDArray[np.float32]]] = []
         try:
             for part in range(parts):
                 if interrupts.pressed and part > 0:
                     raise KeyboardInterrupt
-                chosen, names = self._next_slates()
-                moved = [self._moved(prepared.name, rows) for prepared, rows in chosen]
-                add = functools.partial(self.optimizer.gradients, number, chosen, (part, parts), moved)
+                chosen, drawn, names = self._next_slates()
+                moved = [
+                    one.moved(self._moved(prepared.name, rows))
+                    for one, (prepared, rows) in zip(drawn, chosen, strict=True)
+                ]
+                add = functools.partial(
+                    self.optimizer.gradients, number, chosen, (part, parts), moved, [d.segment for d in drawn]
+                )
                 losses.append(self._in_core(interrupts, names, add))
+                fresh += zip(drawn, self.optimizer.scores, strict=True)
             update = functools.partial(self.optimizer.update, number, rate, norms)
             self._in_core(interrupts, names, update)
         except KeyboardInterrupt:
@@ -239,6 +252,8 @@ class Fit(RunningFit):
                 self.visit = visit
                 raise
         self.average.add(number, self.model.params)
+        for one in fresh:
+            self.segments.store(*one)
         self.step = self.network.trained_steps = number
         self.network.fitted = True
         self.history.loss.append(sum(losses) / parts)
@@ -359,6 +374,7 @@ class Fit(RunningFit):
             "valid_steps": np.asarray(history.valid_steps, np.int64),
             "valid_metric": np.asarray(history.valid_metric, np.float64),
             **pipeline.tensors(),
+            **self.segments.tensors(),
         }
         if self.best is not None:
             tensors["best_params"] = self.best
@@ -415,6 +431,7 @@ class Fit(RunningFit):
                 callback.restore(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise refuse("callbacks", "states of these callbacks", error) from error
+        self.segments.restore(path, tensors, len(self.data.graphs))
         self.model.params[:] = arrays.pop("params")
         for name, array in arrays.items():
             getattr(self.trainer, name)[:] = array

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tpugraphs.preprocess.pipeline import Prepared
 
     Chosen = tuple[Prepared, NDArray[np.int64]]
-    Moved = tuple[Any, Any]
 
-__all__ = ["Optimizer", "parameter_groups"]
+__all__ = ["Moved", "Optimizer", "parameter_groups", "per_config"]
 
 Layout = Sequence[tuple[str, int, tuple[int, ...]]]
+Moved = tuple[Any, Any]
 _KEYS = {"match", "learning_rate", "weight_decay"}
 
 
@@ -32,6 +32,11 @@ class Optimizer:
     ----------
     network : Network
 
+    Attributes
+    ----------
+    scores : list of (n,) float32
+        Scores in the last pass of every slate, before they were scaled and shifted.
+
     Raises
     ------
     RecipeError
@@ -40,6 +45,7 @@ class Optimizer:
 
     def __init__(self, network: Network) -> None:
         f, self.trainer = network.fields, network.trainer
+        self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
             "losses": network.loss,
             "seed": network.seed,
@@ -60,6 +66,7 @@ class Optimizer:
         chosen: Sequence[Chosen],
         part: tuple[int, int] = (0, 1),
         moved: Sequence[Moved | None] = (),
+        segments: Sequence[int | None] | None = None,
     ) -> float:
         """Return the loss of part i of n of a step's batch, and add its gradients to those of earlier parts.
 
@@ -74,8 +81,13 @@ class Optimizer:
         moved : sequence of (scale, shift) or None, optional
             One for each of `chosen`: the losses see ``scale * scores + shift``. A number, or one per config,
             (n,). Where the scores are those of one segment of a graph, `shift` is what the others add.
+        segments : sequence of int or None, optional
+            Which segment each of the slates is of; None: of the whole graph.
         """
-        slates = [prepared.slate(rows) for prepared, rows in chosen]
+        segments = [None] * len(chosen) if segments is None else segments
+        slates = [
+            prepared.slate(rows, segment) for (prepared, rows), segment in zip(chosen, segments, strict=True)
+        ]
         targets: dict[str, Sequence[NDArray[Any]]] = {}
         targets["order"] = [prepared.runtimes[rows] for prepared, rows in chosen]
         if self._values is not None:
@@ -86,9 +98,10 @@ class Optimizer:
                 for prepared, rows in chosen
             ]
         lists = self._lists([len(rows) for _, rows in chosen], moved)
-        loss: float = self.trainer.gradients(
+        loss: float
+        loss, self.scores = self.trainer.gradients(
             slates, targets, step=step, part=part, lists=lists, **self._pass
-        )[0]
+        )
         if not math.isfinite(loss):
             raise DataError(f"the loss is not finite, but {loss}")
         return loss
@@ -108,7 +121,7 @@ class Optimizer:
         for i, name in enumerate(("scale", "shift") if moves else ()):
             each = [(1.0, 0.0)[i] if one is None else one[i] for one in moved]
             lists[name] = np.concatenate(
-                [_per_config(name, value, n) for value, n in zip(each, sizes, strict=True)]
+                [per_config(name, value, n) for value, n in zip(each, sizes, strict=True)]
             )
         return lists
 
@@ -122,7 +135,8 @@ class Optimizer:
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
-def _per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
+def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
+    """One number for each of n configs, (n,); ConfigError unless `value` is a number or has n."""
     try:
         return np.broadcast_to(np.asarray(value, np.float32), (n,))
     except (TypeError, ValueError):
