@@ -172,7 +172,7 @@ def takes_every_optimizer(recipe):
     train = graphs(recipe)[0]
     ends = set()
     for kind in _core.optimizers():
-        r = ranker(recipe, optimizer=kind, learning_rate=1e-2, schedule="constant")
+        r = ranker(recipe, optimizer=kind, learning_rate=1e-2, schedule="constant", weight_decay=1e-2)
         history = r.fit(train, verbose=False)
         assert np.isfinite(r.predict(train)).all() and history.learning_rate == [1e-2, 1e-2]
         ends.add(r.model.params.tobytes())

@@ -1,0 +1,350 @@
+"""Training by segments: how graphs are cut, what is stored, the expectation of a score, exact fits and files."""
+
+import copy
+
+import numpy as np
+import pytest
+from rankers import Break, Lazy, networks, small_any, small_graph, small_ranker, state
+from reference import preprocess as reference
+from test_resume import same
+
+import tpugraphs as tg
+from tpugraphs import _core
+from tpugraphs.network.scoring import score
+from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.recipes import get_recipe
+from tpugraphs.training import CHECKPOINT, Callback
+from tpugraphs.training.optimizer import Optimizer
+from tpugraphs.training.segments import Drawn, ScoreTable, Segments
+
+GRAPHS = [small_graph(i, configs=40 + i, nodes=14 + 5 * i, config_nodes=4 + i) for i in range(3)]
+FIELDS = {"prune": "none", "segment": 4}
+
+
+def prepared(graph, nodes):
+    steps = [{"step": "dedup", "keep": "first"}, {"step": "segments", "nodes": nodes}]
+    return Pipeline(steps).fit([graph]).apply(graph)
+
+
+def by_hand(graph, nodes):
+    """Core graphs of the segments, from the arrays of the stored graph."""
+    where = np.asarray(graph.node_config_ids)
+    feat, opcode = np.asarray(graph.node_feat), np.asarray(graph.node_opcode)
+    return [
+        _core.Graph(feat[begin:end], opcode[begin:end], None, edges, where[mine] - begin,
+                    np.ascontiguousarray(graph.config_digits[:, mine]))
+        for begin, end, edges, mine in reference.segments(len(feat), graph.edge_index, where, nodes)
+    ]  # fmt: skip
+
+
+# ---- cutting ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 7, 13, 14, 15, 1 << 30])
+@pytest.mark.parametrize("count", [1, 2, 12, 14])
+def test_every_node_is_in_one_segment_and_edges_are_inside(count, nodes):
+    rng = np.random.default_rng(count)
+    edges, where = rng.integers(0, count, (40, 2)), rng.permutation(count)[: count // 2]
+    feat = np.arange(count, dtype=np.float32)[:, None]
+    whole = _core.Graph(feat, np.arange(count, dtype=np.uint8), None, edges, where)
+    cuts, expected = whole.cut(nodes), list(reference.segments(count, edges, where, nodes))
+    assert len(cuts) == len(expected) <= count // nodes + 1
+    assert np.concatenate([one.node_feat for one in cuts]).tolist() == feat.tolist()
+    for one, (begin, end, inside, mine) in zip(cuts, expected, strict=True):
+        assert 1 <= one.num_nodes == end - begin <= nodes
+        assert one.node_opcode.tolist() == list(range(begin, end))
+        assert (one.num_edges, one.num_config_nodes) == (len(inside), len(mine))
+    with pytest.raises(ValueError, match="nodes: expected at least 1, got 0"):
+        whole.cut(0)
+
+
+@pytest.mark.parametrize("nodes", [3, 8, 13])
+def test_a_model_sees_the_segments_as_if_they_were_graphs(nodes):
+    """Features, edges in their order, digits: every bit."""
+    graph = GRAPHS[2].select(np.arange(40))
+    steps = [
+        {"op": "embedding", "name": "o", "in": ["node_feat"], "out": "o", "attrs": {"source": "opcode"}},
+        {"op": "config_linear", "name": "c", "in": ["o"], "out": "c", "attrs": {"out": 8, "column": 156}},
+        {"op": "sage", "name": "s", "in": ["c"], "out": "s", "attrs": {"out": 8, "direction": "both"}},
+        {"op": "pool", "name": "p", "in": ["s"], "out": "p", "attrs": {"kind": "mean+max"}},
+        {"op": "linear", "name": "y", "in": ["p"], "out": "scores", "attrs": {"out": 1}},
+    ]
+    model, rows = _core.Model(steps, 3, node_features=140), np.arange(40)
+    found = prepared(graph, nodes)
+    expected = [model.scores([(one, rows)])[0] for one in by_hand(graph, nodes)]
+    for slate, one in zip(found.slates(rows), expected, strict=True):
+        assert model.scores([slate])[0].tobytes() == one.tobytes()
+    assert (score(model, found, rows, 64, "f32") == sum(expected[1:], expected[0])).all()
+    others = found.with_configs((graph.config_digits[::-1].copy(), None))
+    assert (score(model, others, rows, 64, "f32") == score(model, found, rows[::-1].copy(), 64, "f32")).all()
+
+
+def test_configs_of_packs_are_read_in_place(tmp_path):
+    GRAPHS[1].save(tmp_path / "g.tgpack")
+    packed = tg.load(tmp_path / "g.tgpack")
+    ranker = small_ranker(**FIELDS)
+    ranker.fit(GRAPHS[1], verbose=False)
+    assert (ranker.predict(packed) == ranker.predict(GRAPHS[1])).all()
+    assert ranker.network.prepare(packed).num_segments > 1
+
+
+# ---- the table --------------------------------------------------------------------------------------------
+
+
+def test_what_was_stored_comes_back_and_nothing_else():
+    rng, table, truth = np.random.default_rng(0), ScoreTable(3), np.full((500, 3), np.nan, np.float32)
+    for _ in range(60):
+        configs, segment = rng.permutation(500)[:7], rng.integers(3)
+        truth[configs, segment] = scores = rng.normal(size=7).astype(np.float32)
+        table.put(configs, segment, scores)
+        np.testing.assert_array_equal(table.get(np.arange(500)), truth)
+    seen = ~np.isnan(truth).all(1)
+    assert 200 < seen.sum() < 400 and table.configs.tolist() == np.flatnonzero(seen).tolist()
+
+
+def test_memory_grows_with_what_was_visited():
+    """Not with the number of configs: these are numbers up to 10^12."""
+    table, rng = ScoreTable(40), np.random.default_rng(0)
+    for visits in range(1, 301):
+        table.put(rng.integers(0, 10**12, 32), int(rng.integers(40)), np.zeros(32))
+        assert 32 * visits * 176 <= table.nbytes <= 32 * visits * (16 + 2 * 160)
+
+
+class Cut:
+    """A prepared graph of so many segments, as far as `draw` asks."""
+
+    name = "cut"
+
+    def __init__(self, count):
+        self.num_segments = count
+
+
+def drawn(segments, visits, count, rows):
+    return [segments.draw(0, visit, Cut(count), rows) for visit in range(visits)]
+
+
+ROWS = np.array([5, 3])
+
+
+def test_before_anything_is_stored_the_segment_stands_for_all():
+    found = drawn(Segments(1.0, 0), 400, 5, ROWS)
+    assert {(one.scale, one.shift) for one in found} == {(5.0, 0.0)}
+    counts = np.bincount([one.segment for one in found])
+    assert len(counts) == 5 and (abs(counts - 80) < 40).all()
+    again = drawn(Segments(1.0, 1), 400, 5, ROWS)
+    assert [one.segment for one in again] != [one.segment for one in found]
+
+
+def test_a_segment_counts_where_it_is_kept_and_all_configs_of_the_slate_are_known():
+    segments = Segments(1.0, 0)
+    segments.store(Drawn(0, 4, 1, np.array([3, 5, 7])), np.array([1, 2, 3], np.float32))
+    segments.store(Drawn(0, 4, 2, np.array([5])), np.array([40], np.float32))  # not of config 3
+    segments.store(Drawn(1, 4, 3, ROWS), np.array([500, 600], np.float32))  # of another graph
+    for one in drawn(segments, 50, 4, ROWS):
+        known = one.segment != 1
+        assert one.scale == (3 if known else 4)
+        assert np.broadcast_to(one.shift, 2).tolist() == ([2, 1] if known else [0, 0])
+    nothing = Segments(0.0, 0)
+    nothing.store(Drawn(0, 4, 1, ROWS), np.zeros(2, np.float32))
+    assert nothing.tables == {} and nothing.tensors() == {}
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("stored", [0, 2, 5])
+def test_the_expectation_is_the_score_of_the_graph(keep, stored):
+    """Where stored scores are fresh ones: over the segments drawn now and those that happened to be stored."""
+    rng, truth = np.random.default_rng(1), np.array([[1, -2, 4, 8, -16], [3, 0, -5, 7, 9]], np.float32)
+    total, draws = np.zeros(2), 6000
+    squares = np.zeros(2)
+    for visit in range(draws):
+        segments = Segments(keep, 7)
+        for other in rng.permutation(5)[:stored]:
+            segments.store(Drawn(0, 5, int(other), ROWS), truth[:, other])
+        one = segments.draw(0, visit, Cut(5), ROWS)
+        seen = one.scale * truth[:, one.segment] + one.shift
+        total, squares = total + seen, squares + seen**2
+    mean = total / draws
+    error = np.sqrt((squares / draws - mean**2) / draws)
+    assert (abs(mean - truth.sum(1)) <= 4 * error + 1e-4).all()
+    if keep == 1 and stored == 5:
+        assert (error < 1e-4).all()  # nothing is left to chance
+    elif keep == 0.5 or stored < 5:
+        assert (error > 0.05).all()
+
+
+def test_a_callback_scales_and_shifts_the_score_of_the_graph():
+    one = Drawn(0, 3, 1, ROWS, 2.0, np.array([10, 20], np.float32))
+    scale, shift = one.moved((3, [1, 2]))
+    assert scale.tolist() == [6, 6] and shift.tolist() == [31, 62]
+    assert one.moved() == (2.0, one.shift) and Drawn(0, 1, None, ROWS).moved() is None
+    with pytest.raises(tg.ConfigError, match="shift: expected a number or one for each of 2 configs"):
+        one.moved((1, [1, 2, 3]))
+
+
+# ---- fits -------------------------------------------------------------------------------------------------
+
+
+class Watch(Callback):
+    """What a fit has stored after each step, and checks of it."""
+
+    def __init__(self):
+        self.scores = []
+
+    def on_step(self, fit):
+        (scores,) = fit.optimizer.scores
+        (table,) = fit.segments.tables.values()
+        self.scores.append((table.get(table.configs), scores))
+
+
+def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
+    graph, watch = GRAPHS[2], Watch()
+    r = small_ranker(
+        **FIELDS, steps=8, configs=100, segment_keep=1.0, loss="ranknet", dropout=0.0, dedup="none"
+    )
+    prepared = r.pipeline.fit([graph]).apply(graph, training=True)
+    before = [r.model.scores([slate])[0] for slate in prepared.slates(np.arange(graph.num_configs))]
+    history = r.fit(graph, verbose=False, callbacks=[watch])
+    table, scores = watch.scores[0]
+    (segment,) = np.flatnonzero(~np.isnan(table).all(0))
+    assert sorted(table[:, segment]) == sorted(scores) and len(scores) == graph.num_configs
+    np.testing.assert_allclose(table[:, segment], before[segment], rtol=1e-4, atol=1e-5)
+    twin = small_ranker(**FIELDS, loss="ranknet", dropout=0.0, configs=100)
+    loss = Optimizer(twin.network).gradients(
+        1, [(prepared, np.arange(graph.num_configs))],
+        moved=[(float(prepared.num_segments), 0.0)], segments=[int(segment)],
+    )  # fmt: skip
+    assert history.loss[0] == pytest.approx(loss, rel=1e-5)
+    later, _ = watch.scores[-1]
+    assert 1 < (~np.isnan(later).any(0)).sum() <= prepared.num_segments
+
+
+@pytest.mark.parametrize("fields", [{}, {"slates": 2, "lists": "batch"}, {"accumulate": 2, "close": 0.5}])
+def test_in_one_segment_it_is_the_ordinary_fit(fields):
+    results = []
+    for segment in (0, 25, 1 << 30):
+        r = small_ranker(steps=6, prune="none", segment=segment, **fields)
+        history = r.fit(GRAPHS, [small_graph(7)], verbose=False)
+        results.append([history.loss, history.valid_metric, state(r), r.predict(GRAPHS[0]).tobytes()])
+    assert results[0] == results[1] == results[2]
+    r = small_ranker(steps=6, prune="none", segment=24, **fields)  # the largest graph has 24 nodes: two
+    assert r.fit(GRAPHS, verbose=False).loss != results[0][0]
+
+
+@pytest.mark.parametrize("recipe", ["first-layout-cross", "seventh-gst"])
+@pytest.mark.parametrize("changes", [{}, {"slates": 2, "accumulate": 2}])
+def test_a_fit_resumes_exactly_and_has_the_bits_of_any_number_of_threads(tmp_path, recipe, changes):
+    def fit(folder, at=None, **more):
+        r = small_ranker(
+            recipe, **{**FIELDS, "steps": 20, "configs": 30, "loss": "list_mle", **changes, **more}
+        )
+        options = {"checkpoint_dir": folder, "checkpoint_every": 4, "verbose": False}
+        return r, r.fit(Lazy(0, 1, 2, configs=20), [small_graph(3)], callbacks=[Break(at)], **options)
+
+    tg.set_num_threads(1)
+    whole, history = fit(None)
+    tg.set_num_threads(3)
+    with pytest.raises(OSError, match="broken"):
+        fit(tmp_path, 14)
+    assert (tmp_path / CHECKPOINT).exists()
+    for name, other in (("segment", 5), ("segment_keep", 0.25)):
+        with pytest.raises(tg.CheckpointError, match=f"field {name}"):
+            fit(tmp_path, **{name: other})
+    again, resumed = fit(tmp_path)
+    assert same(history, resumed) and state(whole) == state(again)
+    assert fit(None, segment_keep=0.0)[1].loss != history.loss  # what is stored matters
+
+
+def test_a_table_of_a_checkpoint_comes_back_or_is_refused():
+    segments = Segments(0.5, 3)
+    for graph, count in ((4, 3), (2, 5)):
+        for segment in range(count - 1):
+            rows = np.arange(segment, 20, 1 + graph)
+            segments.store(Drawn(graph, count, segment, rows), rows.astype(np.float32) / 7)
+    tensors, twin = segments.tensors(), Segments(0.5, 3)
+    twin.restore("file", tensors, 5)
+    assert tensors.keys() == twin.tensors().keys() and twin.tables.keys() == {2, 4}
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(array, twin.tensors()[name])
+    changes = {
+        "segments.sizes": [
+            tensors["segments.sizes"] * -1, tensors["segments.sizes"] + 1, tensors["segments.sizes"][:1],
+            np.ones(4, np.int64), tensors["segments.sizes"].astype(float), np.zeros((1, 3), np.int64),
+            np.array([[0, 2**62, 2**62]]),
+        ],
+        "segments.configs": [tensors["segments.configs"][::-1], -tensors["segments.configs"], np.zeros(3, np.int64)],
+        "segments.scores": [tensors["segments.scores"][1:], tensors["segments.scores"] + np.inf],
+    }  # fmt: skip
+    for name, values in changes.items():
+        for value in values:
+            with pytest.raises(tg.CheckpointError, match="segments"):
+                Segments(0.5, 3).restore("file", {**tensors, name: value}, 5)
+    with pytest.raises(tg.CheckpointError, match="cut: has 4 segments, found 3 in the checkpoint"):
+        twin.draw(4, 1, Cut(4), ROWS)
+
+
+def test_several_seeds_share_the_segments():
+    alone = [small_ranker(**FIELDS, seed=seed, steps=6) for seed in (0, 1)]
+    for r in alone:
+        r.fit(GRAPHS, verbose=False)
+    fields = {**alone[0].get_params(), "epochs": None}
+    fields = {
+        name: value for name, value in fields.items() if name in vars(alone[0].fields) and value is not None
+    }
+    both = tg.train_seeds("first-layout-cross", GRAPHS, seeds=[0, 1], verbose=False, **fields)
+    assert [state(run.ranker) for run in both.runs] == [state(r) for r in alone]
+
+
+# ---- rankers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", networks("layout"))
+def test_scores_are_sums_over_segments_also_of_loaded_rankers_and_given_configs(tmp_path, recipe):
+    r = small_ranker(recipe, **FIELDS, steps=3)
+    r.fit(GRAPHS[:2], verbose=False)
+    graph, rows = GRAPHS[2], np.arange(GRAPHS[2].num_configs)
+    found = r.network.prepare(graph)
+    assert found.num_segments == 6 and {one.num_config_nodes for one in found.cuts} >= {0, 1}
+    parts = [r.model.scores([slate])[0] for slate in found.slates(rows)]
+    scores = r.predict(graph)
+    np.testing.assert_allclose(scores, np.sum(parts, axis=0), rtol=1e-4, atol=1e-5)
+    r.save(tmp_path / "r.safetensors")
+    loaded = tg.load_ranker(tmp_path / "r.safetensors")
+    assert (loaded.predict(graph) == scores).all() and loaded.fields.segment == 4
+    assert (loaded.predict(graph, graph.config_digits) == scores).all()
+    assert (copy.deepcopy(r).predict(graph) == scores).all()
+    assert not loaded.network.pipeline.same_as(small_ranker(recipe, prune="none").network.pipeline)
+    whole = loaded.model.scores([found.slate(rows)])[0]
+    assert abs(whole - scores).max() > 1e-3
+
+
+def test_any_schema_is_cut_too():
+    r = small_ranker("graph-config", segment=4, steps=4)
+    r.fit([small_any(0), small_any(1)], verbose=False)
+    found = r.network.prepare(small_any(2))
+    assert [one.num_nodes for one in found.cuts] == [4, 4, 1]
+    parts = [r.model.scores([slate])[0] for slate in found.slates(np.arange(48))]
+    np.testing.assert_allclose(r.predict(small_any(2)), np.sum(parts, axis=0), rtol=1e-4, atol=1e-5)
+
+
+def test_single_steps_and_adaptation_train_a_segment_that_stands_for_all():
+    r = small_ranker(**FIELDS, steps=3, dropout=0.0)
+    losses = [r.partial_fit(GRAPHS[0], range(20)) for _ in range(3)]
+    assert np.isfinite(losses).all()
+    adapted = r.adapt(GRAPHS[1], range(10), steps=3)
+    assert state(adapted) != state(r) and np.isfinite(adapted.predict(GRAPHS[1])).all()
+
+
+def test_it_learns():
+    graph = small_graph(2, configs=80, nodes=20)
+    r = small_ranker("seventh-gst", segment=6, steps=250, width=32)
+    r.fit(graph, verbose=False)
+    assert r.network.prepare(graph).num_segments == 4 and r.score(graph) > 0.4
+
+
+def test_the_fields_are_declared():
+    options = get_recipe("first-layout").describe()["options"]
+    assert options["segment"]["default"]["cpu"] == 0 and options["segment_keep"]["default"]["cpu"] == 0.5
+    assert get_recipe("seventh-gst").fields("full").segment == 1000
+    for wrong in ({"segment": -1}, {"segment": 2.5}, {"segment_keep": 1.5}):
+        with pytest.raises(tg.ConfigError, match=next(iter(wrong))):
+            small_ranker(**wrong)
