@@ -90,15 +90,20 @@ def case(
     flops: float = 0.0,
     kept: bool = False,
     random: bool = False,
+    edge_index: Any = None,
     **attrs: Any,
 ) -> Iterator[Case]:
-    """One row. Unless `random`, both sides must give the same result."""
-    from tpugraphs import kernels
+    """One row. Unless `random`, both sides must give the same result. `edge_index`: of ops along edges."""
+    from tpugraphs import _core, kernels
 
-    y = getattr(kernels, op)(**arrays, **attrs)
+    graph, edges = None, {} if edge_index is None else {"edge_index": edge_index}
+    if edges:
+        features = np.zeros((len(next(iter(arrays.values()))), 1), np.float32)
+        graph = _core.Graph(features, None, None, edge_index, np.zeros(0, np.int64), None)
+    y = getattr(kernels, op)(**arrays, **edges, **attrs)
     dy = setting.array(*y.shape)
     configs = max([1, *(array.shape[1] for array in arrays.values() if array.ndim == 3)])
-    call, peers = ours(op, arrays, dy, configs=configs, kept=kept, **attrs), dict[str, Call]()
+    call, peers = ours(op, arrays, dy, graph, configs, kept, **attrs), dict[str, Call]()
     if setting.torch and function is not None:
         peers[peer] = theirs(setting.torch, function, arrays, dy)
         assert random or alike(y, peers[peer]().detach().numpy()), "not the same job"

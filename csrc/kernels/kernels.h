@@ -71,21 +71,29 @@ typedef struct tg_mix_tile {
     float *dw1, *db1, *dw2, *db2, *dtau, *dslope;
 } tg_mix_tile;
 
+/* Scores of an edge per head: GATv2's att . leaky(far + own); scale * key . own; leaky(key + own), of one column. */
+typedef enum { TG_SCORE_GATV2, TG_SCORE_DOT, TG_SCORE_ADD } tg_score;
+
 /* The edges of one node under attention, for `rows` of its configs: H heads of O columns. What is by edge is (rows,H) at
    edge * edge_stride, what is by node, at the other ends of the edges, lies at node * its stride. */
 typedef struct tg_attend {
     int rows, heads, cols;
+    tg_score score;
     int mean;                   /* heads are averaged, so that rows of y and dy have O columns, else H * O */
-    float slope;                /* of the leaky ReLU below 0, in 0..1 */
+    float slope, scale;         /* of the leaky ReLU below 0, in 0..1; of products */
     int count, known;           /* edges of the node; with those behind them, which are other nodes' */
     const int32_t *node, *edge; /* (known) */
-    int64_t far_stride, dy_stride, edge_stride;
-    const float *att, *bias; /* (H,O), (columns of y) */
-    const float *own, *far;  /* (rows,H,O) of the node itself; by node */
-    float *weight, *dscore;  /* by edge: softmax of the scores att . leaky(far + own), and their gradient */
-    const float *dy;         /* attend_receiver: of the node itself; attend_sender: by node */
-    float *near;             /* scratch (count, floats of a vector) */
-    float *y, *down, *datt;  /* results: datt(H,O) is added to unless it is NULL */
+    int64_t far_stride, key_stride, dy_stride, edge_stride;
+    const float *att, *bias; /* (H,O), (columns of y) or NULL: 0 */
+    const float *far;        /* by node (rows,H,O): what is added up with the weights */
+    const float *own,
+        *key; /* of the node itself, by node: (rows,H,key_cols); GATv2: own has O columns, no key */
+    int key_cols;
+    float *weight, *dscore; /* by edge: softmax of the scores; the gradient of score, product or sum */
+    const float *dy;        /* attend_receiver: of the node itself; attend_sender: by node */
+    float *near;            /* scratch (count, floats of a vector) */
+    float *y, *down, *datt; /* results: datt(H,O) is added to unless it is NULL */
+    int add;                /* to `down`, but of GATv2 */
 } tg_attend;
 
 /* The edges of one node, and n floats of the nodes at their other ends: those of node v at base + v * stride. */
@@ -97,6 +105,8 @@ typedef struct tg_edges {
     float scale;                    /* of all rows */
     const float *base;
     int64_t stride;
+    const float *more[2]; /* (n) or NULL: edge_sum adds these with their own factors */
+    float more_factor[2];
 } tg_edges;
 
 /* name, return type, arguments. Contracts:
@@ -154,8 +164,12 @@ typedef struct tg_edges {
    lay_tokens  x(rows,T,W) = [x +] scale * y(rows,W) for every token
    attend_forward   weight and y of a node's incoming edges; one edge: its score is not needed, nor `own`
    attend_receiver  dscore of a node's incoming edges, the gradient of own, and datt
-   attend_sender    gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
-   edge_sum    y(n) = [y +] the sum over a node's edges of factor * row
+   attend_sender    GATv2: gradient of own for a node's outgoing edges; with a dscore of 0, far may be anything
+   attend_collect   the others, over a node's outgoing edges: down(rows,H,O) = [down +] the sum of weight * far, where far
+               is laid out as dy; far NULL: down(rows,H) = [down +] the sum of weight
+   head_dots   y(rows,H) = x(rows,H,O) . att(H,O) per head
+   head_dots_back   dx(rows,H,O) = [dx +], datt(H,O) +=; either may be NULL
+   edge_sum    y(n) = [y +] the sum over a node's edges of factor * row + that of `more`
    edge_dots   dots(count) = row . g(n) of a node's edges, without factors
    adamw       one pass over flat arrays; scale multiplies the gradient (clipping), take = 1 - beta
    sum_squares double sum of x^2
@@ -259,6 +273,11 @@ typedef struct tg_edges {
     K(attend_forward, void, (const tg_attend *node))                                                         \
     K(attend_receiver, void, (const tg_attend *node))                                                        \
     K(attend_sender, void, (const tg_attend *node))                                                          \
+    K(attend_collect, void, (const tg_attend *node))                                                         \
+    K(head_dots, void, (int rows, int heads, int cols, const float *x, const float *att, float *y))          \
+    K(head_dots_back, void,                                                                                  \
+      (int rows, int heads, int cols, const float *dy, const float *x, const float *att, float *dx, int add, \
+       float *datt))                                                                                         \
     K(edge_sum, void, (const tg_edges *node, float *y, int add))                                             \
     K(edge_dots, void, (const tg_edges *node, const float *g, float *dots))                                  \
     K(adamw, void,                                                                                           \

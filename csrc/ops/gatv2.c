@@ -4,7 +4,7 @@
        y_i = bias + sum over these edges of weight l_j, heads side by side or averaged; bias without edges
    Where a node has one edge, its weight is 1: r_i is needed of nodes with several edges in, l_j of nodes with edges
    out, and only these rows are multiplied. */
-#include "ops/op.h"
+#include "ops/attend.h"
 
 #include <math.h>
 #include <string.h>
@@ -91,16 +91,14 @@ static void begin_back(const tg_exec *e) {
 
 /* ---- rows of those nodes that have at least `least` edges ---- */
 
-static int degree(const tg_csr *csr, int64_t v) { return csr->ptr[v + 1] - csr->ptr[v]; }
-
 /* The next run of such rows of the tile, from row *at on: their number, 0 at the end. */
 static int next(const tg_exec *e, const tg_tile *t, const tg_csr *csr, int least, int *at) {
     const int per = ((const room *)e->room)->per;
     const int64_t nodes = (t->rows + per - 1) / per;
     if (least == 0 || *at >= t->rows) return t->rows - *at;
     int64_t first = *at / per, last;
-    while (first < nodes && degree(csr, t->item + first) < least) first++;
-    for (last = first; last < nodes && degree(csr, t->item + last) >= least;) last++;
+    while (first < nodes && tg_degree(csr, t->item + first) < least) first++;
+    for (last = first; last < nodes && tg_degree(csr, t->item + last) >= least;) last++;
     *at = (int)first * per;
     return last == nodes ? t->rows - *at : (int)(last - first) * per;
 }
@@ -170,21 +168,11 @@ static tg_attend attend_of(const tg_exec *e, const tg_tile *t, const float *far)
                        .edge_stride = per * a->heads};
 }
 
-/* The node whose rows begin at row `at` of the tile. */
-static void set_edges(tg_attend *node, const tg_csr *csr, const tg_tile *t, int at, int per) {
-    const int64_t v = t->item + at / per;
-    node->rows = t->rows - at < per ? t->rows - at : per;
-    node->count = degree(csr, v);
-    node->known = csr->E - csr->ptr[v];
-    node->node = csr->idx + csr->ptr[v];
-    node->edge = csr->edge + csr->ptr[v];
-}
-
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
     tg_attend node = attend_of(e, t, e->saved[L]);
     for (int at = 0; at < t->rows; at += r->per) {
-        set_edges(&node, r->senders, t, at, r->per);
+        tg_set_edges(&node, r->senders, t, at, r->per);
         node.own = e->saved[R] + (t->row + at) * r->wide;
         node.y = y + (int64_t)at * e->out.cols;
         e->k->attend_forward(&node);
@@ -227,7 +215,6 @@ static void no_gradient(tg_attend *node, int wide, int least) {
 
 /* Over the nodes that edges go to: gradients of scores, of r and what makes it, of att and bias. */
 static void backward_receivers(const tg_exec *e, const tg_tile *t, const float *dy) {
-    const attrs *a = e->attrs;
     const room *r = (const room *)e->room;
     const int least = choose(e, t, r->senders, SHARES);
     float *dr = tg_of_thread(e, t, r->wide_rows), *dbias = tg_share_dw(e, t, r->dbias, BIAS);
@@ -236,11 +223,9 @@ static void backward_receivers(const tg_exec *e, const tg_tile *t, const float *
     node.down = dr;
     if (dbias != NULL) e->k->add_rows(t->rows, e->out.cols, dy, e->out.cols, dbias);
     for (int at = 0; at < t->rows; at += r->per) {
-        set_edges(&node, r->senders, t, at, r->per);
-        if (node.count == 1)
-            memset(node.dscore + node.edge[0] * node.edge_stride, 0,
-                   (size_t)node.rows * (size_t)a->heads * sizeof *node.dscore);
+        tg_set_edges(&node, r->senders, t, at, r->per);
         if (node.count < SHARES) {
+            tg_no_dscore(&node);
             no_gradient(&node, r->wide, least);
             continue;
         }
@@ -262,7 +247,7 @@ static void backward_senders(const tg_exec *e, const tg_tile *t, const float *dy
     node.dy = e->dy + (int64_t)t->from * e->out.cols;
     node.down = dl;
     for (int at = 0; at < t->rows; at += r->per) {
-        set_edges(&node, r->receivers, t, at, r->per);
+        tg_set_edges(&node, r->receivers, t, at, r->per);
         if (node.count < SENDS) {
             no_gradient(&node, r->wide, least);
             continue;

@@ -1,4 +1,4 @@
-/* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)). With a second input, one row r(1,G) per slate, that row stands before
+/* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)), or without b. With a second input, one row r(1,G) per slate, that row stands before
    every row of x: w is (O,G+F), and as its product with r is the same for all rows, it is computed once and added
    to the bias. */
 #include "ops/act.h"
@@ -9,7 +9,7 @@ enum { WEIGHT, BIAS, SLOPE };
 enum { X, ROW };
 
 typedef struct attrs {
-    int out, act, per_column, stats, init;
+    int out, act, per_column, stats, init, use_bias;
 } attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
@@ -19,6 +19,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (p->makes_stats && !tg_has_nodes(p->out.space))
         return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
     tg_add_linear(p, WEIGHT, a->out, p->in[X].cols + (p->n_in == 2 ? p->in[ROW].cols : 0), a->init);
+    if (!a->use_bias) p->params[BIAS] = (tg_param_spec){.name = NULL};
     p->params[SLOPE] = tg_act_slope(a->out, a->per_column);
     p->needs_in = p->n_in == 2 ? 3 : 1;
     p->pulls = 1;
@@ -145,7 +146,8 @@ const tg_op tg_op_linear = {
               TG_ACT_ATTRS(attrs, TG_ACT_NONE, "activation"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
               TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
-                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},
+                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform"),
+              TG_FLAG_ON(attrs, use_bias, "there is a bias")},
     .fixes_dy = TG_FIXED_IN_TILES,
     .plan = plan,
     .carve = carve,

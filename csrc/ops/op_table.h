@@ -34,6 +34,9 @@
     OP(put_config_nodes)                                                                                     \
     OP(gatv2)                                                                                                \
     OP(drop_edge)                                                                                            \
-    OP(edge_mean)
+    OP(edge_mean)                                                                                            \
+    OP(propagate)                                                                                            \
+    OP(edge_attention)                                                                                       \
+    OP(head_dots)
 
 #endif

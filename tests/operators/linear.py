@@ -20,25 +20,25 @@ def _joined(x: Array, row: Array | None) -> Array:
 
 
 def forward(
-    x: Array, weight: Array, bias: Array, slope: Array | None = None, row: Array | None = None, act: str = "none",
-    per_column: bool = False, out: int = 1,
+    x: Array, weight: Array, bias: Array | None = None, slope: Array | None = None, row: Array | None = None,
+    act: str = "none", per_column: bool = False, out: int = 1, use_bias: float = 1.0,
 ) -> Array:  # fmt: skip
     """y(...,O) = act(x(...,F) weight(O,F)^T + bias(O)); with row(1,G): of [row | x], weight(O,G+F)."""
-    return activate(_joined(x, row) @ weight.T + bias, act, slope)
+    return activate(_joined(x, row) @ weight.T + (0.0 if bias is None else bias), act, slope)
 
 
 def backward(
-    dy: Array, x: Array, weight: Array, bias: Array, slope: Array | None = None, row: Array | None = None,
-    act: str = "none", per_column: bool = False, out: int = 1,
+    dy: Array, x: Array, weight: Array, bias: Array | None = None, slope: Array | None = None,
+    row: Array | None = None, act: str = "none", per_column: bool = False, out: int = 1, use_bias: float = 1.0,
 ) -> dict[str, Array]:  # fmt: skip
     """With g = dy act'(z): d[row | x] = g W, of which row sums its part over rows, dW = g^T [row | x], db = sum g."""
     wide = _joined(x, row)
-    z = wide @ weight.T + bias
+    z = wide @ weight.T + (0.0 if bias is None else bias)
     g = dy * activate_slope(z, act, slope)
     flat, dx, split = g.reshape(-1, len(weight)), g @ weight, wide.shape[-1] - x.shape[-1]
-    grads = {"weight": flat.T @ wide.reshape(len(flat), -1), "bias": flat.sum(0)} | slope_gradient(
-        dy, z, slope
-    )
+    grads = {"weight": flat.T @ wide.reshape(len(flat), -1)} | slope_gradient(dy, z, slope)
+    if bias is not None:
+        grads["bias"] = flat.sum(0)
     if row is not None:
         grads["row"] = dx[..., :split].reshape(-1, split).sum(0, keepdims=True)
     return {"x": dx[..., split:], **grads}
@@ -54,7 +54,7 @@ def call(
         return {
             "x": rng.normal(size=(*rows, f)),
             "weight": rng.normal(size=(o, joined + f)) * scale,
-            "bias": rng.normal(size=o),
+            "bias": rng.normal(size=o) if attrs.get("use_bias", 1) else None,
             "row": rng.normal(size=(1, joined)) if joined else None,
         } | draw_slope(rng, attrs, o)
 
@@ -70,6 +70,8 @@ def cases() -> list[tuple[Any, ...]]:
         out.append((f"{name}-prelu-columns", *call(rows, f, o, **PRELU["prelu-columns"])))
         out.append((f"{name}-joined", *call(rows, f, o, 1 + f % 5, act="gelu")))
         out.append((f"{name}-joined-prelu", *call(rows, f, o, 1 + f % 5, act="prelu")))
+        out.append((f"{name}-no-bias", *call(rows, f, o, use_bias=0)))
+        out.append((f"{name}-no-bias-joined", *call(rows, f, o, 1 + f % 5, act="gelu", use_bias=0)))
     out.append(("long-joined-700x64-512to40", *call((700,), 64, 40, 512)))
     out.append(("long-2000x3-256to5", *call((2000, 3), 256, 5)))
     return out

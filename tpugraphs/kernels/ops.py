@@ -110,7 +110,7 @@ def _per_column(slope: Array | None, columns: int) -> bool:
 def _linear(
     x: Array,
     weight: Array,
-    bias: Array,
+    bias: Array | None,
     act: Activation = "none",
     out: Array | None = None,
     row: Array | None = None,
@@ -122,7 +122,7 @@ def _linear(
     ----------
     x : (..., F) float32
     weight : (O, F) float32, with `row` (O, G + F)
-    bias : (O,) float32
+    bias : (O,) float32, or None for none
     act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh", "prelu"}
         GELU is the exact one (erf).
     out : (..., O) float32, optional
@@ -135,7 +135,11 @@ def _linear(
     -------
     (..., O) float32
     """
-    return {"out": len(weight), "per_column": _per_column(slope, len(weight))}
+    return {
+        "out": len(weight),
+        "per_column": _per_column(slope, len(weight)),
+        "use_bias": bias is not None,
+    }
 
 
 def _embedding(
