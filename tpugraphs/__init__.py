@@ -25,7 +25,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             *("load", "sample", "list_samples", "open_collection", "audit"),
-            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame"),
+            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame", "nearest"),
         ),
         "data",
     ),
@@ -33,7 +33,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
-            *("leave_out", "train_seeds", "SeedRuns", "compare"),
+            *("leave_out", "cross_validate", "train_seeds", "SeedRuns", "Nearest", "compare"),
         ),
         "ranker",
     ),

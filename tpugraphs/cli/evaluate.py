@@ -40,7 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "judge on graphs never seen: rank every graph by a new ranker, trained on all others with the "
         "recipe, seed and fields of RANKER, or with the defaults if RANKER is the name of a recipe",
     )
-    common.option(parser, "--steps N", "with --leave-out: steps of each training", type=common.whole(1))
+    common.option(
+        parser,
+        "--folds N",
+        "the same by cross-validation: a new ranker for each of N parts of the graphs",
+        type=common.whole(2),
+    )
+    meaning = "with --folds: keep graphs of one family (by name, as resnet or bert) in one part"
+    common.option(parser, "--by-family", meaning)
+    meaning = "with --leave-out or --folds: steps of each training"
+    common.option(parser, "--steps N", meaning, type=common.whole(1))
     common.option(parser, "--members", "show every ranker of an ensemble, too")
     common.add_seed(parser, "of the bootstrap")
     common.add_precision(parser)
@@ -52,16 +61,21 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None and Path(args.out).suffix not in SUFFIXES:
         raise ConfigError(f"--out {args.out}: the name must end in one of {', '.join(SUFFIXES)}")
     common.check_writable(args.out)
-    if args.steps is not None and not args.leave_out:
-        raise ConfigError("--steps is for --leave-out only")
-    report = _leave_out(args) if args.leave_out else _evaluate(args)
+    anew = args.leave_out or args.folds is not None
+    if args.steps is not None and not anew:
+        raise ConfigError("--steps is for --leave-out and --folds only")
+    if args.by_family and args.folds is None:
+        raise ConfigError("--by-family is for --folds only")
+    if args.leave_out and args.folds is not None:
+        raise ConfigError("give --leave-out or --folds, not both")
+    report = _leave_out(args) if anew else _evaluate(args)
     if args.out is not None:
         report.save(args.out)
     common.emit(args, report.to_dict())
     common.say(args, report.table())
     few = [row for row in report.rows if row.trivial]
     many = max(row.configs for row in report.rows)
-    if args.leave_out and few and many > _TOP:
+    if anew and few and many > _TOP:
         common.say(args, f"\nGraphs with more than {_TOP} configurations:\n")
         common.say(args, report.at_least(_TOP + 1).table(per_graph=False))
     if args.out is not None:
@@ -72,11 +86,17 @@ def run(args: argparse.Namespace) -> int:
 def _leave_out(args: argparse.Namespace) -> Report:
     """Train and judge in turn."""
     if args.official or args.members or args.tta or args.precision:
-        raise ConfigError("--leave-out takes no --official, --members, --tta or --precision")
+        raise ConfigError("--leave-out and --folds take no --official, --members, --tta or --precision")
     name = args.ranker
-    report: Report = tg.leave_out(
-        tg.Ranker(name) if name in tg.list_recipes() else tg.Ranker.load(name),
-        list(common.open_graphs(args.data, args, "train")),
+    ranker = tg.Ranker(name) if name in tg.list_recipes() else tg.Ranker.load(name)
+    graphs = list(common.open_graphs(args.data, args, "train"))
+    judge = tg.leave_out
+    if args.folds is not None:
+        group = "family" if args.by_family else None
+        judge = partial(tg.cross_validate, folds=args.folds, group=group, seeds=[ranker.seed])
+    report: Report = judge(
+        ranker,
+        graphs,
         beside=_random(args),
         verbose=common.show_progress(args),
         seed=args.seed,

@@ -10,6 +10,7 @@ from tpugraphs.data.collections import (
 )
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.samples import list_samples, sample, sample_info
@@ -31,9 +32,11 @@ __all__ = [
     "TileGraph",
     "audit",
     "collection_of",
+    "family",
     "from_frame",
     "list_samples",
     "load",
+    "nearest",
     "open_collection",
     "pack_tree",
     "sample",

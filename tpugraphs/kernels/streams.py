@@ -28,3 +28,5 @@ class Stream(IntEnum):
     """Slates that prefer fast configs."""
     SEGMENTS = 9
     """Segments that are trained, and stored scores of others that count."""
+    FOLDS = 10
+    """Folds of a cross-validation."""

@@ -5,9 +5,10 @@ from tpugraphs.ranker.comparison import Comparison, Trial, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
-from tpugraphs.ranker.leaveout import leave_out
+from tpugraphs.ranker.leaveout import cross_validate, leave_out
 from tpugraphs.ranker.meaneffect import MeanEffect
 from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
+from tpugraphs.ranker.nearest import Nearest
 from tpugraphs.ranker.process import GaussianProcess
 from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
@@ -22,6 +23,7 @@ __all__ = [
     "LinearBaseline",
     "MeanEffect",
     "MultiTaskGaussianProcess",
+    "Nearest",
     "RandomBaseline",
     "Ranker",
     "Routed",
@@ -30,6 +32,7 @@ __all__ = [
     "SeedRuns",
     "Trial",
     "compare",
+    "cross_validate",
     "leave_out",
     "list_recipes",
     "load_ranker",

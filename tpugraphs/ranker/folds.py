@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tpugraphs import kernels
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.kinship import family
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.kernels.streams import Stream
@@ -97,20 +100,24 @@ def _subsets(rows: Any, size: int | None, seed: int) -> list[Any]:
 
 
 def unseen_graphs(
-    graphs: Any, groups: Sequence[Hashable] | None = None, *, folds: int | None = None, seed: int = 0
+    graphs: Any,
+    groups: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
+    *,
+    folds: int | None = None,
+    seed: int = 0,
 ) -> list[Fold]:
     """Divide the graphs, so that graphs are judged that were not learnt from.
 
     Parameters
     ----------
     graphs : sequence of graphs
-    groups : sequence, optional
-        A label for every graph. Graphs of one label stay together, for example programs of one architecture.
-        By default every graph has a label of its own.
+    groups : sequence, "family" or callable, optional
+        A label for every graph: graphs of one label stay together. ``"family"``: that of its name, see
+        :func:`tpugraphs.data.family`; or ``groups(graph)``. By default every graph has a label of its own.
     folds : int, optional
-        Number of folds, in which labels are dealt out at random; by default each label makes a fold.
+        Number of folds of nearly equal size, in which groups are put at random; by default each group is one.
     seed : int
-        Of the random deal.
+        Of the folds.
 
     Returns
     -------
@@ -123,28 +130,46 @@ def unseen_graphs(
         Not one label per graph, fewer than two labels, or more folds than labels.
     """
     sequence = as_graphs("graphs", graphs)
-    labels = list(range(len(sequence)) if groups is None else groups)
-    if len(labels) != len(sequence):
-        raise ConfigError(f"groups: expected one label per graph ({len(sequence)}), got {len(labels)}")
-    kinds = list(dict.fromkeys(labels))
-    if len(kinds) < 2:
+    labels = _labels(sequence, groups)
+    if len(set(labels)) < 2:
         raise ConfigError(
             "graphs: expected at least two graphs (or groups), to learn from one and rank another"
         )
-    if folds is not None and check_whole("folds", folds, 2) > len(kinds):
-        raise ConfigError(f"folds: expected at most {len(kinds)}, one per label, got {folds}")
-    fold_of = dict(zip(kinds, range(len(kinds)), strict=True))
-    if folds is not None:
-        order = kernels.sample_without_replacement(len(kinds), len(kinds), (seed, Stream.SPLIT, 2))
-        fold_of = {kinds[kind]: place % folds for place, kind in enumerate(order)}
+    of = _dealt(labels, check_whole("folds", folds, 2), seed) if folds is not None else labels
     made = []
-    for fold in range(folds or len(kinds)):
-        inside = [fold_of[label] == fold for label in labels]
-        unseen = [i for i, out in enumerate(inside) if out]
-        name = f"fold {fold}" if folds or groups is not None else str(sequence[unseen[0]].name)
-        seen = Part(sequence, [i for i, out in enumerate(inside) if not out])
-        made.append(Fold(name, seen, (), Part(sequence, unseen), unseen))
+    for number, fold in enumerate(dict.fromkeys(of)):
+        unseen = [i for i, other in enumerate(of) if other == fold]
+        seen = [i for i, other in enumerate(of) if other != fold]
+        made.append(Fold(f"fold {number}", Part(sequence, seen), (), Part(sequence, unseen), unseen))
     return made
+
+
+def _labels(graphs: Any, groups: Any) -> list[Hashable]:
+    if groups is None:
+        return list(range(len(graphs)))
+    if groups == "family" or callable(groups):
+        label = groups if callable(groups) else family
+        return [label(graph) for graph in Part(graphs, range(len(graphs)))]
+    if isinstance(groups, str):
+        raise ConfigError(f"group: expected 'family', a function of a graph, or labels, got {groups!r}")
+    labels = list(groups) if isinstance(groups, Iterable) else [groups]
+    if len(labels) != len(graphs):
+        raise ConfigError(f"groups: expected one label per graph ({len(graphs)}), got {len(labels)}")
+    return labels
+
+
+def _dealt(labels: Sequence[Hashable], count: int, seed: int) -> list[int]:
+    """Fold of every graph: groups, the large ones first, each go to the fold that has the fewest graphs."""
+    sizes = Counter(labels)
+    if len(sizes) < count:
+        raise ConfigError(f"folds: expected at most {len(sizes)}, one per graph or group, got {count}")
+    names = list(sizes)
+    turn = kernels.sample_without_replacement(len(names), len(names), (seed, Stream.FOLDS))
+    filled, of = [0] * count, dict[Hashable, int]()
+    for name in sorted((names[i] for i in turn), key=lambda name: -sizes[name]):
+        of[name] = min(range(count), key=filled.__getitem__)
+        filled[of[name]] += sizes[name]
+    return [of[name] for name in labels]
 
 
 class Part(Sequence[Any]):

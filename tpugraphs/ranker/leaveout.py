@@ -1,21 +1,24 @@
-"""Leave-one-out evaluation: rank every graph by a ranker that was trained on all others."""
+"""Leave-one-out evaluation and cross-validation: rank every graph by a ranker that was trained on others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from tpugraphs.errors import DataError
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report, Row
-from tpugraphs.ranker.folds import unseen_graphs
+from tpugraphs.ranker.folds import Fold, unseen_graphs
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring
+from tpugraphs.ranker.seeds import seed_numbers
 from tpugraphs.system.progress import wanted
 
-__all__ = ["leave_out"]
+__all__ = ["cross_validate", "leave_out"]
 
 
 def leave_out(
@@ -70,19 +73,113 @@ def leave_out(
     >>> kernels = [tg.sample(name) for name in tg.list_samples() if name.startswith("tile")]
     >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
     """
-    divided = unseen_graphs(graphs, groups)
+    makers = {ranker.recipe: lambda: Ranker(**ranker.get_params())}
+    rows = _judged(makers, graphs, unseen_graphs(graphs, groups), beside, "leave out", verbose, fit)
+    return Report(rows, draws=draws, level=level, seed=seed)
+
+
+def cross_validate(
+    ranker: Ranker | str | Callable[[int], Any],
+    graphs: Any,
+    *,
+    folds: int = 5,
+    group: str | Callable[[Graph], Hashable] | None = None,
+    seeds: int | Iterable[int] = 1,
+    beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
+    verbose: bool | None = None,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    **fit: Any,
+) -> Report:
+    """Rank every graph by rankers that were trained without its fold.
+
+    The graphs are put in `folds` parts of nearly equal size, at random; each part is left out in turn, see
+    :func:`leave_out`.
+
+    Parameters
+    ----------
+    ranker : Ranker, str or callable
+        What is trained: a ranker with the same arguments and each of the seeds, a recipe by name, or the
+        scorer that ``ranker(seed)`` returns.
+    graphs : sequence of graphs
+        With measured runtimes.
+    folds : int
+        At least 2.
+    group : {"family"} or callable, optional
+        Graphs with the same label are put in the same fold: their family by name, see
+        :func:`tpugraphs.data.family`, or ``group(graph)``. A graph tells more about others of its family than
+        about programs never seen.
+    seeds : int or ints
+        Number of seeds, counted from 0, or the seeds themselves. The scorers of the report are then called
+        ``"seed 0"`` and so on.
+    beside : mapping of str to callable, optional
+        Other scorers to judge as well.
+    verbose, draws, level, **fit
+        See :func:`leave_out`.
+    seed : int
+        Of the folds and of the bootstrap.
+
+    Returns
+    -------
+    Report
+        For every graph, in their order, one row per seed.
+
+    Raises
+    ------
+    ConfigError
+        Fewer groups than folds, or a value out of range.
+    DataError
+        A graph without measured runtimes, or a fold without which nothing can be learnt.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> report = tg.cross_validate("first-layout", graphs, group="family", seeds=3)  # doctest: +SKIP
+    """
+    parts = unseen_graphs(graphs, group, folds=folds, seed=seed)
+    numbers = seed_numbers(seeds)
+    makers = {f"seed {one}": partial(_made, ranker, one) for one in numbers}
+    if len(numbers) == 1:
+        makers = {_made(ranker, numbers[0]).name: partial(_made, ranker, numbers[0])}
+    rows = _judged(makers, graphs, parts, beside, "folds", verbose, fit)
+    return Report(rows, draws=draws, level=level, seed=seed)
+
+
+def _made(ranker: Any, seed: int) -> Any:
+    """Make a scorer to be trained with a seed."""
+    if isinstance(ranker, (Ranker, str)):
+        given = ranker.get_params() if isinstance(ranker, Ranker) else {"recipe": ranker}
+        return Ranker(**{**given, "seed": seed})
+    if not callable(ranker):
+        raise ConfigError(f"ranker: expected a tg.Ranker, a recipe or a function, got {ranker!r:.60}")
+    return ranker(seed)
+
+
+def _judged(
+    makers: Mapping[str, Callable[[], Any]],
+    graphs: Any,
+    folds: Sequence[Fold],
+    beside: Mapping[str, Callable[..., ArrayLike]] | None,
+    what: str,
+    verbose: bool | None,
+    fit: Mapping[str, Any],
+) -> list[Row]:
+    """Rows of all graphs in their order, those of a fold by scorers trained on its other graphs."""
     from tqdm.auto import tqdm
 
     rows: dict[int, Sequence[Row]] = {}
-    for fold in tqdm(divided, desc="leave out", unit="fit", disable=not wanted(verbose)):
-        held, rest = list(fold.unseen), fold.train
-        fresh = Ranker(**ranker.get_params())
-        try:
-            fresh.fit(list(rest) if isinstance(graphs, list) else rest, verbose=False, **fit)
-        except DataError as error:
-            error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
-            raise
-        scorers = {ranker.recipe: scoring(fresh, verbose=False), **(beside or {})}
+    for fold in tqdm(folds, desc=what, unit="fit", disable=not wanted(verbose)):
+        held, scorers = list(fold.unseen), dict[str, Any]()
+        for name, make in makers.items():
+            fresh = make()
+            quiet = {"verbose": False} if isinstance(fresh, Ranker) else {}
+            try:
+                fresh.fit(list(fold.train) if isinstance(graphs, list) else fold.train, **quiet, **fit)
+            except DataError as error:
+                error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
+                raise
+            scorers[name] = scoring(fresh, verbose=False)
         for i, graph in zip(fold.places, held, strict=True):
-            rows[i] = evaluate(scorers, graph).rows
-    return Report([row for i in sorted(rows) for row in rows[i]], draws=draws, level=level, seed=seed)
+            rows[i] = evaluate({**scorers, **(beside or {})}, graph).rows
+    return [row for i in sorted(rows) for row in rows[i]]

@@ -274,7 +274,7 @@ def train_seeds(
     >>> runs.ensemble().save("ensemble.safetensors")  # doctest: +SKIP
     """
     began = time.monotonic()
-    numbers = _seeds(seeds)
+    numbers = seed_numbers(seeds)
     no_valid = no_graphs(valid)
     rule = Rule.parse(select if select is not None else "all" if no_valid else ONE_STANDARD_ERROR)
     if no_valid and rule.name != "all":
@@ -310,7 +310,8 @@ def train_seeds(
         return _runs(fits, crew, rule, began)
 
 
-def _seeds(seeds: Any) -> list[int]:
+def seed_numbers(seeds: Any) -> list[int]:
+    """Return the seeds: those given, or that many from 0 on. Raises ConfigError for anything else."""
     if isinstance(seeds, Integral) and not isinstance(seeds, bool) and 1 <= int(seeds) <= 10_000:
         return list(range(int(seeds)))
     given = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, (str, bytes)) else []

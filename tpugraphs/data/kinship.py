@@ -1,0 +1,100 @@
+"""Which programs are alike: families of architectures by name, and the nearest graphs by size or opcodes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError, DataError
+
+__all__ = ["ARCHITECTURES", "family", "nearest"]
+
+ARCHITECTURES = (
+    *("albert", "electra", "talking-heads", "bert", "transformer"),
+    *("mask_rcnn", "retinanet", "shapemask", "ssd", "unet"),
+    *("resnet", "inception", "xception", "efficientnet", "mobilenet", "mnasnet", "densenet"),
+    *("alexnet", "vgg"),
+)
+"""Architectures in names of programs. The first that is found decides: a detector before its backbone."""
+
+_MOST_OPCODES = 256
+
+
+def family(graph: Graph) -> str:
+    """Family of a program by its name: an architecture of :data:`ARCHITECTURES`, or else the first word.
+
+    ``"small_bert_L-2_H-768_batch_size_16_test"`` is of the family ``"bert"``, ``"magenta_dynamic"`` of
+    ``"magenta"``. Names that are hashes, as those of published test files, say nothing: each is a family.
+
+    Parameters
+    ----------
+    graph : graph
+
+    Returns
+    -------
+    str
+    """
+    name = str(graph.name).lower()
+    known = next((one for one in ARCHITECTURES if one in name), None)
+    if known is not None or re.fullmatch(r"[0-9a-f]{32}", name):
+        return known or name
+    return re.split(r"[^a-z]", name.lstrip("0123456789_.-"))[0] or name
+
+
+def nearest(graphs: Any, graph: Graph, n: int = 1, by: str = "size") -> NDArray[np.int64]:
+    """Find the graphs that are most like one, for example to learn from these alone (the eighth place).
+
+    Programs of one architecture with other batch sizes have equal sizes and opcodes.
+
+    Parameters
+    ----------
+    graphs : sequence of graphs
+        To choose from; each is read once.
+    graph : graph
+    n : int
+        How many; all if there are fewer.
+    by : {"size", "opcodes"}
+        The distance. Of sizes it is ``|ln((N + 1) / (N' + 1))| + |ln((E + 1) / (E' + 1))|`` for N nodes and
+        E edges. Of opcodes it is the sum of the absolute differences of the numbers of nodes with each
+        opcode, divided by ``N + N'`` (Bray and Curtis 1957): from 0 to 1.
+
+    Returns
+    -------
+    (n,) int64
+        Positions in `graphs`, the nearest first; of equally near ones the first.
+
+    Raises
+    ------
+    ConfigError
+        `n` below 1, an unknown distance, or no graphs.
+    DataError
+        A graph without opcodes, where they are compared.
+    """
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ConfigError(f"n: expected a whole number of at least 1, got {n!r}")
+    if by not in ("size", "opcodes"):
+        raise ConfigError(f"by: expected 'size' or 'opcodes', got {by!r}")
+    if len(graphs) == 0:
+        raise ConfigError("graphs: expected at least one to choose from, got none")
+    own = _traits(graph, by)
+    apart = np.empty(len(graphs))
+    for i in range(len(graphs)):
+        differ = np.abs(_traits(graphs[i], by) - own).sum()
+        apart[i] = differ if by == "size" else differ / (graphs[i].num_nodes + graph.num_nodes)
+    return np.argsort(apart, kind="stable")[:n].astype(np.int64, copy=False)
+
+
+def _traits(graph: Graph, by: str) -> NDArray[np.float64]:
+    """Numbers of a graph that are compared."""
+    if by == "size":
+        return np.log1p([float(graph.num_nodes), float(graph.num_edges)])
+    if graph.node_opcode is None:
+        raise DataError(
+            "node_opcode: expected opcodes, found none; use by='size'",
+            file=str(graph.name), field="node_opcode", expected="opcodes", found="none",
+        )  # fmt: skip
+    return np.bincount(graph.node_opcode, minlength=_MOST_OPCODES).astype(np.float64)

@@ -1,0 +1,112 @@
+"""A ranker per graph, trained on the training graphs that are most like it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.kinship import nearest
+from tpugraphs.errors import ConfigError
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.training.trainset import as_graphs
+
+__all__ = ["Nearest"]
+
+
+class Nearest(ScorerBase):
+    """Rank every graph by a ranker that is trained on its nearest training graphs alone.
+
+    The eighth place learnt like this, as most test programs have a twin of another batch size among the
+    training programs. A ranker is trained when scores of a graph are first asked for, and serves all graphs
+    with the same nearest ones.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        New rankers with the same arguments are trained. This one is not changed.
+    n, by
+        How many training graphs, and by which distance: see :func:`tpugraphs.nearest`.
+
+    Attributes
+    ----------
+    rankers : dict of tuple of int to Ranker
+        What was trained so far, by the positions of the training graphs.
+
+    Examples
+    --------
+    >>> twins = tg.Nearest(tg.Ranker("first-layout", steps=500), n=2, by="opcodes")  # doctest: +SKIP
+    >>> twins.fit(collection.train).predict(collection.test[0])  # doctest: +SKIP
+    """
+
+    def __init__(self, ranker: Ranker, n: int = 1, by: str = "size") -> None:
+        if not isinstance(ranker, Ranker):
+            raise ConfigError(f"ranker: expected a tg.Ranker, got {type(ranker).__name__}")
+        self.ranker, self.n, self.by = ranker, n, by
+        self.rankers: dict[tuple[int, ...], Ranker] = {}
+        self._graphs: Any = None
+        self._options: dict[str, Any] = {}
+        self._training = threading.Lock()
+
+    @property
+    def kind(self) -> str:
+        """Kind of the graphs it ranks."""
+        return self.ranker.kind
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"{self.ranker.recipe} of the nearest"
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has training graphs."""
+        return self._graphs is not None
+
+    @property
+    def node_padding(self) -> int | None:
+        """Padding that lists in the node features must have, None if any will do."""
+        return self.ranker.node_padding
+
+    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
+        """Keep the training graphs; `valid` and `options` are those of every :meth:`tpugraphs.Ranker.fit`."""
+        self._graphs, self._options = as_graphs("train", train), {"verbose": False, **options, "valid": valid}
+        self.rankers = {}
+        return self
+
+    def of(self, graph: Graph) -> Ranker:
+        """Return the ranker of a graph, which is trained if need be.
+
+        Raises
+        ------
+        DataError
+            Nothing can be learnt from its nearest graphs.
+        """
+        self.require_fit("predict")
+        chosen = tuple(nearest(self._graphs, graph, self.n, self.by).tolist())
+        with self._training:
+            if chosen not in self.rankers:
+                fresh = Ranker(**self.ranker.get_params())
+                fresh.fit([self._graphs[i] for i in chosen], **self._options)
+                self.rankers[chosen] = fresh
+            return self.rankers[chosen]
+
+    def predict(
+        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+    ) -> NDArray[Any]:
+        """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
+        return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
+
+    def to_file(self) -> NoReturn:
+        """Refuse: it needs the training graphs. The rankers in `rankers` can be saved."""
+        raise ConfigError(
+            "Nearest cannot be saved: it trains on its graphs when scores are asked for; save its `rankers`"
+        )
+
+    def __repr__(self) -> str:
+        count = len(self._graphs) if self.fitted else 0
+        return f"<Nearest: {self.n} of {count} graphs by {self.by}, {self.ranker!r}>"
