@@ -1,15 +1,15 @@
-"""Programs that are alike: families, nearest graphs, folds by family, rankers of the nearest."""
+"""Programs that are alike: families, nearest graphs, folds by family, rankers of the nearest, pseudo-labels."""
 
 import json
 
 import numpy as np
 import pytest
-from rankers import Lazy, small_any, small_graph, small_ranker
+from rankers import Lazy, small_any, small_graph, small_ranker, small_tile
 
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.data import family
-from tpugraphs.ranker import MeanEffect
+from tpugraphs.ranker import LinearBaseline, MeanEffect
 from tpugraphs.ranker.leaveout import _folds
 
 NAMES = {
@@ -183,3 +183,58 @@ def test_the_command_cross_validates(capsys, tmp_path):
         assert run("evaluate", ranker, *data, *wrong)[0] == 2
     code, told = run("evaluate", ranker, *data, "--folds", 3, "--by-family")
     assert code == 2 and "at most 2" in told.err
+
+
+# Pseudo-labels
+
+
+def test_pseudo_labels_are_places_of_the_scores():
+    graph, ranker = small_graph(), small_ranker(steps=4)
+    ranker.fit(graph, verbose=False)
+    unlabelled = graph.replace(config_runtime=np.zeros(graph.num_configs, np.int64))
+    assert not unlabelled.has_runtimes
+    made = tg.pseudo_label(unlabelled, ranker)
+    assert type(made) is tg.LayoutGraph and made.has_runtimes
+    scores = ranker.predict(unlabelled)
+    assert tg.metrics.kendall_tau(scores, made.config_runtime) == pytest.approx(1.0)
+    assert made.config_runtime.min() == 1 and made.config_runtime.max() == len(np.unique(scores))
+    small_ranker(steps=2).fit([graph, made], verbose=False)
+
+
+def test_pseudo_labels_of_some_configs():
+    graph, scorer = small_graph(), LinearBaseline().fit(small_graph())
+    made = tg.pseudo_label(graph, scorer, 20, seed=1)
+    assert made.num_configs == 20
+    rows = [i for i in range(96) if (graph.config_digits[i] == made.config_digits).all((1, 2)).any()]
+    places = np.argsort(np.argsort(scorer.predict(graph, rows)))
+    assert (made.config_runtime == places + 1).all()
+    assert (tg.pseudo_label(graph, scorer, 20, seed=1).config_digits == made.config_digits).all()
+    assert (tg.pseudo_label(graph, scorer, 20, seed=2).config_digits != made.config_digits).any()
+    assert tg.pseudo_label(graph, scorer, 1000).num_configs == 96
+
+
+def test_pseudo_labels_of_other_kinds_of_graphs():
+    kernel = small_tile()
+    made = tg.pseudo_label(kernel, LinearBaseline().fit(kernel))
+    assert (made.config_runtime_normalizers == 1).all()
+    order = LinearBaseline().fit(kernel).predict(kernel)
+    assert tg.metrics.kendall_tau(order, made.config_runtime) == pytest.approx(1.0)
+    graph = small_any(valid=np.arange(48) >= 3)
+    made = tg.pseudo_label(graph, LinearBaseline().fit(graph))
+    assert made.num_configs == graph.num_configs - 3 and made.valid is None
+    assert made.about["pseudo_labels"] == LinearBaseline().name
+
+
+def test_pseudo_labels_that_cannot_be_made():
+    class Broken(tg.ranker.ScorerBase):
+        kind = "layout"
+
+        def predict(self, graph, configs=None, **options):
+            return np.full(graph.num_configs, np.nan)
+
+    with pytest.raises(tg.Error, match="learnt nothing yet"):
+        tg.pseudo_label(small_graph(), small_ranker())
+    with pytest.raises(tg.DataError, match="scores of Broken are not finite"):
+        tg.pseudo_label(small_graph(), Broken())
+    with pytest.raises(tg.ConfigError, match="n_configs: expected a whole number of at least 2"):
+        tg.pseudo_label(small_graph(), Broken(), 1)

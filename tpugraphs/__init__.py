@@ -33,7 +33,8 @@ _LAZY = {
     **dict.fromkeys(
         (
             *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
-            *("leave_out", "cross_validate", "train_seeds", "SeedRuns", "Nearest", "compare"),
+            *("leave_out", "cross_validate", "train_seeds", "SeedRuns"),
+            *("Nearest", "compare", "pseudo_label"),
         ),
         "ranker",
     ),

@@ -10,6 +10,7 @@ from tpugraphs.ranker.meaneffect import MeanEffect
 from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
 from tpugraphs.ranker.nearest import Nearest
 from tpugraphs.ranker.process import GaussianProcess
+from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
@@ -37,6 +38,7 @@ __all__ = [
     "list_recipes",
     "load_ranker",
     "open_rankers",
+    "pseudo_label",
     "train_seeds",
     "unseen_configs",
     "unseen_graphs",
