@@ -10,7 +10,7 @@ import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.data import family
 from tpugraphs.ranker import LinearBaseline, MeanEffect
-from tpugraphs.ranker.leaveout import _folds
+from tpugraphs.ranker.folds import _dealt
 
 NAMES = {
     "small_bert_bert_en_uncased_L-2_H-768_A-12_batch_size_16_test": "bert",
@@ -98,15 +98,15 @@ def test_nearest_rankers_refuse_what_they_cannot_do(tmp_path):
 
 def test_folds_are_even_and_keep_groups_together():
     for seed in range(20):
-        folds = _folds(range(23), 5, seed)
+        folds = _dealt(range(23), 5, seed)
         assert sorted(np.bincount(folds)) == [4, 4, 5, 5, 5]
-    assert len({tuple(_folds(range(23), 5, seed)) for seed in range(5)}) == 5
+    assert len({tuple(_dealt(range(23), 5, seed)) for seed in range(5)}) == 5
     labels = [*"aaaaaabbbccd"]
-    folds = _folds(labels, 3, 0)
+    folds = _dealt(labels, 3, 0)
     assert sorted(np.bincount(folds)) == [3, 3, 6]
     assert all(len({f for f, name in zip(folds, labels, strict=True) if name == one}) == 1 for one in "abcd")
     with pytest.raises(tg.ConfigError, match="at most 4, one per graph or group, got 5"):
-        _folds(labels, 5, 0)
+        _dealt(labels, 5, 0)
 
 
 def test_every_graph_is_ranked_by_those_trained_without_its_family():
@@ -150,7 +150,7 @@ def test_a_cross_validation_that_makes_no_sense_is_refused():
     for wrong, words in (
         ({"folds": 1}, "folds: expected a whole number of at least 2"),
         ({"folds": 4}, "folds: expected at most 3"),
-        ({"folds": 2, "group": "kin"}, "group: expected 'family' or a function of a graph, got 'kin'"),
+        ({"folds": 2, "group": "kin"}, "group: expected 'family', a function of a graph, or labels, got 'kin'"),
         ({"folds": 2, "seeds": 0}, "seeds: expected how many"),
         ({"folds": 2, "ranker": 3}, "ranker: expected a tg.Ranker, a recipe or a function, got 3"),
     ):

@@ -58,7 +58,7 @@ def unseen_configs(
         Shares of the configs to learn from, to choose by and to judge on; see
         :func:`tpugraphs.training.split_configs`.
     folds : int
-        Number of divisions, each drawn anew.
+        Number of divisions, each drawn by itself.
     subset : int, optional
         Judge unseen configs in fixed random subsets of this many, and what is left over not at all. Scorers
         that look across configs then all see the same ones together.

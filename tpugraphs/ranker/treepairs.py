@@ -31,7 +31,7 @@ class TreePairEstimator(TreeEstimator):
     recipe : Recipe
         Its `features` make the table; its fields also have `pairs` and `references`.
     fields, seed, precision
-        As of :class:`tpugraphs.ranker.trees.TreeEstimator`.
+        See :class:`tpugraphs.ranker.trees.TreeEstimator`.
     """
 
     def _size(self, graph: Graph) -> tuple[int, int]:
