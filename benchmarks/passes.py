@@ -91,9 +91,15 @@ def case(
     kept: bool = False,
     random: bool = False,
     edge_index: Any = None,
+    nodes: int | None = None,
+    configs: int | None = None,
     **attrs: Any,
 ) -> Iterator[Case]:
-    """One row. Unless `random`, both sides must give the same result. `edge_index`: of ops along edges."""
+    """One row. Unless `random`, both sides must give the same result.
+
+    `edge_index`: of ops along edges. `nodes`, `configs`: if they do not follow from the rows of the first
+    array, and of those with configs.
+    """
     from tpugraphs import _core, kernels
 
     graph, edges = None, {} if edge_index is None else {"edge_index": edge_index}
@@ -102,8 +108,9 @@ def case(
         graph = _core.Graph(features, None, None, edge_index, np.zeros(0, np.int64), None)
     y = getattr(kernels, op)(**arrays, **edges, **attrs)
     dy = setting.array(*y.shape)
-    configs = max([1, *(array.shape[1] for array in arrays.values() if array.ndim == 3)])
-    call, peers = ours(op, arrays, dy, graph, configs, kept, **attrs), dict[str, Call]()
+    configs = configs or max([1, *(array.shape[1] for array in arrays.values() if array.ndim == 3)])
+    call = ours(op, arrays, dy, nodes if graph is None else graph, configs, kept, **attrs)
+    peers = dict[str, Call]()
     if setting.torch and function is not None:
         peers[peer] = theirs(setting.torch, function, arrays, dy)
         assert random or alike(y, peers[peer]().detach().numpy()), "not the same job"

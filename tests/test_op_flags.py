@@ -113,6 +113,15 @@ def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_graph() 
     assert not _core.Model([pooled, to_configs], 0, COLUMNS, outputs=["h"]).per_graph
 
 
+@pytest.mark.parametrize("op", ["attention", "linformer"])
+def test_configs_that_meet_all_nodes_leave_the_rows_of_nodes_alone(op: str) -> None:
+    keys = step("linear", "keys", "node_feat", "k", out=3)
+    queries = step("linear", "queries", "config_feat", "q", out=3)
+    of_configs = [keys, queries, step(op, "tested", "q k k", "y")]
+    assert not _core.Model(of_configs, 0, COLUMNS, config_features=2, outputs=["y"]).per_graph
+    assert _core.Model([keys, step(op, "tested", "k k k", "y")], 0, COLUMNS, outputs=["y"]).per_graph
+
+
 def test_an_op_that_is_per_graph_takes_no_other_rows() -> None:
     tokens = step("dimension_tokens", "tokens", "", "cells", cols=4)
     taken = step("take_config_nodes", "take", "node_feat", "taken")

@@ -201,6 +201,85 @@ def test_linear_attention(heads, normalise):
     )
 
 
+def in_heads(x, heads):
+    """(..., R, F) -> (..., heads, R, F / heads)"""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def scaled_dot_product(q, k, v, heads):
+    """PyTorch's own over the first dimension, configs apart: (N, F) or (N, C, F)."""
+    q, k, v = (in_heads(x.movedim(0, -2), heads) for x in (q, k, v))
+    return fn.scaled_dot_product_attention(q, k, v).transpose(-2, -3).flatten(-2).movedim(-2, 0)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_attention(heads):
+    wide = {"q": 32, "k": 32, "v": 16}
+    check("attention", lambda q, k, v: scaled_dot_product(q, k, v, heads), wide, heads=heads)
+
+
+@pytest.mark.parametrize(
+    ("q", "k"), [((9,), (300,)), ((40, 7), (40,)), ((7,), (40, 7))], ids=["configs", "cells", "their-nodes"]
+)
+def test_attention_between_different_rows(q, k):
+    rng = np.random.default_rng(1)
+    shapes = {"q": (*q, 24), "k": (*k, 24), "v": (*k, 12)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    tensors = {name: torch.tensor(array, requires_grad=True) for name, array in arrays.items()}
+    rows = (
+        tensors["q"][None] if len(k) == 2 else tensors["q"].flatten(0, -2)
+    )  # every config meets its own nodes
+    expected = scaled_dot_product(rows, tensors["k"], tensors["v"], 3).reshape(*q, 12)
+    dy = rng.normal(size=expected.shape).astype(np.float32)
+    expected.backward(torch.tensor(dy))
+    assert relative(tg.kernels.attention(**arrays, heads=3), expected.detach().numpy()) <= 1e-5
+    got = tg.kernels.attention_backward(dy, **arrays, heads=3)
+    for name, tensor in tensors.items():
+        assert relative(got[name], tensor.grad.numpy()) <= 1e-5, name
+
+
+def test_linformer():
+    def means(x, bins):
+        at = torch.arange(len(x)) * bins // len(x)
+        sums = torch.zeros((bins, *x.shape[1:])).index_add(0, at, x)
+        return sums / torch.bincount(at, minlength=bins).clamp(min=1).view(-1, *[1] * (x.ndim - 1))
+
+    def layer(q, k, v, project_k, project_v):
+        few = [
+            torch.einsum("pb,b...->p...", w, means(x, w.shape[1]))
+            for w, x in ((project_k, k), (project_v, v))
+        ]
+        return scaled_dot_product(q, *few, 2)
+
+    weights = {"project_k": (12, 64), "project_v": (12, 64)}  # more bins than one of the two has nodes
+    attrs = {"heads": 2, "project": 12, "bins": 64}
+    check("linformer", layer, {"q": 16, "k": 16, "v": 8}, weights, **attrs, tolerance=2e-5)
+
+
+def test_gate():
+    check("gate", lambda a, x: fn.glu(torch.cat([x, a], -1)), {"a": 21, "x": 21})
+    check("gate", lambda a, x, y: torch.lerp(y, x, torch.sigmoid(a)), {"a": 21, "x": 21, "y": 21})
+
+
+def test_embedding_with_a_largest_norm():
+    """PyTorch scales rows of its table in place, and gives the gradients of these."""
+    rng = np.random.default_rng(0)
+    opcode, table = rng.integers(0, 50, 200), rng.normal(size=(50, 9)).astype(np.float32)
+    layer = torch.nn.Embedding.from_pretrained(torch.tensor(table), freeze=False, max_norm=2.5)
+    expected = layer(torch.tensor(opcode)).detach().numpy()
+    assert 0 < (np.linalg.norm(table, axis=1) > 2.5).sum() < 50
+    arrays = {"x": np.zeros((200, 1), np.float32), "index": opcode.astype(np.uint8), "weight": table}
+    y = tg.kernels.embedding(**arrays, max_norm=2.5)
+    assert relative(y[:, 1:], expected) <= 1e-6
+    weight = torch.tensor(table, requires_grad=True)
+    dy = rng.normal(size=y.shape).astype(np.float32)
+    read = torch.renorm(weight, 2, 0, 2.5)[opcode]
+    read.backward(torch.tensor(dy[:, 1:]))
+    assert relative(read.detach().numpy(), expected) <= 1e-6
+    got = tg.kernels.embedding_backward(dy, **arrays, max_norm=2.5)["weight"]
+    assert relative(got, weight.grad.numpy()) <= 1e-5
+
+
 # ---- a model ---------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
-/* Softmax attention over all nodes of a graph (heads.h). Queries are nodes, their rows per config, or configs; keys are
-   nodes, or those of the config. Forward goes over the queries; backward over the keys, whose gradients are then complete in
-   a tile, and that of q is a sum over the tiles. */
+/* Softmax attention over all nodes of a graph (heads.h). Queries are nodes, their rows per config, or configs;
+   keys are nodes, or those of the config. Forward goes over the queries. Backward goes over the keys: their
+   gradients are complete in a tile, and that of q is a sum over the tiles. So it takes five products; a loop
+   over the queries, too, instead of the sum would make it seven. */
 #include "ops/heads.h"
 
 typedef struct attrs {

@@ -14,7 +14,8 @@ tg_status tg_join_inputs(const tg_op_plan *p, tg_space *space, tg_error *err);
 /* y(rows of the tile, n) = [y +] input i, repeated; rows of y are ldy apart */
 void tg_spread(const tg_exec *e, const tg_tile *t, int i, float *y, int64_t ldy, int add);
 
-/* The sums over the tiles of each input that is repeated over items, of a chunk: what the room of such an op begins with. */
+/* The sums over the tiles of each input that is repeated over items, of a chunk: what the room of such an op
+   begins with. */
 typedef struct tg_joined {
     float *places[TG_JOINED];
 } tg_joined;

@@ -92,7 +92,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     }
 }
 
-/* Through y = w m / |w|: dw = (g - w (w g) / |w|^2) m / |w|, from the gradient g of the rows that were read. */
+/* Through w m / |w|: dw = (g - w (w g) / |w|^2) m / |w|, from the gradient g of the rows that were read. */
 static void unscale(const tg_exec *e, const room *r, int row) {
     double length, along = 0;
     const double scale = scale_of(e, r, row, &length);

@@ -1,5 +1,5 @@
-/* y = s x + (1 - s) z with s = sigmoid(a), or s x without z; inputs without configs, or without nodes, are repeated
-   (broadcast.h). */
+/* y = s x + (1 - s) z with s = sigmoid(a), or s x without z; inputs without configs, or without nodes, are
+   repeated (broadcast.h). */
 #include "ops/broadcast.h"
 
 enum { A, X, Z, INPUTS };

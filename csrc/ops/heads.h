@@ -1,6 +1,6 @@
-/* Softmax attention in heads (Vaswani et al. 2017), for ops whose inputs are q, k, v. Scores of some queries and a block of
-   keys are made at a time and never kept: forward saves the logarithm of the sum of a row's weights per head, backward
-   makes the weights again from it (Dao et al. 2022).
+/* Softmax attention in heads (Vaswani et al. 2017), for ops whose inputs are q, k, v. Scores of some queries
+   and a block of keys are made at a time and never kept: forward saves the logarithm of the sum of a row's
+   weights per head, backward makes the weights again from it (Dao et al. 2022).
    Keys are one group, or one per config where k has rows per node and config. */
 #ifndef TG_HEADS_H
 #define TG_HEADS_H
@@ -20,8 +20,8 @@ typedef struct tg_groups {
     int64_t step, ld;
 } tg_groups;
 
-/* Sizes, and places. A block is `block` keys of a head, packed: k for q k^T; v for p v, in backward for dy v^T; turned, in
-   backward, is k for ds k. */
+/* Sizes, and places. A block is `block` keys of a head, packed: k for q k^T; v for p v, in backward for
+   dy v^T; turned, in backward, is k for ds k. */
 typedef struct tg_heads {
     int heads, D, V; /* columns of a head of q and k, of v and y */
     int groups, block, blocks;
@@ -37,7 +37,8 @@ typedef struct tg_heads {
 /* Checks q, k, v and `heads`; plans the result and what is kept. */
 tg_status tg_heads_plan(tg_op_plan *p, int heads, tg_error *err);
 
-/* tile_keys: tiles are some keys, which meet TG_HEAD_BLOCK queries at a time; else some queries, which meet the blocks. */
+/* tile_keys: tiles are some keys, which meet TG_HEAD_BLOCK queries at a time; else some queries, which meet
+   the blocks. */
 void tg_heads_carve(const tg_exec *e, int back, tg_carver *c, int heads, int64_t keys, int tile_keys,
                     tg_heads *h);
 
@@ -61,7 +62,8 @@ void tg_heads_forward(const tg_exec *e, const tg_tile *t, const tg_heads *h);
 /* A backward phase over the output: `along` of the tile's rows. */
 void tg_heads_along(const tg_exec *e, const tg_tile *t, const tg_heads *h, const float *dy);
 
-/* The tile's rows of the gradient of input i, 0 unless they are added to; NULL: not wanted. written: see tg_adds_dx. */
+/* The tile's rows of the gradient of input i, 0 unless they are added to; NULL: not wanted. `written`: see
+   tg_adds_dx. */
 float *tg_heads_rows(const tg_exec *e, const tg_tile *t, int i, unsigned written);
 
 /* Where gradients of a head are added; NULL: not wanted. */

@@ -1,6 +1,6 @@
-/* Attention (heads.h) to a fixed number of keys per graph (Linformer, Wang et al. 2020): k' = E b(k), v' = F b(v), with E
-   and F (project,bins). Graphs differ in size, so that b averages equal ranges of the nodes, in their order, first: node i of
-   N is in bin floor(i bins / N); a bin without nodes is 0. */
+/* Attention (heads.h) to a fixed number of keys per graph (Linformer, Wang et al. 2020): k' = E b(k),
+   v' = F b(v), with E and F (project,bins). Graphs differ in size, so b first averages equal ranges of the
+   nodes, in their order: node i of N is in bin floor(i bins / N); a bin without nodes is 0. */
 #include "ops/heads.h"
 
 #include <string.h>

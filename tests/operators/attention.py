@@ -11,7 +11,7 @@ GRADIENTS = ("q", "k", "v")
 
 
 def _heads(q: Array, k: Array, v: Array, heads: int) -> tuple[Array, Array, Array]:
-    """Queries (G,R,H,D), keys (G,N,H,D), values (G,N,H,V): G groups, the configs if keys have rows per config."""
+    """Queries (G,R,H,D), keys (G,N,H,D), values (G,N,H,V): G groups, the configs if keys have them."""
     if k.ndim == 3:
         q = q.swapaxes(0, 1) if q.ndim == 3 else q[:, None]
         k, v = k.swapaxes(0, 1), v.swapaxes(0, 1)

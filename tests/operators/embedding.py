@@ -30,7 +30,7 @@ def forward(
     x: Array, weight: Array, node_opcode: Array | None = None, layout_digits: Array | None = None,
     source: str = "opcode", rows: int = 0, cols: int = 0, max_norm: float = 0.0,
 ) -> Array:  # fmt: skip
-    """y(N, F + n D) = [x(N,F) | weight(V,D)[row of index(N,n)]], long rows of weight scaled down to max_norm."""
+    """y(N, F + n D) = [x(N,F) | weight(V,D)[row of index(N,n)]], long rows scaled down to max_norm."""
     read = weight * _scale(weight, max_norm)[1]
     looked_up = read[_rows(node_opcode, layout_digits, source, len(weight))]
     return np.concatenate([x, looked_up.reshape(len(x), -1)], axis=1)
@@ -40,7 +40,7 @@ def backward(
     dy: Array, x: Array, weight: Array, node_opcode: Array | None = None, layout_digits: Array | None = None,
     source: str = "opcode", rows: int = 0, cols: int = 0, max_norm: float = 0.0,
 ) -> dict[str, Array]:  # fmt: skip
-    """dx = dy[:, :F]; dweight[row] = sum of the dy columns of every look-up of that row, through its scaling."""
+    """dx = dy[:, :F]; dweight[row] = the dy columns of all its look-ups, through its scaling."""
     dweight = np.zeros_like(weight)
     at = _rows(node_opcode, layout_digits, source, len(weight))
     np.add.at(dweight, at, dy[:, x.shape[1] :].reshape(*at.shape, -1))

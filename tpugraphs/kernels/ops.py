@@ -148,6 +148,7 @@ def _embedding(
     weight: Array,
     source: Literal["opcode", "layout"] = "opcode",
     out: Array | None = None,
+    max_norm: float = 0.0,
 ) -> Implied:
     """``x`` with the looked-up rows of a table appended.
 
@@ -160,6 +161,9 @@ def _embedding(
         The table; V >= 8 for layouts.
     source : {"opcode", "layout"}
     out : (N, F + D) or (N, F + 6 D) float32, optional
+    max_norm : float
+        Rows longer than this are scaled down to it when they are read; 0: none. The table keeps its values
+        (``torch.nn.Embedding`` changes it), and gradients go through the scaling.
 
     Returns
     -------
