@@ -87,7 +87,7 @@ typedef struct tg_loss_term {
 typedef struct tg_losses {
     int n;
     tg_loss_term term[TG_MAX_LOSSES];
-    uint64_t key; /* of draws (ties of ListMLE) */
+    uint64_t key; /* of draws */
 } tg_losses;
 
 /* Appends a term with every field at its fallback. */
@@ -113,7 +113,7 @@ typedef struct tg_lists {
     const int64_t
         *index; /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
     const float *scale, *shift; /* (L,) or NULL: the loss sees scale * score + shift (segment training) */
-    int64_t first; /* number of the first list in the whole batch (keys of tie breaks); set by a pass */
+    int64_t first; /* number of the first list in the whole batch (keys of draws); set by a pass */
 } tg_lists;
 
 /* Value and, in dscores (L,), gradient with respect to the scores (L,) as they were given; 0 for entries of no list.

@@ -5,7 +5,8 @@
 - A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
   with run time, so for ``runtimes[i] > runtimes[j]`` it wants ``scores[i] > scores[j]``.
 - A pointwise loss reads ``values``, numbers that scores predict: for ``mse`` and ``mape`` a score is a value,
-  for ``log_mse`` the logarithm of one. What values are (times, log-times, percentiles) is up to the caller.
+  for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to 1. What values
+  are (times, log-times, percentiles) is up to the caller.
 
 Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there
 are none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the total weight of the
@@ -157,7 +158,8 @@ def weighted_sum(
     scale, shift : (L,) float32, optional
         The losses see ``scale * scores + shift``, rounded to float32.
     seed : int
-        Key of the tie breaks of ListMLE, 0 <= seed < 2**64. A list's draws also depend on its number.
+        Key of the draws, 0 <= seed < 2**64: tie breaks of ListMLE, permutations. Those of a list also depend
+        on its number.
 
     Returns
     -------
