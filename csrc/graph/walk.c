@@ -8,8 +8,9 @@
 #include "base/parallel.h"
 #include "graph/components.h"
 
-/* Walks from this many nodes go side by side: their numbers for one node fill a cache line. */
-enum { LANES = 8 };
+/* Walks from this many nodes go side by side: their numbers for one node fill a cache line. Such lines are asked for
+   that many entries before they are read: neighbours may be anywhere. */
+enum { LANES = 8, AHEAD = 16 };
 
 /* Where walks can come back to where they began: undirected anywhere, directed within a component only. */
 typedef struct field {
@@ -109,6 +110,8 @@ static inline void step_node(const field *f, const room *r, int32_t node, double
     if (f->walk->loops) memcpy(y, x, sizeof y);
     for (int32_t j = f->next.ptr[node]; j < f->next.ptr[node + 1]; j++) {
         const double *from = r->x + (int64_t)f->next.idx[j] * LANES;
+        const int32_t soon = j + AHEAD < f->next.E ? j + AHEAD : j; /* mostly of one of the next nodes */
+        __builtin_prefetch(r->x + (int64_t)f->next.idx[soon] * LANES);
         for (int l = 0; l < LANES; l++) y[l] += from[l];
     }
     for (int l = 0; l < LANES; l++) { /* y is still the sum: the row sum times its mean */
