@@ -341,6 +341,12 @@ def test_it_learns():
     assert r.network.prepare(graph).num_segments == 4 and r.score(graph) > 0.4
 
 
+def test_a_constant_factor_begins_at_a_column_that_there_is():
+    step = {"op": "affine", "name": "a", "in": ["node_feat"], "out": "scores", "attrs": {"column": 3}}
+    with pytest.raises(tg.RecipeError, match=r"column must be in 0\.\.2, got 3"):
+        _core.Model([step], 0, node_features=3)
+
+
 def test_the_fields_are_declared():
     options = get_recipe("first-layout").describe()["options"]
     assert options["segment"]["default"]["cpu"] == 0 and options["segment_keep"]["default"]["cpu"] == 0.5

@@ -464,6 +464,10 @@ class Interrupted(Callback):
             raise KeyboardInterrupt
         return self.optimizer.gradients(*batch)
 
+    @property
+    def scores(self):
+        return self.optimizer.scores
+
     def update(self, *step):
         self.optimizer.update(*step)
         raise KeyboardInterrupt

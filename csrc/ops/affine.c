@@ -1,18 +1,20 @@
-/* y = scale * x * weight + bias per column: a trainable scale of features, a bias, or a constant factor. */
+/* y = scale * x * weight + bias per column: a trainable scale of features, a bias, or a constant factor, of all columns
+   or of the last ones. */
 #include "ops/op.h"
 
 enum { WEIGHT, BIAS };
 enum { HAS_BIAS = 1, HAS_WEIGHT = 2 };
 
 typedef struct attrs {
-    int learn;
+    int learn, column;
     double scale;
 } attrs;
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int set = 3 - a->learn; /* the choices count down: both, weight, bias, none */
-    (void)err;
+    if (a->column >= p->in[0].cols)
+        return tg_fail(err, TG_E_RECIPE, "column must be in 0..%d, got %d", p->in[0].cols - 1, a->column);
     p->out = p->in[0];
     if (set & HAS_WEIGHT) p->params[WEIGHT] = (tg_param_spec){NULL, p->in[0].cols, 0, TG_INIT_CONSTANT, 1.0f};
     if (set & HAS_BIAS) p->params[BIAS] = (tg_param_spec){NULL, p->in[0].cols, 0, TG_INIT_CONSTANT, 0.0f};
@@ -41,10 +43,10 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    const float scale = (float)((const attrs *)e->attrs)->scale;
+    const attrs *a = e->attrs;
     for (int i = 0; i < e->out.cols; i++) {
-        r->scale[i] = scale;
-        r->factor[i] = e->w[WEIGHT] == NULL ? scale : scale * e->w[WEIGHT][i];
+        r->scale[i] = i < a->column ? 1.0f : (float)a->scale;
+        r->factor[i] = e->w[WEIGHT] == NULL ? r->scale[i] : r->scale[i] * e->w[WEIGHT][i];
     }
 }
 
@@ -80,6 +82,7 @@ const tg_op tg_op_affine = {
     .params = {[WEIGHT] = "weight", [BIAS] = "bias"},
     .attrs = {TG_CHOICE(attrs, learn, 0, "weight+bias|weight|bias|none",
                         "the parameters; without a weight it is 1, without a bias 0"),
+              TG_INT(attrs, column, 0, 0, 65536, "first column with the constant factor"),
               TG_REAL(attrs, scale, 1, -1e30, 1e30, "constant factor")},
     .plan = plan,
     .carve = carve,

@@ -10,11 +10,21 @@ Array = np.ndarray[Any, Any]
 GRADIENTS = ("x", "weight", "bias")
 
 
+def _factor(x: Array, column: int, scale: float) -> Array:
+    return np.where(np.arange(x.shape[-1]) < column, 1.0, scale)
+
+
 def forward(
-    x: Array, weight: Array | None = None, bias: Array | None = None, learn: str = "", scale: float = 1.0
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    learn: str = "",
+    column: int = 0,
+    scale: float = 1.0,
 ) -> Array:
-    """scale * x * weight + bias"""
-    return scale * x * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    """scale * x * weight + bias, with scale 1 before `column`."""
+    scaled: Array = _factor(x, column, scale) * x * (1.0 if weight is None else weight)
+    return scaled + (0.0 if bias is None else bias)
 
 
 def backward(
@@ -23,12 +33,13 @@ def backward(
     weight: Array | None = None,
     bias: Array | None = None,
     learn: str = "",
+    column: int = 0,
     scale: float = 1.0,
 ) -> dict[str, Array]:
     """Gradients of what is given."""
-    rows = tuple(range(x.ndim - 1))
-    out = {"x": dy * scale * (1.0 if weight is None else weight)}
-    out |= {} if weight is None else {"weight": scale * (dy * x).sum(rows)}
+    rows, factor = tuple(range(x.ndim - 1)), _factor(x, column, scale)
+    out = {"x": dy * factor * (1.0 if weight is None else weight)}
+    out |= {} if weight is None else {"weight": factor * (dy * x).sum(rows)}
     return out | ({} if bias is None else {"bias": dy.sum(rows)})
 
 
@@ -45,6 +56,14 @@ def cases() -> list[Any]:
         (f"{learn}-{'x'.join(map(str, shape))}", _draw(*shape, learn=learn), {"learn": learn, "scale": scale})
         for learn in ("weight+bias", "weight", "bias", "none")
         for shape, scale in (((1, 1), 1.0), ((70, 17), -0.5), ((9, 5, 64), 2.0))
+    ]
+    out += [
+        (
+            f"{learn}-from-{column}",
+            _draw(7, 3, 20, learn=learn),
+            {"learn": learn, "column": column, "scale": 3.0},
+        )
+        for learn, column in (("weight+bias", 12), ("none", 19))
     ]
     return out
 

@@ -5,9 +5,9 @@ trains on graphs as they are, not pruned, in the memory of one segment. The mode
 code of the paper: features, opcode and config of every node, two linear layers, three of GraphSAGE without
 activations between them, mean and maximum over the nodes, divided by their length, and two linear layers.
 
-It differs in the inputs. There a digit of a config is one number, and the scales of digits and of the
-opcode's embedding are learnt from 100 on, with embeddings no longer than 1. Here digits and opcodes have
-embeddings without such bounds, whose scale is their own.
+The inputs differ. In the paper's code a digit is one number and an opcode has an embedding no longer than 1,
+both times a learnt scale that begins at 100. Here a digit has an embedding, too. That of an opcode has no
+bound, and a smaller factor, so that it has the same length at first. The learnt scales are one per column.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class SeventhFields(TrainingFields):
     width: int = option(256, 16, 4096, doc="columns of every layer but the first, which has half of them")
     layers: int = option(3, 0, 16, doc="layers of message passing")
     opcode_columns: int = option(128, 1, 256, doc="columns of the opcode embedding")
+    opcode_scale: float = option(8.8, 0.0, 1e6, doc="factor of the opcode embedding, besides the learnt one")
     digit_columns: int = option(1, 1, 64, doc="columns of the embedding of config digits")
     dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
     direction: str = option(
@@ -59,7 +60,8 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
     return [
         step("embedding", "embedding", ["node_feat"], "nodes",
               source="opcode", rows=OPCODE_ROWS, cols=opcodes),
-        step("config_linear", "linear1", ["nodes"],
+        step("affine", "scales", ["nodes"], learn="weight", column=FEATURES, scale=fields.opcode_scale),
+        step("config_linear", "linear1", ["scales"],
               column=FEATURES + opcodes, cols=fields.digit_columns, out=width // 2),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
