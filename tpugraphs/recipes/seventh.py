@@ -90,7 +90,14 @@ RECIPES = (
         summary="GraphSAGE over segments of whole graphs, one trained per step, the others as they were.",
         options=SeventhFields,
         presets={
-            "cpu": {"steps": 2000, "width": 64, "opcode_columns": 32, "accumulate": 2, **_ADAM},
+            "cpu": {
+                "steps": 2000,
+                "width": 64,
+                "opcode_columns": 32,
+                "opcode_scale": 1.0,
+                "accumulate": 2,
+                **_ADAM,
+            },
             "full": {
                 "epochs": 20000,
                 "accumulate": 32,
