@@ -441,6 +441,52 @@ def test_walks_on_a_path_and_a_ring():
     assert out[:, 2:].tolist() == [[0, 0, 0, 0, 1] * 2] * 5
 
 
+def adjacency(graph):
+    """(N, N): edges from node j into node i of a prepared graph."""
+    each = np.eye(graph.num_nodes, dtype=np.float32)
+    attrs = {"kind": "sum"}
+    return _core.op_forward("edge_mean", attrs, (each,), (), graph, 1, 0, False)
+
+
+def counted(nodes, edges):
+    found = np.zeros((nodes, nodes))
+    np.add.at(found, (edges[:, 1], edges[:, 0]), 1)
+    return found
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_every_node_gets_one_loop(pruned):
+    for seed, N in ((0, 40), (1, 2), (2, 300)):
+        g = stored(seed, N=N, E=2 * N, K=1, acyclic=False)
+        g["edge_index"][:3, 1] = g["edge_index"][:3, 0] = min(7, N - 1)  # the same loop three times
+        before, nodes, edges = g["edge_index"].copy(), np.arange(N), g["edge_index"]
+        if pruned:
+            g["config_nodes"][:] = min(7, N - 1)
+            nodes, edges, _ = reference.prune_1hop(N, edges, g["config_nodes"])
+        core = _core.Prepare([PRUNE] * pruned + [{"step": "self-loops"}])
+        out, expected = core.apply(*g.values()), reference.self_loops(len(nodes), edges)
+        assert (out.num_nodes, out.num_edges) == (len(nodes), len(expected))
+        np.testing.assert_array_equal(adjacency(out), counted(len(nodes), expected))
+        assert (np.diag(adjacency(out)) == 1).all()
+        np.testing.assert_array_equal(g["edge_index"], before)
+        twice = _core.Prepare([PRUNE] * pruned + [{"step": "self-loops"}] * 2).apply(*g.values())
+        np.testing.assert_array_equal(adjacency(twice), adjacency(out))
+
+
+def test_walks_know_nothing_of_added_loops():
+    g, loops = stored(3), {"step": "self-loops"}
+    walk = {"step": "walk-encoding", "steps": 5}
+    for order in ([loops, walk], [walk, loops]):
+        out = _core.Prepare(order).apply(*g.values())
+        assert outputs(out) == outputs(_core.Prepare([walk]).apply(*g.values()))
+        assert out.num_edges == len(g["edge_index"]) + len(g["node_feat"])
+
+
+def test_loops_are_edges_to_a_recipe():
+    lone = Pipeline([{"step": "self-loops"}], "graph")
+    assert lone.sizes.edges and not Pipeline([], "graph").sizes.edges
+
+
 def test_padding():
     good, bad = stored(published=True), stored(published=True)
     bad["node_feat"][39, 104] = -1

@@ -15,7 +15,7 @@ enum { SYM, MEAN, SUM };
 enum { NODES = 64 }; /* that a thread takes at a time before the phase */
 
 typedef struct attrs {
-    int norm, self_loops, direction, steps, stats;
+    int norm, self_loops, direction, transposed, steps, stats;
     double alpha;
 } attrs;
 
@@ -27,21 +27,20 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 }
 
 typedef struct room {
-    int F, per, back;  /* columns, rows of a node */
-    const tg_csr *csr; /* of a node those that its rows are made of */
-    float *factor;     /* (N): 1 / sqrt(D), 1 / D, or 1 */
-    float *own;        /* (N): P_ii, less what the edges of the graph make of it */
-    float *rows[2];    /* (N,per,F): rounds before the last write to one and the other */
+    int F, per, turned; /* columns, rows of a node; whether P is transposed */
+    const tg_csr *csr;  /* of a node those that its rows are made of */
+    float *factor;      /* (N): 1 / sqrt(D), 1 / D, or 1 */
+    float *own;         /* (N): P_ii, less what the edges of the graph make of it */
+    float *rows[2];     /* (N,per,F): rounds before the last write to one and the other */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const attrs *a = e->attrs;
     const tg_slate *s = e->slate;
     room *r = to;
-    *r = (room){.F = e->in[0].cols,
-                .per = tg_per_out(e),
-                .back = back,
-                .csr = back ? s->receivers[a->direction] : s->senders[a->direction]};
+    *r = (room){.F = e->in[0].cols, .per = tg_per_out(e)};
+    r->turned = (back != 0) != (a->transposed != 0);
+    r->csr = r->turned ? s->receivers[a->direction] : s->senders[a->direction];
     const int64_t floats = tg_rows(s, e->out.space) * r->F;
     c->work += 2.0 * ((double)r->csr->E + 2.0 * s->N) * r->per * r->F; /* of a round */
     r->factor = tg_carve(c, TG_SHARED, s->N);
@@ -71,8 +70,8 @@ static void pass(const tg_exec *e, int64_t v, int from, int rows, const float *x
     const room *r = (const room *)e->room;
     const int64_t first = r->csr->ptr[v], stride = (int64_t)r->per * r->F;
     const float keep = (float)(1 - a->alpha), *base = x + (int64_t)from * r->F;
-    const int of_receiver = a->norm == SYM || (a->norm == MEAN && !r->back);
-    const int of_sender = a->norm == SYM || (a->norm == MEAN && r->back);
+    const int of_receiver = a->norm == SYM || (a->norm == MEAN && !r->turned);
+    const int of_sender = a->norm == SYM || (a->norm == MEAN && r->turned);
     const tg_edges node = {.count = (int)(r->csr->ptr[v + 1] - first),
                            .known = (int)(r->csr->E - first),
                            .E = e->slate->E,
@@ -164,6 +163,7 @@ const tg_op tg_op_propagate = {
                         "of its receiver, or 1"),
               TG_FLAG_ON(attrs, self_loops, "every node has one edge from itself, those of the graph aside"),
               TG_CHOICE(attrs, direction, TG_FORWARD, TG_DIRECTION_NAMES, "who sends to whom"),
+              TG_FLAG(attrs, transposed, "P transposed: what every node gives, with the norm of the takers"),
               TG_INT(attrs, steps, 1, 1, 64, "rounds"),
               TG_REAL(attrs, alpha, 0, 0, 1, "share of the input in the result of every round"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result")},

@@ -129,6 +129,7 @@ static void end(tg_program *p, tg_draft *d) {
     free(d->copied);
     free(d->grown);
     tg_pruned_free(&d->pruned);
+    free(d->own_edges);
 }
 
 static tg_status inspect(const tg_program *p, const tg_draft *d, tg_error *err) {

@@ -107,6 +107,7 @@ typedef struct tg_draft {
     tg_pruned pruned;   /* what pruning kept of a graph with virtual nodes */
     int64_t *copied;    /* private copies of edges (whole_E,2) and config nodes of the graph before pruning */
     int64_t *grown;     /* ids and edges of a pruned graph with virtual nodes */
+    int64_t *own_edges; /* what edges points to if a step made them, else NULL */
     int prunes, checks; /* how many, for tests */
 } tg_draft;
 
@@ -134,6 +135,7 @@ typedef struct tg_outline {
     int changed[TG_TABLES]; /* the table is no longer as stored */
     int learnt[TG_TABLES];  /* it depends on what a step has learnt, which a later one cannot learn from */
     int has_layout;
+    int has_loops; /* edges were added */
 } tg_outline;
 
 /* A step in a program. */
@@ -192,7 +194,8 @@ typedef struct tg_prepare_step {
     STEP(mod_features)                                                                                       \
     STEP(operand_shapes)                                                                                     \
     STEP(merge_opcodes)                                                                                      \
-    STEP(segments)
+    STEP(segments)                                                                                           \
+    STEP(self_loops)
 #define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)
 #undef TG_DECLARE_STEP

@@ -9,8 +9,8 @@
 enum { METHOD, HOPS, NEIGHBOURS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
-    if (before->changed[TG_TABLE_NODE] || before->has_layout)
-        return tg_step_wrong(use, err, "to come before every step that reads the nodes");
+    if (before->changed[TG_TABLE_NODE] || before->has_layout || before->has_loops)
+        return tg_step_wrong(use, err, "to come before every step that reads the nodes or adds edges");
     return TG_OK;
 }
 

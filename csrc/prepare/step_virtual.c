@@ -8,7 +8,7 @@ enum { OVER, SIZE };
 enum { ROOTS, CLUSTERS };
 
 static tg_status plan(tg_use *use, const tg_outline *before, tg_error *err) {
-    if (before->changed[TG_TABLE_NODE] || before->has_layout)
+    if (before->changed[TG_TABLE_NODE] || before->has_layout || before->has_loops)
         return tg_step_wrong(use, err, "to come before every step that reads the nodes");
     return TG_OK;
 }
@@ -70,6 +70,7 @@ static void grow_pruned(const tg_use *use, tg_draft *d, int64_t more, int64_t *b
     for (int64_t n = 0; n < more; n++) nodes[d->N + n] = -1;
     if (d->E > 0) memcpy(block, d->edges, (size_t)(2 * d->E) * sizeof *block);
     d->E = connect(use, d, block, d->E);
+    free(d->grown);
     d->edges = d->grown = block;
     d->nodes = nodes;
 }

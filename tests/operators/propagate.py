@@ -37,18 +37,20 @@ def _rounds(p: Array, x: Array, steps: int, alpha: float) -> Array:
 
 def forward(
     x: Array, edge_index: Array, norm: str = "sym", self_loops: float = 1.0, direction: str = "forward",
-    steps: int = 1, alpha: float = 0.0,
+    transposed: float = 0.0, steps: int = 1, alpha: float = 0.0,
 ) -> Array:  # fmt: skip
     """x <- (1 - alpha) P x + alpha x0, steps times."""
-    return _rounds(matrix(len(x), edge_index, norm, self_loops, direction), x, steps, alpha)
+    p = matrix(len(x), edge_index, norm, self_loops, direction)
+    return _rounds(p.T if transposed else p, x, steps, alpha)
 
 
 def backward(
     dy: Array, x: Array, edge_index: Array, norm: str = "sym", self_loops: float = 1.0,
-    direction: str = "forward", steps: int = 1, alpha: float = 0.0,
+    direction: str = "forward", transposed: float = 0.0, steps: int = 1, alpha: float = 0.0,
 ) -> dict[str, Array]:  # fmt: skip
     """Round by round from the last: g <- (1 - alpha) P^T g, and alpha g to the gradient of x0."""
-    p = matrix(len(x), edge_index, norm, self_loops, direction).T
+    p = matrix(len(x), edge_index, norm, self_loops, direction)
+    p = p if transposed else p.T
     g, start = dy.reshape(len(x), -1), np.zeros((len(x), dy[0].size))
     for _ in range(steps):
         start += alpha * g
@@ -83,6 +85,10 @@ def cases() -> Iterator[Any]:
                     yield name, *_call(kind, n, c, f, steps=steps, alpha=alpha, **attrs)
     for steps in (10, 64):
         yield f"appnp-{steps}", *_call("random", 70, 0, 20, steps=steps, alpha=0.1)
+    for norm in ("sym", "mean", "sum"):
+        for direction in ("forward", "both"):
+            attrs = {"norm": norm, "direction": direction, "transposed": 1}
+            yield f"transposed-{norm}-{direction}", *_call("odd", 21, 5, 17, steps=2, alpha=0.2, **attrs)
     yield "only-the-input", *_call("random", 12, 0, 5, steps=2, alpha=1.0)
     yield "many-configs", *_call("odd", 6, 150, 5, steps=4, direction="both")
 

@@ -114,6 +114,18 @@ def encode_base7(digits):
     return (digits.reshape(*digits.shape[:2], 3, 6).astype(np.int64) + 1) @ weights
 
 
+def self_loops(N, edges):
+    """Edges without repeated loops, then (v, v) for every v that has none."""
+    seen = set()
+    kept = []
+    for u, v in edges.tolist():
+        if u != v or u not in seen:
+            kept.append((u, v))
+        if u == v:
+            seen.add(u)
+    return np.array(kept + [(v, v) for v in range(N) if v not in seen], np.int64)
+
+
 def layout_digits(node_feat):
     rank = (node_feat[:, 21:27] != 0).sum(1)
     return np.where(np.arange(6) < rank[:, None], node_feat[:, 134:140], -1)

@@ -277,7 +277,7 @@ class Pipeline:
             described=self.schema is None or bool(self.schema.node),
             digits=digits,
             opcodes=opcodes,
-            edges=self.has_edges,
+            edges=self.has_edges or any(step["step"] == "self-loops" for step in self.steps),
         )
 
     def _option(self, step: str, name: str) -> Any:
