@@ -30,5 +30,5 @@ class Stream(IntEnum):
     """Segments that are trained, and stored scores of others that count."""
     FOLDS = 10
     """Folds of a cross-validation."""
-    PSEUDO = 10
+    PSEUDO = 11
     """Configs that are given pseudo-labels."""
