@@ -15,6 +15,7 @@ from tpugraphs import _core
 
 OPS = {op["name"]: op for op in _core.ops()}
 SMALL = 40  # rows of an input
+PER_EDGE = {"EDGE", "EDGE_CONFIG"}
 
 
 # ---- per graph --------------------------------------------------------------------------------------------
@@ -23,9 +24,7 @@ SMALL = 40  # rows of an input
 def without_edges(case: cases.Case) -> dict[str, Any]:
     """The arguments of a case, its edges and what is given per edge taken away."""
     arguments = cases.single(case.arguments())
-    per_edge = [
-        spec["name"] for spec in OPS[case.op]["inputs"] if set(spec["rows"]) <= {"EDGE", "EDGE_CONFIG"}
-    ]
+    per_edge = [spec["name"] for spec in OPS[case.op]["inputs"] if set(spec["rows"]) <= PER_EDGE]
     for name in ("edge_index", *per_edge):
         if name in arguments:
             arguments[name] = arguments[name][:0].copy()
@@ -57,7 +56,8 @@ def combines_rows(case: cases.Case) -> bool:
 @pytest.mark.parametrize("op", OPS)
 def test_ops_that_combine_the_rows_of_a_graph_say_so(op: str) -> None:
     of_op = [case for case in cases.CASES if case.op == op]
-    needed = {spec["name"] for spec in OPS[op]["inputs"] if not spec["optional"]}
+    given_per_edge = {spec["name"] for spec in OPS[op]["inputs"] if set(spec["rows"]) <= PER_EDGE}
+    needed = {spec["name"] for spec in OPS[op]["inputs"] if not spec["optional"]} - given_per_edge
     seen = [{name for name, x in without_edges(case).items() if 2 <= len(x) <= SMALL} for case in of_op]
     assert all(any(name in names for names in seen) for name in needed), "no case shows it"
     assert any(combines_rows(case) for case in of_op) == ("per graph" in OPS[op]["flags"])
@@ -122,13 +122,40 @@ def test_configs_that_meet_all_nodes_leave_the_rows_of_nodes_alone(op: str) -> N
     assert _core.Model([keys, step(op, "tested", "k k k", "y")], 0, COLUMNS, outputs=["y"]).per_graph
 
 
+@pytest.mark.parametrize(("op", "slots"), [("pool", "taken"), ("outer_pool", "taken taken")])
+def test_a_model_is_per_graph_if_rows_of_nodes_are_given_a_sum_over_the_configurable_nodes(
+    op: str, slots: str
+) -> None:
+    taken = step("take_config_nodes", "take", "node_feat", "taken")
+    steps = [taken, step(op, "pool", slots, "pooled")]
+    assert not _core.Model(steps, 0, COLUMNS, outputs=["pooled"]).per_graph
+    model = _core.Model([*steps, step("concat", "tested", "taken pooled", "y")], 0, COLUMNS, outputs=["y"])
+    assert model.per_graph
+    whole = graph_arrays(12, 3, 4, COLUMNS, 0)
+    first, last = (whole["config_nodes"][k] for k in (0, 3))
+    other = next(v for v in range(12) if v not in whole["config_nodes"])
+    seen = {}
+    for name, node in (("as it is", None), ("configurable", last), ("other", other)):
+        features = whole["node_feat"].copy()
+        if node is not None:
+            features[node] += 1
+        graph = _core.Graph(**whole | {"node_feat": features})
+        seen[name] = model.run([(graph, rows(2))], ["y"])["y"][0][0]  # the row of `first`
+    assert first != last and (seen["as it is"] != seen["configurable"]).any()
+    assert (seen["as it is"] == seen["other"]).all()
+
+
 def test_an_op_that_is_per_graph_takes_no_other_rows() -> None:
     tokens = step("dimension_tokens", "tokens", "", "cells", cols=4)
     taken = step("take_config_nodes", "take", "node_feat", "taken")
-    for op, attrs in (("mix", {"norm": 1}), ("graph_norm", {}), ("pool", {})):
-        for made, slot in ((tokens, "cells"), (taken, "taken")):
-            with pytest.raises(tg.RecipeError, match=r"unique cell|configurable node"):
-                _core.plan_parameters([made, step(op, "tested", slot, "y", **attrs)], COLUMNS)
+    ends = step("edge_ends", "ends", "node_feat", "edges")
+    refused = ((tokens, "cells"), (ends, "edges"), (taken, "taken"))
+    for op, attrs in (("mix", {"norm": 1}), ("graph_norm", {}), ("pool", {}), ("outer_pool", {})):
+        pools = "pool" in op  # takes rows of all configurable nodes, too
+        for made, slot in refused[: 2 if pools else 3]:
+            slots = f"{slot} {slot}" if op == "outer_pool" else slot
+            with pytest.raises(tg.RecipeError, match=r"unique cell|edge|configurable node"):
+                _core.plan_parameters([made, step(op, "tested", slots, "y", **attrs)], COLUMNS)
     with pytest.raises(
         tg.RecipeError, match="combines the rows of all nodes of a graph: give it rows per node"
     ):
@@ -150,7 +177,9 @@ NEEDING = {
 def test_every_activation_can_be_chosen_wherever_there_is_one() -> None:
     acts = {op["name"]: attr for op in OPS.values() for attr in op["attrs"] if attr["name"] == "act"}
     assert acts and all(set(attr["choices"]) == set(ACTIVATIONS) for attr in acts.values())
-    assert {(op, "act"): {"prelu": "slope"} for op in acts} == NEEDING
+    assert {(op, "act"): {"prelu": "slope"} for op in acts} == {
+        key: needs for key, needs in NEEDING.items() if key[1] == "act"
+    }
     for op in acts:
         shapes = {len(case.arguments()["slope"]) > 1 for case in cases.CASES
                   if case.op == op and case.attrs.get("act") == "prelu"}  # fmt: skip
@@ -164,7 +193,8 @@ def test_a_parameter_is_there_with_its_choice_and_with_no_other(op: str, attribu
     arguments = cases.single(case.arguments())
     assert param in cases.backward32(case, cases.forward32(case, arguments), arguments)
     without = {name: value for name, value in arguments.items() if name != param}
-    plain = case.attrs | {attribute: "relu"}
+    choices = next(attr["choices"] for attr in OPS[op]["attrs"] if attr["name"] == attribute)
+    plain = case.attrs | {attribute: next(other for other in choices if other != choice)}
     hint = (
         rf"{op}: expected the parameters .*got {{}}; {param} goes with {attribute}={choice}, and nothing else"
     )

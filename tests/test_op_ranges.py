@@ -11,7 +11,7 @@ from tpugraphs import _core, recipes
 from tpugraphs.recipes import Recipe, TrainingFields, get_recipe
 
 OPS = {op["name"]: op for op in _core.ops()}
-SOURCES = {"NODE": "x", "UNIQUE": "cells", "CONFIG_NODE": "taken"}
+SOURCES = {"NODE": "x", "UNIQUE": "cells", "CONFIG_NODE": "taken", "EDGE": "ends"}
 ENDINGS = (  # from the slot "made" to one row per slate or config, by what rows it has
     [step("pool", "end", "made", "pooled")],
     [step("affine", "end", "made", "pooled")],
@@ -22,6 +22,7 @@ ENDINGS = (  # from the slot "made" to one row per slate or config, by what rows
         step("pool", "end", "put", "pooled"),
     ],
     [step("edge_mean", "mean", "x made", "met"), step("pool", "end", "met", "pooled")],
+    [step("edge_pool", "back", "made", "met"), step("pool", "end", "met", "pooled")],
 )
 
 
@@ -35,6 +36,7 @@ def steps_of(op, attrs, ending):
     before = {
         "cells": step("dimension_tokens", "tokens", "", "cells", cols=24),
         "taken": step("take_config_nodes", "take", "x", "taken"),
+        "ends": step("edge_ends", "ends", "x", "ends"),
     }
     return [
         step("linear", "first", "node_feat", "x", out=144, stats=True),

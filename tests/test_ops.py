@@ -358,7 +358,7 @@ def by_hand(function, case):
     if case.op == "embedding":
         del arguments["node_opcode" if case.attrs["source"] == "layout" else "layout_digits"]
     known = inspect.signature(getattr(tg.kernels, function)).parameters
-    follows = {"out", "rows", "cols", "gate", "cross", "per_column"}  # from the arrays
+    follows = {"out", "rows", "cols", "gate", "cross", "per_column", "values"}  # from the arrays
     attrs = {name: value for name, value in case.attrs.items() if name not in follows}
     found = {names.get(name, name): value for name, value in arguments.items()} | attrs
     return found if set(found) <= set(known) else None

@@ -95,12 +95,16 @@ tg_status tg_graph_build(tg_graph *g, const int64_t *edge_index, const int64_t *
     if (status == TG_OK) status = tg_csr_merge(&g->both_in, &g->by_target, &g->by_source, 1, err);
     if (status == TG_OK) status = tg_csr_merge(&g->both_out, &g->by_target, &g->by_source, 0, err);
     if (status != TG_OK) return status;
-    g->config_of = malloc(((size_t)g->N + 2 * (size_t)g->K + 1) * sizeof *g->config_of);
+    g->config_of = malloc(((size_t)g->N + 2 * (size_t)g->K + 2 * (size_t)g->E + 1) * sizeof *g->config_of);
     g->inv_degree[0] = malloc((size_t)TG_DIRECTIONS * ((size_t)g->N + 1) * sizeof(float));
     if (g->config_of == NULL || g->inv_degree[0] == NULL)
         return tg_fail(err, TG_E_MEMORY, "no memory for a graph of %d nodes", g->N);
     g->config_node = g->config_of + g->N;
     g->alike = g->config_node + g->K;
+    for (int end = 0; end < 2; end++) {
+        g->ends[end] = g->alike + g->K + end * (size_t)g->E;
+        for (int32_t e = 0; e < g->E; e++) g->ends[end][e] = (int32_t)edge_index[2 * (int64_t)e + end];
+    }
     status = place_config_nodes(g, config_nodes, err);
     if (status != TG_OK) return status;
     const tg_csr *senders[TG_DIRECTIONS] = {&g->by_target, &g->by_source, &g->both_in};
@@ -240,5 +244,6 @@ tg_slate tg_make_slate(const tg_entry *entry) {
                       .config_node = g->config_node,
                       .senders = {&g->by_target, &g->by_source, &g->both_in},
                       .receivers = {&g->by_source, &g->by_target, &g->both_out},
+                      .ends = {g->ends[0], g->ends[1]},
                       .inv_degree = {g->inv_degree[0], g->inv_degree[1], g->inv_degree[2]}};
 }

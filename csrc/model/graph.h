@@ -29,6 +29,7 @@ typedef struct tg_graph {
     int32_t *config_of;          /* (N) */
     int32_t *config_node;        /* (K) */
     int32_t *alike;              /* (K): the first configurable node with the same features and opcode */
+    int32_t *ends[2];            /* (E) each: consumer, operand */
     float *inv_degree[TG_DIRECTIONS]; /* (N) each */
     void *owned[TG_OWNED];            /* arrays that go with the graph, NULL where they are borrowed */
 } tg_graph;

@@ -2,24 +2,33 @@
    Per node and config the input row would be [h(N,F)[:column] | 18 digits x embedding(D) | h[column:]] and
    y = row . weight(O, F + 18 D)^T + bias(O). Instead: base(N,O) = h . [weight without the config columns]^T +
    bias once per graph, T(18,8,O) = weight's config columns times the embedding table (8,D), and y(n,c) =
-   base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere. */
+   base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere.
+   Rows h(K,F) of the configurable nodes alone give y(K,C,O). Digits as numbers are an embedding with one fixed
+   column: the digit times a scale, and 0 where nothing is configurable. */
 #include "ops/op.h"
 
 #include <string.h>
 
 enum { WEIGHT, BIAS, TABLE };
+enum { EMBEDDED, NUMBERS };
 
 typedef struct attrs {
-    int out, column, cols, stats, init;
+    int out, column, cols, stats, init, values;
+    double scale;
 } attrs;
+
+/* Columns of a digit. */
+static int columns_of(const attrs *a, int embedded) { return a->values == NUMBERS ? 1 : embedded; }
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
-    const int O = a->out, F = p->in[0].cols, D = tg_shared_cols(p, "table", a->cols);
+    const int O = a->out, F = p->in[0].cols, D = columns_of(a, tg_shared_cols(p, "table", a->cols));
+    const int nodes = p->in[0].space == TG_SPACE_NODE;
     if (p->digit_cols < 1) return tg_fail(err, TG_E_RECIPE, "the graphs have no config digits");
     if (a->column > F) return tg_fail(err, TG_E_RECIPE, "column must be in 0..%d, got %d", F, a->column);
-    p->out = (tg_shape){TG_SPACE_NODE_CONFIG, O};
+    p->out = (tg_shape){nodes ? TG_SPACE_NODE_CONFIG : TG_SPACE_CONFIG_NODE_CONFIG, O};
     p->makes_stats = a->stats;
+    if (p->makes_stats && !nodes) return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
     tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init);
     p->params[TABLE] = (tg_param_spec){NULL, p->digit_rows, D, TG_INIT_NORMAL, 1.0f};
     p->needs_in = 1;
@@ -27,10 +36,13 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-/* Where everything is. The weight's columns before (first) and after (rest) the config's are apart. P digits per cell,
-   V values each, P V entries of the table. */
+/* Where everything is. The weight's columns before (first) and after (rest) the config's are apart. N rows of h;
+   P digits per cell, V values each, P V entries of the table. */
 typedef struct room {
+    int64_t N;
     int F, O, D, P, V, column, rest, wide;
+    float *numbers;          /* (V), of digits as numbers: the embedding; else NULL, as */
+    float *dnumbers;         /* (V), backward: its gradient, which nobody asks for */
     float *wt;               /* (P D,O) config columns of the weight */
     float *table;            /* (P,V,O) */
     float *fixed;            /* (O) sum of the tables' row 0 */
@@ -43,26 +55,30 @@ typedef struct room {
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
+    const attrs *a = e->attrs;
     room *r = to;
-    *r = (room){.F = e->in[0].cols,
+    *r = (room){.N = tg_items(e->slate, e->out.space),
+                .F = e->in[0].cols,
                 .O = e->out.cols,
-                .D = e->params[TABLE].cols,
+                .D = columns_of(a, e->params[TABLE].cols),
                 .P = e->slate->digit_cols,
                 .V = e->slate->digit_rows,
-                .column = ((const attrs *)e->attrs)->column};
+                .column = a->column};
     const int64_t columns = (int64_t)r->P * r->D * r->O, tables = ((int64_t)r->P * r->V + 1) * r->O;
     r->rest = r->F - r->column;
     r->wide = r->F + r->P * r->D;
-    c->work += 20 * (double)tg_rows(e->slate, TG_SPACE_NODE_CONFIG) * r->O;
+    c->work += 20 * (double)tg_rows(e->slate, e->out.space) * r->O;
+    if (a->values == NUMBERS) r->numbers = tg_carve(c, TG_SHARED, r->V);
     r->wt = tg_carve(c, TG_SHARED, columns);
     r->table = tg_carve(c, TG_SHARED, (int64_t)r->P * r->V * r->O);
     r->fixed = tg_carve(c, TG_SHARED, r->O);
-    r->base = tg_carve(c, TG_SHARED, (int64_t)e->slate->N * r->O);
+    r->base = tg_carve(c, TG_SHARED, r->N * r->O);
     r->first =
         tg_carve(c, TG_SHARED, back ? tg_packed(e->k, r->column, r->O) : tg_packed(e->k, r->O, r->column));
     r->last = tg_carve(c, TG_SHARED, back ? tg_packed(e->k, r->rest, r->O) : tg_packed(e->k, r->O, r->rest));
     r->plain = tg_carve(c, TG_SCRATCH, r->O);
     if (!back) return;
+    if (a->values == NUMBERS) r->dnumbers = tg_carve(c, TG_SHARED, r->V);
     r->dtable = tg_carve(c, TG_SHARED, tables);
     r->dwt = tg_carve(c, TG_SHARED, columns);
     r->tables = tg_carve(c, TG_PARTIAL, tables);
@@ -70,28 +86,46 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->db = tg_carve(c, TG_PARTIAL, r->O);
 }
 
+/* (V,D): what a digit stands for */
+static const float *embedding(const tg_exec *e, const room *r) {
+    return r->numbers != NULL ? r->numbers : e->w[TABLE];
+}
+
+/* The config columns of the weight, by digit; and the numbers. */
+static void turn_weight(const tg_exec *e, const room *r) {
+    const double scale = ((const attrs *)e->attrs)->scale;
+    e->k->turn(r->O, r->P * r->D, e->w[WEIGHT] + r->column, r->wide, r->wt, r->O, 0);
+    for (int v = 0; r->numbers != NULL && v < r->V; v++)
+        r->numbers[v] = v == 0 ? 0.0f : (float)(scale * (v - 2));
+}
+
 /* The tables and the sum of their rows 0 */
 static void build_table(const tg_exec *e, const room *r) {
-    e->k->digit_table(r->P, r->V, r->O, r->D, r->wt, e->w[TABLE], r->table);
+    e->k->digit_table(r->P, r->V, r->O, r->D, r->wt, embedding(e, r), r->table);
     memset(r->fixed, 0, (size_t)r->O * sizeof *r->fixed);
     e->k->add_rows(r->P, r->O, r->table, (int64_t)r->V * r->O, r->fixed);
 }
 
 static void begin(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    e->k->turn(r->O, r->P * r->D, e->w[WEIGHT] + r->column, r->wide, r->wt, r->O, 0);
+    turn_weight(e, r);
     build_table(e, r);
     const float *x = e->x[0], *late = e->w[WEIGHT] + r->wide - r->rest;
     tg_pack(e, 0, r->O, r->column, e->w[WEIGHT], r->wide, r->first);
     tg_pack(e, 0, r->O, r->rest, late, r->wide, r->last);
-    tg_gemm_rows(e, e->slate->N, r->O, r->column, x, r->F, r->first, r->base, r->O, e->w[BIAS], 0);
-    tg_gemm_rows(e, e->slate->N, r->O, r->rest, x + r->column, r->F, r->last, r->base, r->O, NULL, 1);
+    tg_gemm_rows(e, r->N, r->O, r->column, x, r->F, r->first, r->base, r->O, e->w[BIAS], 0);
+    tg_gemm_rows(e, r->N, r->O, r->rest, x + r->column, r->F, r->last, r->base, r->O, NULL, 1);
 }
 
 static void begin_back(const tg_exec *e) {
     const room *r = (const room *)e->room;
-    e->k->turn(r->O, r->P * r->D, e->w[WEIGHT] + r->column, r->wide, r->wt, r->O, 0);
+    turn_weight(e, r);
     if (e->ddigits != NULL) build_table(e, r);
+}
+
+/* Position of an item of the output in the configurable nodes, or -1. */
+static int32_t position(const tg_exec *e, int64_t item) {
+    return tg_has_nodes(e->out.space) ? e->slate->config_of[item] : (int32_t)item;
 }
 
 /* Digits of config `from` at configurable node k. */
@@ -105,7 +139,7 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     float *plain = tg_of_thread(e, t, r->plain);
     for (int at = 0; at < t->rows; at += C) {
         const int64_t node = t->item + at / C;
-        const int32_t k = e->slate->config_of[node];
+        const int32_t k = position(e, node);
         const int rows = t->rows - at < C ? t->rows - at : C;
         const float *base = r->base + node * O;
         float *to = y + (int64_t)at * O;
@@ -155,7 +189,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     dy = tg_dy(e, t, dy);
     for (int at = 0; at < t->rows; at += C) {
         const int64_t node = t->item + at / C;
-        const int32_t k = e->slate->config_of[node];
+        const int32_t k = position(e, node);
         const int rows = t->rows - at < C ? t->rows - at : C;
         const float *d = dy + (int64_t)at * O;
         float *dbase = r->base + node * O;
@@ -179,7 +213,7 @@ static void input_gradient(const tg_exec *e, const room *r) {
         const float *w = part == 0 ? e->w[WEIGHT] : e->w[WEIGHT] + r->wide - r->rest;
         float *packed = part == 0 ? r->first : r->last;
         tg_pack(e, 1, n, r->O, w, r->wide, packed);
-        tg_gemm_rows(e, e->slate->N, n, r->O, r->base, r->O, packed, e->dx[0] + at, r->F, NULL, e->dx_add[0]);
+        tg_gemm_rows(e, r->N, n, r->O, r->base, r->O, packed, e->dx[0] + at, r->F, NULL, e->dx_add[0]);
     }
 }
 
@@ -191,8 +225,10 @@ static void weight_gradients(const tg_exec *e, const room *r) {
     tg_sum_dw(e, r->db, BIAS);
     for (int p = 0; p < r->P; p++) /* nodes that are not configurable use row 0 of every table */
         e->k->add_rows(1, O, r->dtable + entries, O, r->dtable + (int64_t)p * r->V * O);
-    if (!e->dw_add[TABLE]) memset(e->dw[TABLE], 0, (size_t)r->V * (size_t)r->D * sizeof(float));
-    e->k->digit_table_grad(r->P, r->V, O, r->D, r->dtable, r->wt, e->w[TABLE], r->dwt, e->dw[TABLE]);
+    float *dvalues = r->dnumbers != NULL ? r->dnumbers : e->dw[TABLE];
+    if (r->dnumbers != NULL || !e->dw_add[TABLE])
+        memset(dvalues, 0, (size_t)r->V * (size_t)r->D * sizeof *dvalues);
+    e->k->digit_table_grad(r->P, r->V, O, r->D, r->dtable, r->wt, embedding(e, r), r->dwt, dvalues);
     e->k->turn(r->P * r->D, O, r->dwt, O, e->dw[WEIGHT] + r->column, r->wide,
                1); /* to what was there before */
 }
@@ -206,12 +242,16 @@ static void end_back(const tg_exec *e) {
 const tg_op tg_op_config_linear = {
     .name = "config_linear",
     .doc =
-        "Linear layer over a node's columns and the embedded digits of its config, factorised into look-ups.",
-    .inputs = {{"h", TG_IN(NODE), 0}},
+        "Linear layer over a node's columns and the digits of its config, embedded or plain, factorised into "
+        "look-ups; of all nodes or of the configurable ones.",
+    .inputs = {{"h", TG_IN(NODE) | TG_IN(CONFIG_NODE), 0}},
     .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_INT(attrs, column, 0, 0, 65536, "column of h before which the digits stand"),
               TG_INT(attrs, cols, 4, 1, 4096, "columns of the digits' embedding, unless it is shared"),
+              {"values", TG_ATTR_CHOICE, offsetof(attrs, values), EMBEDDED, 0, 0, "embedded|numbers",
+               "what a digit stands for: its row of a table, or itself", "embedded", "table"},
+              TG_REAL(attrs, scale, 1, 1e-6, 1e6, "factor of digits as numbers"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
               TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
                         "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},

@@ -28,11 +28,19 @@ int64_t tg_items(const tg_slate *s, tg_space space) { return size_of(s, space).i
 
 int tg_per_item(const tg_slate *s, tg_space space) { return size_of(s, space).per; }
 
+static tg_space widest(const tg_exec *e) {
+    int at = 0;
+    for (int i = 1; i < e->n_in; i++)
+        if (tg_per_item(e->slate, e->in[i].space) > tg_per_item(e->slate, e->in[at].space)) at = i;
+    return e->in[at].space;
+}
+
 tg_loop tg_loop_of(const tg_exec *e) {
     const int over = e->phase->over;
-    const tg_space space = over == TG_OVER_OUTPUT  ? e->out.space
-                           : over <= TG_OVER_INPUT ? e->in[TG_OVER_INPUT - over].space
-                                                   : (tg_space)over;
+    const tg_space space = over == TG_OVER_OUTPUT   ? e->out.space
+                           : over == TG_OVER_WIDEST ? widest(e)
+                           : over <= TG_OVER_INPUT  ? e->in[TG_OVER_INPUT - over].space
+                                                    : (tg_space)over;
     const int grain = e->phase->grain > 0 ? e->phase->grain : TG_TILE,
               most = e->phase->most_chunks > 0 ? e->phase->most_chunks : TG_MAX_CHUNKS;
     const int per = tg_per_item(e->slate, space), by_config = e->phase->by_config;

@@ -68,6 +68,7 @@ typedef struct tg_slate {
     const int8_t *digits;                   /* (C,K,D): a cell is one configurable node of one config */
     const int32_t *unique_of;               /* (K,C): number of the unique cell that a cell equals, or NULL */
     const int32_t *unique_at;               /* (U): k * C + c of the first cell of that kind */
+    const int32_t *ends[2];                 /* (E) each: consumer, operand of an edge */
     const tg_csr *senders[TG_DIRECTIONS];   /* per receiver, the nodes that send to it */
     const tg_csr *receivers[TG_DIRECTIONS]; /* per sender, the nodes that receive from it */
     const float *inv_degree[TG_DIRECTIONS]; /* (N): 1 / number of senders, 0 without */
@@ -124,7 +125,8 @@ enum {
     TG_ACROSS_CONFIGS = 1 << 5,     /* a row depends on other configs of the slate */
     TG_RANDOM = 1 << 6,             /* draws random numbers in training */
     TG_NEEDS_CONFIG_NODES = 1 << 7, /* reads config_of, config_node, or has rows of configurable nodes */
-    /* A row depends on other nodes than those its edges lead to: the inputs have the rows of all nodes. */
+    /* A row depends on other nodes than those its edges lead to: the inputs have the rows of all nodes, or of all
+       configurable nodes. */
     TG_PER_GRAPH = 1 << 8,
 };
 
@@ -242,7 +244,9 @@ typedef enum { TG_FIXED_BEFORE, TG_FIXED_IN_TILES, TG_FIXED_BY_OP } tg_fixes;
 
 /* A phase is one loop over rows, on threads; a sum over all rows is complete in its `end`, so that the next phase can
    read it. */
-enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2 }; /* input i: TG_OVER_INPUT - i; else a tg_space */
+/* Input i: TG_OVER_INPUT - i. WIDEST: the first input with configs, else input 0, for inputs with the same items. Else a
+   tg_space. */
+enum { TG_OVER_OUTPUT = -1, TG_OVER_INPUT = -2, TG_OVER_WIDEST = TG_OVER_INPUT - TG_MAX_IN };
 struct tg_phase {
     int over;
     int grain;       /* rows of a chunk where there are few: fewer if a row is much work; 0: TG_TILE */

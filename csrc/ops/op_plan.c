@@ -147,10 +147,12 @@ static void name_params(const tg_op *op, tg_op_plan *plan) {
     }
 }
 
-/* An op that combines the rows of a graph has all of them. Inputs that take named spaces have been checked. */
+/* An op that combines the rows of a graph has all of them, or all of its configurable nodes; statistics for a norm are
+   those of all nodes. Inputs that take other named spaces have been checked. */
 static tg_status check_graph(const tg_op *op, const tg_op_plan *plan, tg_error *err) {
+    const unsigned fine = plan->needs_stats ? TG_IN_NODES : TG_IN_NODES | TG_IN_CONFIG_NODES;
     for (int i = 0; i < plan->n_in && (plan->flags & TG_PER_GRAPH); i++)
-        if (op->inputs[i].spaces == TG_IN_ANY && !tg_has_nodes(plan->in[i].space))
+        if ((op->inputs[i].spaces == TG_IN_ANY || plan->needs_stats) && !(fine >> plan->in[i].space & 1u))
             return tg_fail(err, TG_E_RECIPE,
                            "combines the rows of all nodes of a graph: give it rows per node, not per %s",
                            tg_space_name(plan->in[i].space));

@@ -37,6 +37,9 @@
     OP(edge_mean)                                                                                            \
     OP(propagate)                                                                                            \
     OP(edge_attention)                                                                                       \
-    OP(head_dots)
+    OP(head_dots)                                                                                            \
+    OP(edge_ends)                                                                                            \
+    OP(edge_pool)                                                                                            \
+    OP(outer_pool)
 
 #endif

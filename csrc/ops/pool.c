@@ -1,5 +1,5 @@
-/* Pooling over nodes: x(N,C,F) -> y(C, F * kinds), x(N,F) -> y(1, F * kinds), the kinds (mean, max, sum) side by
-   side. */
+/* Pooling over nodes: x(N,C,F) -> y(C, F * kinds), x(N,F) -> y(1, F * kinds), the kinds (mean, max, sum) side
+   by side; or over the configurable nodes, all kinds being 0 of a graph that has none. */
 #include "ops/op.h"
 
 #include <string.h>
@@ -18,12 +18,15 @@ static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); 
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     (void)err;
-    p->out = (tg_shape){p->in[0].space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG,
-                        p->in[0].cols * count(kinds(p->attrs))};
+    const int configs =
+        p->in[0].space == TG_SPACE_NODE_CONFIG || p->in[0].space == TG_SPACE_CONFIG_NODE_CONFIG;
+    p->out = (tg_shape){configs ? TG_SPACE_CONFIG : TG_SPACE_SLATE, p->in[0].cols * count(kinds(p->attrs))};
     p->needs_in = kinds(p->attrs) & MAX ? 1 : 0;
     p->pulls = !p->needs_in; /* the gradient of a maximum needs all of x at once */
     return TG_OK;
 }
+
+static int64_t nodes(const tg_exec *e) { return tg_items(e->slate, e->in[0].space); }
 
 typedef struct room {
     float *sum, *top; /* forward, of a chunk: sums (C,F), maxima (C,F) */
@@ -36,7 +39,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     room *r = to;
     const int64_t n = (int64_t)tg_per_in(e) * e->in[0].cols, rows = (int64_t)e->tile_rows * e->in[0].cols;
     const int max = kinds(e->attrs) & MAX;
-    c->work += 2.0 * e->slate->N * (double)n;
+    c->work += 2.0 * (double)nodes(e) * (double)n;
     if (!back) {
         r->sum = tg_carve(c, TG_PARTIAL, n);
         if (max) r->top = tg_carve(c, TG_PARTIAL, n);
@@ -70,7 +73,12 @@ static void forward_end(const tg_exec *e) {
     const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attrs);
     const int64_t n = (int64_t)C * F, chunks = tg_loop_of(e).chunks;
     const room *r = (const room *)e->room;
+    const float N = (float)nodes(e);
     float *sum = r->sum, *top = r->top;
+    if (N == 0) {
+        memset(e->y, 0, (size_t)C * (size_t)e->out.cols * sizeof *e->y);
+        return;
+    }
     for (int64_t c = 1; c < chunks; c++) {
         e->k->add_rows(1, n, sum + c * e->partial_stride, 0, sum);
         if (!(set & MAX)) continue;
@@ -83,7 +91,7 @@ static void forward_end(const tg_exec *e) {
         for (int kind = MEAN; kind <= SUM; kind <<= 1) {
             if (!(set & kind)) continue;
             const float *from = (kind == MAX ? top : sum) + (int64_t)c * F;
-            for (int f = 0; f < F; f++) y[f] = kind == MEAN ? from[f] / (float)e->slate->N : from[f];
+            for (int f = 0; f < F; f++) y[f] = kind == MEAN ? from[f] / N : from[f];
             y += F;
         }
     }
@@ -97,10 +105,11 @@ static void find_winners(const tg_exec *e, void *context, int64_t c) {
     float *share = r->share + c * F;
     int32_t *node = r->node + c * F;
     const float *x = e->x[0] + c * F;
+    const int64_t N = nodes(e);
     (void)context;
     memcpy(share, e->dy + c * e->out.cols + (set & MEAN ? F : 0), (size_t)F * sizeof *share);
     memset(node, 0, (size_t)F * sizeof *node);
-    for (int32_t v = 1; v < e->slate->N; v++)
+    for (int32_t v = 1; v < N; v++)
         for (int f = 0; f < F; f++)
             if (x[v * n + f] > x[node[f] * n + f]) node[f] = v;
 }
@@ -109,13 +118,14 @@ static void begin_back(const tg_exec *e) {
     const room *r_ = (const room *)e->room;
     const int C = tg_per_in(e), F = e->in[0].cols, set = kinds(e->attrs);
     const int rows = e->tile_rows > C ? e->tile_rows : C;
+    const float N = (float)nodes(e);
+    if (N == 0) return;
     for (int r = 0; r < rows; r++) {
         const float *dy = e->dy + (int64_t)(r % C) * e->out.cols, *last = dy + (int64_t)(count(set) - 1) * F;
         for (int f = 0; f < F; f++)
-            r_->same[(int64_t)r * F + f] =
-                (set & MEAN ? dy[f] / (float)e->slate->N : 0) + (set & SUM ? last[f] : 0);
+            r_->same[(int64_t)r * F + f] = (set & MEAN ? dy[f] / N : 0) + (set & SUM ? last[f] : 0);
     }
-    const double elements = (double)e->slate->N * C * F;
+    const double elements = (double)N * C * F;
     if (set & MAX) tg_parts(e, C, 2 * elements, find_winners, NULL);
 }
 
@@ -140,8 +150,8 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 
 const tg_op tg_op_pool = {
     .name = "pool",
-    .doc = "Mean, maximum and sum over the nodes, next to each other.",
-    .inputs = {{"x", TG_IN_NODES, 0}},
+    .doc = "Mean, maximum and sum over the nodes or the configurable nodes, next to each other.",
+    .inputs = {{"x", TG_IN_NODES | TG_IN_CONFIG_NODES, 0}},
     .attrs = {TG_CHOICE(attrs, kind, 0, "mean|max|mean+max|sum|mean+sum|max+sum|mean+max+sum",
                         "which of them")},
     .flags = TG_PER_GRAPH,

@@ -1,4 +1,4 @@
-"""Linear layer over a node's columns and the embedded digits of its config."""
+"""Linear layer over a node's columns and the digits of its config, embedded or plain."""
 
 from __future__ import annotations
 
@@ -26,15 +26,28 @@ def _input(h: Array, embedded: Array, column: int) -> Array:
     return np.concatenate([wide[..., :column], middle, wide[..., column:]], axis=2)
 
 
+def _numbers(scale: float) -> Array:
+    """The table (V,1) of plain digits: 0 where nothing is configurable, else the digit times `scale`."""
+    return scale * np.array([0.0, *range(-1, 6)])[:, None]
+
+
+def _owners(h: Array, config_nodes: Array, num_nodes: int | None) -> Array:
+    """The rows of h that the digits belong to; all of them if they are those of the configurable nodes."""
+    return config_nodes if num_nodes in (None, len(h)) else np.arange(len(h))
+
+
 def forward(
-    h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array, table: Array, column: int = 0,
-    out: int = 1, cols: int = 4, nudge: Array | None = None,
+    h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array, table: Array | None = None,
+    column: int = 0, out: int = 1, cols: int = 4, values: str = "embedded", scale: float = 1.0,
+    num_nodes: int | None = None, nudge: Array | None = None,
 ) -> Array:  # fmt: skip
     """y(N,C,O) = [h[:column] | table(V,D)[digits(C,K,P) + 2] | h[column:]] weight(O,F+PD)^T + bias(O).
 
     Nodes that are not configurable take table row 0 in all P places. nudge (C,K,P,V) is added to the one-hot
-    vectors of the digits.
+    vectors of the digits. h (K,F) of more nodes: the configurable ones alone.
     """
+    config_nodes = _owners(h, config_nodes, num_nodes)
+    table = _numbers(scale) if table is None else table
     embedded = table[_digit_rows(len(h), digits, config_nodes)]
     if nudge is not None:
         embedded[config_nodes] += np.einsum("ckpv,vd->kcpd", nudge, table)
@@ -42,8 +55,9 @@ def forward(
 
 
 def backward(
-    dy: Array, h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array, table: Array,
-    column: int = 0, out: int = 1, cols: int = 4, nudge: Array | None = None,
+    dy: Array, h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array,
+    table: Array | None = None, column: int = 0, out: int = 1, cols: int = 4, values: str = "embedded",
+    scale: float = 1.0, num_nodes: int | None = None, nudge: Array | None = None,
 ) -> dict[str, Array]:  # fmt: skip
     """Gradients of h, weight, bias, table, and digits (C,K,P,V).
 
@@ -51,6 +65,8 @@ def backward(
     digits[c,k,j,r] = dx of place j at configurable node k, config c, times table[r]: the derivative with
     respect to entry r of that digit's one-hot vector.
     """
+    config_nodes = _owners(h, config_nodes, num_nodes)
+    learnt, table = table is not None, _numbers(scale) if table is None else table
     rows = _digit_rows(len(h), digits, config_nodes)
     x = _input(h, table[rows], column)
     dx, wide = dy @ weight, rows.shape[2] * table.shape[1]
@@ -62,32 +78,38 @@ def backward(
         "h": np.concatenate([dx[..., :column], dx[..., column + wide :]], axis=2).sum(1),
         "weight": flat.T @ x.reshape(len(flat), -1),
         "bias": flat.sum(0),
-        "table": dtable,
+        **({"table": dtable} if learnt else {}),
         "digits": np.einsum("kcjd,rd->ckjr", middle[config_nodes], table),
     }
 
 
 def call(
-    n: int, c: int, k: int, f: int, o: int, d: int = 4, column: int | None = None
-) -> tuple[Callable[..., dict[str, Array]], dict[str, Any]]:
-    """Arguments and attributes of a call; the digits stand behind h unless `column` says otherwise."""
+    n: int, c: int, k: int, f: int, o: int, d: int = 4, column: int | None = None, alone: bool = False,
+    **attrs: Any,
+) -> tuple[Callable[..., dict[str, Array | None]], dict[str, Any]]:  # fmt: skip
+    """Arguments and attributes of a call; the digits stand behind h unless `column` says otherwise.
 
-    def make(rng: np.random.Generator) -> dict[str, Array]:
+    `alone`: h has the configurable nodes only.
+    """
+    plain = attrs.get("values") == "numbers"
+
+    def make(rng: np.random.Generator) -> dict[str, Array | None]:
         wide = f + 18 * d
         return {
-            "h": rng.normal(size=(n, f)),
+            "h": rng.normal(size=(k if alone else n, f)),
             "digits": rng.integers(-1, 6, (c, k, 18)).astype(np.int8),
             "config_nodes": rng.permutation(n)[:k].astype(np.int64),  # in no order
             "weight": rng.normal(size=(o, wide)) / np.sqrt(wide),
             "bias": rng.normal(size=o),
-            "table": rng.normal(size=(8, d)),
+            "table": None if plain else rng.normal(size=(8, d)),
         }
 
-    return make, {"out": o, "cols": d, "column": f if column is None else column}
+    attrs |= {"num_nodes": n} if alone else {}
+    return make, {"out": o, "cols": d, "column": f if column is None else column, **attrs}
 
 
 def cases() -> list[tuple[Any, ...]]:
-    """From no to only configurable nodes; digits before, between and behind the columns."""
+    """From no to only configurable nodes, which may have rows alone; digits before, between and behind the columns."""
     out = [
         (f"n{n}c{c}k{k}-{f}to{o}", *call(n, c, k, f, o))
         for n, c, k, f, o in (
@@ -103,9 +125,29 @@ def cases() -> list[tuple[Any, ...]]:
         *out,
         ("column-0", *call(6, 5, 3, 11, 9, column=0)),
         ("column-inside", *call(6, 5, 3, 11, 9, 3, column=4)),
+        ("embedded", *call(6, 5, 3, 11, 9, 1, values="embedded")),
+        *(
+            (
+                f"numbers-{scale}-n{n}{'-alone' * alone}",
+                *call(n, c, k, 11, o, 1, 5, alone, values="numbers", scale=scale),
+            )
+            for n, c, k, o in ((6, 5, 3, 9), (20, 70, 13, 33))
+            for scale in (1.0, 0.2, 100.0)
+            for alone in (False, True)
+        ),
+        *(
+            (f"alone-n{n}c{c}k{k}-{f}to{o}", *call(n, c, k, f, o, alone=True))
+            for n, c, k, f, o in (
+                (5, 3, 1, 17, 3),
+                (40, 17, 33, 24, 17),
+                (3, 64, 2, 8, 128),
+                (300, 2, 150, 8, 5),
+            )
+        ),
     ]
 
 
 def large() -> list[Any]:
     """Several chunks."""
-    return [call(150, 24, 40, 30, 64)]
+    numbers = call(150, 24, 140, 30, 64, 1, alone=True, values="numbers")
+    return [call(150, 24, 40, 30, 64), call(150, 24, 140, 30, 64, alone=True), numbers]

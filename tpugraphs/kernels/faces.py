@@ -97,9 +97,12 @@ def _graph_arguments(meta: Meta) -> list[str]:
 
 
 def _has_nodes(meta: Meta) -> bool:
-    """Whether an input that is always given has a row per node."""
+    """Whether an input that is always given has a row per node: any, if none is known to be configurable."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
-    return any(spaces <= _NODES or len(spaces) == len(_SHAPES) for spaces in rows)
+    nodes = _NODES
+    if "config_nodes" not in _graph_arguments(meta):
+        nodes = nodes | {"CONFIG_NODE", "CONFIG_NODE_CONFIG"}
+    return any(spaces <= nodes or len(spaces) == len(_SHAPES) for spaces in rows)
 
 
 def _result(meta: Meta) -> str:

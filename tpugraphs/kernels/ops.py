@@ -185,18 +185,22 @@ def _config_linear(
     config_nodes: NDArray[np.int64],
     weight: Array,
     bias: Array,
-    table: Array,
+    table: Array | None = None,
     column: int | None = None,
     out: Array | None = None,
+    *,
+    scale: float = 1.0,
+    num_nodes: int | None = None,
 ) -> Implied:
-    """Linear layer over ``[h[:column], 18 embedded digits, h[column:]]`` of every node and config.
+    """Linear layer over ``[h[:column], 18 digits, embedded or plain, h[column:]]`` of every node and config.
 
     The part that depends on the graph alone is computed once, the config part by table look-ups; the result
     equals the plain product over the concatenation.
 
     Parameters
     ----------
-    h : (N, F) float32
+    h : (N, F) or (K, F) float32
+        Rows of all nodes, or, if there are `num_nodes` others, of the configurable nodes alone.
     digits : (C, K, 18) int8 in -1..5
         Its gradient is (C, K, 18, 8), with respect to the one-hot encoding of every digit, entry
         ``digit + 2`` (the relaxation that gradient-based search over configs uses).
@@ -204,20 +208,26 @@ def _config_linear(
         Nodes the digits belong to; all others look up row 0.
     weight : (O, F + 18 D) float32
     bias : (O,) float32
-    table : (8, D) float32
-        Row ``digit + 2``; row 0 is "not configurable".
+    table : (8, D) float32, optional
+        Row ``digit + 2``; row 0 is "not configurable". Without a table, digits stand as numbers, a column
+        each: the digit times `scale`, and 0 at nodes that are not configurable.
     column : int, default F
-    out : (N, C, O) float32, optional
+    out : (N, C, O) or (K, C, O) float32, optional
+    scale : float
+    num_nodes : int, optional
+        Number of nodes, if h has other rows.
 
     Returns
     -------
-    (N, C, O) float32
+    (N, C, O) or (K, C, O) float32
     """
     require(h, "h", ("N", "F"))
-    require(table, "table", (_core.SCHEMA["digit_states"], "D"))
     require(digits, "digits", ("C", "K", _core.SCHEMA["digits"]), dtype=np.int8)
-    column = h.shape[1] if column is None else column
-    return {"out": len(weight), "column": column, "cols": table.shape[1]}
+    sizes = {"out": len(weight), "column": h.shape[1] if column is None else column}
+    if table is None:
+        return sizes | {"values": "numbers"}
+    require(table, "table", (_core.SCHEMA["digit_states"], "D"))
+    return sizes | {"cols": table.shape[1]}
 
 
 def _sage_conv(
