@@ -78,6 +78,31 @@ def alike(y: Any, expected: Any) -> bool:
     return bool(np.allclose(y, expected, 1e-3, 1e-4 * usual))
 
 
+def beside(
+    setting: Setting,
+    name: str,
+    op: str,
+    arrays: Arrays,
+    function: Callable[..., Any],
+    graph: Any,
+    configs: int,
+    required: float,
+    **attrs: Any,
+) -> Case:
+    """A row of an op that asks for a graph; its result must be that of the function of PyTorch."""
+    from tpugraphs import _core
+
+    about = next(about for about in _core.ops() if about["name"] == op)
+    inputs = tuple(arrays[spec["name"]] for spec in about["inputs"] if spec["name"] in arrays)
+    params = tuple(arrays[param] for param in about["params"] if param in arrays)
+    y = _core.op_forward(op, attrs, inputs, params, graph, configs, 0, False)
+    dy, peers = setting.array(*y.shape), dict[str, Call]()
+    if setting.torch:
+        peers["PyTorch"] = theirs(setting.torch, function, arrays, dy)
+        assert alike(y, peers["PyTorch"]().detach().numpy()), "not the same job"
+    return Case(name, ours(op, arrays, dy, graph, configs, **attrs), peers, required)
+
+
 def case(
     setting: Setting,
     op: str,

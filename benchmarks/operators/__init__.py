@@ -25,10 +25,8 @@ ELSEWHERE = {
     "linear": ("kernels", "layers, epilogue"),
     "sage": ("kernels", "sage"),
     "embedding": ("profile", "embedding_opcode, embedding_layout"),
-    "config_linear": ("profile", "config"),
     "instance_norm": ("step", "fused into the first place's models"),
     "mix": ("profile", "mix1, mix2, block0, ..."),
-    "pool": ("profile", "pool"),
 }
 
 
@@ -120,6 +118,15 @@ def config_graph(nodes: int, ids: Array, digits: Array | None = None, features: 
 
     features = np.zeros((nodes, 1), np.float32) if features is None else features
     return _core.Graph(features, None, None, np.zeros((0, 2), np.int64), ids, digits)
+
+
+def edge_graph(setting: Setting, nodes: int, edges: int) -> tuple[Any, Array]:
+    """A graph of the core with edges, and its edges."""
+    from tpugraphs import _core
+
+    index = random_graph(setting, nodes, edges)
+    features = np.zeros((nodes, 1), np.float32)
+    return _core.Graph(features, None, None, index, np.zeros(0, np.int64), None), index
 
 
 def random_graph(setting: Setting, nodes: int, edges: int) -> Array:
