@@ -150,7 +150,10 @@ def test_a_cross_validation_that_makes_no_sense_is_refused():
     for wrong, words in (
         ({"folds": 1}, "folds: expected a whole number of at least 2"),
         ({"folds": 4}, "folds: expected at most 3"),
-        ({"folds": 2, "group": "kin"}, "group: expected 'family', a function of a graph, or labels, got 'kin'"),
+        (
+            {"folds": 2, "group": "kin"},
+            "group: expected 'family', a function of a graph, or labels, got 'kin'",
+        ),
         ({"folds": 2, "seeds": 0}, "seeds: expected how many"),
         ({"folds": 2, "ranker": 3}, "ranker: expected a tg.Ranker, a recipe or a function, got 3"),
     ):

@@ -444,12 +444,12 @@ def deep(mixes):
 
 
 def test_the_longest_model():
-    model = Trained(deep(125), 0, COLUMNS)
+    model = Trained(deep(253), 0, COLUMNS)
     _, one, runtimes = slate()
     model.gradients([one], [runtimes], loss=HINGE)
     assert np.isfinite(model.grads).all()
-    with pytest.raises(tg.Error, match="at most 128 steps"):
-        _core.Model(deep(126), 0, COLUMNS)
+    with pytest.raises(tg.Error, match="at most 256 steps"):
+        _core.Model(deep(254), 0, COLUMNS)
 
 
 def test_recomputed_outputs_in_a_long_chain():

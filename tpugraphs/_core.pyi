@@ -127,7 +127,7 @@ class Prepare:
     fitted: bool
     columns: dict[str, int]
     counts: dict[str, int]
-    def __new__(cls, steps: Sequence[Mapping[str, Any]]) -> Prepare: ...
+    def __new__(cls, steps: Sequence[Mapping[str, Any]], node_features: int = 0) -> Prepare: ...
     def fit(
         self,
         node_feat: NDArray[np.float32],

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "ops/op.h"
 
-enum { TG_MAX_STEPS = 128, TG_MAX_INPUTS = 16, TG_MAX_SLOTS = TG_MAX_STEPS + TG_MAX_INPUTS };
+enum { TG_MAX_STEPS = 256, TG_MAX_INPUTS = 16, TG_MAX_SLOTS = TG_MAX_STEPS + TG_MAX_INPUTS };
 enum { TG_MAX_MODEL_PARAMS = 8 * TG_MAX_STEPS };
 
 /* The first slots are inputs, without a producer: those of the graph, then those that are fed per call. An input of

@@ -196,6 +196,12 @@ static void add_backward(maker *m, int i) {
    length. TG_MAX_EVENTS holds for chains of this length: of its k-th slot there are k + 3, and 3 of the step at its end. */
 enum { MOST_TILES = 4 };
 
+/* Whether a step can be run for one tile of its output after the other. */
+static int is_by_tiles(const tg_phase *phases, int forward) {
+    const int more = forward ? phases[1].forward != NULL : phases[1].backward != NULL;
+    return phases[0].over == TG_OVER_OUTPUT && !phases[0].by_config && !more;
+}
+
 static void choose_tiles(maker *m) {
     const tg_model *model = m->model;
     for (int i = 0; i < model->n_steps; i++)
@@ -206,10 +212,10 @@ static void choose_tiles(maker *m) {
         if (producer < 0 || m->readers[slot] != 1 || model->slots[slot].has_stats) continue;
         const tg_step *maker_ = &model->steps[producer];
         const int before = m->tiles[maker_->in[0]];
-        const int fits = model->steps[i].info.pulls && maker_->op->forward[0].over == TG_OVER_OUTPUT &&
-                         !maker_->op->forward[0].by_config && maker_->op->forward[1].forward == NULL &&
+        const int fits = model->steps[i].info.pulls && is_by_tiles(maker_->op->forward, 1) &&
                          maker_->info.saved[0].cols == 0 && !maker_->info.needs_out &&
-                         (m->forget || (maker_->info.recompute && before < MOST_TILES));
+                         (m->forget || (maker_->info.recompute && is_by_tiles(maker_->op->backward, 0) &&
+                                        before < MOST_TILES));
         if (fits) m->tiles[slot] = 1 + before;
     }
 }

@@ -79,14 +79,18 @@ tg_status tg_program_add(tg_program *p, const tg_prepare_step *step, const doubl
     return TG_OK;
 }
 
+static tg_outline as_stored(const tg_program *p) {
+    return (tg_outline){.cols = {p->node_features > 0 ? p->node_features : -1, -1, -1}};
+}
+
 static void set_outline(tg_program *p) {
-    p->after = (tg_outline){.cols = {-1, -1, -1}};
+    p->after = as_stored(p);
     for (int i = 0; i < p->n; i++)
         if (p->use[i].step->outline != NULL) p->use[i].step->outline(&p->use[i], &p->after, p->fitted);
 }
 
 tg_status tg_program_close(tg_program *p, tg_error *err) {
-    tg_outline before = {.cols = {-1, -1, -1}};
+    tg_outline before = as_stored(p);
     p->fitted = 1;
     for (int i = 0; i < p->n; i++) {
         tg_use *use = &p->use[i];

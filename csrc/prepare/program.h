@@ -9,6 +9,7 @@
 enum { TG_PROGRAM_STEPS = 32 };
 
 typedef struct tg_program {
+    int node_features; /* columns that every stored graph has; 0: not known */
     int n;
     tg_use use[TG_PROGRAM_STEPS];
     tg_outline after; /* the last step */

@@ -83,12 +83,18 @@ static int take_stored(PyObject *const a[6], tg_stored *s) {
 /* ---- the type ---- */
 
 static PyObject *prepare_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"steps", NULL};
+    static char *names[] = {"steps", "node_features", NULL};
     PyObject *steps;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Prepare", names, &steps)) return NULL;
+    int node_features = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:Prepare", names, &steps, &node_features)) return NULL;
+    if (node_features < 0 || node_features > TG_MAX_COLUMNS) {
+        PyErr_Format(PyExc_ValueError, "node_features: expected 0 to %d, got %d", TG_MAX_COLUMNS, node_features);
+        return NULL;
+    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     py_prepare *self = (py_prepare *)alloc(type, 0);
     if (self == NULL) return NULL;
+    self->program.node_features = node_features;
     if (tg_py_program(steps, &self->program) == 0) return (PyObject *)self;
     Py_DECREF(self);
     return NULL;

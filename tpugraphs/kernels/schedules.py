@@ -11,27 +11,35 @@ __all__ = ["SCHEDULES", "rate", "warmup_cosine"]
 
 _WARMUP = "warmup-"
 
+
+def _drops(done: int, count: int, fields: Any) -> int:
+    """Count the drops of the learning rate up to a step."""
+    every = max(1, math.ceil(fields.decay_every * count))
+    first = getattr(fields, "decay_from", None)
+    return int(done // every if first is None else max(0, (done - math.ceil(first * count)) // every + 1))
+
+
 # Share of the peak after `done` of `count` steps.
 _SHAPES: dict[str, Callable[[int, int, Any], float]] = {
     "constant": lambda done, count, fields: 1.0,
     "cosine": lambda done, count, fields: 0.5 * (1 + math.cos(math.pi * done / count)),
     "linear": lambda done, count, fields: 1 - done / count,
-    "step": lambda done, count, fields: (
-        fields.decay ** (done // max(1, math.ceil(fields.decay_every * count)))
-    ),
+    "step": lambda done, count, fields: fields.decay ** _drops(done, count, fields),
 }
 
 SCHEDULES = (*_SHAPES, *(_WARMUP + name for name in _SHAPES))
 """``"constant"``; ``"cosine"`` and ``"linear"`` towards 0; ``"step"``: times `decay` after every share
-`decay_every` of the steps. ``"warmup-..."``: the same after a linear rise over the share `warmup`."""
+`decay_every` of the steps, the first time after `decay_from` if that is given. ``"warmup-..."``: the same
+after a linear rise over the share `warmup`."""
 
 
 def rate(step: int, total: int, fields: Any) -> float:
     """Learning rate of step 1..total.
 
     `fields` has `schedule`, one of :data:`SCHEDULES`, the peak `learning_rate`, and what the schedule reads:
-    `warmup`, `decay` and `decay_every`. With a warm-up, ``warm = ceil(warmup * total)``: the first step has
-    ``peak / warm``, step ``warm`` has the peak, and the shape goes over the steps after it.
+    `warmup`, `decay`, `decay_every` and maybe `decay_from`. With a warm-up, ``warm = ceil(warmup * total)``:
+    the first step has ``peak / warm``, step ``warm`` has the peak, and the shape goes over the steps after
+    it.
     """
     shape, peak = fields.schedule.removeprefix(_WARMUP), float(fields.learning_rate)
     warm = math.ceil(fields.warmup * total) if fields.schedule.startswith(_WARMUP) else 0

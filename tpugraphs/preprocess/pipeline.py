@@ -261,7 +261,12 @@ class Pipeline:
     ) -> None:
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
-        self._core, self._kept = _core.Prepare(self.steps), _Kept()
+        self._core, self._kept = self._program(), _Kept()
+
+    def _program(self) -> _core.Prepare:
+        """Make the steps, nothing learnt yet; published graphs have all the same node features."""
+        known = self.schema is None and self.kind in ("layout", "tile")
+        return _core.Prepare(self.steps, _core.SCHEMA["node_features"] if known else 0)
 
     @property
     def sizes(self) -> Sizes:
@@ -315,19 +320,19 @@ class Pipeline:
             ]
         if value == 0 or self.kind == "layout":
             self.steps.append({"step": "node-padding", "value": int(value)})
-        before, self._core = self._core, _core.Prepare(self.steps)
+        before, self._core = self._core, self._program()
         if before.fitted:
             self._core.set_state(before.get_state())
 
     def fit(self, graphs: Iterable[Any]) -> Pipeline:
         """Fit all steps that have state, in one pass over the graphs."""
-        core = _core.Prepare(self.steps)
+        core = self._program()
         for graph in graphs:
             check_kind(graph, self.kind)
             if self._make is not None and self.schema is None:
                 self.schema = graph.schema
                 self.steps = self._make(graph.schema)
-                core = _core.Prepare(self.steps)
+                core = self._program()
             if self.schema is not None:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)

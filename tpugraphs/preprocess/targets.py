@@ -12,11 +12,11 @@ from tpugraphs.metrics import mean_ranks
 
 __all__ = ["TARGETS", "targets"]
 
-TARGETS = ("runtime", "log-runtime", "percentile", "normal-score", "min-max")
-"""The runtime (of tile graphs normalised); its natural logarithm; the share of the graph's other configs that
-are faster, from 0 to 1, where equal ones count half; the quantile of the normal distribution at the place
-among the graph's configs (van der Waerden); the runtime scaled to 0 for the graph's fastest config and to 1
-for its slowest."""
+TARGETS = ("runtime", "seconds", "log-runtime", "percentile", "normal-score", "min-max")
+"""The runtime (of tile graphs normalised); nanoseconds as seconds; the natural logarithm; the share of the
+graph's other configs that are faster, from 0 to 1, where equal ones count half; the quantile of the normal
+distribution at the place among the graph's configs (van der Waerden); the runtime scaled to 0 for the graph's
+fastest config and to 1 for its slowest."""
 
 
 def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
@@ -29,6 +29,8 @@ def targets(times: NDArray[Any], target: str) -> NDArray[np.float64]:
         return found
     if target == "runtime":
         return values
+    if target == "seconds":
+        return values * 1e-9
     if target == "log-runtime":
         return np.log(values)
     if target == "min-max":

@@ -107,6 +107,9 @@ class TrainingFields:
         0.05, 0.0, 1.0, doc="share of the steps in which the learning rate rises (warmup-)"
     )
     decay: float = option(0.1, 0.0, 1.0, doc="factor of the learning rate at every drop (step)")
+    decay_from: float | None = option(
+        None, 0.0, 1.0, doc="share of the steps before the first drop (step); None: as between two drops"
+    )
     decay_every: float = option(0.3, 0.0, 1.0, doc="share of the steps from one drop to the next (step)")
     average: str = option(
         "none",
@@ -164,6 +167,11 @@ def kaggle(place: str) -> str:
 def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **attrs: Any) -> dict[str, Any]:
     """Describe one step of a model; its result has its name unless `slot` is given."""
     return {"op": op, "name": name, "in": inputs, "out": slot or name, "attrs": attrs}
+
+
+def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
+    """Describe the step `opcodes`: the slot with `cols` columns of an embedding of opcodes behind it."""
+    return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)
 
 
 @dataclass(frozen=True, kw_only=True)

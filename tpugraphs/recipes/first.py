@@ -42,7 +42,7 @@ class FirstFields(TrainingFields):
     direction: str = option(
         "forward",
         choices=("forward", "reverse", "both"),
-        doc="messages from producer to consumer, back, or both ways",
+        doc="messages along the edges, back, or both ways",
     )
     margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
 

@@ -38,7 +38,7 @@ class SeventhFields(TrainingFields):
     direction: str = option(
         "forward",
         choices=("forward", "reverse", "both"),
-        doc="messages from producer to consumer, back, or both ways",
+        doc="messages along the edges, back, or both ways",
     )
     prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
     margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")

@@ -1,0 +1,96 @@
+"""The fourth place: a small network over the edges of configurable nodes, without message passing.
+
+A row is an edge whose consumer is configurable: a few features of both ends and their opcodes. A network
+over it knows no config and runs once per graph. Per config a second network sees some digits of the
+configurable node beside the mean of all edges. A config is described by the sum of the products of what
+both say of a node, and by the mean of the second; a third network makes it a score. Scores fit the share
+of configs that are faster.
+
+The write-up gives no widths, no optimizer and no exact list of features: those here are ours. An edge
+counts once for its consumer; the published model computes the second network once per edge, here it runs
+once per node with the edges' sum, which is the same as it sees the node's digits and the mean alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tpugraphs._core import SCHEMA
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+
+NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], SCHEMA["opcodes"]
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Fourth(TrainingFields):
+    """Fields of ``fourth-layout``."""
+
+    opcode_columns: int = option(16, 1, 1024, doc="columns of the opcode embedding")
+    node_columns: int = option(12, 1, 1024, doc="columns that the node features are reduced to")
+    edge_width: int = option(64, 1, 4096, doc="columns of the network over edges")
+    edge_columns: int = option(32, 1, 1024, doc="columns that describe an edge")
+    config_width: int = option(64, 1, 4096, doc="columns of the network over configs")
+    config_columns: int = option(32, 1, 1024, doc="columns that describe a configurable node's config")
+    width: int = option(128, 1, 4096, doc="columns of the last network")
+    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    configs: int = option(128, 2, 4096, doc="configs of a slate, at most")
+    target: str = option("percentile", choices=("percentile", "normal-score"), doc="what is fitted")
+    chunk: int = option(512, 1, 4096, doc="configs scored together in prediction")
+
+
+def preprocessing(fields: Fourth) -> Steps:
+    """List the steps before the model."""
+    return [
+        {"step": "prune", "method": fields.prune},
+        {"step": "dedup", "keep": fields.dedup},
+        {"step": "log-columns", "form": "signed"},
+    ]
+
+
+def _relu(name: str, slot: str, out: int) -> Steps:
+    return [step("linear", name, [slot], out=out, act="relu")]
+
+
+def steps(fields: Fourth) -> Steps:
+    """List the steps of the model."""
+    return [
+        step("linear", "reduce", ["node_feat"], out=fields.node_columns),
+        opcodes("reduce", OPCODE_ROWS, fields.opcode_columns),
+        step("edge_ends", "ends", ["opcodes"]),
+        *_relu("edge0", "ends", fields.edge_width),
+        *_relu("edge1", "edge0", fields.edge_columns),
+        step("edge_pool", "of_node", ["edge1"], kind="sum", end="consumer"),
+        step("take_config_nodes", "edges", ["of_node"]),
+        step("pool", "edge_mean", ["edges"], kind="mean"),
+        step("config_columns", "digits", [], of="config_nodes"),
+        step("concat", "seen", ["digits", "edge_mean"]),
+        *_relu("config0", "seen", fields.config_width),
+        *_relu("config1", "config0", fields.config_columns),
+        step("outer_pool", "products", ["edges", "config1"], mean=True),
+        step("pool", "config_mean", ["config1"], kind="mean"),
+        step("concat", "described", ["products", "config_mean"]),
+        *_relu("head0", "described", fields.width),
+        *_relu("head1", "head0", fields.width),
+        step("linear", "head", ["head1"], "scores", out=1),
+    ]
+
+
+def loss(fields: Fourth) -> Steps:
+    """Squared error."""
+    return [{"loss": "mse"}]
+
+
+RECIPES = (
+    Recipe(
+        name="fourth-layout",
+        summary="A network over the edges of configurable nodes, without messages, that fits ranks.",
+        options=Fourth,
+        presets={"cpu": {"steps": 2000}, "full": {}},
+        steps=steps,
+        preprocessing=preprocessing,
+        loss=loss,
+        source=kaggle("fourth"),
+    ),
+)

@@ -1,0 +1,165 @@
+"""The ninth place: three graph convolutions over shortest paths, for an ensemble.
+
+Only nodes and edges on shortest paths from the program's last node to its configurable nodes are kept.
+``ninth-sage``, ``ninth-gat`` and ``ninth-transformer`` differ in their convolution alone; their ensemble
+was worth 0.01 to 0.02 of tau, as were members of one architecture family or shape group
+(:class:`tpugraphs.Routed`). Node features are logarithms; the loss is the hinge with margin 0.1.
+
+The write-up gives no widths: they are those of graph segment training, from which the solution began, and
+so is the pooling, mean and maximum scaled to length 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tpugraphs._core import SCHEMA
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, option, step
+
+NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], 128
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Ninth(TrainingFields):
+    """Fields of all three recipes."""
+
+    opcode_columns: int = option(128, 1, 1024, doc="columns of the opcode embedding")
+    width: int = option(256, 1, 4096, doc="columns of a layer")
+    layers: int = option(3, 1, 16, doc="layers of message passing")
+    heads: int = option(4, 1, 64, doc="heads of the attention over edges; they share a layer's columns")
+    direction: str = option(
+        "both",
+        choices=("forward", "reverse", "both"),
+        doc="messages along the edges, back, or both ways",
+    )
+    dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    prune: str = option("shortest-path", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    slates: int = option(2, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
+    configs: int = option(512, 2, 4096, doc="configs of a slate, at most")
+    chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
+
+
+def preprocessing(fields: Ninth) -> Steps:
+    """List the steps before the model."""
+    return [
+        {"step": "prune", "method": fields.prune},
+        {"step": "dedup", "keep": fields.dedup},
+        {"step": "log-columns", "form": "signed"},
+    ]
+
+
+def _sage(i: int, fields: Ninth) -> Steps:
+    return [step("sage", f"conv{i}", [f"h{i}"], out=fields.width, direction=fields.direction)]
+
+
+def _wide(fields: Ninth) -> int:
+    """Columns of all heads."""
+    return fields.width // fields.heads * fields.heads
+
+
+def _gat(i: int, fields: Ninth) -> Steps:
+    """List a graph attention layer (Velickovic et al. 2018)."""
+    heads = {"heads": fields.heads}
+    return [
+        step("linear", f"values{i}", [f"h{i}"], out=_wide(fields), use_bias=False),
+        step("head_dots", f"sender{i}", [f"values{i}"], **heads),
+        step("head_dots", f"receiver{i}", [f"values{i}"], **heads),
+        step("edge_attention", f"near{i}", [f"receiver{i}", f"sender{i}", f"values{i}"], score="additive",
+             direction=fields.direction, **heads),
+        step("linear", f"self{i}", [f"h{i}"], out=_wide(fields)),
+        step("add", f"conv{i}", [f"near{i}", f"self{i}"]),
+    ]  # fmt: skip
+
+
+def _transformer(i: int, fields: Ninth) -> Steps:
+    """List a layer as TransformerConv (Shi et al. 2021)."""
+    wide = {"out": fields.width // fields.heads * fields.heads}
+    return [
+        step("linear", f"query{i}", [f"h{i}"], **wide),
+        step("linear", f"key{i}", [f"h{i}"], **wide),
+        step("linear", f"value{i}", [f"h{i}"], **wide),
+        step("edge_attention", f"near{i}", [f"query{i}", f"key{i}", f"value{i}"], score="dot",
+             direction=fields.direction, heads=fields.heads),
+        step("linear", f"self{i}", [f"h{i}"], **wide),
+        step("add", f"conv{i}", [f"near{i}", f"self{i}"]),
+    ]  # fmt: skip
+
+
+def steps(fields: Ninth, conv: Any) -> Steps:
+    """List the steps of a model with one kind of convolution."""
+    column = NODE_COLUMNS + fields.opcode_columns
+    model = [
+        step(
+            "embedding",
+            "opcodes",
+            ["node_feat"],
+            source="opcode",
+            rows=OPCODE_ROWS,
+            cols=fields.opcode_columns,
+        ),
+        step(
+            "config_linear",
+            "first",
+            ["opcodes"],
+            "first_z",
+            out=fields.width,
+            column=column,
+            values="numbers",
+        ),
+        step("mix", "first_act", ["first_z"], "first_a", act="relu", dropout=fields.dropout),
+        step("linear", "second", ["first_a"], "second_z", out=fields.width),
+        step("mix", "second_act", ["second_z"], "h0", act="relu", dropout=fields.dropout),
+    ]
+    for i in range(fields.layers):
+        model += [
+            *conv(i, fields),
+            step("layer_norm", f"norm{i}", [f"conv{i}"]),
+            step("mix", f"act{i}", [f"norm{i}"], f"h{i + 1}", act="relu", dropout=fields.dropout),
+        ]
+    return [
+        *model,
+        step("pool", "pool", [f"h{fields.layers}"], "pooled", kind="mean+max"),
+        step("l2_normalise", "unit", ["pooled"]),
+        step("linear", "head0", ["unit"], "hidden", out=fields.width, act="relu"),
+        step("linear", "head1", ["hidden"], "scores", out=1),
+    ]
+
+
+def loss(fields: Ninth) -> Steps:
+    """Hinge over all pairs of a graph."""
+    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-pairs"}]
+
+
+_ninth = partial(
+    Recipe,
+    options=Ninth,
+    presets={
+        "cpu": {"steps": 2000, "width": 64, "opcode_columns": 32, "configs": 64, "slates": 1},
+        "full": {"learning_rate": 1e-4},
+    },
+    preprocessing=preprocessing,
+    loss=loss,
+    source=kaggle("ninth"),
+)
+
+RECIPES = (
+    _ninth(
+        name="ninth-sage",
+        summary="GraphSAGE over shortest paths between output and configurable nodes.",
+        steps=partial(steps, conv=_sage),
+    ),
+    _ninth(
+        name="ninth-gat",
+        summary="The same with graph attention.",
+        steps=partial(steps, conv=_gat),
+    ),
+    _ninth(
+        name="ninth-transformer",
+        summary="The same with attention by products of queries and keys.",
+        steps=partial(steps, conv=_transformer),
+    ),
+)

@@ -1,0 +1,229 @@
+"""The sixth place: GraphSAGE with instance norms, GIN for xla:default, GATv2 for tiles.
+
+``sixth-layout``: opcode embedding with rows of length 1 at most, two linear layers, four residual
+GraphSAGE layers, each behind an instance norm; mean plus maximum over the nodes, scaled to length 1; a
+head. 778,881 parameters. ``sixth-gin`` has GIN in place of GraphSAGE. ``sixth-tile`` has GATv2 with self
+loops and no residual sums; the 24 numbers of a tile config join behind the pooling: 783,489 parameters.
+Node features have a trainable scale and shift. Nodes are kept that consume, over up to five steps, what a
+configurable node makes.
+
+Layouts are trained by the logistic loss of all pairs, tiles by ListMLE; weights are averaged over the
+last part of the training (SWA).
+
+What differs: the published head normalises every column over the configs of a batch, so that a score
+depends on what else is scored. ``late_norm="layer"`` normalises each row by itself instead. Trainable
+scales and shifts act on standardised features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tpugraphs._core import SCHEMA
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+
+NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
+OPCODE_ROWS = 128
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Sixth(TrainingFields):
+    """Fields of all three recipes."""
+
+    opcode_columns: int = option(128, 1, 1024, doc="columns of the opcode embedding")
+    width: int = option(256, 2, 4096, doc="columns of a layer; the last hidden one has half as many")
+    layers: int = option(4, 0, 16, doc="layers of message passing")
+    dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    trainable_scale: bool = option(True, doc="learn scale and shift of the node features")
+    late_norm: str = option("layer", choices=("layer", "none"), doc="norm of the head's rows")
+    slates: int = option(32, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
+    configs: int = option(80, 2, 1 << 20, doc="configs of a slate, at most")
+    learning_rate: float = option(5e-4, 0.0, 10.0, doc="peak of the schedule")
+    weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
+    schedule: str = option("constant", doc="learning rate over the steps")
+    average: str = option("swa", choices=("none", "ema", "swa"), doc="mean of weights over the last steps")
+
+
+@dataclass(frozen=True)
+class SixthLayout(Sixth):
+    """Fields of the layout recipes."""
+
+    hops: int = option(5, 1, 1000, doc="steps along consumers within which nodes are kept")
+    prune: str = option("consumers", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    chunk: int = option(100, 1, 4096, doc="configs scored together in prediction")
+
+
+@dataclass(frozen=True)
+class SixthTile(Sixth):
+    """Fields of ``sixth-tile``."""
+
+    configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
+    metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
+    chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
+
+
+def layout_preprocessing(fields: SixthLayout) -> Steps:
+    """List the steps before the layout models."""
+    return [
+        {"step": "prune", "method": fields.prune, "hops": fields.hops},
+        {"step": "dedup", "keep": fields.dedup},
+        {"step": "standardize", "columns": NODE_COLUMNS},
+    ]
+
+
+def tile_preprocessing(fields: SixthTile) -> Steps:
+    """List the steps before the tile model."""
+    return [
+        {"step": "dedup", "keep": fields.dedup},
+        {"step": "self-loops"},
+        {"step": "standardize", "columns": NODE_COLUMNS},
+        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
+    ]
+
+
+def _norm_act(name: str, slot: str, out: str, act: str) -> Steps:
+    return [
+        step("instance_norm", f"{name}_norm", [slot], f"{name}_normed"),
+        step("activation", f"{name}_act", [f"{name}_normed"], out, act=act),
+    ]
+
+
+def _inputs(fields: Sixth) -> Steps:
+    """From node features to `opcodes`: scaled features and the opcode's embedding."""
+    scaled = [step("affine", "scale", ["node_feat"], "scaled")] if fields.trainable_scale else []
+    slot = "scaled" if scaled else "node_feat"
+    return [*scaled, opcodes(slot, OPCODE_ROWS, fields.opcode_columns, max_norm=1.0)]
+
+
+def _gin(i: int, fields: Sixth) -> Steps:
+    """List MLP(x + sum over producers): twice a linear layer, norm and ELU."""
+    return [
+        step("edge_mean", f"near{i}", [f"h{i}"], kind="sum"),
+        step("add", f"sum{i}", [f"h{i}", f"near{i}"]),
+        step("linear", f"gin{i}_0", [f"sum{i}"], out=fields.width, stats=True),
+        *_norm_act(f"gin{i}_0", f"gin{i}_0", f"gin{i}_1", "elu"),
+        step("linear", f"gin{i}_2", [f"gin{i}_1"], f"gin{i}_2_z", out=fields.width, stats=True),
+        *_norm_act(f"gin{i}_2", f"gin{i}_2_z", f"conv{i}", "elu"),
+    ]
+
+
+def _head(fields: Sixth, last: str, tile: bool) -> Steps:
+    """Mean plus maximum, length 1, two hidden layers."""
+    made = [
+        step("pool", "mean", [last], kind="mean"),
+        step("pool", "max", [last], kind="max"),
+        step("add", "pooled", ["mean", "max"]),
+        step("l2_normalise", "unit", ["pooled"], eps=1e-4),
+    ]
+    x = "unit"
+    if tile:
+        made.append(step("concat", "late", [x, "config_feat"]))
+        x = "late"
+    for i, out in enumerate((fields.width, fields.width // 2)):
+        made.append(step("linear", f"head{i}", [x], f"head{i}_z", out=out, use_bias=False))
+        x = f"head{i}_z"
+        if fields.late_norm == "layer":
+            made.append(step("layer_norm", f"head{i}_norm", [x], affine=False))
+            x = f"head{i}_norm"
+        made.append(step("activation", f"head{i}_act", [x], f"head{i}", act="gelu"))
+        x = f"head{i}"
+    return [*made, step("linear", "score", [x], "scores", out=1)]
+
+
+def layout_steps(fields: SixthLayout, gin: bool = False) -> Steps:
+    """List the steps of a layout model."""
+    column = NODE_COLUMNS + fields.opcode_columns
+    model = [
+        *_inputs(fields),
+        step(
+            "config_linear",
+            "first",
+            ["opcodes"],
+            "first_z",
+            out=fields.width,
+            column=column,
+            values="numbers",
+            stats=True,
+        ),
+        *_norm_act("first", "first_z", "first_a", "gelu"),
+        step("dropout", "drop", ["first_a"], p=fields.dropout),
+        step("linear", "second", ["drop"], "second_z", out=fields.width, use_bias=False, stats=True),
+        *_norm_act("second", "second_z", "h0", "gelu"),
+    ]
+    for i in range(fields.layers):
+        model += (
+            _gin(i, fields) if gin else [step("sage", f"sage{i}", [f"h{i}"], f"conv{i}", out=fields.width)]
+        )
+        model += [
+            step("mix", f"residual{i}", [f"conv{i}", f"h{i}"], stats=True),
+            *_norm_act(f"layer{i}", f"residual{i}", f"h{i + 1}", "gelu"),
+        ]
+    return [*model, *_head(fields, f"h{fields.layers}", tile=False)]
+
+
+def tile_steps(fields: SixthTile) -> Steps:
+    """List the steps of the tile model; kernels may have one node, where a norm over nodes is 0."""
+    model = [
+        *_inputs(fields),
+        step("linear", "first", ["opcodes"], "first_z", out=fields.width, use_bias=False, stats=True),
+        *_norm_act("first", "first_z", "first_a", "gelu"),
+        step("dropout", "drop", ["first_a"], p=fields.dropout),
+        step("linear", "second", ["drop"], "second_z", out=fields.width, use_bias=False, stats=True),
+        *_norm_act("second", "second_z", "h0", "gelu"),
+    ]
+    for i in range(fields.layers):
+        model += [
+            step("gatv2", f"gat{i}", [f"h{i}"], cols=fields.width, stats=True),
+            *_norm_act(f"layer{i}", f"gat{i}", f"h{i + 1}", "gelu"),
+        ]
+    return [*model, *_head(fields, f"h{fields.layers}", tile=True)]
+
+
+def ranknet(fields: Sixth) -> Steps:
+    """Logistic loss of all pairs."""
+    return [{"loss": "ranknet", "reduction": "mean-pairs"}]
+
+
+def list_mle(fields: Sixth) -> Steps:
+    """ListMLE."""
+    return [{"loss": "list_mle"}]
+
+
+_sixth = partial(
+    Recipe,
+    source=kaggle("sixth"),
+)
+_layout = partial(_sixth, options=SixthLayout, preprocessing=layout_preprocessing, loss=ranknet)
+_CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "slates": 2, "configs": 48,
+        "learning_rate": 1e-3, "schedule": "warmup-cosine", "prune": "config-1hop"}  # fmt: skip
+
+RECIPES = (
+    _layout(
+        name="sixth-layout",
+        summary="Residual GraphSAGE with instance norms and averaged weights.",
+        presets={"cpu": _CPU, "full": {"epochs": 200}},
+        steps=layout_steps,
+    ),
+    _layout(
+        name="sixth-gin",
+        summary="The same with graph isomorphism layers, as for xla:default.",
+        presets={"cpu": _CPU, "full": {"configs": 32, "epochs": 750}},
+        steps=partial(layout_steps, gin=True),
+    ),
+    _sixth(
+        name="sixth-tile",
+        summary="GATv2 over kernels, tile configs joined behind the pooling.",
+        options=SixthTile,
+        presets={
+            "cpu": {k: v for k, v in _CPU.items() if k != "prune"} | {"configs": 128},
+            "full": {"epochs": 25},
+        },
+        steps=tile_steps,
+        preprocessing=tile_preprocessing,
+        loss=list_mle,
+        kind="tile",
+    ),
+)
