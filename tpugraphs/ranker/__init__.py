@@ -7,6 +7,7 @@ from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
 from tpugraphs.ranker.leaveout import cross_validate, leave_out
 from tpugraphs.ranker.meaneffect import MeanEffect
+from tpugraphs.ranker.members import distill, train_members
 from tpugraphs.ranker.multitask import MultiTaskGaussianProcess
 from tpugraphs.ranker.nearest import Nearest
 from tpugraphs.ranker.process import GaussianProcess
@@ -34,11 +35,13 @@ __all__ = [
     "Trial",
     "compare",
     "cross_validate",
+    "distill",
     "leave_out",
     "list_recipes",
     "load_ranker",
     "open_rankers",
     "pseudo_label",
+    "train_members",
     "train_seeds",
     "unseen_configs",
     "unseen_graphs",

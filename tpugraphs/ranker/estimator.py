@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.errors import DataError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.network.network import Network
-from tpugraphs.preprocess.pipeline import check_measured
+from tpugraphs.preprocess.pipeline import Pipeline, check_measured
 from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import Fit, FitOptions, held
@@ -98,8 +99,21 @@ class NetworkEstimator(Network):
         """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
         with held(how.checkpoint_dir) as folder:
             most, hashed = self.fields.valid_configs, folder is not None
-            data = TrainingSet(self.pipeline, train, valid, most, self.seed, hashed, how.sample_weight)
+            learnt = how.init is not None
+            pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
+            data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
             return self.start(data, folder, how).run()
+
+    def _begin_with(self, other: Network) -> Pipeline:
+        """Return the preprocessing of another network, whose weights this one can begin with."""
+        pipeline = copy.deepcopy(other.pipeline)
+        expected = self.recipe.model(self.fields, pipeline.sizes)
+        if other.recipe.name != self.recipe.name or other.steps != expected:
+            raise ConfigError(
+                "init: expected a ranker of the same recipe, with the same fields of the model, got one of "
+                f"{other.recipe.name!r} with {other.num_parameters:,} parameters"
+            )
+        return pipeline
 
     def start(self, data: TrainingSet, folder: str | None, how: FitOptions) -> Fit:
         """Return the fit before its first step. The caller holds the lock on `folder`."""

@@ -282,6 +282,7 @@ class Ranker(ScorerBase):
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100,
         verbose: bool | None = None,
+        init: Ranker | None = None,
     ) -> History:
         """Learn from graphs with measured runtimes, from the start.
 
@@ -313,6 +314,9 @@ class Ranker(ScorerBase):
             same arguments resumes from it and ends with the same bits as one that was never stopped.
         verbose : bool, optional
             Show a progress bar; by default in a terminal or notebook.
+        init : Ranker, optional
+            A fitted ranker of the same recipe. Its weights are where the training begins, and its
+            preprocessing stays: for example one trained on all collections, for a training on one of them.
 
         Returns
         -------
@@ -331,12 +335,14 @@ class Ranker(ScorerBase):
         """
         with self._alone():
             epochs, steps = self.length(epochs, steps, checkpoint_every)
+            weights = None if init is None else _weights_of(init, self)
             before = self._estimator
             self.reset()
             try:
                 how = FitOptions(
-                    steps, epochs, callbacks, checkpoint_every, verbose, self, checkpoint_dir, sample_weight
-                )
+                    steps, epochs, callbacks, checkpoint_every, verbose, self, checkpoint_dir, sample_weight,
+                    weights,
+                )  # fmt: skip
                 return self._estimator.fit(train, valid, how)
             finally:
                 if not self._estimator.fitted:  # refused before anything was learnt
@@ -581,3 +587,12 @@ class Ranker(ScorerBase):
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
         ranker._estimator.read(path, metadata, tensors)
         return ranker
+
+
+def _weights_of(init: Any, ranker: Ranker) -> Network:
+    """Return the network that a fit begins with."""
+    if not isinstance(init, Ranker):
+        raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}")
+    init.require_fit("fit(init=...)")
+    ranker._networked()
+    return copy.deepcopy(init._networked()) if init is ranker else init._networked()

@@ -1,14 +1,15 @@
-"""One scorer that asks another one per collection or kind of graph."""
+"""One scorer that asks another one per collection, kind, architecture family or shape of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
@@ -17,27 +18,43 @@ from tpugraphs.system import tensorfile
 __all__ = ["Routed"]
 
 
+def _collection(graph: Graph) -> list[str]:
+    return [str(name) for name in (getattr(graph, "collection", None), graph.kind) if name]
+
+
+_LABELS: dict[str, Callable[[Graph], list[str]]] = {
+    "collection": _collection,
+    "family": lambda graph: [family(graph)],
+    "shape": lambda graph: [f"{graph.num_nodes}x{graph.num_edges}"],
+}
+
+
 @filekinds.register("routed")
 class Routed(ScorerBase):
-    """Rank every graph by the ranker for its collection or kind.
+    """Rank every graph by the ranker for its collection, or for graphs like it.
+
+    The ninth place had members for architecture families, the seventh for graphs of one shape.
 
     Parameters
     ----------
     routes : mapping of str to Scorer
-        Pattern -> ranker. A pattern names collections (``"layout:xla:*"``) or a kind of graph (``"tile"``).
-        The first pattern that matches a graph's collection or kind decides.
+        Pattern -> ranker. The first pattern that matches a label of the graph decides; ``"*"`` matches all.
+    by : {"collection", "family", "shape"}
+        The labels. ``"collection"``: the collection (``"layout:xla:*"``), and the kind of graph (``"tile"``).
+        ``"family"``: the architecture by the program's name, see :func:`tpugraphs.data.family`.
+        ``"shape"``: numbers of nodes and edges, as ``"372x597"``.
 
     Raises
     ------
     ConfigError
-        No routes, or a route to something that is not a scorer.
+        No routes, a route to something that is not a scorer, or unknown labels.
 
     Examples
     --------
     >>> both = tg.Routed({"layout:xla:*": xla, "layout:nlp:*": nlp, "tile": tile})  # doctest: +SKIP
     """
 
-    def __init__(self, routes: Mapping[str, Scorer]) -> None:
+    def __init__(self, routes: Mapping[str, Scorer], by: str = "collection") -> None:
         if not isinstance(routes, Mapping) or not routes:
             raise ConfigError(f"routes: expected at least one pattern with its ranker, got {routes!r}")
         for pattern, ranker in routes.items():
@@ -45,7 +62,9 @@ class Routed(ScorerBase):
                 raise ConfigError(
                     f"routes: expected patterns with rankers, got {pattern!r}: {type(ranker).__name__}"
                 )
-        self.routes = dict(routes)
+        if by not in _LABELS:
+            raise ConfigError(f"by: expected one of {', '.join(_LABELS)}, got {by!r}")
+        self.routes, self.by = dict(routes), by
 
     def route(self, graph: Graph) -> Scorer:
         """Return the ranker of a graph.
@@ -55,7 +74,7 @@ class Routed(ScorerBase):
         DataError
             No pattern matches it.
         """
-        names = [str(name) for name in (getattr(graph, "collection", None), graph.kind) if name]
+        names = _LABELS[self.by](graph)
         for pattern, ranker in self.routes.items():
             if any(fnmatchcase(name, pattern) for name in names):
                 return ranker
@@ -121,7 +140,7 @@ class Routed(ScorerBase):
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata, and tensors of all rankers."""
         members, tensors = filekinds.write_members(self.routes.values())
-        return {"patterns": list(self.routes), "members": members}, tensors
+        return {"patterns": list(self.routes), "by": self.by, "members": members}, tensors
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -130,4 +149,7 @@ class Routed(ScorerBase):
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
             raise tensorfile.fail(path, "patterns", f"{len(members)} strings", repr(patterns)[:80])
-        return cls(dict(zip(patterns, members, strict=True)))
+        by = metadata.get("by", "collection")  # earlier versions had no other labels
+        if by not in _LABELS:
+            raise tensorfile.fail(path, "by", ", ".join(_LABELS), repr(by)[:80])
+        return cls(dict(zip(patterns, members, strict=True)), by)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tpugraphs import __version__, _core
+from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError, Error
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report
@@ -27,8 +25,8 @@ from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.system import files, progress
-from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.training.callbacks import Callback, History
+from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.selection import ONE_STANDARD_ERROR, Rule, SeedMetrics
 from tpugraphs.training.trainset import TrainingSet, no_graphs
@@ -36,7 +34,6 @@ from tpugraphs.training.trainset import TrainingSet, no_graphs
 __all__ = ["SeedRun", "SeedRuns", "train_seeds"]
 
 PLAN = "seeds.json"  # in the checkpoint folder: what was stated before the training
-_POLL = 0.05  # seconds between looks at the workers
 
 
 @dataclass
@@ -305,7 +302,7 @@ def train_seeds(
             called = callbacks(int(ranker.seed)) if callbacks is not None else ()
             how = FitOptions(steps, epochs, called, checkpoint_every, False, ranker)
             fits.append(estimator.start(material, own, how))
-        crew = _Crew(fits, workers)
+        crew = Crew(fits, workers)
         crew.run(progress.wanted(verbose))
         return _runs(fits, crew, rule, began)
 
@@ -348,7 +345,7 @@ def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> No
             )  # fmt: skip
 
 
-def _runs(fits: Sequence[Fit], crew: _Crew, rule: Rule, began: float) -> SeedRuns:
+def _runs(fits: Sequence[Fit], crew: Crew, rule: Rule, began: float) -> SeedRuns:
     """Give the rankers what was learnt, judge and select."""
     for fit in fits:
         if fit in crew.failed:
@@ -382,80 +379,3 @@ def _runs(fits: Sequence[Fit], crew: _Crew, rule: Rule, began: float) -> SeedRun
         warnings.warn(f"interrupted after steps {steps}: the rankers are usable{again}", stacklevel=3)
     seconds = time.monotonic() - began
     return SeedRuns(tuple(runs.values()), rule, names, judgement, crew.stop.pressed, seconds)
-
-
-class _Crew:
-    """Workers that take turns with the fits, one step at a time, always of the fit that is behind.
-
-    A worker is a thread that calls the core, so several steps run at the same time, each with its share of
-    the core's threads: that needs less waiting for one another than all threads on one step. The models share
-    their working memory, so there is as much of it as there are workers.
-    """
-
-    def __init__(self, fits: Sequence[Fit], workers: int | None) -> None:
-        self.fits, self.waiting = fits, list(fits)
-        for fit in fits:
-            fit.model.share_memory(fits[0].model)
-        self.failed: dict[Fit, str] = {}
-        self.threads, self.lock = _core.get_num_threads(), threading.Lock()
-        self.live = min(len(fits), self.threads if workers is None else int(workers))
-        self.stop = Interrupts()  # for the fits: the workers get no signals
-
-    def run(self, verbose: bool) -> None:
-        """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
-        from tqdm.auto import tqdm
-
-        bar = tqdm(
-            total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True, disable=not verbose,
-            desc=f"{len(self.fits)} x {self.fits[0].ranker.recipe}",
-        )  # fmt: skip
-        with bar, Interrupts() as interrupts, ThreadPoolExecutor(self.live) as pool:
-            for fit in self.fits:
-                fit.begin(interrupts)
-            self.stop.pressed = interrupts.pressed
-            jobs = [pool.submit(self._work, i) for i in range(self.live)]
-            try:
-                while not interrupts.pressed and wait(jobs, _POLL).not_done:
-                    self._show(bar)
-            except KeyboardInterrupt:  # of somebody else's handler
-                if interrupts.pressed:
-                    raise
-            finally:
-                while wait(jobs, _POLL).not_done:
-                    self.stop.pressed = True
-                    for fit in self.fits:  # only passes that run now end: so ask again
-                        fit.model.cancel()
-            self._show(bar)
-        for job in jobs:
-            job.result()
-
-    def _show(self, bar: Any) -> None:
-        best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
-        if best:
-            bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
-        bar.update(sum(fit.step for fit in self.fits) - bar.n)
-
-    def _take(self, number: int) -> tuple[Fit, int] | None:
-        """Fit and number of threads of the next step; None if there is nothing more to do for a worker."""
-        with self.lock:
-            if self.stop.pressed or not self.waiting:  # the others do what is left
-                self.live -= 1
-                return None
-            fit = min(self.waiting, key=lambda fit: fit.step)
-            self.waiting.remove(fit)
-            return fit, max(1, self.threads // self.live + (number < self.threads % self.live))
-
-    def _work(self, number: int) -> None:
-        while (taken := self._take(number)) is not None:
-            fit, threads = taken
-            _core.limit_threads(threads)
-            try:
-                if fit.advance(self.stop):
-                    self.waiting.append(fit)
-            except KeyboardInterrupt:
-                pass
-            except BaseException as error:
-                if type(error) is not Error:
-                    self.stop.pressed = True
-                    raise
-                self.failed[fit] = str(error)  # it diverged

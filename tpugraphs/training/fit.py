@@ -8,6 +8,7 @@ ends with the same bits as one that was never stopped.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import time
 import warnings
@@ -44,7 +45,7 @@ _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options of :meth:`tpugraphs.Ranker.fit`; `owner` is the ranker, for callbacks."""
+    """Options of :meth:`tpugraphs.Ranker.fit`: `owner` is the ranker, for callbacks; `init` has weights."""
 
     steps: int | None
     epochs: int | None
@@ -54,6 +55,7 @@ class FitOptions:
     owner: Any
     checkpoint_dir: str | os.PathLike[str] | None = None
     sample_weight: Any = None
+    init: Network | None = None
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -92,6 +94,8 @@ class Fit(RunningFit):
         self.network, self.fields = network, network.fields
         self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
+        if how.init is not None:
+            self.model.params[:] = how.init.model.params
         self.optimizer, self.seed = Optimizer(network), network.seed
         self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
@@ -109,14 +113,21 @@ class Fit(RunningFit):
         if folder is not None:
             self.path = os.path.join(folder, CHECKPOINT)
             files.remove_unfinished(self.path)
-        self.identity = self._identity()
+        self.identity = self._identity(how)
 
     def _visits(self) -> Visits:
         if self.fields.graph_sampling == "sqrt-configs":
             return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
-    def _identity(self) -> dict[str, Any]:
+    @staticmethod
+    def _began_with(how: FitOptions) -> dict[str, str]:
+        """Digest of the weights that were given."""
+        if how.init is None:
+            return {}
+        return {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
+
+    def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return what a checkpoint must agree with before a fit resumes from it."""
         return {
             "recipe": self.network.recipe.name,
@@ -125,6 +136,7 @@ class Fit(RunningFit):
             **{f"field {n}": v for n, v in plain(self.fields).items() if n not in ("steps", "epochs")},
             "total steps": self.total,
             **self.data.hashes,
+            **self._began_with(how),
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
 

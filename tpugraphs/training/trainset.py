@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Protocol
@@ -263,6 +263,8 @@ class TrainingSet:
         Of the split, if `valid` is a share.
     hashed : bool
         Whether fingerprints are needed.
+    fitted : bool
+        Leave the preprocessing as it is: it was fitted to other graphs.
 
     Attributes
     ----------
@@ -286,6 +288,7 @@ class TrainingSet:
         seed: int,
         hashed: bool,
         sample_weight: Any = None,
+        fitted: bool = False,
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.counts: list[int] = []
@@ -296,14 +299,14 @@ class TrainingSet:
             self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
         elif not no_graphs(valid):
             held = as_graphs("valid", valid)
-        self.hashes = {"train": self._fit_pipeline()}
+        self.hashes = {"train": self._fit_pipeline(fitted)}
         self.valid = self._prepare_valid(held, valid_configs)
         prints = [fingerprint(held[i], pipeline.kind, _whole(held)) for i in range(len(held) * hashed)]
         self.hashes["valid"] = _digest(prints)
         self.store = Store(self.graphs, pipeline, self.skipped, self.weights)
 
-    def _fit_pipeline(self) -> str:
-        """Fit the preprocessing; the fingerprints of the graphs come from the same pass over them."""
+    def _fit_pipeline(self, fitted: bool) -> str:
+        """Fit the preprocessing, unless it is; fingerprints of the graphs come from the same pass."""
         hashes: list[str] = []
         if len(self.graphs) == 1:
             check_measured(self.graphs[0], self.pipeline.kind)
@@ -327,7 +330,10 @@ class TrainingSet:
                         f"none of the {left_out} graphs can be trained on; the last: {why}"
                     ) from why
 
-        self.pipeline.fit(usable())
+        if fitted:
+            deque(usable(), maxlen=0)
+        else:
+            self.pipeline.fit(usable())
         return _digest(hashes)
 
     def _weigh(self, i: int, graph: Graph, hashes: list[str]) -> None:
