@@ -22,7 +22,7 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.report import Row
 from tpugraphs.ranker.baselines import RandomBaseline
-from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, normalized
+from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import check_whole
@@ -456,12 +456,14 @@ def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str
     return mean, sd
 
 
-def _mixed(
-    members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None
-) -> list[NDArray[np.float64]]:
-    """Weighted mean of the normalized scores of every graph."""
+def _mixed(members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None) -> Scores:
+    """Weighted mean of the normalized scores of every graph, as an ensemble has it."""
+    shares = np.ones(len(members)) if weights is None else weights
+    shares = shares / math.fsum(shares)
     return [
-        np.average([normalized(own, normalize) for own in graph], axis=0, weights=weights)
+        mixed(
+            (normalized(own, normalize), share) for own, share in zip(graph, shares, strict=True) if share > 0
+        )
         for graph in zip(*members, strict=True)
     ]
 

@@ -21,7 +21,7 @@ from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 
-__all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "normalized", "open_rankers"]
+__all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "mixed", "normalized", "open_rankers"]
 
 
 def _raw(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -49,6 +49,15 @@ NORMALIZE = tuple(_METHODS)
 def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
     """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`."""
     return _METHODS[normalize](np.asarray(scores, np.float64))
+
+
+def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.float32]:
+    """Sum of normalized scores (n,), each times its share in the mean."""
+    total: NDArray[np.float64] | None = None
+    for own, share in parts:
+        total = own * share if total is None else total + own * share
+    assert total is not None
+    return total.astype(np.float32)
 
 
 def fitted_weights(
@@ -217,12 +226,7 @@ class Ensemble(ScorerBase):
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`. By default each ranker uses its own
         precision.
         """
-        scores: NDArray[np.float64] | None = None
-        for own, weight in self._scores(graph, configs, tta=tta, **options):
-            part = own * weight
-            scores = part if scores is None else scores + part
-        assert scores is not None
-        return scores.astype(np.float32)
+        return mixed(self._scores(graph, configs, tta=tta, **options))
 
     def _scores(
         self, graph: Graph, configs: ArrayLike | None, **options: Any

@@ -1,0 +1,229 @@
+"""Comparisons of recipes: folds, finished trials, ensembles of them, tables, the command."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from rankers import small_graph, small_tile
+
+import tpugraphs as tg
+from tpugraphs import cli
+from tpugraphs.ranker.comparison import Trial
+from tpugraphs.ranker.ensemble import fitted_weights
+
+SHORT = {"steps": 3, "width": 16, "configs": 16, "evaluate_every": 1}
+
+
+@pytest.fixture(scope="module")
+def folds():
+    return tg.ranker.unseen_configs([small_graph(0), small_graph(1)], (0.6, 0.2, 0.2))
+
+
+@pytest.fixture(scope="module")
+def compared(folds, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trials")
+    recipes = ["first-layout", ("first-layout", {"prune": "none"})]
+    return tg.compare(recipes, folds, seeds=2, folder=folder, verbose=False, **SHORT), folder, recipes
+
+
+def digits(graph):
+    return {bytes(row) for row in graph.digits_of(np.arange(graph.num_configs))}
+
+
+def test_configs_are_learnt_chosen_by_or_judged(folds):
+    (fold,) = folds
+    for i, graph in enumerate((small_graph(0), small_graph(1))):
+        parts = [digits(part[i]) for part in (fold.train, fold.valid, fold.unseen)]
+        assert set.union(*parts) == digits(graph) and sum(map(len, parts)) == len(digits(graph))
+        assert len(parts[0]) > len(parts[1]) > 10 and len(parts[2]) > 10
+    again, other = tg.ranker.unseen_configs(small_graph(0), folds=2)
+    assert again.name != other.name and digits(again.train[0]) != digits(other.train[0])
+
+
+def test_subsets_are_fixed_disjoint_and_of_one_size():
+    graph = small_graph(0, configs=300)
+    first, second = (tg.ranker.unseen_configs(graph, subset=10)[0].unseen for _ in range(2))
+    assert [part.num_configs for part in first] == [10] * 4  # of 45
+    assert all(digits(a) == digits(b) for a, b in zip(first, second, strict=True))
+    assert len(set.union(*map(digits, first))) == 40
+    (whole,) = tg.ranker.unseen_configs(graph, subset=45)[0].unseen
+    assert whole.num_configs == 45
+
+
+def test_graphs_are_judged_once_and_not_learnt_from():
+    graphs = [small_graph(seed) for seed in range(7)]
+    groups = [0, 0, 1, 2, 2, 3, 4]
+    for divided in (
+        tg.ranker.unseen_graphs(graphs),
+        tg.ranker.unseen_graphs(graphs, groups),
+        tg.ranker.unseen_graphs(graphs, groups, folds=3, seed=1),
+        tg.ranker.unseen_graphs(graphs, lambda graph: groups[int(graph.name[-1])], folds=2),
+    ):
+        assert sorted(place for fold in divided for place in fold.places) == list(range(7))
+        for fold in divided:
+            seen = {int(graph.name[-1]) for graph in fold.train}
+            unseen = {int(graph.name[-1]) for graph in fold.unseen}
+            assert seen | unseen == set(range(7)) and not seen & unseen and not len(fold.valid)
+            if len(divided) < 7:
+                assert not {groups[i] for i in seen} & {groups[i] for i in unseen}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda g: tg.ranker.unseen_graphs(g, [1]), "one label per graph"),
+        (lambda g: tg.ranker.unseen_graphs(g, [1, 1]), "at least two graphs"),
+        (lambda g: tg.ranker.unseen_graphs(g, folds=3), "folds: expected at most 2"),
+        (lambda g: tg.ranker.unseen_graphs(g, "kin"), "group: expected 'family'"),
+        (lambda g: tg.ranker.unseen_configs(g, (0.5, 0.5)), "fractions: expected three"),
+        (lambda g: tg.ranker.unseen_configs(g, folds=0), "folds: expected a whole number"),
+        (lambda g: tg.ranker.unseen_configs(g, subset=1), "subset: expected a whole number"),
+        (lambda g: tg.compare(["first-layout"], []), "folds: expected at least one"),
+        (lambda g: tg.compare([], tg.ranker.unseen_graphs(g)), "recipes: expected at least one"),
+        (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), wdth=3), "wdth: none of these"),
+        (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), seeds=0), "seeds: expected"),
+        (lambda g: tg.compare(["no-recipe"], tg.ranker.unseen_graphs(g)), "unknown recipe"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, words):
+    with pytest.raises((tg.ConfigError, tg.RecipeError), match=words):
+        call([small_graph(0), small_graph(1)])
+
+
+def test_trials_are_those_of_rankers(compared, folds):
+    comparison = compared[0]
+    assert [(t.name, t.seed) for t in comparison.trials] == [
+        (name, seed) for name in ("first-layout", "first-layout, prune=none") for seed in (0, 1)
+    ]
+    ranker = tg.Ranker("first-layout", seed=1, prune="none", **SHORT)
+    ranker.fit(folds[0].train, folds[0].valid, verbose=False)
+    trial = comparison.trials[3]
+    for graph, scores in zip(folds[0].unseen, trial.scores, strict=True):
+        assert (ranker.predict(graph) == scores).all()
+    report = ranker.evaluate(folds[0].unseen)
+    for name, value in trial.values.items():
+        assert value == pytest.approx(report.mean(name))
+    assert trial.parameters == ranker.num_parameters and trial.seconds > 0 and trial.per_1000 > 0
+    assert trial.peak is None or trial.peak > 1e7
+
+
+def test_finished_trials_are_taken_from_the_folder(compared, folds, monkeypatch):
+    comparison, folder, recipes = compared
+    files = sorted(folder.iterdir())
+    assert len(files) == 4
+    monkeypatch.setattr(tg.Ranker, "fit", lambda *args, **kwargs: pytest.fail("it was trained again"))
+    again = tg.compare(recipes, folds, seeds=2, folder=folder, verbose=False, **SHORT)
+    assert again.trials == comparison.trials and again.table() == comparison.table()
+    for a, b in zip(again.trials, comparison.trials, strict=True):
+        assert all((x == y).all() for x, y in zip(a.scores + a.choosing, b.scores + b.choosing, strict=True))
+    monkeypatch.undo()
+    for change in ({"steps": 2}, {"seeds": 3}, {"tta": 1}):
+        before = len(list(folder.iterdir()))
+        options = {"seeds": 1, **SHORT, **change}
+        tg.compare(recipes[:1], folds, folder=folder, verbose=False, **options)
+        assert len(list(folder.iterdir())) == before + 1, change
+
+
+def test_a_damaged_trial_is_refused(compared, tmp_path):
+    file = next(compared[1].iterdir())
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "trial.safetensors").write_bytes(content)
+    with pytest.raises(tg.CheckpointError, match=r"trial\.safetensors"):
+        Trial.load(tmp_path / "trial.safetensors")
+
+
+def test_summaries_are_means_over_seeds(compared):
+    comparison = compared[0]
+    for summary in comparison.summaries:
+        of = [t.values["tau"] for t in comparison.trials if t.name == summary.name]
+        assert summary.mean["tau"] == pytest.approx(np.mean(of))
+        assert summary.sd["tau"] == pytest.approx(np.std(of, ddof=1))
+    taus = [summary.mean["tau"] for summary in comparison.summaries]
+    assert taus == sorted(taus, reverse=True) and abs(comparison.random.mean["tau"]) < 0.5
+    names = [summary.name for summary in comparison.ensembles()]
+    assert names == ["ensemble of all, minmax", "ensemble of all, rank", "ensemble, weights fitted"]
+
+
+def test_an_ensemble_of_trials_is_one_of_rankers(compared, folds):
+    (fold,) = folds
+    rankers = []
+    for fields in ({}, {"prune": "none"}):
+        for seed in (0, 1):
+            ranker = tg.Ranker("first-layout", seed=seed, **SHORT, **fields)
+            ranker.fit(fold.train, fold.valid, verbose=False)
+            rankers.append(ranker)
+    for summary, normalize in zip(compared[0].ensembles(), ("minmax", "rank"), strict=False):
+        report = tg.Ensemble(rankers, normalize=normalize).evaluate(fold.unseen)
+        assert summary.mean["tau"] == pytest.approx(report.mean("tau"), abs=1e-3)
+    weighted = tg.Ensemble(rankers, normalize="rank").weighted(fold.valid)
+    assert compared[0].ensembles()[2].mean["tau"] == pytest.approx(
+        weighted.evaluate(fold.unseen).mean("tau"), abs=1e-3
+    )
+
+
+def test_weights_are_fitted_greedily():
+    rng = np.random.default_rng(0)
+    times = [rng.permutation(200), rng.permutation(100)]
+    noise = [[y + 40 * rng.normal(size=y.size) for y in times] for _ in range(3)]
+    useless = [rng.normal(size=y.size) for y in times]
+    weights = fitted_weights([*noise, useless], times, tg.metrics.kendall_tau)
+    assert (weights[:3] > 0).all() and weights[3] <= weights[:3].max() / 3
+
+    def judged(w):
+        mixed = [
+            np.average([tg.metrics.mean_ranks(m[i]) for m in [*noise, useless]], axis=0, weights=w)
+            for i in (0, 1)
+        ]
+        return np.mean([tg.metrics.kendall_tau(s, y) for s, y in zip(mixed, times, strict=True)])
+
+    assert judged(weights) >= judged(np.ones(4))
+    alone = fitted_weights([useless, [y.astype(float) for y in times]], times, tg.metrics.kendall_tau)
+    assert alone.tolist() == [0, 1]
+
+
+def test_weights_of_an_ensemble_are_refused_for_other_metrics(folds):
+    ranker = tg.Ranker("first-layout", **SHORT)
+    ranker.fit(folds[0].train[0], verbose=False)
+    with pytest.raises(tg.ConfigError, match="metric: expected one of tau"):
+        tg.Ensemble([ranker]).weighted(folds[0].valid, metric="ndcg")
+
+
+def test_tile_kernels_are_compared_by_slowdown():
+    kernels = [small_tile(seed) for seed in range(3)]
+    folds = tg.ranker.unseen_graphs(kernels)
+    comparison = tg.compare(["first-tile"], folds, seeds=1, verbose=False, **SHORT)
+    assert comparison.metric == "slowdown@1" and len(comparison.trials) == 3
+    (summary,) = comparison.summaries
+    assert math.isnan(summary.sd["slowdown@1"]) and "slowdown@1" in comparison.table()
+    assert summary.mean["opa"] == pytest.approx(np.mean([t.values["opa"] for t in comparison.trials]))
+
+
+def test_tables_json_and_pictures(compared, tmp_path):
+    comparison = compared[0]
+    comparison.save(tmp_path / "result")
+    text = (tmp_path / "result.md").read_text()
+    assert text.startswith("| scorer | tau |") and "first-layout, prune=none" in text and "random" in text
+    told = json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail)
+    assert len(told["trials"]) == 4 and "scores" not in told["trials"][0]
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command(tmp_path, capsys):
+    data = []
+    for seed in range(3):
+        small_graph(seed).save(tmp_path / f"g{seed}.npz")
+        data.append(str(tmp_path / f"g{seed}.npz"))
+    common = ["--recipes", "first-layout", "first-layout:prune=none", "--seeds", "1", "--set", "steps=2"]
+    common += ["--set", "width=16", "--trials", str(tmp_path / "trials")]
+    assert cli.main(["compare", *data, *common, "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "first-layout, prune=none" in shown and "random" in shown and "out.md" in shown
+    assert (tmp_path / "out.png").exists() and len(list((tmp_path / "trials").iterdir())) == 6  # 3 folds
+    assert cli.main(["compare", data[0], *common, "--json", "--subset", "10"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {trial["fold"] for trial in told["trials"]} == {"split 0"}
+    assert cli.main(["compare", *data, "--hold-out", "splits"]) == 2
+    assert cli.main(["compare", *data, "--hold-out", "graphs", "--subset", "10"]) == 2
+    assert "--subset goes with" in capsys.readouterr().err
