@@ -10,6 +10,7 @@ from tpugraphs.data.collections import (
 )
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph
+from tpugraphs.data.joint import JOINT, as_joint
 from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
@@ -20,6 +21,7 @@ from tpugraphs.names import COLLECTIONS, SPLITS, collection_of
 
 __all__ = [
     "COLLECTIONS",
+    "JOINT",
     "SPLITS",
     "Collection",
     "Column",
@@ -30,6 +32,7 @@ __all__ = [
     "Schema",
     "Split",
     "TileGraph",
+    "as_joint",
     "audit",
     "collection_of",
     "family",

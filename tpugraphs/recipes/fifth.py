@@ -1,8 +1,8 @@
 """The fifth place: features that do not depend on how dimensions are numbered, and a transformer over them.
 
 Of the 140 node features 53 stay as they are; nine lists (shape, dimensions, window ...) and the dimension
-numbers of convolutions are told per dimension: 23 numbers for each of six. The config of a node stands
-beside them as it is and inverted: the place of every dimension in the layouts of output, input and
+numbers of convolutions are told per dimension: 23 numbers for each of six. The config of a node
+follows, as it is and inverted: the place of every dimension in the layouts of output, input and
 kernel. Nodes without a config have their own layout in its place.
 
 ``fifth-layout`` takes all of this as columns (the "naive" model): a linear layer, then three layers that
@@ -35,7 +35,7 @@ Steps = list[dict[str, Any]]
 
 SCALARS = (
     0, 3, 6, 7, 10, 13, 15, 18, 20, *range(27, 31), 43, 44, 51, 52, 59, 60, 67, 68, 75, 76, 83, 84, 91, 92,
-    *range(107, 116), *range(117, 134),
+    *range(107, 116), *range(117, SCHEMA["scaled_features"]),
 )  # fmt: skip
 LISTS = (21, 31, 37, 45, 53, 61, 69, 77, 85)  # first columns of lists with a number per dimension
 DIMENSIONS, FLAGS = 6, 14

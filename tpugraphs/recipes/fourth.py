@@ -2,7 +2,7 @@
 
 A row is an edge whose consumer is configurable: a few features of both ends and their opcodes. A network
 over it knows no config and runs once per graph. Per config a second network sees some digits of the
-configurable node beside the mean of all edges. A config is described by the sum of the products of what
+configurable node and the mean of all edges. A config is described by the sum of the products of what
 both say of a node, and by the mean of the second; a third network makes it a score. Scores fit the share
 of configs that are faster.
 

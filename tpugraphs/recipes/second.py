@@ -1,6 +1,6 @@
 """The second place: GraphSAGE over whole graphs with wide last layers, a number per node and their sum.
 
-Node features go through sign(x) ln(1 + |x|) and a linear layer to 20 columns; beside them stand 12
+Node features go through sign(x) ln(1 + |x|) and a linear layer to 20 columns. With them go 12
 columns of the opcode and the config as it is: 18 digits, 0 at nodes without a config, or the 24 tile
 numbers at every node. GraphSAGE layers follow whose width doubles from stage to stage, and a linear layer
 to one number per node. A score is the sum of these. Parameters as published: 265,093 (xla), 2,272,101

@@ -2,7 +2,7 @@
 
 ``tenth-layout``: blocks of linear attention over all nodes and of message passing (personalised
 propagation, APPNP), each behind a norm, see the graph alone. Then only configurable nodes stay, with
-their 18 digits beside them; a network over these, their mean, and a linear layer make scores
+their 18 digits; a network over these, their mean, and a linear layer make scores
 ("intermediate fusion"): a thousand configs cost little more than one. ``unit="gated"`` replaces the
 residual sums by gates, as in its best private submission.
 

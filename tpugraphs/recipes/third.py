@@ -246,7 +246,7 @@ RECIPES = (
                 "opcode_columns": 32,
                 "undirected_steps": 16,
                 "slates": 2,
-                "configs": 24,
+                "configs": 32,
             },
             "full": {"epochs": 16},
         },

@@ -1,0 +1,69 @@
+"""Layout and tile graphs under one schema, so that one ranker learns from both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.published import LayoutGraph, TileGraph
+from tpugraphs.data.schema import LAYOUT, TILE, Column, Schema
+from tpugraphs.errors import ConfigError
+
+__all__ = ["JOINT", "as_joint"]
+
+JOINT = Schema(
+    node=LAYOUT.node,
+    config=(*TILE.config, Column("is_tile", "flag")),
+    digits=LAYOUT.digits,
+    opcodes=LAYOUT.opcodes,
+)
+"""Columns of :func:`as_joint`: node features and digits of layouts, the 24 tile numbers, and which it is."""
+
+
+def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
+    """Return a layout or tile graph as one of :data:`JOINT`, for recipes of any schema such as graph-config.
+
+    The fifth place trained one model on all collections. What a kind of graph does not have is 0: a layout
+    graph has no tile numbers, and no node of a tile graph is configurable. Runtimes are those of a layout
+    graph in nanoseconds, or those of a tile graph over their normalizers; only their order within a graph
+    means the same in both.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    ConfigError
+        Another kind of graph.
+
+    Examples
+    --------
+    >>> both = [tg.data.as_joint(graph) for graph in (*layouts, *kernels)]  # doctest: +SKIP
+    >>> tg.Ranker("graph-config").fit(both)  # doctest: +SKIP
+    """
+    if not isinstance(graph, (LayoutGraph, TileGraph)):
+        raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")
+    tile = isinstance(graph, TileGraph)
+    configs = np.zeros((graph.num_configs, len(JOINT.config)), np.float32)
+    runtime = np.asarray(graph.config_runtime, np.float64)
+    if tile:
+        configs[:, :-1], configs[:, -1] = graph.config_feat, 1
+        runtime = runtime / graph.config_runtime_normalizers
+    nowhere = np.zeros((graph.num_configs, 0, len(JOINT.digits)), np.int8)
+    return Graph(
+        node_feat=graph.node_feat,
+        node_opcode=graph.node_opcode,
+        edge_index=graph.edge_index,
+        config_feat=configs,
+        node_config_ids=np.zeros(0, np.int64) if tile else graph.node_config_ids,
+        node_config_feat=nowhere if tile else graph.config_digits,
+        runtime=runtime,
+        schema=JOINT,
+        name=graph.name,
+        collection=graph.collection,
+    )
