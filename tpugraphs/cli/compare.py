@@ -11,6 +11,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 
 if TYPE_CHECKING:
+    from tpugraphs.data.graph import Graph
     from tpugraphs.ranker.folds import Fold
 
 HELP = "train several recipes with several seeds, and show what each reaches"
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         common.check_writable(f"{args.out}.md")
     folds = _folds(args)
     comparison = tg.compare(
-        _recipes(args, folds[0].train[0].kind),
+        _recipes(args, folds[0].train[0]),
         folds,
         seeds=args.seeds,
         preset=args.preset,
@@ -73,10 +74,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _recipes(args: argparse.Namespace, kind: str) -> list[Any]:
+def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
     """Names, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
-        return list(tg.list_recipes(kind))
+        published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
+        return sorted({*tg.list_recipes(graph.kind), *published})
     found: list[Any] = []
     for given in args.recipes:
         name, *fields = given.split(":")
