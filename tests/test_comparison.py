@@ -69,12 +69,19 @@ def test_graphs_are_judged_once_and_not_learnt_from():
                 assert not {groups[i] for i in seen} & {groups[i] for i in unseen}
 
 
+def test_small_graphs_are_learnt_from_and_not_judged():
+    graphs = [small_graph(seed, configs=30 + 10 * seed) for seed in range(4)]
+    folds = tg.ranker.unseen_graphs(graphs, least=50)
+    assert [fold.places for fold in folds] == [[2], [3]] and all(len(fold.train) == 3 for fold in folds)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda g: tg.ranker.unseen_graphs(g, [1]), "one label per graph"),
         (lambda g: tg.ranker.unseen_graphs(g, [1, 1]), "at least two graphs"),
         (lambda g: tg.ranker.unseen_graphs(g, folds=3), "folds: expected at most 2"),
+        (lambda g: tg.ranker.unseen_graphs(g, least=97), "least: no graph has 97 configs"),
         (lambda g: tg.ranker.unseen_graphs(g, "kin"), "group: expected 'family'"),
         (lambda g: tg.ranker.unseen_configs(g, (0.5, 0.5)), "fractions: expected three"),
         (lambda g: tg.ranker.unseen_configs(g, folds=0), "folds: expected a whole number"),

@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_HOLD_OUT,
     )
     common.option(parser, "--folds N", "divide the graphs or configurations N times", type=common.whole(1))
+    meaning = "with --hold-out graphs: judge graphs of at least N configurations only"
+    common.option(parser, "--least N", meaning, type=common.whole(0), default=0)
     meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
     common.option(parser, "--subset N", meaning, type=common.whole(2))
     common.option(parser, "--seeds N", "default: %(default)s", type=common.whole(1, 1000), default=3)
@@ -101,5 +103,5 @@ def _folds(args: argparse.Namespace) -> list[Fold]:
         return [tg.ranker.Fold(" ".join(args.data), train, valid, test)]
     graphs = common.open_graphs(args.data, args, "train")
     if by == "graphs":
-        return list(tg.ranker.unseen_graphs(graphs, folds=args.folds))
+        return list(tg.ranker.unseen_graphs(graphs, folds=args.folds, least=args.least))
     return list(tg.ranker.unseen_configs(list(graphs), folds=args.folds or 1, subset=args.subset))

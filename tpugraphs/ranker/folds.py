@@ -104,6 +104,7 @@ def unseen_graphs(
     groups: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
     *,
     folds: int | None = None,
+    least: int = 0,
     seed: int = 0,
 ) -> list[Fold]:
     """Divide the graphs, so that graphs are judged that were not learnt from.
@@ -116,6 +117,8 @@ def unseen_graphs(
         :func:`tpugraphs.data.family`; or ``groups(graph)``. By default every graph has a label of its own.
     folds : int, optional
         Number of folds of nearly equal size, in which groups are put at random; by default each group is one.
+    least : int
+        Do not judge graphs with fewer configs, but learn from them. A fold that has no others is left out.
     seed : int
         Of the folds.
 
@@ -137,10 +140,16 @@ def unseen_graphs(
         )
     of = _dealt(labels, check_whole("folds", folds, 2), seed) if folds is not None else labels
     made = []
+    check_whole("least", least, 0)
     for number, fold in enumerate(dict.fromkeys(of)):
-        unseen = [i for i, other in enumerate(of) if other == fold]
         seen = [i for i, other in enumerate(of) if other != fold]
+        unseen = [i for i, other in enumerate(of) if other == fold]
+        unseen = [i for i in unseen if least == 0 or sequence[i].num_configs >= least]
+        if not unseen:
+            continue
         made.append(Fold(f"fold {number}", Part(sequence, seen), (), Part(sequence, unseen), unseen))
+    if not made:
+        raise ConfigError(f"least: no graph has {least} configs")
     return made
 
 
