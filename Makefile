@@ -30,6 +30,7 @@ types: build
 	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
+	PYTHONPATH=. $(PYTHON) docs/solutions.py
 parity: build
 	$(PYTHON) -m pytest -m parity
 bench: build

@@ -18,11 +18,12 @@ SOURCES = [
 ] + [path for path in ROOT.glob("*") if path.is_file()]
 
 
-def test_the_tables_of_ops_and_losses_are_up_to_date():
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    assert (DOCS / "tables.md").read_text() == tables.text(), "run `make tables`"
+@pytest.mark.parametrize(("script", "page"), [("tables", "tables"), ("solutions", "recipes")])
+def test_pages_made_of_the_code_are_up_to_date(script, page):
+    spec = importlib.util.spec_from_file_location(script, DOCS / f"{script}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (DOCS / f"{page}.md").read_text() == module.text(), "run `make tables`"
 
 
 def slug(heading):
