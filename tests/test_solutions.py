@@ -33,6 +33,12 @@ def tensors(arrays):
     return {name: t.double() if t.is_floating_point() else t.long() for name, t in made.items()}
 
 
+def layouts(rng, *shape):
+    """Lists of six: dimensions in some order, then -1."""
+    orders = np.argsort(rng.random((*shape, 6)), axis=-1)
+    return np.where(np.arange(6) < rng.integers(0, 7, (*shape, 1)), orders, -1).astype(np.int8)
+
+
 def example(case, seed=3):
     """Our model of the case, the fields, arrays of two graphs, and their runtimes, all different."""
     recipe = get_recipe(case.recipe)
@@ -41,14 +47,16 @@ def example(case, seed=3):
     tile = recipe.kind == "tile"
     ours = Trained(recipe.steps(fields), seed, columns, config_features=24 if tile else 0)
     models.randomize(ours, seed)
-    graphs = []
+    rng, graphs = np.random.default_rng(seed), []
     for kind, nodes, configs in (("random", 29, 7), ("odd", 18, 5)):
         sizes = (nodes, configs) if tile else (nodes, configs, 9)
         make = models.tile_arrays if tile else models.graph_arrays
         arrays = make(*sizes, columns, seed + nodes, kind)
         arrays["node_opcode"] %= 120  # smaller tables have no row for the last one
+        arrays["layout_digits"] = layouts(rng, nodes)
+        if not tile:
+            arrays["digits"] = layouts(rng, configs, 9, 3).reshape(configs, 9, 18)
         graphs.append(arrays)
-    rng = np.random.default_rng(seed)
     runtimes = [rng.permutation(1000)[: 7 - 2 * i] + 1 for i in range(2)]
     return SimpleNamespace(recipe=recipe, fields=fields, ours=ours, graphs=graphs, runtimes=runtimes)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import SAGEConv
 
 Weights = dict[str, Tensor]
 Graph = dict[str, Tensor]
@@ -64,6 +65,15 @@ def conv(module: torch.nn.Module, w: Weights, x: Tensor, *arguments: Any) -> Ten
     assert w.keys() == dict(module.named_parameters()).keys()
     made: Tensor = torch.func.functional_call(module, w, (x, *arguments))
     return made
+
+
+SAGE = {"weight_l": "lin_l.weight", "bias_l": "lin_l.bias", "weight_r": "lin_r.weight"}
+
+
+def sage(w: Weights, name: str, x: Tensor, edge_index: Tensor) -> Tensor:
+    """The GraphSAGE layer `name`: a node v gets the mean of the rows of u over the edges (u, v)."""
+    weights = {SAGE[key]: value for key, value in part(w, name).items()}
+    return conv(SAGEConv(x.shape[-1], len(weights["lin_l.bias"])), weights, x, edge_index.T)
 
 
 def every_node(g: Graph, scale: float = 1.0) -> Tensor:

@@ -2,12 +2,9 @@
 
 from torch import Tensor
 from torch.nn import functional as fn
-from torch_geometric.nn import SAGEConv
 
-from . import Case, conv, every_node, join, linear, part
+from . import Case, every_node, join, linear, sage
 from .losses import list_mle, per_slate
-
-SAGE = {"weight_l": "lin_l.weight", "bias_l": "lin_l.bias", "weight_r": "lin_r.weight"}
 
 
 def scores(w, g, fields) -> Tensor:
@@ -16,8 +13,8 @@ def scores(w, g, fields) -> Tensor:
     x = linear(w, "first", join(linear(w, "reduce", g["node_feat"]), opcodes, config)).relu()
     widths = [fields.width * 2**stage for stage in range(fields.stages) for _ in range(fields.layers)]
     for i, width in enumerate(widths):
-        weights = {SAGE[name]: value for name, value in part(w, f"sage{i}").items()}
-        y = conv(SAGEConv(x.shape[-1], width), weights, x, g["edge_index"].T).relu()
+        y = sage(w, f"sage{i}", x, g["edge_index"]).relu()
+        assert y.shape[-1] == width
         x = x + y if fields.residual and x.shape == y.shape else y
     return fields.score_scale * linear(w, "head", x).sum((1, 2))
 

@@ -3,18 +3,20 @@
 ``official-tile`` has five variants (`variant=`). ``early-sage`` and ``early-resgcn`` join the config to
 every node before message passing, ``late-sage`` and ``late-resgcn`` to the pooled graph after it; ``mlp``
 sums the nodes and passes no messages. GraphSAGE here adds up messages of both directions and scales its
-rows to length 1; the residual GCN averages over operands and, transposed, over consumers. 61,889
-parameters (early-sage) and 60,353 (late-sage), as published, for 140 node features.
+rows to length 1. The residual GCN adds to a node what its consumers send it on the average, and what the
+transposed average brings from its operands. With 140 node features there are 61,889 parameters
+(early-sage) and 60,353 (late-sage), as published.
 
 ``official-layout`` adds to every node, twice, what a small network makes of its neighbours' activations
 and configs. The graph is described by the mean over its nodes and by the directions of the sums over all
 nodes and over configurable ones. 19,520 parameters, as published.
 
-What differs from the published code: node features are standardised in place of being scaled to 0..1,
-which the first layer can undo, and constant ones are 0 in place of being left out. The gradient is
-clipped by its norm as a whole, not tensor by tensor. Segments of 5,000 nodes are not sampled: graphs are
-trained on whole. The published layout trainer calls its model with an argument that the model does not
-have and fails after training; nothing of that is repeated.
+What differs from the published code: features are standardised in place of being scaled to 0..1, which
+the first layer can undo, and constant node features are 0 in place of being left out. The penalty of the
+squared length of weights has none for the rows of the opcode embedding. The gradient is clipped by its
+norm as a whole, not tensor by tensor. Segments of 5,000 nodes are not sampled: graphs are trained on
+whole. The published layout trainer calls its model with an argument that the model does not have and
+fails after training; nothing of that is repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ Steps = list[dict[str, Any]]
 class OfficialFields(TrainingFields):
     """What both have in common."""
 
-    opcode_columns: int = option(64, 1, 1024, doc="columns of the opcode embedding")
     width: int = option(64, 1, 4096, doc="columns of every layer")
     temperature: float = option(10.0, 1e-3, 1e6, doc="of ListMLE: scores are divided by it")
     dedup: str = option("none", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
@@ -52,6 +53,9 @@ class OfficialTile(OfficialFields):
         "early-sage",
         choices=("early-sage", "late-sage", "early-resgcn", "late-resgcn", "mlp"),
         doc="which of the published models",
+    )
+    opcode_columns: int | None = option(
+        None, 1, 1024, doc="columns of the opcode embedding; None: 64 with GraphSAGE, otherwise 32"
     )
     layers: int = option(3, 1, 16, doc="rounds of message passing")
     slates: int = option(10, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
@@ -104,35 +108,31 @@ def _resgcn(name: str, x: str, fields: OfficialTile) -> Steps:
 def tile_steps(fields: OfficialTile) -> Steps:
     """List the steps of the tile models."""
     kind, early = fields.variant.rpartition("-")[2], fields.variant.startswith("early")
-    model = [
-        step(
-            "embedding",
-            "opcodes",
-            ["node_feat"],
-            source="opcode",
-            rows=OPCODE_ROWS,
-            cols=fields.opcode_columns,
-        )
-    ]
+    width = fields.width
+    model = [opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns or (64 if kind == "sage" else 32))]
     x = "opcodes"
     if early:
         model.append(step("concat", "joined", [x, "config_feat"]))
         x = "joined"
     if kind == "resgcn":
-        model.append(step("linear", "first", [x], out=fields.width))
-        x = "first"
+        model += _mlp("first", x, [width, width], last=False)
+        x = "first1_z"
     layer = {"sage": _sage, "resgcn": _resgcn}.get(kind)
     for i in range(fields.layers if layer else 0):
         assert layer is not None
         model += layer(f"{kind}{i}", x, fields)
         x = f"{kind}{i}"
+    if kind == "resgcn":
+        model.append(_leaky("last", x, "last"))
+        x = "last"
     model.append(step("pool", "pool", [x], "pooled", kind="sum"))
     x = "pooled"
     if not early:
         model.append(step("concat", "late", [x, "config_feat"]))
         x = "late"
-    model += _mlp("head", x, [fields.width, fields.width])
-    return [*model, step("linear", "score", ["head1"], "scores", out=1)]
+    hidden = [width] if kind == "resgcn" else [width, width]
+    model += _mlp("head", x, hidden)
+    return [*model, step("linear", "score", [f"head{len(hidden) - 1}"], "scores", out=1)]
 
 
 def tile_preprocessing(fields: OfficialTile) -> Steps:
