@@ -6,8 +6,8 @@ numbers at every node. GraphSAGE layers follow whose width doubles from stage to
 to one number per node. A score is the sum of these. Parameters as published: 265,093 (xla), 2,272,101
 (nlp), 2,272,485 (tile).
 
-``second-xla`` fits runtimes in seconds, half by their differences (hinge with a margin of 0.01 s, divided
-by the margin) and half by relative error. ``second-nlp`` is trained by ListMLE, with scores of a list
+``second-xla`` fits runtimes in seconds: by their differences (hinge with a margin of 0.01 s, divided by the
+margin), to which relative errors are added. ``second-nlp`` is trained by ListMLE, with scores of a list
 scaled down to length 500. ``second-tile`` is trained by differences of normalised runtimes with a margin
 of 0.1. Of equal configs the fastest measurement counts.
 

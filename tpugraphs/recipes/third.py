@@ -10,12 +10,13 @@ node is, what its producers and what its consumers send, and what linear attenti
 xla:default). 3,672,448 parameters as published, with 246 columns of node features. Thirty of them come
 from the protocol buffers alone and are not in the published .npz files: without them it is 3,657,088.
 
-``third-tile`` has four GraphSAGE layers, and a loss that is -1 / ln(2 + sum of the hinge). 224,641
-parameters.
+``third-tile`` has the directed walks alone, four GraphSAGE layers, and a loss that is
+-1 / ln(2 + sum of the hinge) up to a constant. 224,641 parameters, as published.
 
 What differs: messages against the edges are averaged by the receiver's degree; the published code takes
 the sender's by mistake. In the variant ``merge`` the neighbours of configurable nodes keep their
-features, as the write-up says and the code does not. Node features are standardised besides.
+features, as the write-up says and the code does not. The extra node has an opcode of its own, 0 in place
+of 127, and is not pruned. Tile configs are logarithms and standardised; published are fifths of them.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ def tile_preprocessing(fields: ThirdTile) -> Steps:
     directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
     return [
         {"step": "dedup", "keep": fields.dedup},
+        {"step": "virtual-node"},
         {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
         {"step": "walk-encoding", **directed},
         {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
@@ -198,14 +200,7 @@ def tile_preprocessing(fields: ThirdTile) -> Steps:
 def tile_steps(fields: ThirdTile) -> Steps:
     """List the steps of the tile model."""
     model = [
-        step(
-            "embedding",
-            "opcodes",
-            ["node_feat"],
-            source="opcode",
-            rows=OPCODE_ROWS,
-            cols=fields.opcode_columns,
-        ),
+        opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
         step("concat", "joined", ["opcodes", "config_feat"]),
         step("linear", "first", ["joined"], "z", out=fields.first),
         *_act("x0", "z"),
