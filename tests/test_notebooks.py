@@ -23,6 +23,7 @@ LEFT = {
         ["submission.csv", *(f"rankers/{name.replace(':', '-')}.safetensors" for name in OURS)]
     ),
     "03_your_own_program": [],
+    "04_all_solutions": [],
 }
 SHORT = {"STEPS": 10, "CONFIGS": 8, "ROUNDS": 2, "WIDTH": 32}  # of what makes a notebook take its time
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
