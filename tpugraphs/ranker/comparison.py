@@ -126,13 +126,20 @@ class _Task:
             "package": __version__,
             "recipe": self.recipe.name,
             "fields": plain(self.ranker.fields),
-            "steps": self.recipe.describe()["losses"],
+            "losses": self.recipe.losses(self.ranker.fields),
+            "model": self._model(),
             "seed": int(self.ranker.seed),
             "tta": self.tta,
             "data": data,
         }
         digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
         return f"{self.recipe.name}-{self.ranker.seed}-{digest}.safetensors"
+
+    def _model(self) -> list[Any]:
+        """Preprocessing and steps of a network, where they do not depend on the graphs."""
+        if self.recipe.estimator != "network" or self.recipe.kind == "graph":
+            return []
+        return [*self.recipe.preprocessing(self.ranker.fields), *self.ranker.steps]
 
     def run(self) -> Trial:
         """Train and judge."""
