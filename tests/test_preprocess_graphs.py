@@ -7,7 +7,7 @@ from reference import preprocess as reference
 
 import tpugraphs as tg
 from tpugraphs import ConfigError, DataError, kernels
-from tpugraphs.preprocess import StandardScaler, fix_padding, segments
+from tpugraphs.preprocess import StandardScaler, fix_padding
 
 
 def layout_graph(**changed):
@@ -74,31 +74,6 @@ def test_nodes_that_pruning_makes_have_no_features():
     assert dummies.node_opcode.tolist() == [0, 0, 0, 34, 26] and not dummies.node_feat[:3].any()
     assert m.node_feat.dtype == np.float32 and m.node_opcode.dtype == np.uint8
     assert tg.prune(g, "consumers").node_opcode.tolist() == [26, 3, 34]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7])
-def test_segments(size):
-    g = layout_graph()
-    parts = segments(g, size)
-    step = 6 // (6 // size + 1) + 1
-    assert [part.num_nodes for part in parts] == [min(step, 6 - start) for start in range(0, 6, step)]
-    np.testing.assert_array_equal(np.concatenate([part.node_feat for part in parts]), g.node_feat)
-    np.testing.assert_array_equal(np.concatenate([part.node_opcode for part in parts]), g.node_opcode)
-    edges = {(u, v) for u, v in g.edge_index.tolist() if u // step == v // step}
-    starts = range(0, 6, step)
-    assert {
-        (u + s, v + s) for part, s in zip(parts, starts, strict=True) for u, v in part.edge_index.tolist()
-    } == edges
-    for k, node in enumerate(g.node_config_ids):
-        part = parts[node // step]
-        place = part.node_config_ids.tolist().index(node % step)
-        np.testing.assert_array_equal(part.config_digits[:, place], g.config_digits[:, k])
-    assert sum(part.num_config_nodes for part in parts) == 2
-    np.testing.assert_array_equal(parts[-1].config_runtime, g.config_runtime)
-    with pytest.raises(ConfigError, match="size >= 1, got 0"):
-        segments(g, 0)
-    with pytest.raises(ConfigError, match="expected a layout graph, got TileGraph"):
-        segments(tile_graph())
 
 
 def test_prune_says_what_is_wrong():

@@ -3,7 +3,7 @@
 from tpugraphs.kernels.sampler import ConfigSampler
 from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.preprocess.blocks import block_divergence, filter_blocks
-from tpugraphs.preprocess.pruning import dedup, fix_padding, prune, segments
+from tpugraphs.preprocess.pruning import dedup, fix_padding, prune
 from tpugraphs.preprocess.tables import layout_table, layout_table_names
 
 __all__ = [
@@ -16,5 +16,4 @@ __all__ = [
     "layout_table",
     "layout_table_names",
     "prune",
-    "segments",
 ]

@@ -13,7 +13,7 @@ from tpugraphs.errors import ConfigError
 
 GraphT = TypeVar("GraphT", LayoutGraph, TileGraph)
 
-__all__ = ["dedup", "fix_padding", "prune", "segments"]
+__all__ = ["dedup", "fix_padding", "prune"]
 
 
 # Pruning method -> its options.
@@ -96,39 +96,6 @@ def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> La
         edge_index=edges,
         node_config_ids=configs,
         node_splits=None,  # offsets into the unpruned nodes mean nothing any more
-    )
-
-
-def segments(graph: LayoutGraph, size: int = 1000) -> list[LayoutGraph]:
-    """Cut a layout graph into runs of nodes, with the edges inside each.
-
-    N nodes become up to ``N // size + 1`` segments, of equal size but for the last (Graph Segment Training,
-    Cao et al. 2023, as its code has it). A segment has the configurable nodes in it, maybe none, with their
-    part of every config, and all runtimes.
-
-    Raises
-    ------
-    ConfigError
-        `graph` is not a layout graph, or ``size < 1``.
-    """
-    if not isinstance(graph, LayoutGraph):
-        raise ConfigError(f"segments: expected a layout graph, got {type(graph).__name__}")
-    if size < 1:
-        raise ConfigError(f"segments: expected size >= 1, got {size}")
-    step = graph.num_nodes // (graph.num_nodes // size + 1) + 1
-    return [_segment(graph, start, start + step) for start in range(0, graph.num_nodes, step)]
-
-
-def _segment(graph: LayoutGraph, start: int, end: int) -> LayoutGraph:
-    edges, nodes = graph.edge_index, graph.node_config_ids
-    inside, chosen = ((edges >= start) & (edges < end)).all(1), (nodes >= start) & (nodes < end)
-    return graph.replace(
-        node_feat=graph.node_feat[start:end],
-        node_opcode=graph.node_opcode[start:end],
-        edge_index=edges[inside] - start,
-        node_config_ids=nodes[chosen] - start,
-        node_config_feat=graph.config_digits[:, chosen],
-        node_splits=None,
     )
 
 
