@@ -34,14 +34,14 @@ def without_edges(case: cases.Case) -> dict[str, Any]:
 def combines_rows(case: cases.Case) -> bool:
     """Whether a row of the result depends on several rows of one input that differ in node, cell ..., without edges.
 
-    Rows of another config of the same node do not count.
+    Rows of another config of the same node do not count, nor those of configs alone.
     """
     arguments = without_edges(case)
     y = cases.FACES[case.op](**arguments, **case.attrs)
     rng = np.random.default_rng(0)
     for spec in OPS[case.op]["inputs"]:
         x = arguments.get(spec["name"])
-        if x is None or not 2 <= len(x) <= SMALL:
+        if x is None or spec["rows"] == ["CONFIG"] or not 2 <= len(x) <= SMALL:
             continue
         met = np.zeros(y.shape[:-1], int)
         for i in range(len(x)):

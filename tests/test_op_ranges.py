@@ -11,7 +11,7 @@ from tpugraphs import _core, recipes
 from tpugraphs.recipes import Recipe, TrainingFields, get_recipe
 
 OPS = {op["name"]: op for op in _core.ops()}
-SOURCES = {"NODE": "x", "UNIQUE": "cells", "CONFIG_NODE": "taken", "EDGE": "ends"}
+SOURCES = {"NODE": "x", "UNIQUE": "cells", "CONFIG_NODE": "taken", "EDGE": "ends", "CONFIG": "q"}
 ENDINGS = (  # from the slot "made" to one row per slate or config, by what rows it has
     [step("pool", "end", "made", "pooled")],
     [step("affine", "end", "made", "pooled")],
@@ -40,11 +40,11 @@ def steps_of(op, attrs, ending):
     }
     return [
         step("linear", "first", "node_feat", "x", out=144, stats=True),
+        step("config_linear", "config", "x", "c", out=4, column=144),
+        step("pool", "pool", "c", "q"),
         *(made for slot, made in before.items() if slot in taken),
         step(op, "tested", " ".join(taken), "made", **attrs),
         *ending,
-        step("config_linear", "config", "x", "c", out=4, column=144),
-        step("pool", "pool", "c", "q"),
         step("concat", "both", "q pooled", "b"),
         step("linear", "head", "b", "scores", out=1),
     ]

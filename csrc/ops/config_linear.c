@@ -4,16 +4,17 @@
    bias once per graph, T(18,8,O) = weight's config columns times the embedding table (8,D), and y(n,c) =
    base(n) + sum_p T[p][digit + 2] at configurable nodes, + sum_p T[p][0] ("not configurable") elsewhere.
    Rows h(K,F) of the configurable nodes alone give y(K,C,O). Digits as numbers are an embedding with one fixed
-   column: the digit times a scale, and 0 where nothing is configurable. */
+   column: the digit times a scale, and 0 where nothing is configurable. With `learn_scale` the P digits of a node
+   have a learnt factor each, with which their columns of the weight are multiplied. */
 #include "ops/op.h"
 
 #include <string.h>
 
-enum { WEIGHT, BIAS, TABLE };
+enum { WEIGHT, BIAS, TABLE, DIGIT_SCALE };
 enum { EMBEDDED, NUMBERS };
 
 typedef struct attrs {
-    int out, column, cols, stats, init, values;
+    int out, column, cols, stats, init, values, learn_scale, use_bias;
     double scale;
 } attrs;
 
@@ -29,7 +30,12 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     p->out = (tg_shape){nodes ? TG_SPACE_NODE_CONFIG : TG_SPACE_CONFIG_NODE_CONFIG, O};
     p->makes_stats = a->stats;
     if (p->makes_stats && !nodes) return tg_fail(err, TG_E_RECIPE, "stats needs rows of nodes");
+    if (a->learn_scale && a->values != NUMBERS)
+        return tg_fail(err, TG_E_RECIPE, "learn_scale is of digits as numbers: it needs values=numbers");
     tg_add_linear(p, WEIGHT, O, F + p->digit_cols * D, a->init);
+    if (!a->use_bias) p->params[BIAS] = (tg_param_spec){.name = NULL};
+    if (a->learn_scale)
+        p->params[DIGIT_SCALE] = (tg_param_spec){NULL, p->digit_cols, 0, TG_INIT_CONSTANT, (float)a->scale};
     p->params[TABLE] = (tg_param_spec){NULL, p->digit_rows, D, TG_INIT_NORMAL, 1.0f};
     p->needs_in = 1;
     p->recompute = 1;
@@ -91,10 +97,11 @@ static const float *embedding(const tg_exec *e, const room *r) {
     return r->numbers != NULL ? r->numbers : e->w[TABLE];
 }
 
-/* The config columns of the weight, by digit; and the numbers. */
+/* The config columns of the weight, by digit, times the learnt factors; and the numbers. */
 static void turn_weight(const tg_exec *e, const room *r) {
-    const double scale = ((const attrs *)e->attrs)->scale;
+    const double scale = e->w[DIGIT_SCALE] != NULL ? 1.0 : ((const attrs *)e->attrs)->scale;
     e->k->turn(r->O, r->P * r->D, e->w[WEIGHT] + r->column, r->wide, r->wt, r->O, 0);
+    if (e->w[DIGIT_SCALE] != NULL) e->k->scale_rows(r->P, r->O, r->wt, r->O, e->w[DIGIT_SCALE], r->wt, r->O);
     for (int v = 0; r->numbers != NULL && v < r->V; v++)
         r->numbers[v] = v == 0 ? 0.0f : (float)(scale * (v - 2));
 }
@@ -174,7 +181,8 @@ static void end_chunk(const tg_exec *e, const tg_tile *t, const room *r) {
     float *dw = t->chunk == 0 ? e->dw[WEIGHT] : tg_of_chunk(e, t, r->dw);
     e->k->gemm_tn(nodes, O, r->column, dbase, O, x, r->F, dw, r->wide);
     e->k->gemm_tn(nodes, O, r->rest, dbase, O, x + r->column, r->F, dw + r->wide - r->rest, r->wide);
-    e->k->add_rows(nodes, O, dbase, O, t->chunk == 0 ? e->dw[BIAS] : tg_of_chunk(e, t, r->db));
+    if (e->dw[BIAS] != NULL)
+        e->k->add_rows(nodes, O, dbase, O, t->chunk == 0 ? e->dw[BIAS] : tg_of_chunk(e, t, r->db));
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
@@ -217,6 +225,18 @@ static void input_gradient(const tg_exec *e, const room *r) {
     }
 }
 
+/* dwt is the gradient of the scaled weight: what of it is the factors', and what the weight's. */
+static void scale_gradient(const tg_exec *e, const room *r) {
+    const float *w = e->w[WEIGHT] + r->column;
+    for (int p = 0; p < r->P; p++) {
+        double dot = e->dw_add[DIGIT_SCALE] ? (double)e->dw[DIGIT_SCALE][p] : 0;
+        for (int o = 0; o < r->O; o++)
+            dot += (double)r->dwt[(int64_t)p * r->O + o] * (double)w[(int64_t)o * r->wide + p];
+        e->dw[DIGIT_SCALE][p] = (float)dot;
+    }
+    e->k->scale_rows(r->P, r->O, r->dwt, r->O, e->w[DIGIT_SCALE], r->dwt, r->O);
+}
+
 static void weight_gradients(const tg_exec *e, const room *r) {
     const int O = r->O;
     const int64_t entries = (int64_t)r->P * r->V * O;
@@ -229,6 +249,7 @@ static void weight_gradients(const tg_exec *e, const room *r) {
     if (r->dnumbers != NULL || !e->dw_add[TABLE])
         memset(dvalues, 0, (size_t)r->V * (size_t)r->D * sizeof *dvalues);
     e->k->digit_table_grad(r->P, r->V, O, r->D, r->dtable, r->wt, embedding(e, r), r->dwt, dvalues);
+    if (e->w[DIGIT_SCALE] != NULL) scale_gradient(e, r);
     e->k->turn(r->P * r->D, O, r->dwt, O, e->dw[WEIGHT] + r->column, r->wide,
                1); /* to what was there before */
 }
@@ -245,16 +266,19 @@ const tg_op tg_op_config_linear = {
         "Linear layer over a node's columns and the digits of its config, embedded or plain, factorised into "
         "look-ups; of all nodes or of the configurable ones.",
     .inputs = {{"h", TG_IN(NODE) | TG_IN(CONFIG_NODE), 0}},
-    .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table"},
+    .params = {[WEIGHT] = "weight", [BIAS] = "bias", [TABLE] = "table", [DIGIT_SCALE] = "digit_scale"},
     .attrs = {TG_INT(attrs, out, 1, 1, 65536, "columns of the result"),
               TG_INT(attrs, column, 0, 0, 65536, "column of h before which the digits stand"),
               TG_INT(attrs, cols, 4, 1, 4096, "columns of the digits' embedding, unless it is shared"),
               {"values", TG_ATTR_CHOICE, offsetof(attrs, values), EMBEDDED, 0, 0, "embedded|numbers",
                "what a digit stands for: its row of a table, or itself", "embedded", "table"},
-              TG_REAL(attrs, scale, 1, 1e-6, 1e6, "factor of digits as numbers"),
+              TG_REAL(attrs, scale, 1, 1e-6, 1e6,
+                      "factor of digits as numbers; its initial value, if it is learnt"),
+              TG_FLAG(attrs, learn_scale, "numbers: every digit of a node has a learnt factor, digit_scale"),
               TG_FLAG(attrs, stats, "keep norm statistics of the result"),
               TG_CHOICE(attrs, init, 0, TG_LINEAR_INITS,
-                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform")},
+                        "initial weights: PyTorch's, Xavier-normal, LeCun-uniform"),
+              TG_FLAG_ON(attrs, use_bias, "there is a bias")},
     .flags = TG_NEEDS_DIGITS,
     .fixes_dy = TG_FIXED_IN_TILES,
     .plan = plan,

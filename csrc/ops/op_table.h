@@ -22,6 +22,7 @@
     OP(activation)                                                                                           \
     OP(layer_norm)                                                                                           \
     OP(graph_norm)                                                                                           \
+    OP(config_norm)                                                                                          \
     OP(l2_normalise)                                                                                         \
     OP(linear_attention)                                                                                     \
     OP(attention)                                                                                            \

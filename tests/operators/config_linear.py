@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-GRADIENTS = ("h", "weight", "bias", "table")
+GRADIENTS = ("h", "weight", "bias", "table", "digit_scale")
 
 
 def _digit_rows(nodes: int, digits: Array, config_nodes: Array) -> Array:
@@ -26,9 +26,17 @@ def _input(h: Array, embedded: Array, column: int) -> Array:
     return np.concatenate([wide[..., :column], middle, wide[..., column:]], axis=2)
 
 
-def _numbers(scale: float) -> Array:
-    """The table (V,1) of plain digits: 0 where nothing is configurable, else the digit times `scale`."""
-    return scale * np.array([0.0, *range(-1, 6)])[:, None]
+def _numbers() -> Array:
+    """The table (V,1) of plain digits: 0 where nothing is configurable."""
+    return np.array([0.0, *range(-1, 6)])[:, None]
+
+
+def _values(table: Array | None, digit_scale: Array | None, places: int, scale: float) -> Array:
+    """(P,V,D): what a digit in each place stands for."""
+    if table is not None:
+        return np.broadcast_to(table, (places, *table.shape))
+    factors = np.full(places, scale) if digit_scale is None else digit_scale
+    return factors[:, None, None] * _numbers()
 
 
 def _owners(h: Array, config_nodes: Array, num_nodes: int | None) -> Array:
@@ -37,50 +45,58 @@ def _owners(h: Array, config_nodes: Array, num_nodes: int | None) -> Array:
 
 
 def forward(
-    h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array, table: Array | None = None,
-    column: int = 0, out: int = 1, cols: int = 4, values: str = "embedded", scale: float = 1.0,
+    h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array | None = None,
+    table: Array | None = None, digit_scale: Array | None = None, column: int = 0, out: int = 1, cols: int = 4,
+    values: str = "embedded", scale: float = 1.0, learn_scale: bool = False, use_bias: bool = True,
     num_nodes: int | None = None, nudge: Array | None = None,
 ) -> Array:  # fmt: skip
     """y(N,C,O) = [h[:column] | table(V,D)[digits(C,K,P) + 2] | h[column:]] weight(O,F+PD)^T + bias(O).
 
     Nodes that are not configurable take table row 0 in all P places. nudge (C,K,P,V) is added to the one-hot
-    vectors of the digits. h (K,F) of more nodes: the configurable ones alone.
+    vectors of the digits. h (K,F) of more nodes: the configurable ones alone. Digits as numbers are times `scale`,
+    or times those of `digit_scale` (P).
     """
     config_nodes = _owners(h, config_nodes, num_nodes)
-    table = _numbers(scale) if table is None else table
-    embedded = table[_digit_rows(len(h), digits, config_nodes)]
+    known = _values(table, digit_scale, digits.shape[2], scale)
+    places = np.arange(digits.shape[2])
+    embedded = known[places, _digit_rows(len(h), digits, config_nodes)]
     if nudge is not None:
-        embedded[config_nodes] += np.einsum("ckpv,vd->kcpd", nudge, table)
-    return _input(h, embedded, column) @ weight.T + bias
+        embedded[config_nodes] += np.einsum("ckpv,pvd->kcpd", nudge, known)
+    return _input(h, embedded, column) @ weight.T + (0.0 if bias is None else bias)
 
 
 def backward(
-    dy: Array, h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array,
-    table: Array | None = None, column: int = 0, out: int = 1, cols: int = 4, values: str = "embedded",
-    scale: float = 1.0, num_nodes: int | None = None, nudge: Array | None = None,
+    dy: Array, h: Array, digits: Array, config_nodes: Array, weight: Array, bias: Array | None = None,
+    table: Array | None = None, digit_scale: Array | None = None, column: int = 0, out: int = 1, cols: int = 4,
+    values: str = "embedded", scale: float = 1.0, learn_scale: bool = False, use_bias: bool = True,
+    num_nodes: int | None = None, nudge: Array | None = None,
 ) -> dict[str, Array]:  # fmt: skip
-    """Gradients of h, weight, bias, table, and digits (C,K,P,V).
+    """Gradients of h, of the parameters given, and of digits (C,K,P,V).
 
     With dx = dy weight split as the input is: dh sums its parts over configs, dtable scatters the middle,
     digits[c,k,j,r] = dx of place j at configurable node k, config c, times table[r]: the derivative with
     respect to entry r of that digit's one-hot vector.
     """
     config_nodes = _owners(h, config_nodes, num_nodes)
-    learnt, table = table is not None, _numbers(scale) if table is None else table
+    known = _values(table, digit_scale, digits.shape[2], scale)
     rows = _digit_rows(len(h), digits, config_nodes)
-    x = _input(h, table[rows], column)
-    dx, wide = dy @ weight, rows.shape[2] * table.shape[1]
+    x = _input(h, known[np.arange(rows.shape[2]), rows], column)
+    dx, wide = dy @ weight, rows.shape[2] * known.shape[2]
     middle = dx[..., column : column + wide].reshape(*rows.shape, -1)
-    dtable = np.zeros_like(table)
-    np.add.at(dtable, rows, middle)
     flat = dy.reshape(-1, dy.shape[-1])
-    return {
+    out: dict[str, Array] = {
         "h": np.concatenate([dx[..., :column], dx[..., column + wide :]], axis=2).sum(1),
         "weight": flat.T @ x.reshape(len(flat), -1),
-        "bias": flat.sum(0),
-        **({"table": dtable} if learnt else {}),
-        "digits": np.einsum("kcjd,rd->ckjr", middle[config_nodes], table),
+        "digits": np.einsum("kcjd,jrd->ckjr", middle[config_nodes], known),
     }
+    if bias is not None:
+        out["bias"] = flat.sum(0)
+    if table is not None:
+        out["table"] = np.zeros_like(table)
+        np.add.at(out["table"], rows, middle)
+    if digit_scale is not None:
+        out["digit_scale"] = (_numbers()[rows] * middle).sum((0, 1, 3))
+    return out
 
 
 def call(
@@ -100,8 +116,9 @@ def call(
             "digits": rng.integers(-1, 6, (c, k, 18)).astype(np.int8),
             "config_nodes": rng.permutation(n)[:k].astype(np.int64),  # in no order
             "weight": rng.normal(size=(o, wide)) / np.sqrt(wide),
-            "bias": rng.normal(size=o),
+            "bias": rng.normal(size=o) if attrs.get("use_bias", True) else None,
             "table": None if plain else rng.normal(size=(8, d)),
+            "digit_scale": rng.normal(size=18) if attrs.get("learn_scale") else None,
         }
 
     attrs |= {"num_nodes": n} if alone else {}
@@ -136,6 +153,16 @@ def cases() -> list[tuple[Any, ...]]:
             for alone in (False, True)
         ),
         *(
+            (
+                f"learnt-scale{'-alone' * alone}-n{n}",
+                *call(n, c, k, 11, o, 1, 4, alone, values="numbers", learn_scale=True, scale=7.0),
+            )
+            for n, c, k, o in ((6, 5, 3, 9), (20, 70, 13, 33))
+            for alone in (False, True)
+        ),
+        ("no-bias", *call(9, 11, 4, 24, 32, use_bias=False)),
+        ("no-bias-alone", *call(9, 11, 4, 24, 32, 1, alone=True, use_bias=False, values="numbers")),
+        *(
             (f"alone-n{n}c{c}k{k}-{f}to{o}", *call(n, c, k, f, o, alone=True))
             for n, c, k, f, o in (
                 (5, 3, 1, 17, 3),
@@ -149,5 +176,5 @@ def cases() -> list[tuple[Any, ...]]:
 
 def large() -> list[Any]:
     """Several chunks."""
-    numbers = call(150, 24, 140, 30, 64, 1, alone=True, values="numbers")
+    numbers = call(150, 24, 140, 30, 64, 1, alone=True, values="numbers", learn_scale=True, use_bias=False)
     return [call(150, 24, 40, 30, 64), call(150, 24, 140, 30, 64, alone=True), numbers]

@@ -96,6 +96,11 @@ def _graph_arguments(meta: Meta) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _of_configs(meta: Meta) -> bool:
+    """Whether the op has rows of configs alone: then nothing depends on the number of nodes."""
+    return bool(meta["inputs"]) and all(set(spec["rows"]) == {"CONFIG"} for spec in meta["inputs"])
+
+
 def _has_nodes(meta: Meta) -> bool:
     """Whether an input that is always given has a row per node: any, if none is known to be configurable."""
     rows = [set(spec["rows"]) for spec in meta["inputs"] if not spec["optional"]]
@@ -124,7 +129,7 @@ def _signature(meta: Meta) -> inspect.Signature:
     parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
     extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
     extra |= {attr["name"]: _default(attr) for attr in meta["attrs"]}
-    extra |= {} if _has_nodes(meta) else {"num_nodes": None}
+    extra |= {} if _has_nodes(meta) or _of_configs(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", _result(meta): None}
@@ -154,7 +159,7 @@ class _Op:
         self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
         self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
         self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
-        self.digits = "digits" in meta["flags"]
+        self.digits, self.of_configs = "digits" in meta["flags"], _of_configs(meta)
         rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}
         sources = [name for name in rows if rows[name] & _NODES]
         sources.sort(key=lambda name: not rows[name] <= _NODES)  # those that can be nothing else first
@@ -171,6 +176,8 @@ class _Op:
             found = [min(found, key=lambda array: (array.ndim < 3, len(array) == 1))]
         if found:
             return len(found[0])
+        if self.of_configs:
+            return 1
         raise ShapeError(f"{self.name}: give num_nodes, which does not follow from the inputs")
 
     def slate(self, given: Mapping[str, Any]) -> _core.Graph | int:

@@ -184,11 +184,12 @@ def _config_linear(
     digits: NDArray[np.int8],
     config_nodes: NDArray[np.int64],
     weight: Array,
-    bias: Array,
+    bias: Array | None,
     table: Array | None = None,
     column: int | None = None,
     out: Array | None = None,
     *,
+    digit_scale: Array | None = None,
     scale: float = 1.0,
     num_nodes: int | None = None,
 ) -> Implied:
@@ -207,12 +208,14 @@ def _config_linear(
     config_nodes : (K,) int64
         Nodes the digits belong to; all others look up row 0.
     weight : (O, F + 18 D) float32
-    bias : (O,) float32
+    bias : (O,) float32, or None for none
     table : (8, D) float32, optional
         Row ``digit + 2``; row 0 is "not configurable". Without a table, digits stand as numbers, a column
         each: the digit times `scale`, and 0 at nodes that are not configurable.
     column : int, default F
     out : (N, C, O) or (K, C, O) float32, optional
+    digit_scale : (18,) float32, optional
+        Factors of digits as numbers, in place of `scale`.
     scale : float
     num_nodes : int, optional
         Number of nodes, if h has other rows.
@@ -223,9 +226,10 @@ def _config_linear(
     """
     require(h, "h", ("N", "F"))
     require(digits, "digits", ("C", "K", _core.SCHEMA["digits"]), dtype=np.int8)
-    sizes = {"out": len(weight), "column": h.shape[1] if column is None else column}
+    sizes: dict[str, Any] = {"out": len(weight), "column": h.shape[1] if column is None else column}
+    sizes["use_bias"] = bias is not None
     if table is None:
-        return sizes | {"values": "numbers"}
+        return sizes | {"values": "numbers", "learn_scale": digit_scale is not None}
     require(table, "table", (_core.SCHEMA["digit_states"], "D"))
     return sizes | {"cols": table.shape[1]}
 
