@@ -1,12 +1,15 @@
 """The ninth place: three graph convolutions over shortest paths, for an ensemble.
 
 Only nodes and edges on shortest paths from the program's last node to its configurable nodes are kept.
-``ninth-sage``, ``ninth-gat`` and ``ninth-transformer`` differ in their convolution alone; their ensemble
-was worth 0.01 to 0.02 of tau, as were members of one architecture family or shape group
-(:class:`tpugraphs.Routed`). Node features are logarithms; the loss is the hinge with margin 0.1.
+``ninth-sage``, ``ninth-gat`` and ``ninth-transformer`` differ in their convolution alone; their ensemble was
+worth 0.01 to 0.02 of tau. There were models for each collection and for families of architectures, too
+(:class:`tpugraphs.Routed` has one ranker per collection). Node features are logarithms; the loss is the hinge
+with margin 0.1, summed over the pairs of a graph.
 
-The write-up gives no widths: they are those of graph segment training, from which the solution began, and
-so is the pooling, mean and maximum scaled to length 1.
+The write-up says no more of the model. Widths, the two linear layers before and behind the convolutions, and
+the pooling, mean plus maximum scaled to length 1, are those of graph segment training, from which the
+solution began. Messages go both ways, since the shortest paths are undirected, and every convolution has a
+layer norm and a ReLU behind it. In GAT a linear layer of its own takes the place of a node's edge to itself.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class Ninth(TrainingFields):
     margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
     prune: str = option("shortest-path", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
     slates: int = option(2, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
+    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     configs: int = option(512, 2, 4096, doc="configs of a slate, at most")
     chunk: int = option(128, 1, 4096, doc="configs scored together in prediction")
 
@@ -62,7 +66,7 @@ def _wide(fields: Ninth) -> int:
 
 
 def _gat(i: int, fields: Ninth) -> Steps:
-    """List a graph attention layer (Velickovic et al. 2018)."""
+    """List a graph attention layer (Velickovic et al. 2018), as GATConv with `residual` and no self loops."""
     heads = {"heads": fields.heads}
     return [
         step("linear", f"values{i}", [f"h{i}"], out=_wide(fields), use_bias=False),
@@ -77,7 +81,7 @@ def _gat(i: int, fields: Ninth) -> Steps:
 
 def _transformer(i: int, fields: Ninth) -> Steps:
     """List a layer as TransformerConv (Shi et al. 2021)."""
-    wide = {"out": fields.width // fields.heads * fields.heads}
+    wide = {"out": _wide(fields)}
     return [
         step("linear", f"query{i}", [f"h{i}"], **wide),
         step("linear", f"key{i}", [f"h{i}"], **wide),
@@ -122,7 +126,9 @@ def steps(fields: Ninth, conv: Any) -> Steps:
         ]
     return [
         *model,
-        step("pool", "pool", [f"h{fields.layers}"], "pooled", kind="mean+max"),
+        step("pool", "mean", [f"h{fields.layers}"], kind="mean"),
+        step("pool", "max", [f"h{fields.layers}"], kind="max"),
+        step("add", "pooled", ["mean", "max"]),
         step("l2_normalise", "unit", ["pooled"]),
         step("linear", "head0", ["unit"], "hidden", out=fields.width, act="relu"),
         step("linear", "head1", ["hidden"], "scores", out=1),
@@ -130,8 +136,8 @@ def steps(fields: Ninth, conv: Any) -> Steps:
 
 
 def loss(fields: Ninth) -> Steps:
-    """Hinge over all pairs of a graph."""
-    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "mean-pairs"}]
+    """Sum over the pairs of a graph."""
+    return [{"loss": "pairwise_hinge", "margin": fields.margin, "reduction": "sum"}]
 
 
 _ninth = partial(

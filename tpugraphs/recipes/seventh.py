@@ -1,13 +1,16 @@
 """Graph Segment Training (Cao et al. 2023), which the seventh place of the competition built on.
 
 ``seventh-gst`` scores a graph in segments of a thousand nodes, see :mod:`tpugraphs.training.segments`. So it
-trains on graphs as they are, not pruned, in the memory of one segment. The model of a segment follows the
-code of the paper: features, opcode and config of every node, two linear layers, three of GraphSAGE without
-activations between them, mean and maximum over the nodes, divided by their length, and two linear layers.
+trains on graphs as they are, not pruned, in the memory of one segment. The model of a segment is that of the
+paper's code: standardised features, an opcode's embedding of length 1 at most, and the digits of the config
+as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over
+the nodes, divided by their length, and two linear layers. The embedding is multiplied by one learnt scale,
+every digit by one of its own; they begin at 100.
 
-The inputs differ. In the paper's code a digit is one number and an opcode has an embedding no longer than 1,
-both times a learnt scale that begins at 100. Here a digit has an embedding, too. That of an opcode has no
-bound, and a smaller factor, so that it has the same length at first. The learnt scales are one per column.
+The preset ``cpu`` begins with smaller scales, with which it learns faster. What differs: the segment that
+is trained counts for all that are not represented; in the code always for (P - 1) / 2 + 1 of P, and a score
+that was never stored counts as 0. A slate has no config twice. The bound of the embedding's rows is part of
+the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tpugraphs._core import SCHEMA
 from tpugraphs.recipes.base import Recipe, TrainingFields, option, step
 
 FEATURES = SCHEMA["node_features"]
-OPCODE_ROWS = SCHEMA["opcodes"]
+OPCODE_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,12 @@ class SeventhFields(TrainingFields):
     width: int = option(256, 16, 4096, doc="columns of every layer but the first, which has half of them")
     layers: int = option(3, 0, 16, doc="layers of message passing")
     opcode_columns: int = option(128, 1, 256, doc="columns of the opcode embedding")
-    opcode_scale: float = option(8.8, 0.0, 1e6, doc="factor of the opcode embedding, besides the learnt one")
-    digit_columns: int = option(1, 1, 64, doc="columns of the embedding of config digits")
+    opcode_scale: float = option(
+        100.0, 0.0, 1e6, doc="learnt factor of the opcode embedding: its first value"
+    )
+    digit_scale: float = option(
+        100.0, 1e-6, 1e6, doc="learnt factors of the config digits: their first value"
+    )
     dropout: float = option(0.1, 0.0, 0.95, doc="chance that an activation is dropped in training")
     direction: str = option(
         "forward",
@@ -42,6 +49,7 @@ class SeventhFields(TrainingFields):
     )
     prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
     margin: float = option(0.1, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
+    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     configs: int = option(32, 2, 4096, doc="configs of a slate, at most")
 
 
@@ -59,10 +67,11 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
     width, opcodes = fields.width, fields.opcode_columns
     return [
         step("embedding", "embedding", ["node_feat"], "nodes",
-              source="opcode", rows=OPCODE_ROWS, cols=opcodes),
-        step("affine", "scales", ["nodes"], learn="weight", column=FEATURES, scale=fields.opcode_scale),
-        step("config_linear", "linear1", ["scales"],
-              column=FEATURES + opcodes, cols=fields.digit_columns, out=width // 2),
+              source="opcode", rows=OPCODE_ROWS, cols=opcodes, max_norm=1.0),
+        step("affine", "opcode_scale", ["nodes"], "scaled",
+              learn="weight", column=FEATURES, per_column=False, init=fields.opcode_scale),
+        step("config_linear", "linear1", ["scaled"], column=FEATURES + opcodes, out=width // 2,
+              values="numbers", scale=fields.digit_scale, learn_scale=True),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
         step("activation", "prelu", ["dropped"], "h0", act="prelu"),
@@ -70,8 +79,10 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
             step("sage", f"sage{i}", [f"h{i}"], f"h{i + 1}", out=width, direction=fields.direction)
             for i in range(fields.layers)
         ),
-        step("pool", "pool", [f"h{fields.layers}"], kind="mean+max"),
-        step("l2_normalise", "unit", ["pool"]),
+        step("pool", "mean", [f"h{fields.layers}"], kind="mean"),
+        step("pool", "max", [f"h{fields.layers}"], kind="max"),
+        step("add", "pooled", ["mean", "max"]),
+        step("l2_normalise", "unit", ["pooled"]),
         step("linear", "head1", ["unit"], out=width, act="prelu"),
         step("linear", "head2", ["head1"], "scores", out=1),
     ]  # fmt: skip
@@ -94,7 +105,8 @@ RECIPES = (
                 "steps": 2000,
                 "width": 64,
                 "opcode_columns": 32,
-                "opcode_scale": 1.0,
+                "opcode_scale": 10.0,
+                "digit_scale": 3.0,
                 "accumulate": 2,
                 **_ADAM,
             },
@@ -103,7 +115,6 @@ RECIPES = (
                 "accumulate": 32,
                 "learning_rate": 1e-4,
                 "schedule": "constant",
-                "clip": 1e9,
                 "evaluate_every": 1000,
                 **_ADAM,
             },

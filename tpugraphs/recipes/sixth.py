@@ -1,18 +1,23 @@
 """The sixth place: GraphSAGE with instance norms, GIN for xla:default, GATv2 for tiles.
 
-``sixth-layout``: opcode embedding with rows of length 1 at most, two linear layers, four residual
-GraphSAGE layers, each behind an instance norm; mean plus maximum over the nodes, scaled to length 1; a
-head. 778,881 parameters. ``sixth-gin`` has GIN in place of GraphSAGE. ``sixth-tile`` has GATv2 with self
-loops and no residual sums; the 24 numbers of a tile config join behind the pooling: 783,489 parameters.
-Node features have a trainable scale and shift. Nodes are kept that consume, over up to five steps, what a
-configurable node makes.
+``sixth-layout``: an opcode embedding with rows of length 1 at most and the digits of a config as numbers
+join the node features; two linear layers and four GraphSAGE layers with a residual sum, each with an
+instance norm and GELU behind it; mean plus maximum over the nodes, scaled to length 1; a head.
+``sixth-gin`` has GIN in place of GraphSAGE. ``sixth-tile`` has GATv2 with self loops and no residual sums;
+the 24 numbers of a tile config join behind the pooling. Without the scales below these are 778,881
+parameters with GraphSAGE and 783,489 with GATv2. Layouts are pruned to the nodes that consume, over up to
+five steps, what a configurable node makes.
 
-Layouts are trained by the logistic loss of all pairs, tiles by ListMLE; weights are averaged over the
-last part of the training (SWA).
+Layouts are trained by the logistic loss of all pairs, tiles by ListMLE; the weights of layout models are
+averaged over the last part of the training (SWA). For xla:default the scores of ``sixth-layout`` and
+``sixth-gin`` were added, for xla:random the training began with the weights of an nlp collection. The
+default of 80 configs is that of nlp; xla:default had 32, xla:random 100.
 
-What differs: the published head normalises every column over the configs of a batch, so that a score
-depends on what else is scored. ``late_norm="layer"`` normalises each row by itself instead. Trainable
-scales and shifts act on standardised features.
+The head normalises every column over the configs of a slate (``late_norm="configs"``), so that a score
+depends on what else is scored. ``"layer"`` normalises each row by itself instead, as the preset ``cpu``
+does. What differs: mean and deviation of the node features were themselves trained; here a scale and a
+shift are, of features that are standardised (``trainable_scale``). The bound of the embedding's rows is part
+of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
 """
 
 from __future__ import annotations
@@ -38,13 +43,18 @@ class Sixth(TrainingFields):
     layers: int = option(4, 0, 16, doc="layers of message passing")
     dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation is dropped in training")
     trainable_scale: bool = option(True, doc="learn scale and shift of the node features")
-    late_norm: str = option("layer", choices=("layer", "none"), doc="norm of the head's rows")
-    slates: int = option(32, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
+    late_norm: str = option(
+        "configs",
+        choices=("configs", "layer", "none"),
+        doc="norm in the head: of every column over the configs, or of every row",
+    )
+    accumulate: int = option(
+        32, 1, 65536, doc="passes whose gradients make one step: the same mean, in the memory of one pass"
+    )
     configs: int = option(80, 2, 1 << 20, doc="configs of a slate, at most")
     learning_rate: float = option(5e-4, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
-    schedule: str = option("constant", doc="learning rate over the steps")
-    average: str = option("swa", choices=("none", "ema", "swa"), doc="mean of weights over the last steps")
+    clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class SixthLayout(Sixth):
 
     hops: int = option(5, 1, 1000, doc="steps along consumers within which nodes are kept")
     prune: str = option("consumers", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    average: str = option("swa", choices=("none", "ema", "swa"), doc="mean of weights over the last steps")
     chunk: int = option(100, 1, 4096, doc="configs scored together in prediction")
 
 
@@ -125,8 +136,9 @@ def _head(fields: Sixth, last: str, tile: bool) -> Steps:
     for i, out in enumerate((fields.width, fields.width // 2)):
         made.append(step("linear", f"head{i}", [x], f"head{i}_z", out=out, use_bias=False))
         x = f"head{i}_z"
-        if fields.late_norm == "layer":
-            made.append(step("layer_norm", f"head{i}_norm", [x], affine=False))
+        if fields.late_norm != "none":
+            norm = ("config_norm", {}) if fields.late_norm == "configs" else ("layer_norm", {"affine": False})
+            made.append(step(norm[0], f"head{i}_norm", [x], **norm[1]))
             x = f"head{i}_norm"
         made.append(step("activation", f"head{i}_act", [x], f"head{i}", act="gelu"))
         x = f"head{i}"
@@ -146,6 +158,7 @@ def layout_steps(fields: SixthLayout, gin: bool = False) -> Steps:
             out=fields.width,
             column=column,
             values="numbers",
+            use_bias=False,
             stats=True,
         ),
         *_norm_act("first", "first_z", "first_a", "gelu"),
@@ -197,20 +210,25 @@ _sixth = partial(
     source=kaggle("sixth"),
 )
 _layout = partial(_sixth, options=SixthLayout, preprocessing=layout_preprocessing, loss=ranknet)
-_CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "slates": 2, "configs": 48,
-        "learning_rate": 1e-3, "schedule": "warmup-cosine", "prune": "config-1hop"}  # fmt: skip
+_CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
+        "accumulate": 1, "configs": 48, "learning_rate": 1e-3}  # fmt: skip
+_FULL = {"schedule": "constant"}
+_CPU_LAYOUT = {**_CPU, "prune": "config-1hop"}
 
 RECIPES = (
     _layout(
         name="sixth-layout",
         summary="Residual GraphSAGE with instance norms and averaged weights.",
-        presets={"cpu": _CPU, "full": {"epochs": 200}},
+        presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "epochs": 1500}},  # of 750 slates, twice
         steps=layout_steps,
     ),
     _layout(
         name="sixth-gin",
         summary="The same with graph isomorphism layers, as for xla:default.",
-        presets={"cpu": _CPU, "full": {"configs": 32, "epochs": 750}},
+        presets={
+            "cpu": _CPU_LAYOUT,
+            "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
+        },
         steps=partial(layout_steps, gin=True),
     ),
     _sixth(
@@ -218,8 +236,8 @@ RECIPES = (
         summary="GATv2 over kernels, tile configs joined behind the pooling.",
         options=SixthTile,
         presets={
-            "cpu": {k: v for k, v in _CPU.items() if k != "prune"} | {"configs": 128},
-            "full": {"epochs": 25},
+            "cpu": {**_CPU, "configs": 128},
+            "full": {**_FULL, "epochs": 70},  # of 29 slates, 2.5 times
         },
         steps=tile_steps,
         preprocessing=tile_preprocessing,
