@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from models import named
 from rankers import Break, Lazy, networks, small_any, small_graph, small_ranker, state
 from reference import preprocess as reference
 from test_resume import same
@@ -315,6 +316,32 @@ def test_scores_are_sums_over_segments_also_of_loaded_rankers_and_given_configs(
     assert not loaded.network.pipeline.same_as(small_ranker(recipe, prune="none").network.pipeline)
     whole = loaded.model.scores([found.slate(rows)])[0]
     assert abs(whole - scores).max() > 1e-3
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("ignore")
+def test_a_score_is_the_sum_of_what_pytorch_makes_of_the_segments():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    from solutions import seventh
+
+    r = small_ranker("seventh-gst", **FIELDS, steps=3)
+    r.fit(GRAPHS[:2], verbose=False)
+    graph, scores = GRAPHS[2], 0.0
+    whole = r.network.prepare(graph).graph
+    feat, opcode = torch.tensor(whole.node_feat).double(), torch.tensor(whole.node_opcode).long()
+    digits = torch.tensor(graph.config_digits).long()
+    w = {name: torch.tensor(view).double() for name, view in named(r.model).items()}
+    where = np.asarray(graph.node_config_ids)
+    for begin, end, edges, mine in reference.segments(len(feat), graph.edge_index, where, 4):
+        g = {
+            "node_feat": feat[begin:end],
+            "node_opcode": opcode[begin:end],
+            "edge_index": torch.tensor(edges),
+        }
+        g |= {"config_nodes": torch.tensor(where[mine] - begin), "digits": digits[:, mine]}
+        scores += seventh.scores(w, g, r.fields).numpy()
+    assert np.linalg.norm(r.predict(graph) - scores) <= 1e-4 * np.linalg.norm(scores)
 
 
 def test_any_schema_is_cut_too():

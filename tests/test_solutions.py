@@ -9,6 +9,7 @@ import pytest
 from models import Trained, named, rows
 from rankers import having
 
+import tpugraphs as tg
 from tpugraphs import _core
 from tpugraphs.recipes import get_recipe
 
@@ -21,6 +22,12 @@ with warnings.catch_warnings():
     CASES = solutions.cases()
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
+ELSEWHERE = {
+    "first-layout": "test_parity.py",
+    "first-layout-cross": "test_parity.py",
+    "first-tile": "test_parity.py",
+    "graph-config": "test_graph_config.py: not a published solution",
+}
 
 
 def name_of(case):
@@ -90,3 +97,8 @@ def test_scores_loss_and_all_gradients(case):
             assert np.linalg.norm(got) <= 1e-5 * top, name
         else:
             assert relative(got, gradient) <= 1e-3, name
+
+
+def test_every_network_has_a_solution():
+    networks = {name for name in tg.list_recipes() if get_recipe(name).estimator == "network"}
+    assert networks - ELSEWHERE.keys() == {case.recipe for case in CASES}
