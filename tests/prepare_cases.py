@@ -67,6 +67,7 @@ PROGRAMS = {
         {"published": True},
     ),
     "tile": ([*LAYOUT[1:], NODES, CONFIGS], {"published": True, "K": 0}),
+    "configs": ([{**CONFIGS, "step": "scale-configs"}], {"published": True, "K": 0}),
     "powers": ([ENCODE, POWERS], {}),
     "sizes": (
         [
@@ -125,6 +126,10 @@ BAD_STEPS = {
     "two that scale": ([NODES, ENCODE], "'encode': expected to come before"),
     "too many columns": ([{"step": "layout-digits"}, {**NODES, "columns": 141}], "at most as many columns"),
     "first after last": ([{"step": "walk-encoding", "steps": 2, "first": 3}], "first to be at most steps"),
+    "configs twice": (
+        [{**CONFIGS, "step": "scale-configs"}, CONFIGS],
+        "'standardize-configs': expected to come",
+    ),
     "pruned twice": ([PRUNE, {**PRUNE, "method": "k-hop"}], "'prune' once"),
     "merged twice": ([LAYOUT[1], {**LAYOUT[1], "keep": "min"}], "'dedup' once"),
     "cut twice": ([{"step": "segments", "nodes": 5}, {"step": "segments", "nodes": 6}], "'segments' once"),

@@ -92,6 +92,18 @@ def test_nodes_are_pruned_then_scaled(method):
 
 
 @pytest.mark.parametrize("scale", ["none", "log"])
+def test_configs_stay_as_they_are_or_become_logarithms(scale):
+    core = fitted([{**CONFIGS, "step": "scale-configs", "scale": scale}], [])
+    g = stored(published=True, K=0)
+    out = core.apply(*g.values())
+    rows = g["config_feat"].astype(np.float64)
+    close(out.config_feat, np.log1p(rows.clip(0)) if scale == "log" else rows)
+    assert core.configs(g["config_feat"]).tobytes() == out.config_feat.tobytes() and core.get_state() == {}
+    with pytest.raises(tg.DataError, match="4 instead of 5"):
+        core.apply(*stored(published=True, K=0, T=4).values())
+
+
+@pytest.mark.parametrize("scale", ["none", "log"])
 def test_configs_are_scaled_and_constants_become_0(scale):
     training = [stored(seed, published=True, K=0) for seed in range(3)]
     for g in training:

@@ -183,6 +183,7 @@ typedef struct tg_prepare_step {
     STEP(layout_digits)                                                                                      \
     STEP(standardize)                                                                                        \
     STEP(standardize_configs)                                                                                \
+    STEP(scale_configs)                                                                                      \
     STEP(node_padding)                                                                                       \
     STEP(encode)                                                                                             \
     STEP(powers)                                                                                             \

@@ -1,4 +1,5 @@
-/* Steps that shift and scale columns to mean 0 and standard deviation 1 over the training graphs. */
+/* Steps that shift and scale columns to mean 0 and standard deviation 1 over the training graphs, or say that
+   configs stay as they are. */
 #include "prepare/step.h"
 
 #include <math.h>
@@ -118,11 +119,15 @@ const tg_prepare_step tg_step_standardize = {
 
 /* ---- standardize-configs ---- */
 
+static tg_status plan_scaled(tg_use *use, const tg_outline *before, tg_error *err) {
+    if (!before->changed[TG_TABLE_CONFIG]) return TG_OK;
+    return tg_step_wrong(use, err, "to come before every other step that changes the config features");
+}
+
 static tg_status plan_configs(tg_use *use, const tg_outline *before, tg_error *err) {
     static const char *const names[] = {"config_scaler.count", "config_scaler.mean", "config_scaler.m2"};
-    if (before->changed[TG_TABLE_CONFIG])
-        return tg_step_wrong(use, err, "to come before every other step that changes the config features");
-    return keep(use, names, err);
+    const tg_status status = plan_scaled(use, before, err);
+    return status == TG_OK ? keep(use, names, err) : status;
 }
 
 static void outline_configs(const tg_use *use, tg_outline *outline, int fitted) {
@@ -189,4 +194,34 @@ const tg_prepare_step tg_step_standardize_configs = {
     .finish = finish,
     .check = check,
     .apply = apply_configs,
+};
+
+/* ---- scale-configs ---- */
+
+static void outline_scaled(const tg_use *use, tg_outline *outline, int fitted) {
+    (void)fitted;
+    outline->cols[TG_TABLE_CONFIG] = (int)use->attr[COLUMNS];
+    outline->changed[TG_TABLE_CONFIG] = 1;
+}
+
+static tg_status apply_scaled(const tg_use *use, tg_draft *d, tg_error *err) {
+    if (!tg_wants(d, TG_TABLE_CONFIG)) return TG_OK;
+    tg_rows rows = rows_of(use, d, TG_TABLE_CONFIG);
+    float *y;
+    const tg_status status = scale(use, &rows, &y, err);
+    if (status != TG_OK || y == NULL) return status;
+    return tg_draft_replace(d, TG_TABLE_CONFIG, TG_OK, y, (int)rows.F, 0);
+}
+
+const tg_prepare_step tg_step_scale_configs = {
+    .name = "scale-configs",
+    .doc = "Features of configs as they are, or their logarithms.",
+    .attrs = {{"columns", TG_STEP_INT, 1, 0, 1, TG_MAX_COLUMNS, NULL, "T, as every graph has"},
+              {"scale", TG_STEP_CHOICE, 1, 0, 0, 0, "none|log",
+               "log: ln(1 + x), negative numbers counting as 0"}},
+    .flags = TG_STEP_CONFIGS,
+    .plan = plan_scaled,
+    .outline = outline_scaled,
+    .inspect = inspect_configs,
+    .apply = apply_scaled,
 };
