@@ -11,8 +11,9 @@ margin), to which relative errors are added. ``second-nlp`` is trained by ListML
 scaled down to length 500. ``second-tile`` is trained by differences of normalised runtimes with a margin
 of 0.1. Of equal configs the fastest measurement counts.
 
-What differs: tile configs are standardised. The published code averages the hinge over all pairs of a
-slate, ties included; ours over pairs with an order, since equal configs are merged and ties are rare.
+What differs: the published code averages the hinge over all pairs of a slate, ties included; ours over
+pairs with an order, since equal configs are merged and ties are rare. In the code as it was for xla and
+tiles, negative node features counted as 0.
 Residual sums stand where widths are equal in ``second-nlp`` alone, as in the published code (the write-up
 has them everywhere): see `residual`. Graphs whose measurements are known to be corrupt are left out by
 ``--exclude known-corrupt``.
@@ -50,6 +51,9 @@ class Second(TrainingFields):
     configs: int = option(4, 2, 4096, doc="configs of a slate, at most")
     dedup: str = option("min", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
     target: str = option("seconds", choices=("seconds", "runtime"), doc="what is fitted")
+    config_scale: str = option(
+        "none", choices=("none", "standard"), doc="tile configs as they are, or standardised"
+    )
     weight_decay: float = option(0.0, 0.0, 10.0, doc="decoupled; the last layer has 1e-4 in any case")
     eps: float = option(1e-6, 1e-30, 1.0, doc="added to the root of the second moment")
     clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
@@ -64,7 +68,8 @@ def preprocessing(fields: Second, tile: bool = False) -> Steps:
     """Logarithms of node features; of equal configs the fastest (training only)."""
     log = {"step": "log-columns", "form": "signed"}
     if tile:
-        configs = {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "none"}
+        scaled = "standardize-configs" if fields.config_scale == "standard" else "scale-configs"
+        configs = {"step": scaled, "columns": TILE_COLUMNS, "scale": "none"}
         return [{"step": "dedup", "keep": fields.dedup}, log, configs]
     return [{"step": "prune", "method": fields.prune}, {"step": "dedup", "keep": fields.dedup}, log]
 
@@ -94,8 +99,8 @@ def steps(fields: Second, tile: bool = False) -> Steps:
         kept = fields.residual and width == before
         model += [
             step("sage", f"sage{i}", [f"h{i}"], f"s{i}", out=width),
-            step("activation", f"act{i}", [f"s{i}"], f"a{i}" if kept else f"h{i + 1}", act="relu"),
-            *([step("add", f"residual{i}", [f"a{i}", f"h{i}"], f"h{i + 1}")] if kept else []),
+            *([step("add", f"residual{i}", [f"s{i}", f"h{i}"], f"r{i}")] if kept else []),
+            step("activation", f"act{i}", [f"r{i}" if kept else f"s{i}"], f"h{i + 1}", act="relu"),
         ]
         before = width
     return [
@@ -175,6 +180,7 @@ RECIPES = (
                 "width": 64,
                 "layers": 2,
                 "configs": 32,
+                "config_scale": "standard",
                 "slates": 4,
                 "margin": 0.1,
                 "score_scale": 1.0,
