@@ -15,8 +15,8 @@ from the protocol buffers alone and are not in the published .npz files: without
 
 What differs: messages against the edges are averaged by the receiver's degree; the published code takes
 the sender's by mistake. In the variant ``merge`` the neighbours of configurable nodes keep their
-features, as the write-up says and the code does not. The extra node has an opcode of its own, 0 in place
-of 127, and is not pruned. Tile configs are logarithms and standardised; published are fifths of them.
+features, as the write-up says and the code does not. The extra node has opcode 0, not 127, and its digits
+of sizes and operands' shapes, which are constants, are 0.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ Steps = list[dict[str, Any]]
 LOG_COLUMNS = (
     *range(21, 31), 37, 38, 39, 43, 44, 52, 53, 54, 59, 60, 68, 76, 84, *range(107, 113), *range(117, 125),
     126, 127, *range(129, 133),
+)  # fmt: skip
+# The same of tile graphs, where numbers may be negative: what is added to them first -> columns.
+TILE_LOG_COLUMNS = (
+    (1, (*range(21, 29), 30, 37, 38, 39, *range(43, 47), *range(51, 56), 59, 60, 63, 68, 76, 77, 78, 83, 84,
+         *range(107, 112), *range(117, 127), 129, 130, 132)),
+    (2, (61, 62)),
+    (3, (67,)),
+    (25, (131,)),
+    (40, (127,)),
 )  # fmt: skip
 
 
@@ -75,7 +84,6 @@ class ThirdLayout(ThirdFields):
 def _prepared(fields: ThirdFields, walks: Steps, tile: bool = False) -> Steps:
     """List the steps over node features; walks see the whole graph."""
     return [
-        {"step": "virtual-node"},
         {"step": "operand-shapes"},
         {"step": "mod-features"},
         {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
@@ -88,6 +96,7 @@ def layout_preprocessing(fields: ThirdLayout) -> Steps:
     directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
     both = {"graph": "undirected", "first": 2, "steps": fields.undirected_steps, "loops": True}
     return [
+        {"step": "virtual-node"},
         {"step": "prune", "method": fields.variant},
         {"step": "dedup", "keep": fields.dedup},
         *_prepared(fields, [{"step": "walk-encoding", **directed}, {"step": "walk-encoding", **both}]),
@@ -105,14 +114,17 @@ def _act(name: str, slot: str, act: str = "silu", norm: bool = True) -> Steps:
 
 
 def _messages(name: str, x: str, out: int, message: int, act: str, norm: bool) -> Steps:
-    """act(W3 act([W x | mean of producers' W1 x | mean of consumers' W2 x])), with layer norms."""
+    """act(W3 act([W x | mean of consumers' W1 x | mean of producers' W2 x])), with layer norms.
+
+    The published names of W1 and W2 are "in" and "out".
+    """
     return [
         step("linear", f"{name}_self", [x], out=out),
         step("linear", f"{name}_in", [x], out=message),
         step("linear", f"{name}_out", [x], out=message),
-        step("edge_mean", f"{name}_producers", [f"{name}_in"], direction="reverse"),
-        step("edge_mean", f"{name}_consumers", [f"{name}_out"], direction="forward"),
-        step("concat", f"{name}_all", [f"{name}_self", f"{name}_producers", f"{name}_consumers"]),
+        step("edge_mean", f"{name}_consumers", [f"{name}_in"], direction="forward"),
+        step("edge_mean", f"{name}_producers", [f"{name}_out"], direction="reverse"),
+        step("concat", f"{name}_all", [f"{name}_self", f"{name}_consumers", f"{name}_producers"]),
         *_act(f"{name}_mixed", f"{name}_all", act, norm),
         step("linear", f"{name}_linear", [f"{name}_mixed"], out=out),
         *_act(name, f"{name}_linear", act, norm),
@@ -181,6 +193,9 @@ class ThirdTile(ThirdFields):
     blocks: int = option(4, 1, 16, doc="layers of message passing")
     slates: int = option(16, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     configs: int = option(16, 2, 1 << 20, doc="configs of a slate, at most")
+    config_scale: str = option(
+        "fifth", choices=("fifth", "log"), doc="the 24 numbers: a fifth of each; or ln(1 + x), standardised"
+    )
     metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
     chunk: int = option(1024, 1, 1 << 20, doc="configs scored together in prediction")
 
@@ -188,20 +203,28 @@ class ThirdTile(ThirdFields):
 def tile_preprocessing(fields: ThirdTile) -> Steps:
     """List the steps before the tile model."""
     directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
+    logs = [
+        {"step": "log-columns", "offset": more, "columns": [*columns]} for more, columns in TILE_LOG_COLUMNS
+    ]
+    log = fields.config_scale == "log"
     return [
         {"step": "dedup", "keep": fields.dedup},
         {"step": "virtual-node"},
-        {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
+        *logs,
         {"step": "walk-encoding", **directed},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
+        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"}
+        if log
+        else {"step": "scale-configs", "columns": TILE_COLUMNS, "scale": "none"},
     ]
 
 
 def tile_steps(fields: ThirdTile) -> Steps:
     """List the steps of the tile model."""
+    scale = 0.2 if fields.config_scale == "fifth" else 1.0
     model = [
         opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
-        step("concat", "joined", ["opcodes", "config_feat"]),
+        step("affine", "configs", ["config_feat"], learn="none", scale=scale),
+        step("concat", "joined", ["opcodes", "configs"]),
         step("linear", "first", ["joined"], "z", out=fields.first),
         *_act("x0", "z"),
     ]
@@ -254,7 +277,14 @@ RECIPES = (
         summary="GraphSAGE for tile configs with walk encodings and a loss like DCG.",
         options=ThirdTile,
         presets={
-            "cpu": {"steps": 2000, "first": 128, "width": 64, "configs": 32, "slates": 4},
+            "cpu": {
+                "steps": 2000,
+                "first": 128,
+                "width": 64,
+                "configs": 32,
+                "slates": 4,
+                "config_scale": "log",
+            },
             "full": {"epochs": 16},
         },
         steps=tile_steps,
