@@ -1,9 +1,9 @@
 """The fifth place: features that do not depend on how dimensions are numbered, and a transformer over them.
 
 Of the 140 node features 53 stay as they are; nine lists (shape, dimensions, window ...) and the dimension
-numbers of convolutions are told per dimension: 23 numbers for each of six. The config of a node
-follows, as it is and inverted: the place of every dimension in the layouts of output, input and
-kernel. Nodes without a config have their own layout in its place.
+numbers of convolutions are told per dimension: 23 numbers for each of six. The config of a node follows,
+as it is and inverted: the place of every dimension in the layouts of output, input and kernel. Nodes
+without a config have their own layout in its place.
 
 ``fifth-layout`` takes all of this as columns (the "naive" model): a linear layer, then three layers that
 put GraphSAGE along and against the edges next to each other, and a sum over the nodes. 1,006,145
@@ -23,7 +23,8 @@ token is not told the number of its dimension. The naive model reads inverted la
 published one has 18 tile sizes, 0 in layout graphs. Of the tile numbers it reads sums and products, too;
 tiles are compared within a graph alone, in the order of their ratios, where half of the published loss
 compares times over the batch. Edges are dropped with the mean chance of the published range. Logarithms
-are sign(x) ln(1 + |x|) of all sizes.
+are sign(x) ln(1 + |x|) of all sizes. A 0 among a node's own layout is a dimension here; in the published
+code it counts as none. The published tile model is the one with tokens.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Fifth(TrainingFields):
 class FifthLayout(Fifth):
     """Fields of ``fifth-layout``."""
 
-    prune: str = option("config-1hop", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
     chunk: int = option(64, 1, 4096, doc="configs scored together in prediction")
 
 
@@ -105,8 +106,8 @@ class FifthTile(Fifth):
 def _columns() -> Steps:
     """List steps to 191 columns: scalars, then nine lists and 14 flags of six dimensions."""
     return [
-        {"step": "dimension-flags"},
         {"step": "log-columns", "form": "signed"},
+        {"step": "dimension-flags"},
         {"step": "take-columns", "columns": [*COLUMNS]},
         {"step": "merge-opcodes"},
     ]
@@ -245,13 +246,14 @@ _fifth = partial(
 )
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 16, "configs": 24, "slates": 2, "learning_rate": 1e-3,
         "schedule": "warmup-cosine"}  # fmt: skip
+_PRUNED = {"prune": "config-1hop"}
 
 RECIPES = (
     _fifth(
         name="fifth-layout",
         summary="GraphSAGE both ways over features per dimension, the naive one of two models.",
         options=FifthLayout,
-        presets={"cpu": _CPU, "full": {"epochs": 2}},
+        presets={"cpu": {**_CPU, **_PRUNED}, "full": {"epochs": 2}},
         steps=steps,
         loss=loss,
         preprocessing=preprocessing,
@@ -260,7 +262,7 @@ RECIPES = (
         name="fifth-dimension",
         summary="The same over a transformer that sees a token per dimension.",
         options=FifthDimension,
-        presets={"cpu": {**_CPU, "token_columns": 32, "hidden": 32}, "full": {"epochs": 2}},
+        presets={"cpu": {**_CPU, **_PRUNED, "token_columns": 32, "hidden": 32}, "full": {"epochs": 2}},
         steps=dimension_steps,
         loss=loss,
         preprocessing=preprocessing,
