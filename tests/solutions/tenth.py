@@ -66,7 +66,10 @@ def layout(w, g, fields) -> Tensor:
         x = among_nodes(w, f"attention{i}", x, fields, linear_attention)
         x = message_passing(w, f"graph{i}", x, g, fields)
     x = norm(w, "last_norm", x)[g["config_nodes"]]
-    x = fn.gelu(linear(w, "join", join(x, g["digits"].double())))
+    digits = g["digits"].double()
+    if fields.embed_digits:
+        digits = w["join.table"][g["digits"] + 2].flatten(-2)
+    x = fn.gelu(fn.linear(join(x, digits), w["join.weight"], w["join.bias"]))
     x = fn.gelu(linear(w, "mlp", x)).mean(1)
     return linear(w, "head", x).flatten()
 
@@ -83,14 +86,15 @@ def tile(w, g, fields) -> Tensor:
 
 SIZES = {"width": 8, "opcode_columns": 4, "blocks": 2, "heads": 2}
 LIST_MLE = per_slate(lambda s, y, v: list_mle(s, y))
+VARIANTS = (
+    {},
+    {"unit": "gated"},
+    {"block": "sage"},
+    {"unit": "gated", "block": "sage", "direction": "reverse"},
+    {"propagation": 3, "restart": 0.3, "direction": "forward"},
+)
 CASES = [
-    Case(name, {**fields, **SIZES}, scores, LIST_MLE)
-    for name, scores in (("tenth-layout", layout), ("tenth-tile", tile))
-    for fields in (
-        {},
-        {"unit": "gated"},
-        {"block": "sage"},
-        {"unit": "gated", "block": "sage", "direction": "reverse"},
-        {"propagation": 3, "restart": 0.3, "direction": "forward"},
-    )
+    Case("tenth-layout", {"embed_digits": True, **SIZES}, layout, LIST_MLE),
+    *(Case("tenth-layout", {**fields, **SIZES}, layout, LIST_MLE) for fields in VARIANTS),
+    *(Case("tenth-tile", {**fields, **SIZES}, tile, LIST_MLE) for fields in VARIANTS),
 ]

@@ -6,7 +6,7 @@ worth 0.01 to 0.02 of tau. There were models for each collection and for familie
 (:class:`tpugraphs.Routed` has one ranker per collection). Node features are logarithms; the loss is the hinge
 with margin 0.1, summed over the pairs of a graph.
 
-The write-up says no more of the model. Widths, the two linear layers before and behind the convolutions, and
+The rest is chosen here. Widths, the two linear layers before and behind the convolutions, and
 the pooling, mean plus maximum scaled to length 1, are those of graph segment training, from which the
 solution began. Messages go both ways, since the shortest paths are undirected, and every convolution has a
 layer norm and a ReLU behind it. In GAT a linear layer of its own takes the place of a node's edge to itself.
