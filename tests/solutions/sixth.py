@@ -19,19 +19,25 @@ def bounded(table) -> Tensor:
     return table / table.norm(dim=1, keepdim=True).clamp(min=1)
 
 
+def scaled(w, name, x) -> Tensor:
+    return x * w[f"{name}.weight"] + w[f"{name}.bias"] if f"{name}.weight" in w else x
+
+
 def nodes(w, g) -> Tensor:
-    scaled = g["node_feat"] * w["scale.weight"] + w["scale.bias"] if "scale.weight" in w else g["node_feat"]
-    return join(scaled, bounded(w["opcodes.weight"])[g["node_opcode"]])
+    return join(scaled(w, "scale", g["node_feat"]), bounded(w["opcodes.weight"])[g["node_opcode"]])
 
 
-def start(w, x) -> Tensor:
-    x = fn.gelu(over_nodes(linear(w, "first", x)))
+def first(w, x) -> Tensor:
+    return fn.gelu(over_nodes(linear(w, "first", x)))
+
+
+def second(w, x) -> Tensor:
     return fn.gelu(over_nodes(linear(w, "second", x)))
 
 
-def gin(w, i, x, edges) -> Tensor:
+def gin_layer(w, i, x, edges) -> Tensor:
     x = conv(GINConv(torch.nn.Identity()), {}, x, edges.T)
-    for name in (f"gin{i}_0", f"gin{i}_2"):
+    for name in (f"gin{i}_0", f"gin{i}_3"):
         x = fn.elu(over_nodes(linear(w, name, x)))
     return x
 
@@ -48,10 +54,12 @@ def gatv2(w, name, x, edges) -> Tensor:
     return conv(module, weights, x, edges.T)
 
 
-def head(w, x, fields, late=None) -> Tensor:
-    """Scores of the nodes (..., N, F); columns that come late stand behind the pooled ones."""
-    pooled = fn.normalize(x.mean(-2) + x.amax(-2), eps=1e-4, dim=-1)
-    x = pooled if late is None else join(pooled, late)
+def pooled(x) -> Tensor:
+    return x.mean(-2) + x.amax(-2)
+
+
+def head(w, x, fields) -> Tensor:
+    """Scores of the pooled columns (C, F)."""
     for i in range(2):
         x = linear(w, f"head{i}", x)
         if fields.late_norm == "configs":
@@ -63,20 +71,26 @@ def head(w, x, fields, late=None) -> Tensor:
 
 
 def layout(w, g, fields) -> Tensor:
-    x = start(w, join(nodes(w, g), every_node(g)))
+    x = second(w, first(w, join(nodes(w, g), every_node(g))))
     for i in range(fields.layers):
-        passed = (
-            gin(w, i, x, g["edge_index"]) if "gin0_0.weight" in w else sage(w, f"sage{i}", x, g["edge_index"])
-        )
-        x = fn.gelu(over_nodes(passed + x))
-    return head(w, x, fields)
+        x = fn.gelu(over_nodes(sage(w, f"sage{i}", x, g["edge_index"]) + x))
+    return head(w, fn.normalize(pooled(x), eps=1e-4, dim=-1), fields)
+
+
+def gin(w, g, fields) -> Tensor:
+    """Of three layers or more, the last reads what the one before it reads."""
+    made = [first(w, join(nodes(w, g), every_node(g)))]
+    for i in range(fields.layers):
+        read = made[-2] if 2 <= i == fields.layers - 1 else made[-1]
+        made.append(gin_layer(w, i, read, g["edge_index"]))
+    return head(w, sum(x.mean(-2) for x in made[1:]), fields)
 
 
 def tile(w, g, fields) -> Tensor:
-    x = start(w, nodes(w, g))
+    x = second(w, first(w, nodes(w, g)))
     for i in range(fields.layers):
         x = fn.gelu(over_nodes(gatv2(w, f"gat{i}", x, g["edge_index"])))
-    return head(w, x, fields, late=g["config_feat"])
+    return head(w, join(pooled(x), scaled(w, "config_scale", g["config_feat"])), fields)
 
 
 def logistic(s, y, v) -> Tensor:
@@ -88,8 +102,8 @@ def logistic(s, y, v) -> Tensor:
 SIZES = {"width": 8, "opcode_columns": 4, "layers": 2}
 CASES = [
     *(
-        Case(name, {**fields, **SIZES}, layout, per_slate(logistic))
-        for name in ("sixth-layout", "sixth-gin")
+        Case(name, {**fields, **SIZES, "layers": layers}, scores, per_slate(logistic))
+        for name, scores, layers in (("sixth-layout", layout, 2), ("sixth-gin", gin, 2), ("sixth-gin", gin, 4))
         for fields in ({}, {"late_norm": "none", "trainable_scale": False}, {"late_norm": "layer"})
     ),
     *(Case("sixth-tile", {**fields, **SIZES}, tile, per_slate(lambda s, y, v: list_mle(s, y)))

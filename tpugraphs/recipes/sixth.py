@@ -3,10 +3,11 @@
 ``sixth-layout``: an opcode embedding with rows of length 1 at most and the digits of a config as numbers
 join the node features; two linear layers and four GraphSAGE layers with a residual sum, each with an
 instance norm and GELU behind it; mean plus maximum over the nodes, scaled to length 1; a head.
-``sixth-gin`` has GIN in place of GraphSAGE. ``sixth-tile`` has GATv2 with self loops and no residual sums;
-the 24 numbers of a tile config join behind the pooling. Without the scales below these are 778,881
-parameters with GraphSAGE and 783,489 with GATv2. Layouts are pruned to the nodes that consume, over up to
-five steps, what a configurable node makes.
+``sixth-gin`` has one linear layer and four of GIN without residual sums, of which the last two read the
+same; the head reads the sum of their means over the nodes. ``sixth-tile`` has GATv2 with self loops and no
+residual sums; the 24 numbers of a tile config join behind mean plus maximum, which are not scaled. Without
+the scales below these are 778,881, 714,369 and 783,489 parameters. Layouts are pruned to the nodes that
+consume, over up to five steps, what a configurable node makes.
 
 Layouts are trained by the logistic loss of all pairs, tiles by ListMLE; the weights of layout models are
 averaged over the last part of the training (SWA). For xla:default the scores of ``sixth-layout`` and
@@ -15,9 +16,9 @@ default of 80 configs is that of nlp; xla:default had 32, xla:random 100.
 
 The head normalises every column over the configs of a slate (``late_norm="configs"``), so that a score
 depends on what else is scored. ``"layer"`` normalises each row by itself instead, as the preset ``cpu``
-does. What differs: mean and deviation of the node features were themselves trained; here a scale and a
-shift are, of features that are standardised (``trainable_scale``). The bound of the embedding's rows is part
-of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
+does. What differs: mean and deviation of node features and tile configs were themselves trained; here a
+scale and a shift are, of numbers that are standardised (``trainable_scale``). The bound of the embedding's
+rows is part of the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Sixth(TrainingFields):
     width: int = option(256, 2, 4096, doc="columns of a layer; the last hidden one has half as many")
     layers: int = option(4, 0, 16, doc="layers of message passing")
     dropout: float = option(0.2, 0.0, 0.95, doc="chance that an activation is dropped in training")
-    trainable_scale: bool = option(True, doc="learn scale and shift of the node features")
+    trainable_scale: bool = option(True, doc="learn scale and shift of node features and tile configs")
     late_norm: str = option(
         "configs",
         choices=("configs", "layer", "none"),
@@ -59,7 +60,7 @@ class Sixth(TrainingFields):
 
 @dataclass(frozen=True)
 class SixthLayout(Sixth):
-    """Fields of the layout recipes."""
+    """Fields of ``sixth-layout``."""
 
     hops: int = option(5, 1, 1000, doc="steps along consumers within which nodes are kept")
     prune: str = option("consumers", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
@@ -68,9 +69,22 @@ class SixthLayout(Sixth):
 
 
 @dataclass(frozen=True)
+class SixthGin(SixthLayout):
+    """Fields of ``sixth-gin``."""
+
+    layers: int = option(
+        4, 1, 16, doc="layers of message passing; of three or more the last two read the same"
+    )
+
+
+@dataclass(frozen=True)
 class SixthTile(Sixth):
     """Fields of ``sixth-tile``."""
 
+    dropout: float = option(0.0, 0.0, 0.95, doc="chance that an activation is dropped in training")
+    config_scale: str = option(
+        "none", choices=("none", "log"), doc="log: ln(1 + x) of the 24 numbers before they are standardised"
+    )
     configs: int = option(64, 2, 1 << 20, doc="configs of a slate, at most")
     metric: str = option("top5", choices=("top5", "mean50", "tau"), doc="what chooses the best parameters")
     chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
@@ -91,7 +105,7 @@ def tile_preprocessing(fields: SixthTile) -> Steps:
         {"step": "dedup", "keep": fields.dedup},
         {"step": "self-loops"},
         {"step": "standardize", "columns": NODE_COLUMNS},
-        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": "log"},
+        {"step": "standardize-configs", "columns": TILE_COLUMNS, "scale": fields.config_scale},
     ]
 
 
@@ -109,30 +123,31 @@ def _inputs(fields: Sixth) -> Steps:
     return [*scaled, opcodes(slot, OPCODE_ROWS, fields.opcode_columns, max_norm=1.0)]
 
 
-def _gin(i: int, fields: Sixth) -> Steps:
-    """List MLP(x + sum over producers): twice a linear layer, norm and ELU."""
+def _gin(i: int, x: str, fields: Sixth) -> Steps:
+    """List MLP(x + sum over consumers): twice a linear layer, norm and ELU; then the mean over the nodes."""
     return [
-        step("edge_mean", f"near{i}", [f"h{i}"], kind="sum"),
-        step("add", f"sum{i}", [f"h{i}", f"near{i}"]),
+        step("edge_mean", f"near{i}", [x], kind="sum"),
+        step("add", f"sum{i}", [x, f"near{i}"]),
         step("linear", f"gin{i}_0", [f"sum{i}"], out=fields.width, stats=True),
         *_norm_act(f"gin{i}_0", f"gin{i}_0", f"gin{i}_1", "elu"),
-        step("linear", f"gin{i}_2", [f"gin{i}_1"], f"gin{i}_2_z", out=fields.width, stats=True),
-        *_norm_act(f"gin{i}_2", f"gin{i}_2_z", f"conv{i}", "elu"),
+        step("linear", f"gin{i}_3", [f"gin{i}_1"], f"gin{i}_3_z", out=fields.width, stats=True),
+        *_norm_act(f"gin{i}_3", f"gin{i}_3_z", f"h{i + 1}", "elu"),
+        step("pool", f"mean{i + 1}", [f"h{i + 1}"], kind="mean"),
     ]
 
 
-def _head(fields: Sixth, last: str, tile: bool) -> Steps:
-    """Mean plus maximum, length 1, two hidden layers."""
-    made = [
+def _pooled(last: str) -> Steps:
+    """List mean plus maximum over the nodes."""
+    return [
         step("pool", "mean", [last], kind="mean"),
         step("pool", "max", [last], kind="max"),
         step("add", "pooled", ["mean", "max"]),
-        step("l2_normalise", "unit", ["pooled"], eps=1e-4),
     ]
-    x = "unit"
-    if tile:
-        made.append(step("concat", "late", [x, "config_feat"]))
-        x = "late"
+
+
+def _head(fields: Sixth, x: str) -> Steps:
+    """List two hidden layers and a score."""
+    made: Steps = []
     for i, out in enumerate((fields.width, fields.width // 2)):
         made.append(step("linear", f"head{i}", [x], f"head{i}_z", out=out, use_bias=False))
         x = f"head{i}_z"
@@ -145,54 +160,80 @@ def _head(fields: Sixth, last: str, tile: bool) -> Steps:
     return [*made, step("linear", "score", [x], "scores", out=1)]
 
 
-def layout_steps(fields: SixthLayout, gin: bool = False) -> Steps:
-    """List the steps of a layout model."""
+def _first(fields: Sixth, digits: bool) -> Steps:
+    """List the first linear layer, which sees everything, with norm and dropout; its result is `drop`."""
     column = NODE_COLUMNS + fields.opcode_columns
-    model = [
+    attrs: dict[str, Any] = {"out": fields.width, "use_bias": False, "stats": True}
+    if digits:
+        first = step(
+            "config_linear", "first", ["opcodes"], "first_z", column=column, values="numbers", **attrs
+        )
+    else:
+        first = step("linear", "first", ["opcodes"], "first_z", **attrs)
+    return [
         *_inputs(fields),
-        step(
-            "config_linear",
-            "first",
-            ["opcodes"],
-            "first_z",
-            out=fields.width,
-            column=column,
-            values="numbers",
-            use_bias=False,
-            stats=True,
-        ),
+        first,
         *_norm_act("first", "first_z", "first_a", "gelu"),
         step("dropout", "drop", ["first_a"], p=fields.dropout),
+    ]
+
+
+def _second(fields: Sixth) -> Steps:
+    """List the second linear layer, from `drop` to `h0`."""
+    return [
         step("linear", "second", ["drop"], "second_z", out=fields.width, use_bias=False, stats=True),
         *_norm_act("second", "second_z", "h0", "gelu"),
     ]
+
+
+def layout_steps(fields: SixthLayout) -> Steps:
+    """List the steps of the GraphSAGE model."""
+    model = [*_first(fields, digits=True), *_second(fields)]
     for i in range(fields.layers):
-        model += (
-            _gin(i, fields) if gin else [step("sage", f"sage{i}", [f"h{i}"], f"conv{i}", out=fields.width)]
-        )
         model += [
+            step("sage", f"sage{i}", [f"h{i}"], f"conv{i}", out=fields.width),
             step("mix", f"residual{i}", [f"conv{i}", f"h{i}"], stats=True),
             *_norm_act(f"layer{i}", f"residual{i}", f"h{i + 1}", "gelu"),
         ]
-    return [*model, *_head(fields, f"h{fields.layers}", tile=False)]
+    return [
+        *model,
+        *_pooled(f"h{fields.layers}"),
+        step("l2_normalise", "unit", ["pooled"], eps=1e-4),
+        *_head(fields, "unit"),
+    ]
+
+
+def gin_steps(fields: SixthGin) -> Steps:
+    """List the steps of the GIN model; as published, the last layer reads what the one before it reads."""
+    model, x, pooled = _first(fields, digits=True), "drop", "mean1"
+    for i in range(fields.layers):
+        last = fields.layers >= 3 and i == fields.layers - 1
+        model += _gin(i, f"h{i - 1}" if last else x, fields)
+        x = f"h{i + 1}"
+        if i > 0:
+            model.append(step("add", f"pooled{i + 1}", [pooled, f"mean{i + 1}"]))
+            pooled = f"pooled{i + 1}"
+    return [*model, *_head(fields, pooled)]
 
 
 def tile_steps(fields: SixthTile) -> Steps:
     """List the steps of the tile model; kernels may have one node, where a norm over nodes is 0."""
-    model = [
-        *_inputs(fields),
-        step("linear", "first", ["opcodes"], "first_z", out=fields.width, use_bias=False, stats=True),
-        *_norm_act("first", "first_z", "first_a", "gelu"),
-        step("dropout", "drop", ["first_a"], p=fields.dropout),
-        step("linear", "second", ["drop"], "second_z", out=fields.width, use_bias=False, stats=True),
-        *_norm_act("second", "second_z", "h0", "gelu"),
-    ]
+    model = [*_first(fields, digits=False), *_second(fields)]
     for i in range(fields.layers):
         model += [
             step("gatv2", f"gat{i}", [f"h{i}"], cols=fields.width, stats=True),
             *_norm_act(f"layer{i}", f"gat{i}", f"h{i + 1}", "gelu"),
         ]
-    return [*model, *_head(fields, f"h{fields.layers}", tile=True)]
+    configs = "config_feat"
+    if fields.trainable_scale:
+        model.append(step("affine", "config_scale", [configs], "configs"))
+        configs = "configs"
+    return [
+        *model,
+        *_pooled(f"h{fields.layers}"),
+        step("concat", "late", ["pooled", configs]),
+        *_head(fields, "late"),
+    ]
 
 
 def ranknet(fields: Sixth) -> Steps:
@@ -209,7 +250,7 @@ _sixth = partial(
     Recipe,
     source=kaggle("sixth"),
 )
-_layout = partial(_sixth, options=SixthLayout, preprocessing=layout_preprocessing, loss=ranknet)
+_layout = partial(_sixth, preprocessing=layout_preprocessing, loss=ranknet)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
         "accumulate": 1, "configs": 48, "learning_rate": 1e-3}  # fmt: skip
 _FULL = {"schedule": "constant"}
@@ -219,24 +260,26 @@ RECIPES = (
     _layout(
         name="sixth-layout",
         summary="Residual GraphSAGE with instance norms and averaged weights.",
+        options=SixthLayout,
         presets={"cpu": _CPU_LAYOUT, "full": {**_FULL, "epochs": 1500}},  # of 750 slates, twice
         steps=layout_steps,
     ),
     _layout(
         name="sixth-gin",
-        summary="The same with graph isomorphism layers, as for xla:default.",
+        summary="Graph isomorphism layers whose means are added, as for xla:default.",
+        options=SixthGin,
         presets={
             "cpu": _CPU_LAYOUT,
             "full": {**_FULL, "configs": 32, "epochs": 2400},  # of 320 slates, 7.5 times
         },
-        steps=partial(layout_steps, gin=True),
+        steps=gin_steps,
     ),
     _sixth(
         name="sixth-tile",
         summary="GATv2 over kernels, tile configs joined behind the pooling.",
         options=SixthTile,
         presets={
-            "cpu": {**_CPU, "configs": 128},
+            "cpu": {**_CPU, "configs": 128, "config_scale": "log"},
             "full": {**_FULL, "epochs": 70},  # of 29 slates, 2.5 times
         },
         steps=tile_steps,
