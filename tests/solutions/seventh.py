@@ -14,11 +14,11 @@ def scores(w, g, fields) -> Tensor:
     digits = w["linear1.digit_scale"] * every_node(g)
     weights = {"weight": w["linear1.weight"], "bias": w["linear1.bias"]}
     x = fn.linear(join(g["node_feat"], opcodes, digits), **weights)
-    x = fn.prelu(linear(w, "linear2", x), w["prelu.slope"])
+    x = fn.normalize(fn.prelu(linear(w, "linear2", x), w["prelu.slope"]), dim=-1)
     for i in range(fields.layers):
         x = sage(w, f"sage{i}", x, sent(g, fields))
     x = fn.normalize(x.amax(1) + x.mean(1), dim=-1)
-    x = fn.prelu(fn.linear(x, w["head1.weight"], w["head1.bias"]), w["head1.slope"])
+    x = fn.normalize(fn.relu(linear(w, "head1", x)), dim=-1)
     return linear(w, "head2", x).flatten()
 
 

@@ -4,10 +4,11 @@
 trains on graphs as they are, not pruned, in the memory of one segment. The model of a segment is that of the
 paper's code: standardised features, an opcode's embedding of length 1 at most, and the digits of the config
 as numbers; two linear layers, three of GraphSAGE without activations between them, mean plus maximum over
-the nodes, divided by their length, and two linear layers. The embedding is multiplied by one learnt scale,
+the nodes, divided by its length, and two linear layers. What an activation makes is divided by its length,
+too: GraphGym does so unless it is told not to. The embedding is multiplied by one learnt scale,
 every digit by one of its own; they begin at 100.
 
-The preset ``cpu`` begins with smaller scales, with which it learns faster. What differs: the segment that
+The preset ``cpu`` has smaller scales to begin with and a higher learning rate. What differs: the segment that
 is trained counts for all that are not represented; in the code always for (P - 1) / 2 + 1 of P, and a score
 that was never stored counts as 0. A slate has no config twice. The bound of the embedding's rows is part of
 the model, so gradients go through it; PyTorch's `max_norm` shortens the table itself.
@@ -74,7 +75,8 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
               values="numbers", scale=fields.digit_scale, learn_scale=True),
         step("linear", "linear2", ["linear1"], out=width),
         step("dropout", "dropped", ["linear2"], p=fields.dropout),
-        step("activation", "prelu", ["dropped"], "h0", act="prelu"),
+        step("activation", "prelu", ["dropped"], act="prelu"),
+        step("l2_normalise", "normed", ["prelu"], "h0"),
         *(
             step("sage", f"sage{i}", [f"h{i}"], f"h{i + 1}", out=width, direction=fields.direction)
             for i in range(fields.layers)
@@ -83,8 +85,9 @@ def steps(fields: SeventhFields) -> list[dict[str, Any]]:
         step("pool", "max", [f"h{fields.layers}"], kind="max"),
         step("add", "pooled", ["mean", "max"]),
         step("l2_normalise", "unit", ["pooled"]),
-        step("linear", "head1", ["unit"], out=width, act="prelu"),
-        step("linear", "head2", ["head1"], "scores", out=1),
+        step("linear", "head1", ["unit"], out=width, act="relu"),
+        step("l2_normalise", "hidden", ["head1"]),
+        step("linear", "head2", ["hidden"], "scores", out=1),
     ]  # fmt: skip
 
 
@@ -107,6 +110,7 @@ RECIPES = (
                 "opcode_columns": 32,
                 "opcode_scale": 10.0,
                 "digit_scale": 3.0,
+                "learning_rate": 3e-3,
                 "accumulate": 2,
                 **_ADAM,
             },
