@@ -4,8 +4,8 @@
 every node before message passing, ``late-sage`` and ``late-resgcn`` to the pooled graph after it; ``mlp``
 sums the nodes and passes no messages. GraphSAGE here adds up messages of both directions and scales its
 rows to length 1. The residual GCN adds to every node what a small network makes of the node, the mean of
-its consumers, and the transposed mean of its operands. With 140 node features there are 61,889 parameters
-(early-sage) and 60,353 (late-sage), as published.
+its consumers, and the transposed mean of its operands. Parameters as published, for 140 node features:
+61,889 (early-sage), 60,353 (late-sage), 49,825 (both residual GCNs) and 20,705 (mlp).
 
 ``official-layout`` adds to every node, twice, what a small network makes of its neighbours' activations
 and configs. The graph is described by the mean over its nodes and by the directions of the sums over all
