@@ -18,7 +18,6 @@ HEAD = """# Recipes
 
 Made by `make tables` from the recipes themselves; a test fails when the page is out of date. A cell of the
 second table has a dot if a recipe of that solution does it as it is, a ring if it does it with a field set.
-Results of all of them: [compared](results/recipes.md).
 
 ```python
 import tpugraphs as tg

@@ -717,8 +717,10 @@ def test_a_new_fit_forgets_the_one_before():
 
 def test_errors_name_the_graph():
     graph = small_graph()
-    pipeline = Pipeline([{"step": "prune", "method": "none"}, {**NODES, "columns": 141}])
-    with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: expected as many columns") as caught:
+    with pytest.raises(tg.ConfigError, match="at most as many columns as the nodes have"):
+        Pipeline([{"step": "prune", "method": "none"}, {**NODES, "columns": 141}])
+    pipeline = Pipeline([{"step": "prune", "method": "none"}, {"step": "node-padding", "value": -1}])
+    with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: expected") as caught:
         pipeline.fit([graph])
     assert caught.value.file == graph.name and caught.value.field == "node_feat"
 

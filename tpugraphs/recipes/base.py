@@ -19,7 +19,7 @@ from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.preprocess.targets import TARGETS
 
-__all__ = ["Recipe", "TableFields", "TrainingFields", "option"]
+__all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
 

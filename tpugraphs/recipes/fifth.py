@@ -34,7 +34,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODE_ROWS = SCHEMA["opcodes"] + 1
@@ -69,7 +69,7 @@ class Fifth(TrainingFields):
     )
     learning_rate: float = option(1e-4, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")
-    schedule: str = option("cosine", doc="learning rate over the steps")
+    schedule: str = option("cosine", choices=SCHEDULES, doc="learning rate over the steps")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
 OPCODE_ROWS = SCHEMA["opcodes"] + 1
@@ -42,7 +42,7 @@ class OfficialFields(TrainingFields):
     target: str = option("runtime", choices=("runtime", "percentile"), doc="what is fitted")
     optimizer: str = option("adam", choices=("adam", "adamw", "sgd"), doc="rule of the updates")
     weight_decay: float = option(2e-4, 0.0, 10.0, doc="a part of the gradient, of weights alone")
-    schedule: str = option("constant", doc="learning rate over the steps")
+    schedule: str = option("constant", choices=SCHEDULES, doc="learning rate over the steps")
 
 
 @dataclass(frozen=True)

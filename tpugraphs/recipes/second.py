@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
 OPCODE_ROWS = SCHEMA["opcodes"]
@@ -57,7 +57,7 @@ class Second(TrainingFields):
     weight_decay: float = option(0.0, 0.0, 10.0, doc="decoupled; the last layer has 1e-4 in any case")
     eps: float = option(1e-6, 1e-30, 1.0, doc="added to the root of the second moment")
     clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
-    schedule: str = option("step", doc="learning rate over the steps")
+    schedule: str = option("step", choices=SCHEDULES, doc="learning rate over the steps")
     decay: float = option(0.31622776601683794, 0.0, 1.0, doc="factor of the learning rate at every drop")
     decay_every: float = option(0.1, 0.0, 1.0, doc="share of the steps from one drop to the next")
     decay_from: float | None = option(0.6, 0.0, 1.0, doc="share of the steps before the first drop")

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
 OPCODE_ROWS = 128
@@ -56,7 +56,7 @@ class ThirdFields(TrainingFields):
     directed_steps: int = option(16, 1, 1024, doc="steps of the walks along edges")
     weight_decay: float = option(0.0, 0.0, 10.0, doc="decoupled (adamw), or a part of the gradient")
     optimizer: str = option("adam", choices=("adam", "adamw", "sgd"), doc="rule of the updates")
-    schedule: str = option("cosine", doc="learning rate over the steps")
+    schedule: str = option("cosine", choices=SCHEDULES, doc="learning rate over the steps")
     margin: float = option(1.0, 0.0, 1e6, doc="of the hinge: by how much a slower config must score higher")
 
 
