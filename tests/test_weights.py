@@ -259,6 +259,61 @@ def test_the_tile_model(tmp_path):
     assert np.isfinite(either.predict(graph.replace(node_feat=feat))).all()
 
 
+OTHERS = [name for name in tg.list_recipes() if get_recipe(name).published and not name.startswith("first")]
+
+
+def theirs_of(array, order):
+    """An array as it is published: row and column i of ours is that number `order` of theirs."""
+    for axis, name in enumerate(("rows", "columns")):
+        if name in order:
+            array = np.take(array, np.argsort(order[name]), axis)
+    return array
+
+
+@pytest.mark.parametrize("recipe", OTHERS)
+def test_weights_of_other_solutions(recipe, tmp_path):
+    fields = {"late_norm": "configs", "trainable_scale": False} if recipe.startswith("sixth") else {}
+    ranker, known = tg.Ranker(recipe, preset="full", seed=1, **fields), get_recipe(recipe)
+    order = known.published_order(ranker.fields)
+    given = {
+        weights.published_name(known, name): theirs_of(view, order.get(name, {}))
+        for name, view in ranker.parameters.items()
+    }
+    assert len(given) == len(ranker.parameters) and set(order) <= set(ranker.parameters)
+    rng, scalers = np.random.default_rng(0), {}
+    if recipe.startswith("sixth"):
+        scalers["scaler"] = rng.normal(size=140), rng.uniform(1, 2, 140)
+        given |= {
+            "node_feat_std": np.ones((1, 140)),
+            "early_mlp.1.bias": np.ones(256),
+            "norm.3.weight": np.ones(256),
+        }
+    if recipe == "sixth-tile":
+        scalers["config_scaler"] = rng.normal(size=24), rng.uniform(1, 2, 24)
+        given["config_feat_mean"] = np.ones((1, 24))
+    read = tg.Ranker.from_torch(given, **fields, **scalers)
+    assert read.recipe == recipe and read.pipeline.node_padding == 0
+    for name, view in ranker.parameters.items():
+        np.testing.assert_array_equal(read.parameters[name], view)
+    graph = madeup.graph("kernel_00") if read.kind == "tile" else small_graph()
+    scores = read.predict(graph)
+    assert np.isfinite(scores).all() and np.ptp(scores) > 0
+    read.save(tmp_path / "r.safetensors")
+    assert (tg.Ranker.load(tmp_path / "r.safetensors").predict(graph) == scores).all()
+    with pytest.raises(tg.CheckpointError, match="not expected: early_mlp.9"):
+        tg.Ranker.from_torch({**given, "early_mlp.9": np.ones(2)}, recipe, **fields, **scalers)
+    if not scalers:
+        with pytest.raises(tg.ConfigError, match="needs no constants"):
+            tg.Ranker.from_torch(given, scaler=constants())
+
+
+def test_a_trainable_scale_was_never_published():
+    with pytest.raises(
+        tg.RecipeError, match="no published weights are known for its scale.weight, with these"
+    ):
+        tg.Ranker.from_torch({"early_mlp.0.weight": np.ones((2, 2))})
+
+
 def test_old_files_that_ask_for_0_keep_their_layout(tmp_path):
     """They were written when layout columns were padded with -1 always."""
     given, graph = published(), small_graph()

@@ -25,6 +25,7 @@ _GUIDE = "docs/weights-from-outside.md shows how"
 _PREFIXES = ("module.", "model.", "_orig_mod.", "net.")  # of wrappers: DataParallel, Lightning, torch.compile
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _SHOWN = 8
+_XLA_WIDTH, _LAYOUT_COLUMNS = 32, 50  # of the second place's first layer that sees the config
 
 # Another spelling of the tile model, in which the columns of the head are in the order of ours.
 _OTHER_TILE = {"dense_cfg.": "config_mlp.", "dense.": "head."}
@@ -42,16 +43,30 @@ def published_name(recipe: Recipe, name: str) -> str:
     if found := next((match.expand(there) for match, there in matches if match), ""):
         return found
     known = ", ".join(one for one in list_recipes() if get_recipe(one).published)
+    what = f"for its {name}, with these fields" if recipe.published else "for it"
     raise RecipeError(
-        f"recipe {recipe.name}: no published weights are known for it; those of {known} can be read"
+        f"recipe {recipe.name}: no published weights are known {what}; those of {known} can be read"
     )
 
 
 def recipe_of(weights: Mapping[str, NDArray[np.float32]]) -> str:
     """Find the recipe whose model has such parameters."""
-    if any(name.startswith(("dense_cfg.", "config_mlp.")) for name in weights):
+
+    def some(*beginnings: str) -> bool:
+        return any(name.startswith(beginnings) for name in weights)
+
+    if some("dense_cfg.", "config_mlp."):
         return "first-tile"
-    return "first-layout-cross" if "linear.cross_attn.temperature" in weights else "first-layout"
+    if some("early_mlp."):
+        kind = "gin" if some("gconv.0.nn.") else "layout"
+        return "sixth-tile" if some("config_feat_mean") else f"sixth-{kind}"
+    if some("message_network."):
+        return "third-tile"
+    if some("node_feat_embedding."):
+        width, columns = [*np.shape(weights.get("input_shaping.weight", ())), 0, 0][:2]
+        kind = "nlp" if width > _XLA_WIDTH else "xla"
+        return "second-tile" if columns > _LAYOUT_COLUMNS else f"second-{kind}"
+    return "first-layout-cross" if some("linear.cross_attn.temperature") else "first-layout"
 
 
 def _own_name(name: str, rename: Mapping[str, str]) -> str:
@@ -138,10 +153,9 @@ def _listed(what: str, names: list[str]) -> str:
 def take_weights(
     network: Network, weights: Mapping[str, NDArray[np.float32]], path: str | None, preset: str
 ) -> None:
-    """Copy published weights into a network.
+    """Copy published weights into a network, rows and columns in the order of ours.
 
-    The tile model's head reads [config, maximum, mean] there and [mean, maximum, config] here,
-    each as wide as the model: the blocks of its columns change places. The names tell which order a file has.
+    Of the first place's tile model there are two spellings, and the names tell which order a file has.
 
     Raises
     ------
@@ -153,26 +167,33 @@ def take_weights(
     names = {published_name(recipe, name): name for name in own}
     if tile and other:
         names = {_begun(name, _OTHER_TILE): here for name, here in names.items()}
-    # a temperature is a number without dimensions there
-    weights = {
-        n: w.reshape(1) if n.endswith(".temperature") and w.shape == () else w for n, w in weights.items()
-    }
+    unread = re.compile("|".join(recipe.published_unread) or "(?!)")
+    weights = {name: array for name, array in weights.items() if not unread.fullmatch(name)}
+    order = {} if tile and other else recipe.published_order(network.fields)
     missing = [name for name in names if name not in weights]
     unexpected = [name for name in weights if name not in names]
-    wrong = [
-        f"{name} {weights[name].shape} instead of {own[names[name]].shape}"
-        for name in names
-        if name in weights and weights[name].shape != own[names[name]].shape
-    ]
-    found = (("missing", missing), ("not expected", unexpected), ("of another shape", wrong))
+    wrong, taken = [], {}
+    for name in names.keys() & weights.keys():
+        mine = own[names[name]]
+        taken[name] = _ordered(weights[name], order.get(names[name], {}))
+        if [n for n in taken[name].shape if n > 1] != [n for n in mine.shape if n > 1]:  # () is (1,)
+            wrong.append(f"{name} {weights[name].shape} instead of {mine.shape}")
+    found = (("missing", missing), ("not expected", unexpected), ("of another shape", sorted(wrong)))
     problems = [_listed(what, listed) for what, listed in found if listed]
     if problems:
         raise _error(path, [f"they do not fit recipe {recipe.name}, preset {preset!r}", *problems])
     for name, here in names.items():
-        own[here][...] = weights[name]
-    if tile and not other:
-        head = own["head1.weight"]
-        head[...] = np.hstack(np.hsplit(head, 3)[::-1])
+        own[here][...] = taken[name].reshape(own[here].shape)
+
+
+def _ordered(array: NDArray[np.float32], order: Mapping[str, list[int]]) -> NDArray[np.float32]:
+    """Rows and columns of a published array in our order; as it is if it has not as many."""
+    for axis, name in enumerate(("rows", "columns")):
+        if name in order:
+            if axis >= array.ndim or array.shape[axis] != len(order[name]):
+                return array
+            array = np.take(array, order[name], axis)
+    return array
 
 
 def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
@@ -217,7 +238,7 @@ def load(
     take_weights(network, weights, path, preset)
     needed = network.pipeline.scalers()
     given = {name: constants for name, constants in scalers.items() if constants is not None}
-    if (graphs is not None) == bool(given):
+    if (graphs is not None) == bool(given) and (needed or given):
         raise ConfigError(
             "give the constants that the features were scaled with, scaler=(mean, std), or else graphs= with "
             "the training graphs, to compute them from"
@@ -226,9 +247,8 @@ def load(
         network.pipeline.fit([graphs] if hasattr(graphs, "node_feat") else graphs)
         return
     if set(given) != set(needed):
-        raise ConfigError(
-            f"recipe {network.recipe.name} needs {' and '.join(f'{n}=(mean, std)' for n in needed)}"
-        )
+        wanted = " and ".join(f"{n}=(mean, std)" for n in needed) or "no constants: it scales nothing"
+        raise ConfigError(f"recipe {network.recipe.name} needs {wanted}")
     tensors: dict[str, NDArray[Any]] = {}
     for name, constants in given.items():
         state = take_scaler(name, constants, needed[name]).get_state()

@@ -509,23 +509,24 @@ class Ranker(ScorerBase):
         Parameters
         ----------
         weights : path, or mapping of str to array
-            A .safetensors file, or arrays, with the names of the published model (the table is in
-            ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.`` and ``net.`` before them
-            are ignored. Nothing is unpickled.
+            A .safetensors file, or arrays, with the names of the published model (the table is in the
+            recipe's file, such as ``tpugraphs/recipes/first.py``); ``module.``, ``model.``, ``_orig_mod.``
+            and ``net.`` before them are ignored. Nothing is unpickled.
         recipe : str or Recipe, optional
             One with `published` names. By default it follows from the names of the weights.
         preset, seed, precision, **fields
             See the constructor; sizes are those published, unless fields say otherwise.
         scaler : (mean, std), optional
-            Each (134,): what the node features were scaled with; 0 in `std` counts as 1.
+            Each (134,), or as many as the recipe scales: what the node features were scaled with; 0 in
+            `std` counts as 1. Recipes that scale nothing take none.
         config_scaler : (mean, std), optional
-            Each (24,): what the configs of tile graphs were scaled with, for ``first-tile``.
+            Each (24,): what the configs of tile graphs were scaled with, for recipes that scale them.
         graphs : graph, list of graphs, or split, optional
             To compute them from, instead: the graphs the weights were trained on.
         node_padding : {-1, 0}, optional
             What lists in the node features were padded with in training. With 0 the layout columns stay as
-            they are, with -1 they are padded with -1. None: as in the first place's training, -1 for layout
-            and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
+            they are, with -1 they are padded with -1. None: as in the published training, for the first
+            place -1 for layout and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
         rename : mapping of str to str, optional
             Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "dense_cfg."}``.
 
@@ -545,7 +546,8 @@ class Ranker(ScorerBase):
         """
         read, path = outside.read_weights(weights, rename)
         ranker = cls(recipe or outside.recipe_of(read), seed, preset, precision, **fields)
-        default = 0 if ranker.kind == "tile" else -1
+        default = ranker.network.recipe.published_padding
+        default = (0 if ranker.kind == "tile" else -1) if default is None else default
         ranker.pipeline.require_padding(default if node_padding is None else node_padding)
         scalers = {"scaler": scaler, "config_scaler": config_scaler}
         outside.load(ranker.network, read, path, scalers, graphs, preset)

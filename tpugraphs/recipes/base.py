@@ -22,6 +22,7 @@ from tpugraphs.preprocess.targets import TARGETS
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
 Terms = list[dict[str, Any]]
+Order = dict[str, dict[str, list[int]]]
 
 
 def option(
@@ -159,6 +160,10 @@ def _nothing(*args: Any) -> list[dict[str, Any]]:
     return []
 
 
+def _as_they_are(fields: Any) -> Order:
+    return {}
+
+
 def kaggle(place: str) -> str:
     """Return the source of a solution of the competition over the data set: ``kaggle("first")``."""
     return f"{place} place of the Kaggle competition 'Google - Fast or Slow? Predict AI Model Runtime', 2023"
@@ -213,6 +218,13 @@ class Recipe:
     published : tuple of (pattern, name)
         Regular expressions of names of parameters, and their names in a published PyTorch model, which
         :meth:`tpugraphs.Ranker.from_torch` reads.
+    published_order : callable
+        ``published_order(fields)``: ``{parameter: {"rows": [...], "columns": [...]}}``, where the rows and
+        columns of the parameter stand in the published array. What is not named has the same order.
+    published_unread : tuple of str
+        Regular expressions of published names that are not read: constants, and what has no effect.
+    published_padding : {-1, 0}, optional
+        What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
 
@@ -238,6 +250,9 @@ class Recipe:
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., Any] = _nothing
     published: tuple[tuple[str, str], ...] = ()
+    published_order: Callable[[Any], Order] = _as_they_are
+    published_unread: tuple[str, ...] = ()
+    published_padding: int | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, option, step
 
 SCALED_COLUMNS = SCHEMA["scaled_features"]  # node features before the layout, which is embedded
 OPCODE_ROWS = SCHEMA["opcodes"]
@@ -179,6 +179,12 @@ def _hidden(name: str, inputs: list[str], fields: FirstTile) -> list[dict[str, A
     ]
 
 
+def published_order(fields: FirstTile) -> Order:
+    """Say where the columns of the tile model's head are: [config, maximum, mean] in the published code."""
+    blocks = [range(at * fields.width, (at + 1) * fields.width) for at in (2, 1, 0)]
+    return {"head1.weight": {"columns": [column for block in blocks for column in block]}}
+
+
 # Name of a parameter here -> in the published PyTorch model.
 PUBLISHED = (
     (r"embedding_opcode\.weight", "embedding_op.weight"),
@@ -237,6 +243,7 @@ RECIPES = (
         steps=tile_steps,
         preprocessing=tile_preprocessing,
         published=PUBLISHED_TILE,
+        published_order=published_order,
         kind="tile",
     ),
 )

@@ -132,11 +132,22 @@ def groups(fields: Second) -> Steps:
     return [{"match": "head.*", "weight_decay": 1e-4}]
 
 
+# Name of a parameter here -> in the published PyTorch model.
+PUBLISHED = (
+    (r"reduce\.(weight|bias)", r"node_feat_embedding.\1"),
+    (r"opcodes\.weight", "node_opcode_embedding.weight"),
+    (r"first\.(weight|bias)", r"input_shaping.\1"),
+    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"convs.\1.lin_\3.\2"),
+    (r"head\.(weight|bias)", r"output_shaping.\1"),
+)
+
 _second = partial(
     Recipe,
     options=Second,
     groups=groups,
     source=kaggle("second"),
+    published=PUBLISHED,
+    published_padding=0,
 )
 _CPU = {"steps": 2000, "stages": 2, "layers": 1}
 _WIDE = {"first": 64, "width": 256, "stages": 2, "layers": 4}

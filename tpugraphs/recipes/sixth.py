@@ -28,9 +28,9 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import Order, Recipe, TrainingFields, kaggle, opcodes, option, step
 
-NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
+NODE_COLUMNS, TILE_COLUMNS, DIGITS = SCHEMA["node_features"], SCHEMA["tile_features"], SCHEMA["digits"]
 OPCODE_ROWS = 128
 Steps = list[dict[str, Any]]
 
@@ -246,9 +246,41 @@ def list_mle(fields: Sixth) -> Steps:
     return [{"loss": "list_mle"}]
 
 
+# Name of a parameter here -> in the published PyTorch models.
+PUBLISHED = (
+    (r"opcodes\.weight", "node_opcode_embed.weight"),
+    (r"first\.weight", "early_mlp.0.weight"),
+    (r"second\.weight", "early_mlp.4.weight"),
+    (r"sage([0-9]+)\.(weight|bias)_([lr])", r"gconv.\1.lin_\3.\2"),
+    (r"gin([0-9]+)_([03])\.(weight|bias)", r"gconv.\1.nn.\2.\3"),
+    (r"gat([0-9]+)\.(weight|bias)_([lr])", r"gconv.\1.lin_\3.\2"),
+    (r"gat([0-9]+)\.(att|bias)", r"gconv.\1.\2"),
+    (r"head0\.weight", "late_mlp.0.weight"),
+    (r"head1\.weight", "late_mlp.3.weight"),
+    (r"score\.(weight|bias)", r"predict.\1"),
+)
+# What features are scaled with, the 0 of GIN, and weights of norms, which the published code does not apply.
+UNREAD = (
+    r"(node|config)_feat_(mean|std)|gconv\.[0-9]+\.eps",
+    r"(early_mlp\.[15]|late_mlp\.[14]|norm\.[0-9]+|gconv\.[0-9]+\.nn\.[14])\.(weight|bias)",
+)
+
+
+def published_order(fields: Sixth, tile: bool = False) -> Order:
+    """Say where columns are in the published code: opcodes before features, tile numbers before nodes."""
+    opcode, end = fields.opcode_columns, fields.opcode_columns + NODE_COLUMNS
+    columns = [*range(opcode, end), *range(opcode), *range(end, end + (0 if tile else DIGITS))]
+    head = [*range(TILE_COLUMNS, TILE_COLUMNS + fields.width), *range(TILE_COLUMNS)]
+    return {"first.weight": {"columns": columns}} | ({"head0.weight": {"columns": head}} if tile else {})
+
+
 _sixth = partial(
     Recipe,
     source=kaggle("sixth"),
+    published=PUBLISHED,
+    published_order=published_order,
+    published_unread=UNREAD,
+    published_padding=0,
 )
 _layout = partial(_sixth, preprocessing=layout_preprocessing, loss=ranknet)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
@@ -286,5 +318,6 @@ RECIPES = (
         preprocessing=tile_preprocessing,
         loss=list_mle,
         kind="tile",
+        published_order=partial(published_order, tile=True),
     ),
 )

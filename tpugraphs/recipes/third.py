@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import SCHEDULES, Recipe, TrainingFields, kaggle, opcodes, option, step
+from tpugraphs.recipes.base import SCHEDULES, Order, Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
 OPCODE_ROWS = 128
@@ -242,6 +242,29 @@ def tile_loss(fields: ThirdTile) -> Steps:
     return [{"loss": "dcg_hinge", "margin": fields.margin}]
 
 
+# Name of a parameter of the tile model here -> in the published PyTorch model.
+PUBLISHED_TILE = (
+    (r"opcodes\.weight", "embedding_layer.emb.weight"),
+    (r"first\.(weight|bias)", r"embedding_layer.linear.\1"),
+    (r"x0_norm\.(weight|bias)", r"embedding_layer.layernorm.\1"),
+    (r"sage([0-9]+)\.weight_l", r"message_network.\1.agg_linear.weight"),
+    (r"sage([0-9]+)\.(weight|bias)_[rl]", r"message_network.\1.linear.\2"),
+    *((rf"x{i + 1}_norm\.(weight|bias)", rf"message_network.{i}.layernorm.\1") for i in range(16)),
+    (r"head\.(weight|bias)", r"projection_network.\1"),
+)
+
+
+def tile_order(fields: ThirdTile) -> Order:
+    """Say where things are in the published code: opcodes before features, that of the extra node last."""
+    opcode, features = fields.opcode_columns, NODE_COLUMNS + fields.directed_steps
+    end = opcode + features
+    columns = [*range(opcode, end), *range(opcode), *range(end, end + TILE_COLUMNS)]
+    return {
+        "opcodes.weight": {"rows": [OPCODE_ROWS - 1, *range(1, OPCODE_ROWS - 1), 0]},
+        "first.weight": {"columns": columns},
+    }
+
+
 _third = partial(
     Recipe,
     source=kaggle("third"),
@@ -291,5 +314,7 @@ RECIPES = (
         preprocessing=tile_preprocessing,
         loss=tile_loss,
         kind="tile",
+        published=PUBLISHED_TILE,
+        published_order=tile_order,
     ),
 )
