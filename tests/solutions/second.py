@@ -13,9 +13,9 @@ def scores(w, g, fields) -> Tensor:
     x = linear(w, "first", join(linear(w, "reduce", g["node_feat"]), opcodes, config)).relu()
     widths = [fields.width * 2**stage for stage in range(fields.stages) for _ in range(fields.layers)]
     for i, width in enumerate(widths):
-        y = sage(w, f"sage{i}", x, g["edge_index"]).relu()
+        y = sage(w, f"sage{i}", x, g["edge_index"])
         assert y.shape[-1] == width
-        x = x + y if fields.residual and x.shape == y.shape else y
+        x = (x + y if fields.residual and x.shape == y.shape else y).relu()
     return fields.score_scale * linear(w, "head", x).sum((1, 2))
 
 

@@ -21,9 +21,9 @@ def dense(w, name, x, to) -> Tensor:
 
 
 def messages(w, name, x, g) -> Tensor:
-    """What a node is, what its producers send, what its consumers send."""
+    """What a node is, what its consumers send, what its producers send."""
     mean, edges = SimpleConv(aggr="mean"), g["edge_index"].T
-    sent = mean(linear(w, f"{name}_in", x), edges.flip(0)), mean(linear(w, f"{name}_out", x), edges)
+    sent = mean(linear(w, f"{name}_in", x), edges), mean(linear(w, f"{name}_out", x), edges.flip(0))
     return torch.cat([linear(w, f"{name}_self", x), *sent], -1)
 
 
@@ -50,7 +50,7 @@ def layout_scores(w, g, fields) -> Tensor:
 
 def tile_scores(w, g, fields) -> Tensor:
     opcodes = w["opcodes.weight"][g["node_opcode"]]
-    x = dense(w, "first", join(g["node_feat"], opcodes, g["config_feat"][:, None]), "x0")
+    x = dense(w, "first", join(g["node_feat"], opcodes, g["config_feat"][:, None] / 5), "x0")
     for i in range(fields.blocks):
         x = norm(w, f"x{i + 1}", fn.silu(sage(w, f"sage{i}", x, g["edge_index"])))
     return linear(w, "head", x.sum(1))[:, 0]
