@@ -298,7 +298,12 @@ def test_several_seeds_share_the_segments():
 # ---- rankers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", networks("layout"))
+WHOLE = [
+    name for name in networks("layout") if hasattr(get_recipe(name).options, "prune")
+]  # may be taken whole
+
+
+@pytest.mark.parametrize("recipe", WHOLE)
 def test_scores_are_sums_over_segments_also_of_loaded_rankers_and_given_configs(tmp_path, recipe):
     r = small_ranker(recipe, **FIELDS, steps=3)
     r.fit(GRAPHS[:2], verbose=False)
@@ -315,7 +320,7 @@ def test_scores_are_sums_over_segments_also_of_loaded_rankers_and_given_configs(
     assert (copy.deepcopy(r).predict(graph) == scores).all()
     assert not loaded.network.pipeline.same_as(small_ranker(recipe, prune="none").network.pipeline)
     whole = loaded.model.scores([found.slate(rows)])[0]
-    assert abs(whole - scores).max() > 1e-3
+    assert abs(whole - scores).max() > 1e-3 * abs(scores).max()
 
 
 @pytest.mark.parity
