@@ -245,7 +245,17 @@ RECIPES = (
         summary="The data set's own baseline for layout configs: residual messages, ListMLE.",
         options=OfficialLayout,
         presets={
-            "cpu": {"steps": 2000, "slates": 4, "prune": "config-1hop", "clip": 1.0},
+            "cpu": {
+                "steps": 2000,
+                "slates": 2,
+                "configs": 64,
+                "config_sampling": "even",
+                "dedup": "mean",
+                "prune": "config-1hop",
+                "learning_rate": 5e-3,
+                "schedule": "warmup-cosine",
+                "clip": 1.0,
+            },
             "full": {},
         },
         steps=layout_steps,

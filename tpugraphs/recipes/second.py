@@ -156,7 +156,17 @@ RECIPES = (
     _second(
         name="second-xla",
         summary="GraphSAGE that predicts seconds, by differences and relative errors.",
-        presets={"cpu": {**_CPU, "slates": 4, "configs": 16, "prune": "config-1hop"}, "full": {}},
+        presets={
+            "cpu": {
+                **_CPU,
+                "slates": 4,
+                "configs": 16,
+                "prune": "config-1hop",
+                "margin": 1e-4,
+                "learning_rate": 3e-3,
+            },
+            "full": {},
+        },
         steps=steps,
         preprocessing=preprocessing,
         loss=differences_and_errors,

@@ -221,6 +221,8 @@ RECIPES = (
                 "configs": 128,
                 "prune": "config-1hop",
                 "learning_rate": 1e-3,
+                "average": "ema",
+                "ema_decay": 0.99,
             },
             "full": {"epochs": 16, "schedule": "cosine"},
         },
