@@ -720,7 +720,7 @@ def test_errors_name_the_graph():
     with pytest.raises(tg.ConfigError, match="at most as many columns as the nodes have"):
         Pipeline([{"step": "prune", "method": "none"}, {**NODES, "columns": 141}])
     pipeline = Pipeline([{"step": "prune", "method": "none"}, {"step": "node-padding", "value": -1}])
-    with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: expected") as caught:
+    with pytest.raises(tg.DataError, match=f"{graph.name}: node_feat: this ranker.s weights") as caught:
         pipeline.fit([graph])
     assert caught.value.file == graph.name and caught.value.field == "node_feat"
 

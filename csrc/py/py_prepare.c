@@ -88,7 +88,8 @@ static PyObject *prepare_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     int node_features = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:Prepare", names, &steps, &node_features)) return NULL;
     if (node_features < 0 || node_features > TG_MAX_COLUMNS) {
-        PyErr_Format(PyExc_ValueError, "node_features: expected 0 to %d, got %d", TG_MAX_COLUMNS, node_features);
+        PyErr_Format(PyExc_ValueError, "node_features: expected 0 to %d, got %d", TG_MAX_COLUMNS,
+                     node_features);
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
