@@ -159,11 +159,12 @@ RECIPES = (
         presets={
             "cpu": {
                 **_CPU,
-                "slates": 4,
-                "configs": 16,
-                "prune": "config-1hop",
+                "slates": 2,
+                "configs": 32,
                 "margin": 1e-4,
-                "learning_rate": 3e-3,
+                "prune": "config-1hop",
+                "average": "ema",
+                "ema_decay": 0.99,
             },
             "full": {},
         },
