@@ -26,7 +26,7 @@ _HOLD_OUT = ("splits", "graphs", "configs")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, name="data")
-    names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all that rank graphs of this kind)"
+    names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
     common.option(parser, "--recipes NAME", names, nargs="+")
     common.option(
         parser,
@@ -80,12 +80,18 @@ def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:
     """Names, or pairs of a name and the fields of a variant."""
     if args.recipes is None:
         published = tg.list_recipes("layout") if graph.schema == tg.data.schema.LAYOUT else []
-        return sorted({*tg.list_recipes(graph.kind), *published})
+        return [one for name in sorted({*tg.list_recipes(graph.kind), *published}) for one in _variants(name)]
     found: list[Any] = []
     for given in args.recipes:
         name, *fields = given.split(":")
         found.append((name, common.parse_fields(fields)) if fields else name)
     return found
+
+
+def _variants(name: str) -> list[Any]:
+    """Every published variant of a recipe; the recipe alone if it has none."""
+    field = tg.recipes.get_recipe(name).describe()["options"].get("variant")
+    return [(name, {"variant": one}) for one in field["choices"]] if field else [name]
 
 
 def _folds(args: argparse.Namespace) -> list[Fold]:

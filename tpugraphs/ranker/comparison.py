@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,7 +243,9 @@ def compare(
         for task in tasks:
             file = None if place is None else place / task.key(data[task.fold.name])
             if file is not None and file.exists():
-                trial = Trial.load(file)
+                trial = replace(
+                    Trial.load(file), variant=task.variant
+                )  # the same fields may be named otherwise
             else:
                 trial = task.run()
                 if file is not None:
