@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -97,6 +98,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser = _parser()
     try:
         args = parser.parse_args(argv)
+        args.line = shlex.join(["tpugraphs", *(sys.argv[1:] if argv is None else argv)])
     except SystemExit as stop:  # argparse has printed help, version or the error
         return stop.code if isinstance(stop.code, int) else 2
     try:

@@ -68,12 +68,23 @@ def run(args: argparse.Namespace) -> int:
         **common.parse_fields(args.set),
     )
     if args.out is not None:
-        comparison.save(args.out)
+        comparison.save(args.out, _heading(args))
     common.emit(args, comparison.to_dict())
     common.say(args, comparison.table())
     if args.out is not None:
         common.say(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
     return 0
+
+
+def _heading(args: argparse.Namespace) -> str:
+    """Return what stands above the table in a file: where it comes from, and what its columns mean."""
+    threads = tg.get_num_threads()
+    return (
+        f"Made by tpugraphs {tg.__version__} on {common.processor() or 'an unknown processor'}, "
+        f"{threads} {'thread' if threads == 1 else 'threads'}:\n\n```sh\n{args.line}\n```\n\n"
+        "Mean ± standard deviation over the seeds (of an ensemble: over the folds). Times of training and "
+        "scoring are means over the trainings; a peak of memory holds the graphs and the interpreter."
+    )
 
 
 def _recipes(args: argparse.Namespace, graph: Graph) -> list[Any]:

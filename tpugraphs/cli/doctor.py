@@ -48,7 +48,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "location": str(Path(tg.__file__).parent),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": common.processor(),
     }
     for package in ("numpy", "safetensors", "tqdm", "matplotlib"):
         try:
@@ -109,15 +109,16 @@ def _count(variable: str) -> int:
 def _limits() -> dict[str, Any]:
     affinity = getattr(os, "sched_getaffinity", None)
     folders = _cgroup_folders()
-    shares = [_read(f"{folder}/cpu.max") or "max" for folder in folders]
-    old = [_read(f"{_CGROUP}/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # of version 1
+    shares = [common.read_text(f"{folder}/cpu.max") or "max" for folder in folders]
+    version_1 = [f"{_CGROUP}/cpu/cpu.cfs_{name}_us" for name in ("quota", "period")]
+    old = [common.read_text(path) for path in version_1]
     shares.append(f"{old[0] or 'max'} {old[1] or 100_000}")
     quotas = [share.partition(" ")[::2] for share in shares]
     processors = [int(quota) / int(period) for quota, period in quotas if quota.isdigit()]
-    texts = [_read(f"{folder}/memory.max") for folder in folders]
-    texts.append(_read(f"{_CGROUP}/memory/memory.limit_in_bytes"))
+    texts = [common.read_text(f"{folder}/memory.max") for folder in folders]
+    texts.append(common.read_text(f"{_CGROUP}/memory/memory.limit_in_bytes"))
     limits = [int(text) for text in texts if text and text.isdigit() and int(text) < 1 << 60]
-    memory = dict(re.findall(r"^(\w+):\s*(\d+) kB", _read("/proc/meminfo") or "", re.M))
+    memory = dict(re.findall(r"^(\w+):\s*(\d+) kB", common.read_text("/proc/meminfo") or "", re.M))
     gib = {name: round(int(kib) / 2**20, 1) for name, kib in memory.items()}
     return {
         "processors": os.cpu_count(),
@@ -129,20 +130,8 @@ def _limits() -> dict[str, Any]:
     }
 
 
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None
-
-
-def _processor() -> str | None:
-    found = re.search(r"^model name\s*:\s*(.*)", _read("/proc/cpuinfo") or "", re.M)
-    return found[1] if found else platform.processor() or None
-
-
 def _cgroup_folders() -> list[str]:
     """Folders of this process's control group (version 2), innermost first."""
-    found = re.search("^0::(.*)", _read("/proc/self/cgroup") or "", re.M)
+    found = re.search("^0::(.*)", common.read_text("/proc/self/cgroup") or "", re.M)
     inner = Path(_CGROUP, found[1].strip("/") if found else "")
     return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

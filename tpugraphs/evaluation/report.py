@@ -32,7 +32,7 @@ LAYOUT_METRICS = (
     *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
 )
 TILE_METRICS = published.TILE_METRICS
-_HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
+HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
 _METRICS: dict[str, Callable[..., float]] = {
     "tau": metrics.kendall_tau,
     "opa": metrics.opa,
@@ -40,7 +40,7 @@ _METRICS: dict[str, Callable[..., float]] = {
     "slowdown": metrics.top_k_slowdown,
     "ndcg": metrics.ndcg,
 }
-_SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
+SHOWN_DIFFERENCE = 5e-5  # two taus that differ less look the same in a table
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Report:
         """Metrics to show: the tau of the order only if ties make it another number."""
         names = {name for row in self.rows for name in row.values}
         gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
-        return names if max(gaps, default=0) > _SHOWN_DIFFERENCE else names - {"tau_order"}
+        return names if max(gaps, default=0) > SHOWN_DIFFERENCE else names - {"tau_order"}
 
     def _sections(
         self, per_graph: bool, only: Sequence[str] | None
@@ -429,7 +429,7 @@ class Report:
 
 
 def _head(metric: str) -> str:
-    return _HEADS.get(metric, metric.replace("slowdown", "slow"))
+    return HEADS.get(metric, metric.replace("slowdown", "slow"))
 
 
 def _number(metric: str, value: float) -> str:

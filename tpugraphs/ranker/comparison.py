@@ -20,7 +20,7 @@ from tpugraphs import __version__, metrics
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.evaluation.report import Row
+from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
 from tpugraphs.ranker.baselines import RandomBaseline
 from tpugraphs.ranker.ensemble import NORMALIZE, fitted_weights, mixed, normalized
 from tpugraphs.ranker.folds import Fold
@@ -338,8 +338,12 @@ class Comparison:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Metrics in the table."""
-        return ("slowdown@1", "slowdown@5", "opa") if self.tile else ("tau", "slowdown@1", "slowdown@5")
+        """Metrics in the table: the tau of the order only if ties make it another number."""
+        if self.tile:
+            return ("slowdown@1", "slowdown@5", "opa")
+        gaps = [abs(trial.values["tau"] - trial.values["tau_order"]) for trial in self.trials]
+        ties = ("tau_order",) if max(gaps) > SHOWN_DIFFERENCE else ()
+        return ("tau", *ties, "slowdown@1", "slowdown@5")
 
     @cached_property
     def summaries(self) -> list[Summary]:
@@ -407,7 +411,7 @@ class Comparison:
         lines = []
         for one in (*self.summaries, *self.ensembles(), self.random):
             cells = [("scorer", one.name)]
-            cells += [(metric, _spread(metric, one)) for metric in self.shown]
+            cells += [(HEADS.get(metric, metric), _spread(metric, one)) for metric in self.shown]
             trained = one.seconds > 0
             cells += [
                 ("parameters", f"{one.parameters:,}" if one.parameters else "-"),
@@ -442,12 +446,12 @@ class Comparison:
         }
         return plot.compared(values, self.metric, self.random.mean[self.metric])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``<path>.md``, ``<path>.json`` and ``<path>.png``."""
+    def save(self, path: str | os.PathLike[str], heading: str = "") -> None:
+        """Write ``<path>.md``, ``<path>.json`` and ``<path>.png``; `heading` stands above the table."""
         base = os.fspath(path)
         plot.save(self.plot(), f"{base}.png")
         for suffix, text in (
-            (".md", self.to_markdown()),
+            (".md", f"{heading}\n\n{self.to_markdown()}" if heading else self.to_markdown()),
             (".json", json.dumps(self.to_dict(), indent=1, allow_nan=False)),
         ):
             with atomic_write(base + suffix) as file:
