@@ -91,6 +91,17 @@ def test_small_graphs_are_learnt_from_and_not_judged():
         (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), wdth=3), "wdth: none of these"),
         (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), seeds=0), "seeds: expected"),
         (lambda g: tg.compare(["no-recipe"], tg.ranker.unseen_graphs(g)), "unknown recipe"),
+        (lambda g: tg.compare(["first-layout"] * 2, tg.ranker.unseen_graphs(g)), "'first-layout' twice"),
+        (
+            lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g) * 2),
+            "got several called 'fold 0'",
+        ),
+        (lambda g: tg.compare(["first-layout"], [tg.ranker.Fold("a", g, (), ())]), "one graph in `unseen`"),
+        (lambda g: tg.compare(["first-layout"], [tg.ranker.Fold("a", (), (), g)]), "one graph in `train`"),
+        (
+            lambda g: tg.compare([("first-layout", {"seed": 1})], tg.ranker.unseen_graphs(g)),
+            "seed: it is no field of a variant",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, words):
@@ -130,6 +141,26 @@ def test_finished_trials_are_taken_from_the_folder(compared, folds, monkeypatch)
         options = {"seeds": 1, **SHORT, **change}
         tg.compare(recipes[:1], folds, folder=folder, verbose=False, **options)
         assert len(list(folder.iterdir())) == before + 1, change
+
+
+def test_trials_differ_by_precision_and_leave_no_ranker_behind(folds, tmp_path, monkeypatch):
+    learnt = []
+    fit = tg.Ranker.fit
+    monkeypatch.setattr(
+        tg.Ranker, "fit", lambda own, *args, **options: (learnt.append(own), fit(own, *args, **options))
+    )
+    recipes = ["first-layout", ("first-layout", {"precision": "bf16"})]
+    tg.compare(recipes, folds, seeds=1, folder=tmp_path, verbose=False, **SHORT)
+    assert len(learnt) == len(list(tmp_path.iterdir())) == 2
+    assert not any(ranker.fitted for ranker in learnt)
+
+
+def test_graphs_without_runtimes_are_refused_before_a_training(folds, monkeypatch):
+    monkeypatch.setattr(tg.Ranker, "fit", lambda *args, **kwargs: pytest.fail("it was trained"))
+    graph = small_graph(0)
+    unmeasured = graph.replace(config_runtime=np.zeros_like(graph.config_runtime))
+    with pytest.raises(tg.DataError, match="expected measured runtimes"):
+        tg.compare(["first-layout"], [tg.ranker.Fold("a", [graph], (), [unmeasured])], verbose=False)
 
 
 def test_a_damaged_trial_is_refused(compared, tmp_path):
@@ -205,6 +236,23 @@ def test_tile_kernels_are_compared_by_slowdown():
     (summary,) = comparison.summaries
     assert math.isnan(summary.sd["slowdown@1"]) and "slowdown@1" in comparison.table()
     assert summary.mean["opa"] == pytest.approx(np.mean([t.values["opa"] for t in comparison.trials]))
+
+
+def test_folds_in_which_any_order_will_do_do_not_count(tmp_path):
+    kernels = [small_tile(seed) for seed in range(3)]
+    for few in (4, 1):
+        kernels[0] = kernels[0].select(np.arange(few))
+        folds = tg.ranker.unseen_graphs(kernels)
+        comparison = tg.compare(["first-tile"], folds, seeds=2, verbose=False, **SHORT)
+        (summary,) = comparison.summaries
+        for name, count in (("slowdown@1", 3 if few > 1 else 2), ("slowdown@5", 2)):
+            of = [trial.values[name] for trial in comparison.trials if name in trial.values]
+            assert len(of) == 2 * count and summary.mean[name] == pytest.approx(np.mean(of))
+        assert "%" in comparison.table() and "nan" not in comparison.table()
+        comparison.save(tmp_path / f"{few}")
+    alone = tg.compare(["first-tile"], folds[:1], seeds=1, verbose=False, **SHORT)
+    assert "slowdown@1" not in alone.summaries[0].mean and "nan" not in alone.table()
+    alone.save(tmp_path / "alone")
 
 
 def test_tables_json_and_pictures(compared, tmp_path):

@@ -104,7 +104,10 @@ class Trial:
         metadata, tensors = tensorfile.read(path, "trial")
         own: dict[str, Any] = {"scores": [], "choosing": []}
         for name in sorted(tensors, key=lambda name: (len(name), name)):
-            own[name.partition(".")[0]].append(tensors[name])
+            part = name.partition(".")[0]
+            if part not in own:
+                raise tensorfile.fail(path, name, "scores.0, choosing.0 and so on", "another name")
+            own[part].append(tensors[name])
         for name, kinds in _ENTRIES.items():
             own[name] = tensorfile.entry(os.fspath(path), metadata, name, kinds)
         return cls(**own)
@@ -132,6 +135,8 @@ class _Task:
             "tta": self.tta,
             "data": data,
         }
+        if self.ranker.precision != "f32":
+            told["precision"] = self.ranker.precision
         digest = hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
         return f"{self.recipe.name}-{self.ranker.seed}-{digest}.safetensors"
 
@@ -142,7 +147,7 @@ class _Task:
         return [*self.recipe.preprocessing(self.ranker.fields), *self.ranker.steps]
 
     def run(self) -> Trial:
-        """Train and judge."""
+        """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
         memory.forget_peak()
         began = time.monotonic()
         self.ranker.fit(self.fold.train, list(self.fold.valid) or None, verbose=False)
@@ -150,7 +155,7 @@ class _Task:
         scores = self._scores(self.fold.unseen)
         seconds = time.monotonic() - trained
         configs = sum(part.size for part in scores)
-        return Trial(
+        trial = Trial(
             self.recipe.name,
             self.variant,
             int(self.ranker.seed),
@@ -163,6 +168,8 @@ class _Task:
             scores,
             self._scores(self.fold.valid),
         )
+        self.ranker.reset()
+        return trial
 
     def _scores(self, graphs: Iterable[Any]) -> Scores:
         return [np.asarray(self.ranker.predict(g, tta=self.tta, verbose=False), np.float32) for g in graphs]
@@ -198,7 +205,7 @@ def compare(
     Parameters
     ----------
     recipes : names or recipes
-        A pair (recipe, fields) is a variant of it.
+        A pair (recipe, fields) is a variant of it. Its fields may also be ``preset`` and ``precision``.
     folds : sequence of Fold
         From :func:`tpugraphs.ranker.unseen_configs`, :func:`tpugraphs.ranker.unseen_graphs`, or your own.
     seeds : int
@@ -222,7 +229,10 @@ def compare(
     Raises
     ------
     ConfigError
-        No recipes or folds; a recipe for another kind of graphs; a field that no recipe has.
+        No recipes, or one given twice; no folds, two of the same name, or one without graphs; a field that no
+        recipe has.
+    DataError
+        Graphs to judge on without measured runtimes; graphs that a recipe does not rank.
     CheckpointError
         A file in `folder` is damaged.
 
@@ -232,7 +242,7 @@ def compare(
     >>> folds = tg.ranker.unseen_graphs([tg.sample(name) for name in tg.list_samples()])  # doctest: +SKIP
     >>> tg.compare(["first-tile", "sixth-tile"], folds, folder="trials").table()  # doctest: +SKIP
     """
-    divided = list(folds)
+    divided = _checked(folds)
     tasks = _tasks(recipes, divided, check_whole("seeds", seeds, 1), preset, fields, tta)
     place = None if folder is None else Path(folder)
     if place is not None:
@@ -243,9 +253,8 @@ def compare(
         for task in tasks:
             file = None if place is None else place / task.key(data[task.fold.name])
             if file is not None and file.exists():
-                trial = replace(
-                    Trial.load(file), variant=task.variant
-                )  # the same fields may be named otherwise
+                # the same fields may be named otherwise
+                trial = replace(Trial.load(file), variant=task.variant)
             else:
                 trial = task.run()
                 if file is not None:
@@ -255,21 +264,42 @@ def compare(
     return Comparison(tuple(trials), divided)
 
 
+def _checked(folds: Iterable[Fold]) -> list[Fold]:
+    """Return the folds, of which each must have a name of its own, and graphs to learn from and judge on."""
+    divided = list(folds)
+    if not divided:
+        raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
+    names = [fold.name for fold in divided]
+    if again := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ConfigError(f"folds: expected a name of its own for each, got several called {again[0]!r}")
+    for fold in divided:
+        for name in ("train", "unseen"):
+            if len(getattr(fold, name)) == 0:
+                raise ConfigError(f"folds: {fold.name!r}: expected at least one graph in `{name}`, got none")
+        first = fold.unseen[0]
+        measured_runtimes(first, np.asarray(first.ran))  # published test files have none: say so at once
+    return divided
+
+
 def _tasks(
     recipes: Iterable[Any], folds: list[Fold], seeds: int, preset: str, fields: Mapping[str, Any], tta: int
 ) -> list[_Task]:
-    if not folds:
-        raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
-    tasks, used = [], set[str]()
+    tasks, used, names = [], set[str](), set[str]()
     for given in recipes:
         one, own = given if isinstance(given, tuple) else (given, {})
         recipe = get_recipe(one)
         common = {name: value for name, value in fields.items() if hasattr(recipe.options, name)}
         used |= common.keys()
         variant = ", ".join(f"{name}={value}" for name, value in own.items())
+        if "seed" in own:
+            raise ConfigError(f"{recipe.name}: seed: it is no field of a variant; seeds= says how many")
+        name = f"{recipe.name}, {variant}" if variant else recipe.name
+        if name in names:
+            raise ConfigError(f"recipes: expected each once, got {name!r} twice")
+        names.add(name)
         for fold in folds:
             for seed in range(seeds):
-                ranker = Ranker(recipe, seed=seed, preset=preset, **{**common, **own})
+                ranker = Ranker(recipe, **{"seed": seed, "preset": preset, **common, **own})
                 tasks.append(_Task(recipe, variant, ranker, fold, tta))
     if not tasks:
         raise ConfigError("recipes: expected at least one; tpugraphs.list_recipes() names them")
@@ -298,6 +328,7 @@ class Summary:
         Recipe and variant.
     mean, sd : dict
         Metric name to mean, and standard deviation over seeds of the mean over folds; NaN for a single seed.
+        Of a metric that any order of a fold's graphs satisfies, the fold does not count.
     seconds, per_1000 : float
         Means over the trials; the first is that of a training.
     parameters : int
@@ -350,7 +381,8 @@ class Comparison:
         """One per recipe or variant, best first."""
         names = dict.fromkeys(trial.name for trial in self.trials)
         found = [self._summary(name, [t for t in self.trials if t.name == name]) for name in names]
-        return sorted(found, key=lambda s: s.mean[self.metric], reverse=not self.tile)
+        sign, last = 1 if self.tile else -1, math.inf  # nothing to tell them apart by: all are last
+        return sorted(found, key=lambda s: sign * s.mean[self.metric] if self.metric in s.mean else last)
 
     def _summary(self, name: str, trials: list[Trial]) -> Summary:
         mean, sd = _over_seeds([(trial.seed, trial.values) for trial in trials])
@@ -383,17 +415,20 @@ class Comparison:
         Members are the trials of all recipes and seeds. There is one ensemble of each kind per fold, so that
         the standard deviation is over folds.
         """
+        return list(self._ensembles)
+
+    @cached_property
+    def _ensembles(self) -> list[Summary]:
         found: dict[str, list[tuple[int, dict[str, float]]]] = {}
         for number, fold in enumerate(self.folds):
             members = [trial for trial in self.trials if trial.fold == fold.name]
+            parts = [trial.scores for trial in members]
             for normalize in NORMALIZE[1:]:  # raw scores of different recipes have different units
-                mixed = _mixed([trial.scores for trial in members], normalize, None)
-                values = _judged(fold.unseen, mixed)
+                values = _judged(fold.unseen, _mixed(parts, normalize, None))
                 found.setdefault(f"ensemble of all, {normalize}", []).append((number, values))
             if len(fold.valid):
-                weights = self._weights(members, fold)
-                mixed = _mixed([trial.scores for trial in members], "rank", weights)
-                found.setdefault("ensemble, weights fitted", []).append((number, _judged(fold.unseen, mixed)))
+                values = _judged(fold.unseen, _mixed(parts, "rank", self._weights(members, fold)))
+                found.setdefault("ensemble, weights fitted", []).append((number, values))
         return [
             Summary(name, *_over_seeds(values), math.nan, math.nan, 0, None) for name, values in found.items()
         ]
@@ -442,9 +477,13 @@ class Comparison:
     def plot(self) -> Figure:
         """Draw the metric of every recipe, seed by seed, above that of a random order."""
         values = {
-            s.name: [t.values[self.metric] for t in self.trials if t.name == s.name] for s in self.summaries
+            s.name: [
+                t.values[self.metric] for t in self.trials if t.name == s.name and self.metric in t.values
+            ]
+            or [math.nan]
+            for s in self.summaries
         }
-        return plot.compared(values, self.metric, self.random.mean[self.metric])
+        return plot.compared(values, self.metric, self.random.mean.get(self.metric, math.nan))
 
     def save(self, path: str | os.PathLike[str], heading: str = "") -> None:
         """Write ``<path>.md``, ``<path>.json`` and ``<path>.png``; `heading` stands above the table."""
@@ -460,13 +499,15 @@ class Comparison:
 
 def _over_seeds(found: Sequence[tuple[int, dict[str, float]]]) -> tuple[dict[str, float], dict[str, float]]:
     """Mean of every metric, and standard deviation over seeds of its mean over folds."""
-    seeds = sorted({seed for seed, _ in found})
-    mean, sd = {}, {}
-    for name in found[0][1]:
-        of_seed = [np.mean([values[name] for seed, values in found if seed == one]) for one in seeds]
-        mean[name] = float(np.mean(of_seed))
-        sd[name] = float(np.std(of_seed, ddof=1)) if len(seeds) > 1 else math.nan
-    return mean, sd
+    of: dict[str, dict[int, list[float]]] = {}  # metric, then seed -> its values
+    for seed, values in found:
+        for name, value in values.items():
+            of.setdefault(name, {}).setdefault(seed, []).append(value)
+    means = {name: [float(np.mean(own)) for own in by_seed.values()] for name, by_seed in of.items()}
+    return (
+        {name: float(np.mean(each)) for name, each in means.items()},
+        {name: float(np.std(each, ddof=1)) if len(each) > 1 else math.nan for name, each in means.items()},
+    )
 
 
 def _mixed(members: Sequence[Scores], normalize: str, weights: NDArray[np.float64] | None) -> Scores:
@@ -484,9 +525,10 @@ def _mixed(members: Sequence[Scores], normalize: str, weights: NDArray[np.float6
 def _spread(metric: str, one: Summary) -> str:
     """Mean and standard deviation as a table shows them; slowdowns in per cent."""
     mean, sd = one.mean.get(metric, math.nan), one.sd.get(metric, math.nan)
-    if metric.startswith("slowdown"):
-        return f"{100 * mean:.1f} %" + (f" ± {100 * sd:.1f}" if math.isfinite(sd) else "")
-    return f"{mean:.3f}" + (f" ± {sd:.3f}" if math.isfinite(sd) else "")
+    scale, digits, unit = (100, 1, " %") if metric.startswith("slowdown") else (1, 3, "")
+    if math.isnan(mean):
+        return "-"
+    return f"{scale * mean:.{digits}f}{unit}" + (f" ± {scale * sd:.{digits}f}" if math.isfinite(sd) else "")
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
