@@ -53,9 +53,13 @@ def test_members_resume(graphs, tmp_path):
 
 
 def test_members_that_cannot_be_trained(graphs):
-    for given in ([], [3], [tg.baselines.RandomBaseline()]):
+    one = ranker()
+    for given in ([], [3], [tg.baselines.RandomBaseline()], "first-layout", one, None, [one, one]):
         with pytest.raises(tg.ConfigError, match="rankers: expected"):
             tg.train_members(given, graphs)
+    for wrong in ("workers", "checkpoint_every"):
+        with pytest.raises(tg.ConfigError, match=f"{wrong}: expected a whole number of at least 1, got 0"):
+            tg.train_members([ranker()], graphs, **{wrong: 0})
     with pytest.raises(tg.DataError, match="expected a LayoutGraph, found a TileGraph"):
         tg.train_members(["first-layout"], small_tile())
 

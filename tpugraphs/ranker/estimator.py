@@ -98,11 +98,14 @@ class NetworkEstimator(Network):
     def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
         """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
         with held(how.checkpoint_dir) as folder:
-            most, hashed = self.fields.valid_configs, folder is not None
-            learnt = how.init is not None
-            pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
-            data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
-            return self.start(data, folder, how).run()
+            return self.begin(train, valid, folder, how).run()
+
+    def begin(self, train: Any, valid: Any, folder: str | None, how: FitOptions) -> Fit:
+        """Return the fit on these graphs before its first step. The caller holds the lock on `folder`."""
+        most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
+        pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
+        data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
+        return self.start(data, folder, how)
 
     def _begin_with(self, other: Network) -> Pipeline:
         """Return the preprocessing of another network, whose weights this one can begin with."""
@@ -116,7 +119,7 @@ class NetworkEstimator(Network):
         return pipeline
 
     def start(self, data: TrainingSet, folder: str | None, how: FitOptions) -> Fit:
-        """Return the fit before its first step. The caller holds the lock on `folder`."""
+        """Return the fit on prepared graphs before its first step. The caller holds the lock on `folder`."""
         fit = Fit(self, data, folder, how)
         self.history = fit.history
         return fit

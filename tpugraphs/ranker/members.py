@@ -13,13 +13,15 @@ from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer
+from tpugraphs.ranker.scorer import Scorer, check_whole
 from tpugraphs.system import progress
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
-from tpugraphs.training.trainset import TrainingSet, as_graphs
+from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["distill", "train_members"]
+
+_RUNTIMES = ("runtime", "seconds", "log-runtime")  # targets that a teacher's order cannot replace
 
 
 def train_members(
@@ -64,7 +66,7 @@ def train_members(
     Raises
     ------
     ConfigError
-        No rankers, or a value out of range.
+        No rankers, one given twice, or a value out of range.
     Error
         The training of a ranker diverged.
     KeyboardInterrupt
@@ -75,21 +77,24 @@ def train_members(
     >>> names = ["first-layout", "sixth-gin", "eighth-lightgbm"]
     >>> ensemble = tg.train_members(names, train, valid)  # doctest: +SKIP
     """
-    members = [Ranker(one) if isinstance(one, str) else one for one in rankers]
-    if not members or not all(isinstance(one, Ranker) for one in members):
-        raise ConfigError(f"rankers: expected rankers or names of recipes, got {members!r:.80}")
-    networks = [one for one in members if isinstance(one.estimator, NetworkEstimator)]
-    how = (sample_weight, checkpoint_dir, checkpoint_every)
+    members = _members(rankers)
+    if workers is not None:
+        check_whole("workers", workers, 1)
     with ExitStack() as stack:
-        fits = [
-            _start(
-                stack, one, f"member-{members.index(one)}", train, valid, one.length(epochs, steps, 1), *how
-            )
-            for one in networks
-        ]
+        fits = []
+        for i, one in enumerate(members):
+            own_epochs, own_steps = one.length(epochs, steps, checkpoint_every)
+            if isinstance(one.estimator, NetworkEstimator):
+                place = None if checkpoint_dir is None else os.path.join(checkpoint_dir, f"member-{i}")
+                folder = stack.enter_context(held(place))
+                how = FitOptions(
+                    own_steps, own_epochs, (), checkpoint_every, False, one, sample_weight=sample_weight
+                )
+                one.reset()
+                fits.append(one.estimator.begin(train, valid, folder, how))
         interrupted = bool(fits) and _run(fits, workers, progress.wanted(verbose))
     for one in members:
-        if one not in networks and not interrupted:
+        if not interrupted and not isinstance(one.estimator, NetworkEstimator):
             one.fit(train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose)
     if interrupted:
         if not all(one.fitted for one in members):
@@ -98,34 +103,23 @@ def train_members(
     return Ensemble(members, weights, normalize)
 
 
-def _start(
-    stack: ExitStack,
-    ranker: Ranker,
-    name: str,
-    train: Any,
-    valid: Any,
-    length: tuple[int | None, int | None],
-    sample_weight: Any,
-    checkpoint_dir: Any,
-    checkpoint_every: int,
-) -> Fit:
-    """Make the fit of a ranker, before its first step."""
-    ranker.reset()
-    network = ranker.estimator
-    assert isinstance(network, NetworkEstimator)
-    folder = stack.enter_context(held(checkpoint_dir and os.path.join(checkpoint_dir, name)))
-    most = network.fields.valid_configs
-    hashed = folder is not None
-    data = TrainingSet(network.pipeline, train, valid, most, network.seed, hashed, sample_weight)
-    epochs, steps = length
-    return network.start(data, folder, FitOptions(steps, epochs, (), checkpoint_every, False, ranker))
+def _members(rankers: Any) -> list[Ranker]:
+    """Return the rankers, made where a recipe is named; ConfigError for anything else, or one given twice."""
+    several = isinstance(rankers, Iterable) and not isinstance(rankers, str)
+    members = [Ranker(one) if isinstance(one, str) else one for one in (rankers if several else ())]
+    if not members or not all(isinstance(one, Ranker) for one in members):
+        raise ConfigError(f"rankers: expected a list of rankers or names of recipes, got {rankers!r:.80}")
+    if len({id(one) for one in members}) < len(members):
+        raise ConfigError("rankers: expected different ones, got one twice; make another with another seed")
+    return members
 
 
 def _run(fits: list[Fit], workers: int | None, verbose: bool) -> bool:
     """Train all; return whether Ctrl-C ended it."""
     crew = Crew(fits, workers)
     crew.run(verbose)
-    for fit, text in crew.failed.items():
+    if crew.failed:
+        fit, text = next(iter(crew.failed.items()))
         raise Error(f"{fit.ranker.recipe}: {text}")
     for fit in fits:
         if fit.step > 0:
@@ -179,13 +173,11 @@ def distill(
     """
     ranker = Ranker(student) if isinstance(student, str) else student
     network = ranker.estimator
-    fits = getattr(network.fields, "target", "") if isinstance(network, NetworkEstimator) else ""
-    if fits in ("runtime", "seconds", "log-runtime") and isinstance(network, NetworkEstimator):
-        if network.reads_values:
-            raise ConfigError(
-                f"student: {ranker.recipe} fits runtimes (target={fits!r}); set target='normal-score' or "
-                "another loss, since a teacher gives an order"
-            )
+    if isinstance(network, NetworkEstimator) and network.reads_values and network.fields.target in _RUNTIMES:
+        raise ConfigError(
+            f"student: {ranker.recipe} fits runtimes (target={network.fields.target!r}); "
+            "set target='normal-score' or another loss, since a teacher gives an order"
+        )
     sequence = as_graphs("graphs", graphs)
     labelled = [pseudo_label(sequence[i], teacher, n_configs, seed=seed + i) for i in range(len(sequence))]
     ranker.fit(labelled, valid, **fit)

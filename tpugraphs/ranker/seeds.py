@@ -22,7 +22,7 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, scoring
+from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.system import files, progress
 from tpugraphs.training.callbacks import Callback, History
@@ -280,8 +280,8 @@ def train_seeds(
         raise ConfigError("train: expected graphs to train on, got none")
     if callbacks is not None and not callable(callbacks):
         raise ConfigError("callbacks: expected a function of the seed that gives a list of callbacks")
-    if workers is not None and (not isinstance(workers, Integral) or workers < 1):
-        raise ConfigError(f"workers: expected a whole number of at least 1, got {workers!r}")
+    if workers is not None:
+        check_whole("workers", workers, 1)
     rankers = [Ranker(recipe, seed=s, preset=preset, precision=precision, **fields) for s in numbers]
     first = rankers[0]
     estimators = [one.estimator for one in rankers if isinstance(one.estimator, NetworkEstimator)]

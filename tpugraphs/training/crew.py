@@ -42,7 +42,7 @@ class Crew:
 
         bar = tqdm(
             total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True, disable=not verbose,
-            desc=f"{len(self.fits)} x {self.fits[0].ranker.recipe}",
+            desc=f"{len(self.fits)} x {', '.join(dict.fromkeys(fit.ranker.recipe for fit in self.fits))}",
         )  # fmt: skip
         with bar, Interrupts() as interrupts, ThreadPoolExecutor(self.live) as pool:
             for fit in self.fits:
@@ -66,8 +66,9 @@ class Crew:
 
     def _show(self, bar: Any) -> None:
         best = [fit.history.best_metric for fit in self.fits if fit.history.best_metric is not None]
-        if best:
-            bar.set_postfix({self.fits[0].ranker.metric: f"{np.mean(best):.4f}"}, refresh=False)
+        metrics = {fit.ranker.metric for fit in self.fits}
+        if best and len(metrics) == 1:
+            bar.set_postfix({metrics.pop(): f"{np.mean(best):.4f}"}, refresh=False)
         bar.update(sum(fit.step for fit in self.fits) - bar.n)
 
     def _take(self, number: int) -> tuple[Fit, int] | None:
