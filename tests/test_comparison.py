@@ -69,6 +69,12 @@ def test_graphs_are_judged_once_and_not_learnt_from():
                 assert not {groups[i] for i in seen} & {groups[i] for i in unseen}
 
 
+def test_parts_are_sequences():
+    train = tg.ranker.unseen_graphs([small_graph(seed) for seed in range(4)])[1].train
+    assert [graph.name for graph in train[1:]] == ["small2", "small3"] and len(train[:-1]) == 2
+    assert train[-1].name == "small3"
+
+
 def test_small_graphs_are_learnt_from_and_not_judged():
     graphs = [small_graph(seed, configs=30 + 10 * seed) for seed in range(4)]
     folds = tg.ranker.unseen_graphs(graphs, least=50)

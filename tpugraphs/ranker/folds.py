@@ -130,8 +130,10 @@ def unseen_graphs(
     Raises
     ------
     ConfigError
-        Not one label per graph, fewer than two labels, or more folds than labels.
+        Not one label per graph, fewer than two labels, more folds than labels, or no graph with `least`
+        configs.
     """
+    check_whole("least", least, 0)
     sequence = as_graphs("graphs", graphs)
     labels = _labels(sequence, groups)
     if len(set(labels)) < 2:
@@ -140,7 +142,6 @@ def unseen_graphs(
         )
     of = _dealt(labels, check_whole("folds", folds, 2), seed) if folds is not None else labels
     made = []
-    check_whole("least", least, 0)
     for number, fold in enumerate(dict.fromkeys(of)):
         seen = [i for i, other in enumerate(of) if other != fold]
         unseen = [i for i, other in enumerate(of) if other == fold]
@@ -182,7 +183,7 @@ def _dealt(labels: Sequence[Hashable], count: int, seed: int) -> list[int]:
 
 
 class Part(Sequence[Any]):
-    """Part of a sequence of graphs; a graph is read when it is indexed."""
+    """Part of a sequence of graphs; a graph is read when it is indexed. A slice is a part, too."""
 
     def __init__(self, graphs: Any, chosen: Sequence[int]) -> None:
         self.graphs, self.chosen = graphs, chosen
@@ -191,6 +192,8 @@ class Part(Sequence[Any]):
         return len(self.chosen)
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Part(self.graphs, self.chosen[index])
         graph = self.graphs[self.chosen[index]]
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)

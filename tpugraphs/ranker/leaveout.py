@@ -63,7 +63,7 @@ def leave_out(
     Raises
     ------
     ConfigError
-        Fewer than two groups, or not one label per graph.
+        Fewer than two groups, not one label per graph, or a name in `beside` that the ranker has.
     DataError
         A graph without measured runtimes, or a group without which nothing can be learnt.
 
@@ -128,7 +128,7 @@ def cross_validate(
     Raises
     ------
     ConfigError
-        Fewer groups than folds, or a value out of range.
+        Fewer groups than folds, a name in `beside` that what is trained has, or a value out of range.
     DataError
         A graph without measured runtimes, or a fold without which nothing can be learnt.
 
@@ -168,6 +168,10 @@ def _judged(
     """Rows of all graphs in their order, those of a fold by scorers trained on its other graphs."""
     from tqdm.auto import tqdm
 
+    beside = beside or {}
+    if twice := makers.keys() & beside.keys():
+        raise ConfigError(f"beside: {min(twice)!r} is the name of what is trained: give it another one")
+    in_memory = isinstance(graphs, (list, tuple))  # then a share of the configs can be held out of lists
     rows: dict[int, Sequence[Row]] = {}
     for fold in tqdm(folds, desc=what, unit="fit", disable=not wanted(verbose)):
         held, scorers = list(fold.unseen), dict[str, Any]()
@@ -175,11 +179,11 @@ def _judged(
             fresh = make()
             quiet = {"verbose": False} if isinstance(fresh, Ranker) else {}
             try:
-                fresh.fit(list(fold.train) if isinstance(graphs, list) else fold.train, **quiet, **fit)
+                fresh.fit(list(fold.train) if in_memory else fold.train, **quiet, **fit)
             except DataError as error:
                 error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
                 raise
             scorers[name] = scoring(fresh, verbose=False)
         for i, graph in zip(fold.places, held, strict=True):
-            rows[i] = evaluate({**scorers, **(beside or {})}, graph).rows
+            rows[i] = evaluate({**scorers, **beside}, graph).rows
     return [row for i in sorted(rows) for row in rows[i]]
