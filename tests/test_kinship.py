@@ -91,6 +91,26 @@ def test_nearest_rankers_refuse_what_they_cannot_do(tmp_path):
         scorer.fit(small_graph()).save(tmp_path / "x.safetensors")
     with pytest.raises(tg.ConfigError, match="ranker: expected a tg.Ranker, got str"):
         tg.Nearest("first-layout")
+    with pytest.raises(tg.ConfigError, match="by: expected 'size' or 'opcodes', got 'name'"):
+        tg.Nearest(small_ranker(), by="name")
+    for name in ("sample_weight", "checkpoint_dir"):
+        with pytest.raises(tg.ConfigError, match=f"{name}: Nearest trains several rankers"):
+            scorer.fit([small_graph()], **{name: "given"})
+
+
+def test_nearest_rankers_read_every_training_graph_once_to_compare():
+    read = []
+
+    class Noted(list):
+        def __getitem__(self, i):
+            read.append(i)
+            return super().__getitem__(i)
+
+    graphs = Noted([small_graph(i, nodes=n) for i, n in enumerate((14, 40, 15))])
+    scorer = tg.Nearest(small_ranker(steps=2), by="opcodes").fit(graphs)
+    for seed in range(3):
+        scorer.predict(small_graph(seed, nodes=40))
+    assert read == [0, 1, 2, 1]
 
 
 # Cross-validation

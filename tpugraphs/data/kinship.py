@@ -74,22 +74,35 @@ def nearest(graphs: Any, graph: Graph, n: int = 1, by: str = "size") -> NDArray[
     DataError
         A graph without opcodes, where they are compared.
     """
+    check_nearest(n, by)
+    if len(graphs) == 0:
+        raise ConfigError("graphs: expected at least one to choose from, got none")
+    return closest(traits(graphs, by), graph, n, by)
+
+
+def check_nearest(n: int, by: str) -> None:
+    """Raise ConfigError unless `n` and `by` are such as :func:`nearest` takes."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ConfigError(f"n: expected a whole number of at least 1, got {n!r}")
     if by not in ("size", "opcodes"):
         raise ConfigError(f"by: expected 'size' or 'opcodes', got {by!r}")
-    if len(graphs) == 0:
-        raise ConfigError("graphs: expected at least one to choose from, got none")
-    own = _traits(graph, by)
-    apart = np.empty(len(graphs))
-    for i in range(len(graphs)):
-        differ = np.abs(_traits(graphs[i], by) - own).sum()
-        apart[i] = differ if by == "size" else differ / (graphs[i].num_nodes + graph.num_nodes)
+
+
+def closest(of: NDArray[np.float64], graph: Graph, n: int, by: str) -> NDArray[np.int64]:
+    """Return what :func:`nearest` does, (n,), among graphs whose :func:`traits` (G, D) are known."""
+    own = traits([graph], by)[0]
+    apart = np.abs(of - own).sum(1)
+    if by == "opcodes":
+        apart /= of.sum(1) + own.sum()
     return np.argsort(apart, kind="stable")[:n].astype(np.int64, copy=False)
 
 
+def traits(graphs: Any, by: str) -> NDArray[np.float64]:
+    """Return the numbers (G, D) of G graphs that are compared; each graph is read once."""
+    return np.stack([_traits(graphs[i], by) for i in range(len(graphs))])
+
+
 def _traits(graph: Graph, by: str) -> NDArray[np.float64]:
-    """Numbers of a graph that are compared."""
     if by == "size":
         return np.log1p([float(graph.num_nodes), float(graph.num_edges)])
     if graph.node_opcode is None:

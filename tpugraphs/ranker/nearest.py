@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.kinship import nearest
+from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase
@@ -37,6 +37,11 @@ class Nearest(ScorerBase):
     rankers : dict of tuple of int to Ranker
         What was trained so far, by the positions of the training graphs.
 
+    Raises
+    ------
+    ConfigError
+        `ranker` is not a Ranker, `n` is below 1, or the distance is unknown.
+
     Examples
     --------
     >>> twins = tg.Nearest(tg.Ranker("first-layout", steps=500), n=2, by="opcodes")  # doctest: +SKIP
@@ -46,9 +51,11 @@ class Nearest(ScorerBase):
     def __init__(self, ranker: Ranker, n: int = 1, by: str = "size") -> None:
         if not isinstance(ranker, Ranker):
             raise ConfigError(f"ranker: expected a tg.Ranker, got {type(ranker).__name__}")
+        check_nearest(n, by)
         self.ranker, self.n, self.by = ranker, n, by
         self.rankers: dict[tuple[int, ...], Ranker] = {}
         self._graphs: Any = None
+        self._traits: NDArray[np.float64] | None = None  # of the training graphs, which are read once
         self._options: dict[str, Any] = {}
         self._training = threading.Lock()
 
@@ -73,9 +80,20 @@ class Nearest(ScorerBase):
         return self.ranker.node_padding
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
-        """Keep the training graphs; `valid` and `options` are those of every :meth:`tpugraphs.Ranker.fit`."""
+        """Keep the training graphs; `valid` and `options` are those of every :meth:`tpugraphs.Ranker.fit`.
+
+        Raises
+        ------
+        ConfigError
+            `sample_weight` or `checkpoint_dir`, which belong to one training.
+        """
+        for name in ("sample_weight", "checkpoint_dir"):
+            if options.get(name) is not None:
+                raise ConfigError(
+                    f"{name}: Nearest trains several rankers, on some of the graphs each: leave it out"
+                )
         self._graphs, self._options = as_graphs("train", train), {"verbose": False, **options, "valid": valid}
-        self.rankers = {}
+        self._traits, self.rankers = None, {}
         return self
 
     def of(self, graph: Graph) -> Ranker:
@@ -87,8 +105,10 @@ class Nearest(ScorerBase):
             Nothing can be learnt from its nearest graphs.
         """
         self.require_fit("predict")
-        chosen = tuple(nearest(self._graphs, graph, self.n, self.by).tolist())
         with self._training:
+            if self._traits is None:
+                self._traits = traits(self._graphs, self.by)
+            chosen = tuple(closest(self._traits, graph, self.n, self.by).tolist())
             if chosen not in self.rankers:
                 fresh = Ranker(**self.ranker.get_params())
                 fresh.fit([self._graphs[i] for i in chosen], **self._options)
