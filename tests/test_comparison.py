@@ -232,6 +232,8 @@ def test_weights_of_an_ensemble_are_refused_for_other_metrics(folds):
     ranker.fit(folds[0].train[0], verbose=False)
     with pytest.raises(tg.ConfigError, match="metric: expected one of tau"):
         tg.Ensemble([ranker]).weighted(folds[0].valid, metric="ndcg")
+    with pytest.raises(tg.DataError, match="valid: expected at least one graph"):
+        tg.Ensemble([ranker]).weighted([])
 
 
 def test_tile_kernels_are_compared_by_slowdown():

@@ -129,6 +129,14 @@ def test_weights_of_another_model_are_refused(graphs):
         ranker().fit(graphs[0], init="first-layout", verbose=False)
 
 
+def test_routed_rankers_take_a_share_to_validate_on(graphs):
+    routed = tg.Routed({"*": ranker()})
+    routed.fit(graphs[:2], 0.3, verbose=False)
+    alone = ranker()
+    alone.fit(graphs[:2], 0.3, verbose=False)
+    assert state(routed.routes["*"]) == state(alone) and alone.history.valid_metric
+
+
 def test_routes_by_family_and_shape(graphs, tmp_path):
     berts, nets = graphs[0].replace(name="small_bert_4"), graphs[1].replace(name="resnet50_8")
     one, other = ranker(), ranker(seed=1)
@@ -139,9 +147,14 @@ def test_routes_by_family_and_shape(graphs, tmp_path):
     routed.save(tmp_path / "r.safetensors")
     loaded = tg.load_ranker(tmp_path / "r.safetensors")
     assert loaded.by == "family" and (loaded.predict(nets) == other.predict(nets)).all()
+    score = (one.score([berts]) + 2 * other.score([nets, nets])) / 3
+    assert routed.score([berts, nets, nets]) == pytest.approx(score)
     shape = f"{berts.num_nodes}x{berts.num_edges}"
     assert tg.Routed({shape: one}, by="shape").route(nets) is one
-    with pytest.raises(tg.DataError, match="no route for '14x13'"):
+    with pytest.raises(tg.DataError, match="no route for '14x13'") as caught:
         tg.Routed({"1x1": one}, by="shape").route(nets)
+    assert (caught.value.field, caught.value.found, caught.value.expected) == ("shape", "14x13", "1x1")
+    with pytest.raises(tg.DataError, match="graphs: expected at least one"):
+        routed.score([])
     with pytest.raises(tg.ConfigError, match="by: expected one of collection, family, shape"):
         tg.Routed({"*": one}, by="size")

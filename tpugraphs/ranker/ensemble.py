@@ -20,6 +20,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
+from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "mixed", "normalized", "open_rankers"]
 
@@ -276,11 +277,12 @@ class Ensemble(ScorerBase):
         ConfigError
             Another metric.
         DataError
-            A graph without measured runtimes.
+            No graphs, or one without measured runtimes.
         """
         if metric not in VALIDATION:
             raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
-        graphs = [valid] if hasattr(valid, "config_runtime") else list(valid)
+        sequence = as_graphs("valid", valid)
+        graphs = [sequence[i] for i in range(len(sequence))]
         ran = [np.asarray(graph.ran) for graph in graphs]
         times = [measured_runtimes(graph, rows) for graph, rows in zip(graphs, ran, strict=True)]
         scores = [

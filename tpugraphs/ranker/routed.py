@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from numbers import Real
 from typing import Any, Self
 
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
+from tpugraphs.training.trainset import as_graphs, no_graphs
 
 __all__ = ["Routed"]
 
@@ -81,7 +83,7 @@ class Routed(ScorerBase):
         known = ", ".join(self.routes)
         raise DataError(
             f"no route for {' or '.join(map(repr, names))}; there are {known}",
-            file=str(graph.name), field="collection", found=names[0], expected=known,
+            file=str(graph.name), field=self.by, found=" or ".join(names), expected=known,
         )  # fmt: skip
 
     @property
@@ -101,19 +103,26 @@ class Routed(ScorerBase):
         return "routed"
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Routed:
-        """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`."""
-        parts = [self._parted(graphs) for graphs in (train, valid)]
-        for ranker in self.routes.values():
-            mine = parts[0].get(id(ranker))
-            if mine:
-                held = parts[1].get(id(ranker))
-                ranker.fit(mine, **({} if held is None else {"valid": held}), **options)
+        """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
+
+        A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,
+        every ranker holds out that share of its own.
+        """
+        share = isinstance(valid, Real)
+        parts = self._parted("train", train)
+        held = {} if share or no_graphs(valid) else self._parted("valid", valid)
+        for ranker, mine in parts.values():
+            own = valid if share else held[id(ranker)][1] if id(ranker) in held else None
+            ranker.fit(mine, **({} if own is None else {"valid": own}), **options)
         return self
 
-    def _parted(self, graphs: Any) -> dict[int, list[Any]]:
-        parts: dict[int, list[Any]] = {}
-        for graph in [graphs] if hasattr(graphs, "config_runtime") else graphs or ():
-            parts.setdefault(id(self.route(graph)), []).append(graph)
+    def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
+        """Rankers by their id, each with the graphs routed to it."""
+        parts: dict[int, tuple[Scorer, list[Any]]] = {}
+        sequence = as_graphs(what, graphs)
+        for i in range(len(sequence)):
+            ranker = self.route(graph := sequence[i])
+            parts.setdefault(id(ranker), (ranker, []))[1].append(graph)
         return parts
 
     def predict(
@@ -130,8 +139,7 @@ class Routed(ScorerBase):
 
     def score(self, graphs: Any) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
-        parts = self._parted(graphs)
-        means = [(len(mine), self.route(mine[0]).score(mine)) for mine in parts.values()]
+        means = [(len(mine), ranker.score(mine)) for ranker, mine in self._parted("graphs", graphs).values()]
         return sum(count * mean for count, mean in means) / sum(count for count, _ in means)
 
     def __repr__(self) -> str:
@@ -149,7 +157,8 @@ class Routed(ScorerBase):
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
             raise tensorfile.fail(path, "patterns", f"{len(members)} strings", repr(patterns)[:80])
-        by = metadata.get("by", "collection")  # earlier versions had no other labels
+        # earlier versions had no other labels
+        by = tensorfile.entry(path, {"by": "collection", **metadata}, "by", str)
         if by not in _LABELS:
             raise tensorfile.fail(path, "by", ", ".join(_LABELS), repr(by)[:80])
         return cls(dict(zip(patterns, members, strict=True)), by)
