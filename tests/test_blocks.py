@@ -80,3 +80,11 @@ def test_what_is_refused(wrong):
         tg.filter_blocks(small_graph(), **wrong)
     with pytest.raises(tg.ConfigError, match="expected a graph, got int"):
         tg.filter_blocks(3)
+
+
+def test_a_graph_that_was_not_measured_is_refused():
+    graph = small_graph()
+    with pytest.raises(
+        tg.DataError, match="found placeholders from 0 to 0, so its blocks cannot be compared"
+    ):
+        tg.filter_blocks(graph.replace(config_runtime=np.zeros_like(graph.config_runtime)))

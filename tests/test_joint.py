@@ -24,6 +24,17 @@ def test_both_kinds_have_the_same_columns():
         as_joint(small_any())
 
 
+def test_graphs_that_were_not_measured():
+    layout, tile = small_graph(0), small_tile(0)
+    none = np.zeros_like(tile.config_runtime)
+    for graph in (
+        layout.replace(config_runtime=np.zeros_like(layout.config_runtime)),
+        tile.replace(config_runtime=none, config_runtime_normalizers=none),
+    ):
+        joint = as_joint(graph)
+        assert not joint.has_runtimes and joint.num_configs == graph.num_configs
+
+
 def test_one_ranker_learns_both(tmp_path):
     layouts, tiles = [small_graph(0), small_graph(1)], [small_tile(0), small_tile(1)]
     train = [as_joint(graph) for graph in (*layouts, *tiles)]

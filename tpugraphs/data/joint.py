@@ -26,7 +26,7 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     The fifth place trained one model on all collections. What a kind of graph does not have is 0: a layout
     graph has no tile numbers, and no node of a tile graph is configurable. Runtimes are those of a layout
     graph in nanoseconds, or those of a tile graph over their normalizers; only their order within a graph
-    means the same in both.
+    means the same in both. A graph that was not measured keeps its placeholders.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     runtime = np.asarray(graph.config_runtime, np.float64)
     if tile:
         configs[:, :-1], configs[:, -1] = graph.config_feat, 1
-        runtime = runtime / graph.config_runtime_normalizers
+        if graph.has_runtimes:  # normalizers of others may be 0
+            runtime = runtime / graph.config_runtime_normalizers
     nowhere = np.zeros((graph.num_configs, 0, len(JOINT.digits)), np.int8)
     return Graph(
         node_feat=graph.node_feat,

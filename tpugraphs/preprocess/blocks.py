@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import Graph
 from tpugraphs.errors import ConfigError
 
@@ -64,13 +65,15 @@ def filter_blocks(
     Returns
     -------
     graph or None
-        None if no more than `least` would stay: leave the graph out. A graph of less than two blocks is
+        None if no more than `least` would stay: leave the graph out. A graph of fewer than two blocks is
         returned as it is.
 
     Raises
     ------
     ConfigError
         `graph` is not a graph, or ``size < 2``, ``window < 1``, or `least` is not in 0..1.
+    DataError
+        The graph was not measured.
     """
     if not isinstance(graph, Graph):
         raise ConfigError(f"filter_blocks: expected a graph, got {type(graph).__name__}")
@@ -80,6 +83,7 @@ def filter_blocks(
             f"got size={size}, window={window}, least={least}"
         )
     ran = graph.ran
+    require_measured(graph, ran, "its blocks cannot be compared", "filter graphs to train on")
     normalizers = getattr(graph, "config_runtime_normalizers", None)
     runtimes = graph.config_runtime[ran] / (1 if normalizers is None else normalizers[ran])
     alike = block_divergence(runtimes, size, window) < threshold

@@ -8,7 +8,7 @@ import numpy as np
 
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.published import TileGraph
+from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.errors import DataError, Error
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.scorer import Scorer, check_whole
@@ -73,7 +73,7 @@ def pseudo_label(
     places = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64) + 1
     if isinstance(part, TileGraph):
         return part.replace(config_runtime=places, config_runtime_normalizers=np.ones_like(places))
-    if "about" not in part.fields():
+    if isinstance(part, LayoutGraph):
         return part.replace(config_runtime=places)
     about = {**part.about, "pseudo_labels": scorer.name}
     return part.replace(runtime=places, valid=None, repeats=None, about=about)
