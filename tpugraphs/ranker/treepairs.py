@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, kernels
+from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.trees import Part, TreeEstimator, Trees
+from tpugraphs.ranker.trees import Part, TreeEstimator
 from tpugraphs.system.progress import Progress
 
 __all__ = ["TreePairEstimator"]
@@ -54,7 +54,7 @@ class TreePairEstimator(TreeEstimator):
             others.append(other[differ])
         i, j = np.concatenate(ones), np.concatenate(others)
         slower = (times[i] > times[j]).astype(np.float64)
-        return _rows(features[i], features[j]), slower, np.sqrt(weights[i] * weights[j])
+        return _paired(features[i], features[j]), slower, np.sqrt(weights[i] * weights[j])
 
     def _scores(
         self, graph: Graph, rows: NDArray[np.int64], progress: Progress | None = None
@@ -68,20 +68,16 @@ class TreePairEstimator(TreeEstimator):
         step = max(1, _ROWS // count)
         for start in range(0, rows.size, step):
             part = self.recipe.features(self.fields, graph, rows[start : start + step])
-            pairs = _rows(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
+            pairs = _paired(np.repeat(part, count, axis=0), np.tile(others, (len(part), 1)))
             self._check_width(graph, tree, pairs)
-            scores[start : start + step] = self._chances(tree, pairs).reshape(len(part), count).mean(1)
+            scores[start : start + step] = (
+                self._predicted(tree, pairs, raw=False).reshape(len(part), count).mean(1)
+            )
             if progress is not None:
                 progress.update(len(part))
         return scores
 
-    def _chances(self, tree: Trees, pairs: NDArray[np.float32]) -> NDArray[np.float64]:
-        chances: NDArray[np.float64] = tree.booster.predict(
-            tree.table(pairs), num_iteration=self._rounds, num_threads=_core.get_num_threads()
-        )
-        return chances
 
-
-def _rows(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+def _paired(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
     """Make the rows [one | one - other] (n, 2F)."""
     return np.hstack([one, one - other])

@@ -262,7 +262,7 @@ class TreeEstimator(Estimator):
             part = rows[start : start + _CHUNK]
             features = self.recipe.features(self.fields, graph, part)
             self._check_width(graph, tree, features)
-            scores[start : start + _CHUNK] = self._raw(tree, features)
+            scores[start : start + _CHUNK] = self._predicted(tree, features)
             if progress is not None:
                 progress.update(part.size)
         return scores
@@ -277,13 +277,13 @@ class TreeEstimator(Estimator):
                 found=str(features.shape[1]),
             )  # fmt: skip
 
-    def _raw(self, tree: Trees, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Sum of the trees (n,) for rows (n, F)."""
-        raw: NDArray[np.float64] = tree.booster.predict(
-            tree.table(features), num_iteration=self._rounds, raw_score=True,
+    def _predicted(self, tree: Trees, features: NDArray[np.float32], raw: bool = True) -> NDArray[np.float64]:
+        """Return the sum of the trees (n,) for rows (n, F), or (not `raw`) what the objective makes of it."""
+        found: NDArray[np.float64] = tree.booster.predict(
+            tree.table(features), num_iteration=self._rounds, raw_score=raw,
             num_threads=_core.get_num_threads(),
         )  # fmt: skip
-        return raw
+        return found
 
     def _nearest(self, size: tuple[int, int]) -> Trees:
         """Return the trees of the nearest size; if several are equally near, the first."""
