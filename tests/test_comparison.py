@@ -106,7 +106,7 @@ def test_small_graphs_are_learnt_from_and_not_judged():
         (lambda g: tg.compare(["first-layout"], [tg.ranker.Fold("a", (), (), g)]), "one graph in `train`"),
         (
             lambda g: tg.compare([("first-layout", {"seed": 1})], tg.ranker.unseen_graphs(g)),
-            "seed: it is no field of a variant",
+            "seed: a variant has the seeds of all others",
         ),
     ],
 )

@@ -292,7 +292,9 @@ def _tasks(
         used |= common.keys()
         variant = ", ".join(f"{name}={value}" for name, value in own.items())
         if "seed" in own:
-            raise ConfigError(f"{recipe.name}: seed: it is no field of a variant; seeds= says how many")
+            raise ConfigError(
+                f"{recipe.name}: seed: a variant has the seeds of all others; seeds= says how many"
+            )
         name = f"{recipe.name}, {variant}" if variant else recipe.name
         if name in names:
             raise ConfigError(f"recipes: expected each once, got {name!r} twice")

@@ -170,7 +170,7 @@ def _judged(
 
     beside = beside or {}
     if twice := makers.keys() & beside.keys():
-        raise ConfigError(f"beside: {min(twice)!r} is the name of what is trained: give it another one")
+        raise ConfigError(f"`beside`: {min(twice)!r} is the name of what is trained: give it another one")
     in_memory = isinstance(graphs, (list, tuple))  # then a share of the configs can be held out of lists
     rows: dict[int, Sequence[Row]] = {}
     for fold in tqdm(folds, desc=what, unit="fit", disable=not wanted(verbose)):
