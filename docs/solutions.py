@@ -191,7 +191,6 @@ def recipe_table() -> list[str]:
     for _, module in solutions():
         for recipe in module.RECIPES:
             facts = Facts(recipe)
-            told = ["-", "-"]
             if recipe.estimator == "network":
                 loss = " + ".join(dict.fromkeys(term["loss"] for term in recipe.losses(facts.fields)))
                 told = [loss, f"{facts.fields.optimizer}, {facts.fields.schedule}"]

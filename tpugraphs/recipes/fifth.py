@@ -65,7 +65,7 @@ class Fifth(TrainingFields):
     graph_sampling: str = option(
         "sqrt-configs",
         choices=("even", "sqrt-configs"),
-        doc="visit graphs alike, or by their number of configs",
+        doc="visit graphs equally often, or in proportion to the root of their number of configs",
     )
     learning_rate: float = option(1e-4, 0.0, 10.0, doc="peak of the schedule")
     weight_decay: float = option(0.01, 0.0, 10.0, doc="decoupled, of all parameters")

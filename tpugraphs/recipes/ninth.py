@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, OPCODE_ROWS = SCHEMA["node_features"], 128
 Steps = list[dict[str, Any]]
@@ -97,14 +97,7 @@ def steps(fields: Ninth, conv: Any) -> Steps:
     """List the steps of a model with one kind of convolution."""
     column = NODE_COLUMNS + fields.opcode_columns
     model = [
-        step(
-            "embedding",
-            "opcodes",
-            ["node_feat"],
-            source="opcode",
-            rows=OPCODE_ROWS,
-            cols=fields.opcode_columns,
-        ),
+        opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
         step(
             "config_linear",
             "first",

@@ -14,9 +14,9 @@ nodes and over configurable ones. 19,520 parameters, as published.
 What differs from the published code: features are standardised in place of being scaled to 0..1, which
 the first layer can undo, and constant node features are 0 in place of being left out. Rows of the opcode
 embedding are not pulled to 0, only weights are. The gradient is clipped by its norm as a whole, not tensor
-by tensor. Segments of 5,000 nodes are not sampled: graphs are trained on
-whole. The published layout trainer calls its model with an argument that the model does not have and
-fails after training; nothing of that is repeated.
+by tensor. Segments of 5,000 nodes are not sampled: graphs are trained on whole. The published layout
+trainer calls its model with an argument that the model does not have and fails after training; nothing of
+that is repeated.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ class OfficialLayout(OfficialFields):
     slates: int = option(8, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     configs: int = option(16, 2, 4096, doc="configs of a slate, at most")
     config_sampling: str = option(
-        "gumbel", choices=("even", "gumbel"), doc="draw fast configs more often, or not"
+        "gumbel",
+        choices=("even", "gumbel"),
+        doc="draw configs equally often, or fast ones more often (Gumbel top-k of 1 - place / configs)",
     )
     clip: float = option(1e-2, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
     epochs: int | None = option(50, 1, 10**9, doc="visits of every graph, where steps are not given")

@@ -13,10 +13,9 @@ of 0.1. Of equal configs the fastest measurement counts.
 
 What differs: the published code averages the hinge over all pairs of a slate, ties included; ours over
 pairs with an order, since equal configs are merged and ties are rare. In the code as it was for xla and
-tiles, negative node features counted as 0.
-Residual sums stand where widths are equal in ``second-nlp`` alone, as in the published code (the write-up
-has them everywhere): see `residual`. Graphs whose measurements are known to be corrupt are left out by
-``--exclude known-corrupt``.
+tiles, negative node features counted as 0. Residual sums stand where widths are equal in ``second-nlp``
+alone, as in the published code (the write-up has them everywhere): see `residual`. Graphs whose
+measurements are known to be corrupt are left out by ``--exclude known-corrupt``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from tpugraphs._core import SCHEMA
-from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, option, step
+from tpugraphs.recipes.base import Recipe, TrainingFields, kaggle, opcodes, option, step
 
 NODE_COLUMNS, TILE_COLUMNS = SCHEMA["node_features"], SCHEMA["tile_features"]
 OPCODE_ROWS = SCHEMA["opcodes"] + 1
@@ -136,14 +136,7 @@ def _pass(name: str, x: str, out: str, fields: Tenth) -> Steps:
 def _nodes(fields: Tenth) -> Steps:
     """From node features and opcodes to `h0`."""
     return [
-        step(
-            "embedding",
-            "opcodes",
-            ["node_feat"],
-            source="opcode",
-            rows=OPCODE_ROWS,
-            cols=fields.opcode_columns,
-        ),
+        opcodes("node_feat", OPCODE_ROWS, fields.opcode_columns),
         step("linear", "first", ["opcodes"], "h0", out=fields.width),
     ]
 

@@ -81,25 +81,19 @@ class ThirdLayout(ThirdFields):
     chunk: int = option(64, 1, 4096, doc="configs scored together in prediction")
 
 
-def _prepared(fields: ThirdFields, walks: Steps, tile: bool = False) -> Steps:
-    """List the steps over node features; walks see the whole graph."""
-    return [
-        {"step": "operand-shapes"},
-        {"step": "mod-features"},
-        {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
-        *walks,
-    ]
-
-
 def layout_preprocessing(fields: ThirdLayout) -> Steps:
-    """List the steps before the model."""
+    """List the steps before the layout model; walks see the whole graph."""
     directed = {"graph": "directed", "steps": fields.directed_steps, "loops": True, "form": "arriving"}
     both = {"graph": "undirected", "first": 2, "steps": fields.undirected_steps, "loops": True}
     return [
         {"step": "virtual-node"},
         {"step": "prune", "method": fields.variant},
         {"step": "dedup", "keep": fields.dedup},
-        *_prepared(fields, [{"step": "walk-encoding", **directed}, {"step": "walk-encoding", **both}]),
+        {"step": "operand-shapes"},
+        {"step": "mod-features"},
+        {"step": "log-columns", "offset": 1, "columns": [*LOG_COLUMNS]},
+        {"step": "walk-encoding", **directed},
+        {"step": "walk-encoding", **both},
     ]
 
 
