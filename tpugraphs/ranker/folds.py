@@ -76,7 +76,7 @@ def unseen_configs(
     DataError
         A graph with too few configs.
     """
-    if len(fractions) != 3:
+    if not isinstance(fractions, Iterable) or len(list(fractions)) != 3:
         raise ConfigError(f"fractions: expected three, to learn, to choose and to judge, got {fractions!r}")
     sequence, made = as_graphs("graphs", graphs), []
     for number in range(seed, seed + check_whole("folds", folds, 1)):
@@ -130,12 +130,14 @@ def unseen_graphs(
     Raises
     ------
     ConfigError
-        Not one label per graph, fewer than two labels, more folds than labels, or no graph with `least`
-        configs.
+        Not one label per graph, labels that cannot be hashed, fewer than two labels, more folds than labels,
+        or no graph with `least` configs.
     """
     check_whole("least", least, 0)
     sequence = as_graphs("graphs", graphs)
     labels = _labels(sequence, groups)
+    if wrong := [label for label in labels if not isinstance(label, Hashable)]:
+        raise ConfigError(f"groups: expected labels such as numbers, texts or tuples, got {wrong[0]!r:.60}")
     if len(set(labels)) < 2:
         raise ConfigError(
             "graphs: expected at least two graphs (or groups), to learn from one and rank another"
