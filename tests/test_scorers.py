@@ -280,6 +280,28 @@ def test_damaged_files_of_trees(trees: tg.Ranker, tmp_path: Path) -> None:
     assert json.dumps(metadata)
 
 
+@pytest.mark.parametrize("recipe", ["eighth-lightgbm", "eleventh-lightgbm"])
+def test_trees_leave_out_configs_of_weight_0(graphs: list[Any], recipe: str) -> None:
+    pytest.importorskip("lightgbm", reason="needs the extra [lightgbm]")
+    graph, rows = graphs[0], np.arange(0, 96, 2)
+    some, weighted = (tg.Ranker(recipe, steps=5, min_data_in_leaf=3) for _ in range(2))
+    some.fit(graph.select(rows), verbose=False)
+    weighted.fit(graph, sample_weight=(np.arange(96) % 2 == 0).astype(np.float32), verbose=False)
+    if recipe == "eighth-lightgbm":  # the other compares with configs of the whole graph
+        assert (some.predict(graph) == weighted.predict(graph)).all()
+    tied = graph.replace(config_runtime=np.where(np.arange(96) < 10, 7, graph.config_runtime))
+    for one, weights, words in (
+        (graph, np.arange(96) == 3, "at least two configs of a weight above 0, found 1"),
+        (tied, np.arange(96) < 10, "all 10 runtimes are equal"),
+    ):
+        with pytest.raises(tg.DataError, match=words):
+            tg.Ranker(recipe).fit(one, sample_weight=weights.astype(np.float32), verbose=False)
+        history = tg.Ranker(recipe, steps=2).fit(
+            [one, graphs[1]], sample_weight=[weights.astype(np.float32), None], verbose=False
+        )
+        assert list(history.skipped) == [one.name]
+
+
 def test_without_lightgbm(graphs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
     with pytest.raises(tg.ConfigError, match=r"pip install tpugraphs\[lightgbm\]"):

@@ -187,6 +187,16 @@ def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.
         )  # fmt: skip
 
 
+def check_weighted(name: str, count: int) -> None:
+    """Raise DataError unless at least two configs of a graph, of which `count` do, have a weight above 0."""
+    if count < 2:
+        raise DataError(
+            f"sample_weight: expected at least two configs of a weight above 0, found {count}: "
+            "there is nothing to compare",
+            file=name, field="sample_weight", found=str(count), expected=">= 2",
+        )  # fmt: skip
+
+
 class _Kept:
     """Cache of what pruning kept of graphs that are still in memory, so that no graph is pruned twice."""
 
@@ -518,12 +528,7 @@ def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
     """Leave out configs of weight 0; the weights of the others, None if all are 1."""
     rows = np.flatnonzero(weights)
-    if len(rows) < 2:
-        raise DataError(
-            f"sample_weight: expected at least two configs of a weight above 0, found {len(rows)}: "
-            "there is nothing to compare",
-            file=str(graph.name), field="sample_weight", found=str(len(rows)), expected=">= 2",
-        )  # fmt: skip
+    check_weighted(str(graph.name), len(rows))
     if len(rows) < len(weights):
         graph, weights = graph.select(rows), weights[rows]
     return graph, None if (weights == 1).all() else weights

@@ -17,7 +17,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
-from tpugraphs.preprocess.pipeline import check_kind, check_measured
+from tpugraphs.preprocess.pipeline import check_kind, check_measured, check_order, check_weighted
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe
@@ -167,19 +167,20 @@ class TreeEstimator(Estimator):
         for i in range(len(graphs)):
             graph = graphs[i]
             check_graph("train", graph, self._kind)
+            weights = graph_weights(graph, None if given is None else given[i])
             try:
                 check_measured(graph, self._kind)
+                rows = self._some(graph, self.fields.configs, i, weights)
+                times = measured_runtimes(graph, rows)
+                check_order(str(graph.name), times, None)
             except DataError as error:
                 history.skipped[str(graph.name)] = str(error)
-                if len(history.skipped) == len(graphs):
+                if not tables and i + 1 == len(graphs):
                     raise
                 continue
-            rows = self._some(graph, self.fields.configs, i)
             features = self.recipe.features(self.fields, graph, rows)
-            weights = graph_weights(graph, None if given is None else given[i])
-            weights = np.ones(rows.size, np.float32) if weights is None else weights[rows]
-            part = self._learnt(features, measured_runtimes(graph, rows), weights, i)
-            tables.setdefault(self._size(graph), []).append(part)
+            own = np.ones(rows.size, np.float32) if weights is None else weights[rows]
+            tables.setdefault(self._size(graph), []).append(self._learnt(features, times, own, i))
         return tables
 
     def _learnt(
@@ -205,9 +206,14 @@ class TreeEstimator(Estimator):
             "num_threads": _core.get_num_threads(),
         }  # fmt: skip
 
-    def _some(self, graph: Graph, most: int, number: int) -> NDArray[np.int64]:
-        """Rows of configs that ran, ascending: all, or a sample of `most`."""
+    def _some(
+        self, graph: Graph, most: int, number: int, weights: NDArray[np.float32] | None = None
+    ) -> NDArray[np.int64]:
+        """Rows of configs that ran, without those of weight 0, ascending: all, or a sample of `most`."""
         rows = np.asarray(graph.ran)
+        if weights is not None:
+            rows = rows[weights[rows] > 0]
+            check_weighted(str(graph.name), rows.size)
         key = (self.seed, Stream.TREES, number)
         return rows[kernels.sample_without_replacement(rows.size, min(rows.size, most), key, order="sorted")]
 
