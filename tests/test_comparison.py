@@ -292,3 +292,5 @@ def test_the_command(tmp_path, capsys):
     assert cli.main(["compare", *data, "--hold-out", "splits"]) == 2
     assert cli.main(["compare", *data, "--hold-out", "graphs", "--subset", "10"]) == 2
     assert "--subset goes with" in capsys.readouterr().err
+    assert cli.main(["compare", data[0], "--least", "10"]) == 2
+    assert "--least goes with" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     common.option(parser, "--folds N", "divide the graphs or configurations N times", type=common.whole(1))
     meaning = "with --hold-out graphs: judge graphs of at least N configurations only"
-    common.option(parser, "--least N", meaning, type=common.whole(0), default=0)
+    common.option(parser, "--least N", meaning, type=common.whole(0))
     meaning = "judge configurations in fixed random subsets of N, for rankers that look across them"
     common.option(parser, "--subset N", meaning, type=common.whole(2))
     common.option(parser, "--seeds N", "default: %(default)s", type=common.whole(1, 1000), default=3)
@@ -111,6 +111,8 @@ def _folds(args: argparse.Namespace) -> list[Fold]:
     by = args.hold_out or ("splits" if whole else "graphs" if len(args.data) > 1 else "configs")
     if by != "configs" and args.subset is not None:
         raise ConfigError("--subset goes with --hold-out configs")
+    if by != "graphs" and args.least is not None:
+        raise ConfigError("--least goes with --hold-out graphs")
     if by == "splits":
         if not whole or args.folds is not None:
             raise ConfigError(
@@ -120,5 +122,5 @@ def _folds(args: argparse.Namespace) -> list[Fold]:
         return [tg.ranker.Fold(" ".join(args.data), train, valid, test)]
     graphs = common.open_graphs(args.data, args, "train")
     if by == "graphs":
-        return list(tg.ranker.unseen_graphs(graphs, folds=args.folds, least=args.least))
+        return list(tg.ranker.unseen_graphs(graphs, folds=args.folds, least=args.least or 0))
     return list(tg.ranker.unseen_configs(list(graphs), folds=args.folds or 1, subset=args.subset))

@@ -62,7 +62,7 @@ class Trial:
     peak : int or None
         Most memory in bytes that the process took in training and scoring, all its graphs included.
     per_1000 : float
-        Seconds to score 1,000 configs.
+        Seconds to score 1,000 configs of the unseen graphs, which are read and prepared in that time.
     values : dict
         Metric name to mean over the unseen graphs.
     scores : list of (C,) float32
@@ -150,7 +150,7 @@ class _Task:
         """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
         memory.forget_peak()
         began = time.monotonic()
-        self.ranker.fit(self.fold.train, list(self.fold.valid) or None, verbose=False)
+        self.ranker.fit(self.fold.train, self.fold.valid if len(self.fold.valid) else None, verbose=False)
         trained = time.monotonic()
         scores = self._scores(self.fold.unseen)
         seconds = time.monotonic() - trained
