@@ -95,6 +95,13 @@ def test_small_graphs_are_learnt_from_and_not_judged():
         (lambda g: tg.ranker.unseen_configs(g, folds=0), "folds: expected a whole number"),
         (lambda g: tg.ranker.unseen_configs(g, subset=1), "subset: expected a whole number"),
         (lambda g: tg.compare(["first-layout"], []), "folds: expected at least one"),
+        (lambda g: tg.compare(["first-layout"], g), "folds: expected at least one, from"),
+        (lambda g: tg.compare("first-layout", tg.ranker.unseen_graphs(g)), "recipes: expected a list"),
+        (lambda g: tg.compare([3], tg.ranker.unseen_graphs(g)), "recipes: expected names, recipes, or pairs"),
+        (
+            lambda g: tg.compare([("first-layout", 3)], tg.ranker.unseen_graphs(g)),
+            "recipes: expected names, recipes, or pairs",
+        ),
         (lambda g: tg.compare([], tg.ranker.unseen_graphs(g)), "recipes: expected at least one"),
         (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), wdth=3), "wdth: none of these"),
         (lambda g: tg.compare(["first-layout"], tg.ranker.unseen_graphs(g), seeds=0), "seeds: expected"),

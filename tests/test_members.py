@@ -78,6 +78,10 @@ def test_a_student_learns_what_the_teacher_says(graphs):
     assert again.fitted
     with pytest.raises(tg.ConfigError, match="student: second-xla fits runtimes"):
         tg.distill(teacher, "second-xla", graphs)
+    with pytest.raises(
+        tg.ConfigError, match=r"student: expected a tg\.Ranker or the name of a recipe, got 3"
+    ):
+        tg.distill(teacher, 3, graphs)
 
 
 def test_a_fit_begins_with_given_weights(graphs):

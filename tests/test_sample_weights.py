@@ -118,8 +118,9 @@ def test_graphs_in_files_have_the_same_weights(tmp_path):
         (np.zeros(96), "at least two configs of a weight above 0, found 0"),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(weights, words):
-    graph, ranker = small_graph(1), small_ranker(steps=2)
+@pytest.mark.parametrize("visits", ["even", "sqrt-configs"])
+def test_weights_that_make_no_sense_are_refused(weights, words, visits):
+    graph, ranker = small_graph(1), small_ranker(steps=2, graph_sampling=visits)
     with pytest.raises(tg.DataError, match=words) as caught:
         ranker.fit(graph, sample_weight=weights, verbose=False)
     assert (caught.value.file, caught.value.field) == ("small1", "sample_weight")

@@ -135,3 +135,5 @@ def test_what_is_refused():
         layout_table(small_tile(), np.arange(2))
     with pytest.raises(tg.ConfigError, match="bins >= 1, got 0"):
         layout_table(graph(), np.arange(2), 0)
+    with pytest.raises(tg.ConfigError, match="bins >= 1, got 0"):
+        layout_table_names(0)

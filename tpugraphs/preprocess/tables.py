@@ -25,7 +25,8 @@ _rates: weakref.WeakKeyDictionary[Graph, NDArray[np.float32]] = weakref.WeakKeyD
 
 
 def layout_table_names(bins: int = 32, occurrence: bool = False) -> list[str]:
-    """Names of the columns of `layout_table`."""
+    """Names of the columns of `layout_table`, with the same arguments and errors."""
+    _check_bins(bins)
     names = [f"{kind} {b}" for kind in _KINDS for b in range(bins)]
     names += ["copies of neighbours", "size of them", "copies along paths", "size of them along paths"]
     names += [f"{which} dimension {b}" for which in ("minor", "second minor") for b in range(_SIZES)]
@@ -62,6 +63,8 @@ def layout_table(
         With the node features and digits of the published layouts.
     rows : (n,) int64
         Which configs.
+    bins : int
+    occurrence : bool
 
     Raises
     ------
@@ -72,12 +75,16 @@ def layout_table(
     features = _core.SCHEMA["node_features"]
     if nodes is None or graph.node_feat.shape[1] != features or graph.config_feat is not None:
         raise ConfigError(f"layout_table: expected a layout graph of {features} features, got {graph.name!r}")
-    if bins < 1:
-        raise ConfigError(f"layout_table: expected bins >= 1, got {bins}")
+    _check_bins(bins)
     told = _Nodes(graph, nodes, bins)
     parts = [told.rows(graph.digits_of(rows[i : i + _ROWS])) for i in range(0, len(rows), _ROWS)]
     table = np.concatenate(parts) if parts else told.rows(graph.digits_of(rows))
     return np.hstack([table, _occurrence(graph)[rows]]) if occurrence else table
+
+
+def _check_bins(bins: int) -> None:
+    if bins < 1:
+        raise ConfigError(f"layout_table: expected bins >= 1, got {bins}")
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

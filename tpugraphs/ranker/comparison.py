@@ -267,7 +267,7 @@ def compare(
 def _checked(folds: Iterable[Fold]) -> list[Fold]:
     """Return the folds, of which each must have a name of its own, and graphs to learn from and judge on."""
     divided = list(folds)
-    if not divided:
+    if not divided or not all(isinstance(fold, Fold) for fold in divided):
         raise ConfigError("folds: expected at least one, from tpugraphs.ranker.unseen_configs for example")
     names = [fold.name for fold in divided]
     if again := [name for i, name in enumerate(names) if name in names[:i]]:
@@ -285,8 +285,14 @@ def _tasks(
     recipes: Iterable[Any], folds: list[Fold], seeds: int, preset: str, fields: Mapping[str, Any], tta: int
 ) -> list[_Task]:
     tasks, used, names = [], set[str](), set[str]()
+    if isinstance(recipes, (str, Recipe)):
+        raise ConfigError(f"recipes: expected a list of them, got {recipes!r:.60}")
     for given in recipes:
-        one, own = given if isinstance(given, tuple) else (given, {})
+        one, own = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, {})
+        if not isinstance(one, (str, Recipe)) or not isinstance(own, Mapping):
+            raise ConfigError(
+                f"recipes: expected names, recipes, or pairs (recipe, fields), got {given!r:.60}"
+            )
         recipe = get_recipe(one)
         common = {name: value for name, value in fields.items() if hasattr(recipe.options, name)}
         used |= common.keys()

@@ -163,7 +163,7 @@ def distill(
     Raises
     ------
     ConfigError
-        A recipe whose losses fit runtimes themselves: the teacher knows their order alone.
+        `student` is not a ranker, or its losses fit runtimes themselves: the teacher knows their order alone.
     Error, DataError
         See :func:`tpugraphs.pseudo_label` and :meth:`tpugraphs.Ranker.fit`.
 
@@ -172,6 +172,8 @@ def distill(
     >>> small = tg.distill(ensemble, "first-layout", collection.train)  # doctest: +SKIP
     """
     ranker = Ranker(student) if isinstance(student, str) else student
+    if not isinstance(ranker, Ranker):
+        raise ConfigError(f"student: expected a tg.Ranker or the name of a recipe, got {student!r:.60}")
     network = ranker.estimator
     if isinstance(network, NetworkEstimator) and network.reads_values and network.fields.target in _RUNTIMES:
         raise ConfigError(

@@ -116,7 +116,8 @@ class Fit(RunningFit):
         self.identity = self._identity(how)
 
     def _visits(self) -> Visits:
-        if self.fields.graph_sampling == "sqrt-configs":
+        # where no graph has anything to learn from, the first visit says why
+        if self.fields.graph_sampling == "sqrt-configs" and any(self.data.counts):
             return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
