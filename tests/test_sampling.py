@@ -253,14 +253,14 @@ class PressSoon(Callback):
 
 def test_an_interrupt_between_the_passes_of_a_step_is_exact(tmp_path):
     g = [small_graph(i, configs=200, nodes=60) for i in range(2)]
-    fields = {"steps": 14, "accumulate": 5, "width": 64, "close": 0.3}
+    fields = {"steps": 100, "accumulate": 5, "width": 64, "close": 0.3}  # long enough for the last Ctrl-C
     whole = small_ranker(**fields)
     expected = whole.fit(g, verbose=False, callbacks=[PressSoon()])
     for attempt in range(4):
         r, folder = small_ranker(**fields), tmp_path / str(attempt)
         with pytest.warns(UserWarning, match="interrupted"):
             h = r.fit(g, verbose=False, callbacks=[PressSoon(0.004 * attempt)], checkpoint_dir=folder)
-        assert 3 <= len(h.loss) < 14 and h.loss == expected.loss[: len(h.loss)]
+        assert 3 <= len(h.loss) < 100 and h.loss == expected.loss[: len(h.loss)]
         assert r.predict(g[0]).shape == (200,)
         h = r.fit(g, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder)
         assert h.loss == expected.loss and (r.model.params == whole.model.params).all()
