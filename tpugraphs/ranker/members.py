@@ -48,7 +48,7 @@ def train_members(
     Parameters
     ----------
     rankers : sequence of Ranker, or of names of recipes
-        They are trained, from the start.
+        They are trained, from the start. A name stands for a ranker with seed 0 and the preset ``"cpu"``.
     train, valid, epochs, steps, sample_weight, checkpoint_every, verbose
         See :meth:`tpugraphs.Ranker.fit`.
     weights, normalize
@@ -88,7 +88,11 @@ def train_members(
                 place = None if checkpoint_dir is None else os.path.join(checkpoint_dir, f"member-{i}")
                 folder = stack.enter_context(held(place))
                 how = FitOptions(
-                    own_steps, own_epochs, (), checkpoint_every, False, one, sample_weight=sample_weight
+                    epochs=own_epochs,
+                    steps=own_steps,
+                    owner=one,
+                    checkpoint_every=checkpoint_every,
+                    sample_weight=sample_weight,
                 )
                 one.reset()
                 fits.append(one.estimator.begin(train, valid, folder, how))

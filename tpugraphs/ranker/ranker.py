@@ -340,9 +340,16 @@ class Ranker(ScorerBase):
             self.reset()
             try:
                 how = FitOptions(
-                    steps, epochs, callbacks, checkpoint_every, verbose, self, checkpoint_dir, sample_weight,
-                    weights,
-                )  # fmt: skip
+                    epochs=epochs,
+                    steps=steps,
+                    owner=self,
+                    callbacks=callbacks,
+                    checkpoint_every=checkpoint_every,
+                    verbose=verbose,
+                    checkpoint_dir=checkpoint_dir,
+                    sample_weight=sample_weight,
+                    init=weights,
+                )
                 return self._estimator.fit(train, valid, how)
             finally:
                 if not self._estimator.fitted:  # refused before anything was learnt

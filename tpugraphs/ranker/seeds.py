@@ -300,7 +300,13 @@ def train_seeds(
         for ranker, estimator in zip(rankers, estimators, strict=True):
             own = stack.enter_context(held(folder and os.path.join(folder, f"seed-{ranker.seed}")))
             called = callbacks(int(ranker.seed)) if callbacks is not None else ()
-            how = FitOptions(steps, epochs, called, checkpoint_every, False, ranker)
+            how = FitOptions(
+                epochs=epochs,
+                steps=steps,
+                owner=ranker,
+                callbacks=called,
+                checkpoint_every=checkpoint_every,
+            )
             fits.append(estimator.start(material, own, how))
         crew = Crew(fits, workers)
         crew.run(progress.wanted(verbose))

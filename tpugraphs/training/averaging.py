@@ -13,12 +13,13 @@ __all__ = ["Average"]
 
 
 class Average:
-    """Average of a network's weights, of which every step may become a part.
+    """Average of a network's weights over steps of a fit.
 
-    ``"ema"``: ``value = d value + (1 - d) params`` after every step, where d is `ema_decay`, but at first
-    ``(1 + step) / (10 + step)``, so that the weights of the beginning are forgotten. ``"swa"`` (Izmailov et
-    al. 2018): the mean of the weights after the last step and after every `swa_every`-th one before it, in
-    what follows the share `swa_start` of the steps.
+    ``"ema"``: ``value = d value + (1 - d) params`` after every step. d is `ema_decay`, but at first
+    ``(1 + step) / (10 + step)``, so that the weights of the beginning are forgotten.
+
+    ``"swa"`` (Izmailov et al. 2018): the mean of the weights after some steps. These are the last step and
+    every `swa_every`-th before it, as far as they come after the share `swa_start` of all steps.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Average:
         return 0.0 if rest else 1 / (number + 1)
 
     def add(self, step: int, params: NDArray[np.float32]) -> None:
-        """Make the weights after a step part of it, or not."""
+        """Take the weights (P,) after a step into the average, if that is one of its steps."""
         if not self.begun(step):
             return
         if self.value is None:
@@ -63,7 +64,7 @@ class Average:
 
     @contextmanager
     def in_use(self, params: NDArray[np.float32]) -> Iterator[None]:
-        """Let the weights be the average for a while, if there is one."""
+        """Put the average into the weights (P,) as long as the context lasts, if there is one."""
         if self.value is None:
             yield
             return

@@ -43,16 +43,26 @@ CHECKPOINT = "checkpoint.safetensors"
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """Options of :meth:`tpugraphs.Ranker.fit`: `owner` is the ranker, for callbacks; `init` has weights."""
+    """Options of a fit.
 
-    steps: int | None
+    Attributes
+    ----------
+    owner : Ranker
+        Whose fit it is, for callbacks.
+    init : Network, optional
+        Its weights are where the training begins.
+    epochs, steps, callbacks, checkpoint_every, verbose, checkpoint_dir, sample_weight
+        See :meth:`tpugraphs.Ranker.fit`.
+    """
+
     epochs: int | None
-    callbacks: Sequence[Callback]
-    checkpoint_every: int
-    verbose: bool | None
+    steps: int | None
     owner: Any
+    callbacks: Sequence[Callback] = ()
+    checkpoint_every: int
+    verbose: bool | None = False
     checkpoint_dir: str | os.PathLike[str] | None = None
     sample_weight: Any = None
     init: Network | None = None
