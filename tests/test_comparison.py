@@ -187,6 +187,20 @@ def test_a_damaged_trial_is_refused(compared, tmp_path):
         Trial.load(tmp_path / "trial.safetensors")
 
 
+def test_a_damaged_trial_can_be_done_again(folds, tmp_path):
+    def compare():
+        return tg.compare(["first-layout"], folds, seeds=1, folder=tmp_path, verbose=False, **SHORT)
+
+    first = compare()
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(tg.CheckpointError) as caught:
+        compare()
+    assert caught.value.__notes__ == ["delete this file, and the same call does the trial again"]
+    file.unlink()
+    assert compare().trials[0].values == first.trials[0].values
+
+
 def test_summaries_are_means_over_seeds(compared):
     comparison = compared[0]
     for summary in comparison.summaries:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__, metrics
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.evaluation.report import HEADS, SHOWN_DIFFERENCE, Row
@@ -146,6 +146,14 @@ class _Task:
             return []
         return [*self.recipe.preprocessing(self.ranker.fields), *self.ranker.steps]
 
+    def done(self, file: Path) -> Trial:
+        """Read the trial, which is finished."""
+        try:
+            return replace(Trial.load(file), variant=self.variant)  # the same fields may be named otherwise
+        except CheckpointError as error:
+            error.add_note("delete this file, and the same call does the trial again")
+            raise
+
     def run(self) -> Trial:
         """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
         memory.forget_peak()
@@ -253,8 +261,7 @@ def compare(
         for task in tasks:
             file = None if place is None else place / task.key(data[task.fold.name])
             if file is not None and file.exists():
-                # the same fields may be named otherwise
-                trial = replace(Trial.load(file), variant=task.variant)
+                trial = task.done(file)
             else:
                 trial = task.run()
                 if file is not None:
