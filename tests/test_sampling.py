@@ -126,9 +126,9 @@ def slates_of(fields, steps=30, graphs=None):
             real = fit._next_slate
 
             def note():
-                prepared, rows = real()
+                index, prepared, rows = real()
                 taken.append((prepared.name, np.sort(prepared.runtimes[rows]), prepared.num_configs))
-                return prepared, rows
+                return index, prepared, rows
 
             fit._next_slate = note
 

@@ -212,31 +212,33 @@ class Fit(RunningFit):
         finally:
             self.history.seconds += time.monotonic() - began
 
-    def _next_slate(self) -> tuple[Prepared, NDArray[np.int64]]:
-        """Graph and rows of the next visit that finds a graph to learn from."""
+    def _next_slate(self) -> tuple[int, Prepared, NDArray[np.int64]]:
+        """Return number, graph and rows of the next visit that finds a graph to learn from."""
         while True:
             index, before = self.visits.at(self.visit)
             self.visit += 1
             prepared = self.store.get(index)
             if prepared is not None:
                 break
-        rows, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
+        return index, prepared, self._rows(index, before, prepared)
+
+    def _rows(self, index: int, before: int, prepared: Prepared) -> NDArray[np.int64]:
+        """Choose the configs (n,) of a visit to graph `index`, the number `before` among its visits."""
+        count, key = min(self.fields.configs, prepared.num_configs), (self.seed, Stream.CLOSE, self.visit)
         if happens(self.fields.close, (*key, 0)):
-            return prepared, close_rows(prepared.by_runtime, rows, (*key, 1))
+            return close_rows(prepared.by_runtime, count, (*key, 1))
         if self.fields.config_sampling == "gumbel":
             key = (self.seed, Stream.FAST, self.visit)
-            return prepared, fast_rows(prepared.by_runtime, rows, self.fields.config_temperature, key)
-        return prepared, kernels.sample_epoch(
-            prepared.num_configs, rows, (self.seed, Stream.ROWS, index), before
-        )
+            return fast_rows(prepared.by_runtime, count, self.fields.config_temperature, key)
+        return kernels.sample_epoch(prepared.num_configs, count, (self.seed, Stream.ROWS, index), before)
 
     def _next_slates(self) -> tuple[list[tuple[Prepared, NDArray[np.int64]]], list[Drawn], str]:
         """Graphs and rows of the next pass, what is trained of each, and the graphs' names."""
         chosen, drawn = [], []
         for _ in range(self.fields.slates):
-            chosen.append(self._next_slate())
-            graph, _before = self.visits.at(self.visit - 1)
-            drawn.append(self.segments.draw(graph, self.visit, *chosen[-1]))
+            index, prepared, rows = self._next_slate()
+            chosen.append((prepared, rows))
+            drawn.append(self.segments.draw(index, self.visit, prepared, rows))
         return chosen, drawn, ", ".join(dict.fromkeys(prepared.name for prepared, _ in chosen))
 
     def _moved(self, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
