@@ -33,7 +33,8 @@ class History:
     valid_metric : list of float
         Mean of `metric` over the validation graphs at these steps; greater is better.
     best_step : int or None
-        Step whose parameters the ranker has now. None without validation: it has those of the last step.
+        Step whose parameters, or their average up to then, the ranker has now. None without validation: it
+        has those of the last step.
     total_steps : int
         Number of steps planned.
     seconds : float
@@ -41,7 +42,7 @@ class History:
     step_seconds, evaluation_seconds : float
         The parts of it spent in optimizer steps of the core and in evaluations.
     stopped : str or None
-        Why a callback ended the fit early.
+        Why a callback or the field `stop_after` ended the fit early.
     interrupted : bool
         Whether Ctrl-C ended the fit.
     skipped : dict
