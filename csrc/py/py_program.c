@@ -105,8 +105,9 @@ static int take_numbers(tg_columns *list, const char *step, const tg_step_attr *
     const Py_ssize_t n = items == NULL ? -1 : PyTuple_Size(items);
     int fine = n >= 0 && n <= TG_MAX_COLUMNS;
     if (fine && (list->number = calloc((size_t)n + 1, sizeof *list->number)) == NULL) {
+        Py_DECREF(items);
         PyErr_NoMemory();
-        fine = 0;
+        return -1;
     }
     for (Py_ssize_t i = 0; fine && i < n; i++) {
         PyObject *item = PyTuple_GetItem(items, i);
