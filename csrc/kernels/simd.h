@@ -169,15 +169,29 @@ INLINE void transpose(vf *r) {
     if (TG_VF > 8) transpose_step(r, TG_VF > 8 ? 8 : 1);
 }
 
-/* Lane j: the sum of the lanes of r[j], of TG_VF vectors, which are overwritten. */
-INLINE vf sum_each(vf *r) {
-#pragma GCC unroll 4
-    for (int s = 1; s < TG_VF; s *= 2) {
-        const vi odd = (TG_LANES & splat_i(s)) != 0, lo = TG_LANES + (odd & splat_i(TG_VF - s));
+/* Of rows r[0 .. count): pairs become one, of which each lane has half of one of the two. */
+INLINE void fold_step(vf *r, const int count, const int s) {
+    const vi odd = (TG_LANES & splat_i(s)) != 0;
+    const vi lo = TG_LANES + (odd & splat_i(TG_VF - s)), hi = lo + s;
 #pragma GCC unroll 16
-        for (int i = 0; i < TG_VF; i += 2 * s)
-            r[i] = shuffle2(r[i], r[i + s], lo) + shuffle2(r[i], r[i + s], lo + s);
-    }
+    for (int i = 0; i < count; i += 2 * s) r[i] = shuffle2(r[i], r[i + s], lo) + shuffle2(r[i], r[i + s], hi);
+}
+
+/* Lane j: the sum of the lanes of r[j], of TG_VF vectors, which are overwritten: transposed while they are added up. */
+INLINE vf sum_each(vf *r) {
+    fold_step(r, TG_VF, 1);
+    fold_step(r, TG_VF, 2);
+    if (TG_VF > 4) fold_step(r, TG_VF, TG_VF > 4 ? 4 : 1);
+    if (TG_VF > 8) fold_step(r, TG_VF, TG_VF > 8 ? 8 : 1);
+    return r[0];
+}
+
+/* The same of four vectors, in the first four lanes. */
+INLINE vf sum_each_of_four(vf *r) {
+    fold_step(r, 4, 1);
+    fold_step(r, 4, 2);
+    if (TG_VF > 4) r[0] += shuffle2(r[0], r[0], TG_LANES ^ (TG_VF > 4 ? 4 : 0));
+    if (TG_VF > 8) r[0] += shuffle2(r[0], r[0], TG_LANES ^ (TG_VF > 8 ? 8 : 0));
     return r[0];
 }
 
