@@ -5,9 +5,6 @@
 #include "ops/op.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "base/parallel.h"
 
 enum { MEAN, RSTD }; /* saved */
 
@@ -24,10 +21,10 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 }
 
 typedef struct room {
-    float *shift, *sum, *squares; /* forward, of a chunk (F): of its rows less the first */
-    float *s1, *s2;               /* backward (F): sums of dy, of dy y, */
-    float *part1, *part2;         /* and of a chunk */
-    float *slope, *offset;        /* backward (F): what x - mean is multiplied with, what is subtracted */
+    tg_moments moments;    /* forward, (F) */
+    float *s1, *s2;        /* backward (F): sums of dy, of dy y, */
+    float *part1, *part2;  /* and of a chunk */
+    float *slope, *offset; /* backward (F): what x - mean is multiplied with, what is subtracted */
 } room;
 
 static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
@@ -35,9 +32,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     const int F = e->in[0].cols;
     c->work += (back ? 12.0 : 8.0) * e->slate->C * (double)F;
     if (!back) {
-        r->shift = tg_carve(c, TG_PARTIAL, F);
-        r->sum = tg_carve(c, TG_PARTIAL, F);
-        r->squares = tg_carve(c, TG_PARTIAL, F);
+        r->moments = tg_moments_carve(c, F);
         return;
     }
     r->s1 = tg_carve(c, TG_SHARED, F);
@@ -56,33 +51,18 @@ static const float *rows_of_input(const tg_exec *e, const tg_tile *t) {
 
 static void measure(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
-    const int F = e->in[0].cols, first = t->item == t->chunk_begin;
-    const float *x = rows_of_input(e, t);
-    float *shift = tg_of_chunk(e, t, r->shift), *sum = tg_of_chunk(e, t, r->sum),
-          *squares = tg_of_chunk(e, t, r->squares);
+    const int F = e->in[0].cols;
     (void)y;
-    if (first) {
-        memcpy(shift, x, (size_t)F * sizeof *x);
-        memset(sum, 0, (size_t)F * sizeof *x);
-        memset(squares, 0, (size_t)F * sizeof *x);
-    }
-    e->k->stats_add(t->rows - first, F, x + (int64_t)first * F, F, shift, sum, squares);
+    tg_moments_add(e, t, r->moments, 0, t->rows, F, rows_of_input(e, t), F);
 }
 
-enum { BLOCK = 512 }; /* columns finished at a time */
+enum { BLOCK = TG_MOMENTS_BLOCK };
 
 /* Mean and 1 / std of a block of columns out of the chunks'. */
 static void finish_block(const tg_exec *e, int begin, int width) {
     const room *r = (const room *)e->room;
-    const tg_loop loop = tg_loop_of(e);
-    double mean[BLOCK] = {0}, m2[BLOCK] = {0}, count = 0;
-    for (int64_t c = 0; c < loop.chunks; c++) {
-        const int64_t at = c * e->partial_stride + begin;
-        const double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) -
-                                     tg_chunk_start(loop.items, loop.chunks, c));
-        e->k->merge_stats(width, here, count, r->shift + at, r->sum + at, r->squares + at, mean, m2);
-        count += here;
-    }
+    double mean[BLOCK], m2[BLOCK];
+    const double count = tg_moments_merge(e, r->moments, begin, width, mean, m2);
     for (int f = 0; f < width; f++) {
         const double variance = fmax(m2[f], 0) / count;
         e->saved[MEAN][begin + f] = (float)mean[f];

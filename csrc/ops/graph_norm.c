@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/parallel.h"
-
 enum { WEIGHT, BIAS, MEAN_SCALE };
 enum { MEAN, RSTD }; /* saved: of x, and of o */
 
@@ -32,7 +30,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
 /* n: columns of all configs of a node. */
 typedef struct room {
     int64_t n;
-    float *shift, *sum, *squares;    /* forward, of a chunk (n): of its rows less the first */
+    tg_moments moments;              /* forward, (n) */
     float *centre, *factor, *offset; /* (n): what is subtracted, multiplied, added */
     float *slope;                    /* backward (n): what o is multiplied with */
     float *s1, *s2;                  /* backward (n): sums of dy, dy o / std, */
@@ -47,9 +45,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *to) {
     r->factor = tg_carve(c, TG_SHARED, n);
     r->offset = tg_carve(c, TG_SHARED, n);
     if (!back) {
-        r->shift = tg_carve(c, TG_PARTIAL, n);
-        r->sum = tg_carve(c, TG_PARTIAL, n);
-        r->squares = tg_carve(c, TG_PARTIAL, n);
+        r->moments = tg_moments_carve(c, n);
         return;
     }
     r->slope = tg_carve(c, TG_SHARED, n);
@@ -79,38 +75,21 @@ static const float *rows_of_input(const tg_exec *e, const tg_tile *t) {
 
 static void measure(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
-    part p = part_of(e, t);
-    const float *x = rows_of_input(e, t);
-    float *shift = tg_of_chunk(e, t, r->shift) + p.from, *sum = tg_of_chunk(e, t, r->sum) + p.from,
-          *squares = tg_of_chunk(e, t, r->squares) + p.from;
+    const part p = part_of(e, t);
     (void)y;
-    if (t->item == t->chunk_begin) {
-        memcpy(shift, x, (size_t)p.width * sizeof *x);
-        memset(sum, 0, (size_t)p.width * sizeof *x);
-        memset(squares, 0, (size_t)p.width * sizeof *x);
-        x += r->n;
-        p.rows--;
-    }
-    e->k->stats_add(p.rows, p.width, x, r->n, shift, sum, squares);
+    tg_moments_add(e, t, r->moments, p.from, p.rows, p.width, rows_of_input(e, t), r->n);
 }
 
-enum { BLOCK = 512 }; /* columns a thread finishes at a time */
+enum { BLOCK = TG_MOMENTS_BLOCK };
 
 /* Mean and 1 / std of a block of columns out of the chunks'. */
 static void finish_block(const tg_exec *e, void *context, int64_t block) {
     const room *r = (const room *)e->room;
-    const tg_loop loop = tg_loop_of(e);
     const int64_t begin = block * BLOCK, width = r->n - begin < BLOCK ? r->n - begin : BLOCK;
     const int F = e->in[0].cols;
-    double mean[BLOCK] = {0}, m2[BLOCK] = {0}, count = 0;
+    double mean[BLOCK], m2[BLOCK];
+    const double count = tg_moments_merge(e, r->moments, begin, width, mean, m2);
     (void)context;
-    for (int64_t c = 0; c < loop.chunks; c++) {
-        const int64_t at = c * e->partial_stride + begin;
-        const double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) -
-                                     tg_chunk_start(loop.items, loop.chunks, c));
-        e->k->merge_stats(width, here, count, r->shift + at, r->sum + at, r->squares + at, mean, m2);
-        count += here;
-    }
     for (int64_t i = 0; i < width; i++) {
         const double kept = 1.0 - (double)e->w[MEAN_SCALE][(begin + i) % F];
         const double square = fmax(m2[i], 0) / count + kept * kept * mean[i] * mean[i]; /* mean(o^2) */

@@ -6,54 +6,74 @@
 #include "base/parallel.h"
 #include "ops/op.h"
 
-enum { BLOCK = 512 }; /* columns a thread finishes at a time */
+enum { BLOCK = TG_MOMENTS_BLOCK };
+
+tg_moments tg_moments_carve(tg_carver *c, int64_t n) {
+    tg_moments m;
+    m.shift = tg_carve(c, TG_PARTIAL, n);
+    m.sum = tg_carve(c, TG_PARTIAL, n);
+    m.squares = tg_carve(c, TG_PARTIAL, n);
+    return m;
+}
+
+/* Those `floats` further on. */
+static tg_moments moved(tg_moments m, int64_t floats) {
+    return (tg_moments){m.shift + floats, m.sum + floats, m.squares + floats};
+}
+
+void tg_moments_add(const tg_exec *e, const tg_tile *t, tg_moments m, int64_t from, int rows, int64_t width,
+                    const float *x, int64_t ldx) {
+    m = moved(m, t->chunk * e->partial_stride + from);
+    if (t->item == t->chunk_begin) {
+        const size_t size = (size_t)width * sizeof *x;
+        memcpy(m.shift, x, size);
+        memset(m.sum, 0, size);
+        memset(m.squares, 0, size);
+        x += ldx;
+        rows--;
+    }
+    e->k->stats_add(rows, width, x, ldx, m.shift, m.sum, m.squares);
+}
+
+double tg_moments_merge(const tg_exec *e, tg_moments m, int64_t from, int64_t width, double *mean,
+                        double *m2) {
+    const tg_loop loop = tg_loop_of(e);
+    double count = 0;
+    memset(mean, 0, (size_t)width * sizeof *mean);
+    memset(m2, 0, (size_t)width * sizeof *m2);
+    for (int64_t c = 0; c < loop.chunks; c++) {
+        const tg_moments of = moved(m, c * e->partial_stride + from);
+        const double here = (double)(tg_chunk_start(loop.items, loop.chunks, c + 1) -
+                                     tg_chunk_start(loop.items, loop.chunks, c));
+        e->k->merge_stats(width, here, count, of.shift, of.sum, of.squares, mean, m2);
+        count += here;
+    }
+    return count;
+}
 
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y) {
     if (e->y_stats == NULL) return;
-    const int cols = e->out.cols, C = tg_per_out(e);
-    const int64_t n = (int64_t)C * cols, size = (int64_t)(t->rows < C ? t->rows : C) * cols;
-    float *shift = tg_of_chunk(e, t, e->stats_sums) + (int64_t)t->from * cols, *s = shift + n, *q = s + n;
-    int nodes = t->rows < C ? 1 : t->rows / C;
-    if (t->item == t->chunk_begin) {
-        memcpy(shift, y, (size_t)size * sizeof *y);
-        memset(s, 0, (size_t)size * sizeof *y);
-        memset(q, 0, (size_t)size * sizeof *y);
-        y += n;
-        nodes--;
-    }
-    e->k->stats_add(nodes, size, y, n, shift, s, q);
+    const int cols = e->out.cols, C = tg_per_out(e), nodes = t->rows < C ? 1 : t->rows / C;
+    tg_moments_add(e, t, e->moments, (int64_t)t->from * cols, nodes,
+                   (int64_t)(t->rows < C ? t->rows : C) * cols, y, (int64_t)C * cols);
 }
 
-typedef struct merge_context {
-    tg_loop loop;
-    int64_t n, stride;
-    const float *partials;
-    float *stats;
-} merge_context;
-
-/* Chan, Golub, LeVeque: merge counts, means and squared deviations of the chunks in their order. */
-static void merge(const tg_exec *e, void *context, int64_t part) {
-    const merge_context *m = context;
-    const int64_t begin = part * BLOCK, n = m->n, width = n - begin < BLOCK ? n - begin : BLOCK;
-    double mean[BLOCK] = {0}, m2[BLOCK] = {0}, count = 0;
-    for (int64_t c = 0; c < m->loop.chunks; c++) {
-        const float *shift = m->partials + c * m->stride + begin, *s = shift + n, *q = s + n;
-        const double here = (double)(tg_chunk_start(m->loop.items, m->loop.chunks, c + 1) -
-                                     tg_chunk_start(m->loop.items, m->loop.chunks, c));
-        e->k->merge_stats(width, here, count, shift, s, q, mean, m2);
-        count += here;
-    }
+static void finish_block(const tg_exec *e, void *context, int64_t block) {
+    const int64_t n = (int64_t)tg_per_out(e) * e->out.cols, begin = block * BLOCK,
+                  width = n - begin < BLOCK ? n - begin : BLOCK;
+    double mean[BLOCK], m2[BLOCK];
+    const double count = tg_moments_merge(e, e->moments, begin, width, mean, m2);
+    (void)context;
     for (int64_t i = 0; i < width; i++) {
-        m->stats[begin + i] = (float)mean[i];
-        m->stats[n + begin + i] = (float)(1.0 / sqrt((m2[i] > 0 ? m2[i] / count : 0) + 1e-5));
+        e->y_stats[begin + i] = (float)mean[i];
+        e->y_stats[n + begin + i] = (float)(1.0 / sqrt((m2[i] > 0 ? m2[i] / count : 0) + 1e-5));
     }
 }
 
 void tg_stats_end(const tg_exec *e) {
     if (e->y_stats == NULL) return;
-    merge_context m = {tg_loop_of(e), (int64_t)tg_per_out(e) * e->out.cols, e->partial_stride, e->stats_sums,
-                       e->y_stats};
-    tg_parts(e, (m.n + BLOCK - 1) / BLOCK, 8.0 * (double)m.loop.chunks * (double)m.n, merge, &m);
+    const int64_t n = (int64_t)tg_per_out(e) * e->out.cols;
+    tg_parts(e, (n + BLOCK - 1) / BLOCK, 8.0 * (double)tg_loop_of(e).chunks * (double)n, finish_block, NULL);
 }
 
 void tg_stats_of(const tg_exec *e, const float *x, int cols, float *stats) {

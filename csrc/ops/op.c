@@ -191,9 +191,8 @@ static int64_t most_chunks(tg_exec *e, int back) {
 /* The op's places, and those of the fused norms. */
 static void carve(tg_exec *e, int back, tg_carver *c) {
     memset(e->room, 0, sizeof e->room);
-    const int64_t in = 3 * (int64_t)tg_per_in(e) * e->in[0].cols,
-                  out = 3 * (int64_t)tg_per_out(e) * e->out.cols;
-    e->stats_sums = !back && e->y_stats != NULL ? tg_carve(c, TG_PARTIAL, out) : NULL;
+    const int64_t in = 3 * (int64_t)tg_per_in(e) * e->in[0].cols, out = (int64_t)tg_per_out(e) * e->out.cols;
+    if (!back && e->y_stats != NULL) e->moments = tg_moments_carve(c, out);
     e->norm_sums = back && e->x_stats != NULL ? tg_carve(c, TG_PARTIAL, in) : NULL;
     e->op->carve(e, back, c, e->room);
 }

@@ -168,6 +168,11 @@ typedef struct tg_tile {
 
 typedef struct tg_phase tg_phase;
 
+/* What a chunk knows of the rows x(.,n) of an array: the first, and sums of x - shift and of its square. */
+typedef struct tg_moments {
+    float *shift, *sum, *squares; /* (n) of chunk 0, carved as TG_PARTIAL */
+} tg_moments;
+
 /* One call of an op. Arrays of rows per node and config are (N, C, cols), node-major; a slot with rows per node is one
    with C = 1. A slot may exist only as tiles in cache: then the call that reads it holds the call that makes it
    (`from`), and hands its gradient on to that call's backward (`into`). */
@@ -201,7 +206,8 @@ typedef struct tg_exec {
     /* Set by tg_place_call and tg_run. */
     const tg_phase *phase; /* that is running */
     float *partials, *tiles;
-    float *stats_sums, *norm_sums; /* of chunk 0, see below */
+    tg_moments moments; /* of the output, if its statistics are wanted */
+    float *norm_sums;   /* of chunk 0, see below */
     int64_t partial_stride, scratch_stride, tile_stride;
     int tile_rows;                 /* at most, in any phase */
     int phase_rows[TG_MAX_PHASES]; /* in each */
@@ -377,10 +383,22 @@ void tg_pack(const tg_exec *e, int transposed, int n, int k, const float *w, int
 void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int64_t lda, const float *b,
                   float *c, int64_t ldc, const float *bias, int add);
 
+/* ---- statistics over the rows of a phase (norm.c) ---- */
+
+tg_moments tg_moments_carve(tg_carver *c, int64_t n);
+/* Adds the tile's x(rows,width), ldx apart, to columns `from` to before `from` + width. A chunk's first item must come first,
+   column by column. */
+void tg_moments_add(const tg_exec *e, const tg_tile *t, tg_moments m, int64_t from, int rows, int64_t width,
+                    const float *x, int64_t ldx);
+/* After the tiles: mean and squared deviations m2 of these columns, merged in the order of the chunks (Chan, Golub,
+   LeVeque). Returns the number of rows. */
+double tg_moments_merge(const tg_exec *e, tg_moments m, int64_t from, int64_t width, double *mean,
+                        double *m2);
+enum { TG_MOMENTS_BLOCK = 512 }; /* columns to be merged at a time */
+
 /* ---- instance norm, fused into the ops before and after (norm.c) ---- */
 
-/* Statistics of the output: every chunk holds shift, sum, sum of squares (3 n floats, n = C * cols of the output) of
-   its nodes, in stats_sums. */
+/* Statistics of the output, per config and column over its nodes. */
 void tg_stats_tile(const tg_exec *e, const tg_tile *t, const float *y);
 void tg_stats_end(const tg_exec *e);
 /* The statistics of x (N,C,cols), for callers without a producer. */
