@@ -6,6 +6,11 @@
 
 #include "ops/op.h"
 
+/* Of what is kept of every edge and head: by number of an edge, both directions one behind the other. */
+static inline tg_shape tg_edge_weights(tg_space nodes, int direction, int heads) {
+    return (tg_shape){tg_edge_space(nodes), (direction == TG_BOTH ? 2 : 1) * heads};
+}
+
 static inline int tg_degree(const tg_csr *csr, int64_t v) { return csr->ptr[v + 1] - csr->ptr[v]; }
 
 /* The node whose rows, `per` of them, begin at row `at` of the tile. */

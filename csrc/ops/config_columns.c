@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { NODES, CONFIG_NODES };
+enum { NODES };
 enum { DIGITS, POSITIONS };
 
 typedef struct attrs {
@@ -29,12 +29,6 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
     c->work += (double)tg_rows(e->slate, e->out.space) * e->out.cols;
 }
 
-/* The configurable node of an item; -1: it is not one. */
-static int32_t node_of(const tg_exec *e, int64_t item) {
-    const attrs *a = e->attrs;
-    return a->of == CONFIG_NODES ? (int32_t)item : e->slate->config_of[item];
-}
-
 static void write_digits(const int8_t *digits, int P, float scale, float *y) {
     for (int p = 0; p < P; p++) y[p] = scale * (float)digits[p];
 }
@@ -52,12 +46,12 @@ static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const attrs *a = e->attrs;
     const int C = e->slate->C, P = e->out.cols;
     for (int at = 0; at < t->rows; at += C) {
-        const int32_t k = node_of(e, t->item + at / C);
+        const int32_t k = tg_config_position(e, t->item + at / C);
         const int rows = t->rows - at < C ? t->rows - at : C;
         float *to = y + (int64_t)at * P;
         if (k < 0) memset(to, 0, (size_t)rows * (size_t)P * sizeof *to);
         for (int i = 0; k >= 0 && i < rows; i++) {
-            const int8_t *digits = e->slate->digits + ((int64_t)(t->from + i) * e->slate->K + k) * P;
+            const int8_t *digits = tg_digits_at(e->slate, k, t->from + i);
             (a->form == DIGITS ? write_digits : write_positions)(digits, P, (float)a->scale,
                                                                  to + (int64_t)i * P);
         }
@@ -78,7 +72,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     const attrs *a = e->attrs;
     const int C = e->slate->C, P = e->out.cols, V = e->slate->digit_rows;
     for (int at = 0; e->ddigits != NULL && at < t->rows; at += C) {
-        const int32_t k = node_of(e, t->item + at / C);
+        const int32_t k = tg_config_position(e, t->item + at / C);
         const int rows = t->rows - at < C ? t->rows - at : C;
         for (int i = 0; k >= 0 && i < rows; i++) {
             const float *d = dy + (int64_t)(at + i) * P;

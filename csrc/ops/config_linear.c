@@ -130,28 +130,18 @@ static void begin_back(const tg_exec *e) {
     if (e->ddigits != NULL) build_table(e, r);
 }
 
-/* Position of an item of the output in the configurable nodes, or -1. */
-static int32_t position(const tg_exec *e, int64_t item) {
-    return tg_has_nodes(e->out.space) ? e->slate->config_of[item] : (int32_t)item;
-}
-
-/* Digits of config `from` at configurable node k. */
-static const int8_t *digits_of(const tg_exec *e, int32_t k, int from) {
-    return e->slate->digits + ((int64_t)from * e->slate->K + k) * e->slate->digit_cols;
-}
-
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const room *r = (const room *)e->room;
     const int C = e->slate->C, O = r->O;
     float *plain = tg_of_thread(e, t, r->plain);
     for (int at = 0; at < t->rows; at += C) {
         const int64_t node = t->item + at / C;
-        const int32_t k = position(e, node);
+        const int32_t k = tg_config_position(e, node);
         const int rows = t->rows - at < C ? t->rows - at : C;
         const float *base = r->base + node * O;
         float *to = y + (int64_t)at * O;
         if (k >= 0) {
-            e->k->lookup(r->P, r->V, rows, O, base, r->table, digits_of(e, k, t->from),
+            e->k->lookup(r->P, r->V, rows, O, base, r->table, tg_digits_at(e->slate, k, t->from),
                          (int64_t)e->slate->K * r->P, to);
             continue;
         }
@@ -197,7 +187,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     dy = tg_dy(e, t, dy);
     for (int at = 0; at < t->rows; at += C) {
         const int64_t node = t->item + at / C;
-        const int32_t k = position(e, node);
+        const int32_t k = tg_config_position(e, node);
         const int rows = t->rows - at < C ? t->rows - at : C;
         const float *d = dy + (int64_t)at * O;
         float *dbase = r->base + node * O;
@@ -208,8 +198,8 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
             continue;
         }
         if (weights)
-            e->k->lookup_grad(r->P, r->V, rows, O, d, digits_of(e, k, t->from), (int64_t)e->slate->K * r->P,
-                              dtable);
+            e->k->lookup_grad(r->P, r->V, rows, O, d, tg_digits_at(e->slate, k, t->from),
+                              (int64_t)e->slate->K * r->P, dtable);
         if (e->ddigits != NULL) digit_gradient(e, r, k, t->from, rows, d);
     }
     if (t->last && weights) end_chunk(e, t, r);

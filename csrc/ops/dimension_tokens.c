@@ -80,7 +80,7 @@ static const int8_t *cell(const tg_exec *e, int64_t u, int32_t *node) {
     const tg_slate *s = e->slate;
     const int32_t at = s->unique_at[u], k = at / s->C, c = at % s->C;
     *node = s->config_node[k];
-    return s->digits + ((int64_t)c * s->K + k) * s->digit_cols;
+    return tg_digits_at(s, k, c);
 }
 
 /* The first place from `from` on that lists dimension t, counted from 1, or 0 */

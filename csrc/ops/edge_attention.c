@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { Q, K, V };
-enum { ALPHA }; /* saved: weights by number of an edge, both directions one behind the other */
+enum { ALPHA }; /* saved, see tg_edge_weights */
 enum { DOT, ADDITIVE };
 
 typedef struct attrs {
@@ -19,7 +19,7 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const tg_space space = p->in[Q].space;
-    const int wide = p->in[Q].cols, values = p->in[V].cols, ways = a->direction == TG_BOTH ? 2 : 1;
+    const int wide = p->in[Q].cols, values = p->in[V].cols;
     for (int i = K; i <= V; i++)
         if (p->in[i].space != space)
             return tg_fail(err, TG_E_RECIPE, "q has one row per %s, %s one per %s", tg_space_name(space),
@@ -34,8 +34,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
                        a->heads);
     p->out = (tg_shape){space, a->merge ? values / a->heads : values};
     p->makes_stats = a->stats;
-    p->saved[ALPHA] =
-        (tg_shape){space == TG_SPACE_NODE ? TG_SPACE_EDGE : TG_SPACE_EDGE_CONFIG, ways * a->heads};
+    p->saved[ALPHA] = tg_edge_weights(space, a->direction, a->heads);
     p->needs_in = 1 << Q | 1 << K | 1 << V;
     return TG_OK;
 }

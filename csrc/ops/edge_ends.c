@@ -6,8 +6,7 @@ enum { CONSUMER, OPERAND };
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     (void)err;
-    p->out =
-        (tg_shape){p->in[0].space == TG_SPACE_NODE ? TG_SPACE_EDGE : TG_SPACE_EDGE_CONFIG, 2 * p->in[0].cols};
+    p->out = (tg_shape){tg_edge_space(p->in[0].space), 2 * p->in[0].cols};
     p->recompute = 1;
     return TG_OK;
 }

@@ -6,11 +6,10 @@
    out, and only these rows are multiplied. */
 #include "ops/attend.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { WEIGHT_L, BIAS_L, WEIGHT_R, BIAS_R, ATT, BIAS };
-enum { L, R, ALPHA }; /* saved; ALPHA: weights by number of an edge, both directions one behind the other */
+enum { L, R, ALPHA };           /* saved; ALPHA: see tg_edge_weights */
 enum { SENDS = 1, SHARES = 2 }; /* edges that a node must have: out of it for l, into it for r */
 
 typedef struct attrs {
@@ -21,20 +20,18 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const tg_space space = p->in[0].space;
-    const int wide = a->heads * a->cols, F = p->in[0].cols, ways = a->direction == TG_BOTH ? 2 : 1;
+    const int wide = a->heads * a->cols, F = p->in[0].cols;
     (void)err;
     p->out = (tg_shape){space, a->merge ? a->cols : wide};
     p->makes_stats = a->stats;
     for (int i = WEIGHT_L; i <= WEIGHT_R; i += WEIGHT_R) {
-        p->params[i] = (tg_param_spec){NULL, wide, F, TG_INIT_UNIFORM, sqrtf(6.0f / (float)(wide + F))};
+        p->params[i] = tg_glorot(wide, F);
         p->params[i + 1] = tg_weight(wide, 0, F);
     }
-    p->params[ATT] =
-        (tg_param_spec){NULL, a->heads, a->cols, TG_INIT_UNIFORM, sqrtf(6.0f / (float)(a->heads + a->cols))};
+    p->params[ATT] = tg_glorot(a->heads, a->cols);
     p->params[BIAS] = (tg_param_spec){NULL, p->out.cols, 0, TG_INIT_CONSTANT, 0.0f};
     p->saved[L] = p->saved[R] = (tg_shape){space, wide};
-    p->saved[ALPHA] =
-        (tg_shape){space == TG_SPACE_NODE ? TG_SPACE_EDGE : TG_SPACE_EDGE_CONFIG, ways * a->heads};
+    p->saved[ALPHA] = tg_edge_weights(space, a->direction, a->heads);
     p->needs_in = 1;
     return TG_OK;
 }

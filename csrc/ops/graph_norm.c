@@ -17,12 +17,11 @@ typedef struct attrs {
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const int cols = p->in[0].cols;
-    const tg_space one = p->in[0].space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG;
     (void)err;
     p->out = p->in[0];
     p->params[WEIGHT] = p->params[MEAN_SCALE] = (tg_param_spec){NULL, cols, 0, TG_INIT_CONSTANT, 1.0f};
     p->params[BIAS] = (tg_param_spec){NULL, cols, 0, TG_INIT_CONSTANT, 0.0f};
-    p->saved[MEAN] = p->saved[RSTD] = (tg_shape){one, cols};
+    p->saved[MEAN] = p->saved[RSTD] = (tg_shape){tg_pooled_space(p->in[0].space), cols};
     p->needs_in = 1;
     return TG_OK;
 }

@@ -1,8 +1,6 @@
 /* y(rows,H) = x(rows,H,O) . att(H,O): per head the product of its columns with a vector, as GAT scores nodes. */
 #include "ops/op.h"
 
-#include <math.h>
-
 enum { ATT };
 
 typedef struct attrs {
@@ -15,7 +13,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
         return tg_fail(err, TG_E_RECIPE, "%d columns of x do not make %d heads", wide, heads);
     const int cols = wide / heads;
     p->out = (tg_shape){p->in[0].space, heads};
-    p->params[ATT] = (tg_param_spec){NULL, heads, cols, TG_INIT_UNIFORM, sqrtf(6.0f / (float)(heads + cols))};
+    p->params[ATT] = tg_glorot(heads, cols);
     p->needs_in = 1;
     return TG_OK;
 }

@@ -16,7 +16,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     enum { MOST = 1 << 24 };
     const attrs *a = p->attrs;
     const int wide = p->in[Q].cols, values = p->in[V].cols;
-    const tg_space one = p->in[Q].space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG;
+    const tg_space one = tg_pooled_space(p->in[Q].space);
     for (int i = K; i <= V; i++)
         if (p->in[i].space != p->in[Q].space)
             return tg_fail(err, TG_E_RECIPE, "q has one row per %s, %s one per %s",

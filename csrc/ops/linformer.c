@@ -24,8 +24,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
             return tg_fail(err, TG_E_RECIPE, "%d bins of %d columns are more than 2^26 numbers: take fewer",
                            a->bins, in.cols);
         p->params[i] = tg_weight(a->project, a->bins, a->bins);
-        p->saved[MEANS + i] =
-            (tg_shape){in.space == TG_SPACE_NODE ? TG_SPACE_SLATE : TG_SPACE_CONFIG, a->bins * in.cols};
+        p->saved[MEANS + i] = (tg_shape){tg_pooled_space(in.space), a->bins * in.cols};
     }
     return TG_OK;
 }

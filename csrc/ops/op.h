@@ -318,6 +318,23 @@ static inline int64_t tg_rows(const tg_slate *s, tg_space space) {
 static inline int tg_has_nodes(tg_space space) {
     return space == TG_SPACE_NODE || space == TG_SPACE_NODE_CONFIG;
 }
+/* Edges, with configs if the nodes' rows have them. */
+static inline tg_space tg_edge_space(tg_space nodes) {
+    return nodes == TG_SPACE_NODE ? TG_SPACE_EDGE : TG_SPACE_EDGE_CONFIG;
+}
+/* What rows of nodes or configurable nodes become when they are combined: one per config, or one. */
+static inline tg_space tg_pooled_space(tg_space rows) {
+    return rows == TG_SPACE_NODE_CONFIG || rows == TG_SPACE_CONFIG_NODE_CONFIG ? TG_SPACE_CONFIG
+                                                                               : TG_SPACE_SLATE;
+}
+/* Position of an item of the output, nodes or configurable nodes, in the configurable nodes, or -1. */
+static inline int32_t tg_config_position(const tg_exec *e, int64_t item) {
+    return tg_has_nodes(e->out.space) ? e->slate->config_of[item] : (int32_t)item;
+}
+/* (D) of one config at configurable node k. */
+static inline const int8_t *tg_digits_at(const tg_slate *s, int32_t k, int config) {
+    return s->digits + ((int64_t)config * s->K + k) * s->digit_cols;
+}
 /* Rows per item of input 0, of the output: the configs of a node, or 1. */
 static inline int tg_per_in(const tg_exec *e) { return tg_per_item(e->slate, e->in[0].space); }
 static inline int tg_per_out(const tg_exec *e) { return tg_per_item(e->slate, e->out.space); }
@@ -420,6 +437,9 @@ void tg_apply_fix(const tg_exec *e, const float *fix, const float *x, int cols, 
 
 /* A parameter with PyTorch's default uniform(-1/sqrt(fan_in), +). */
 tg_param_spec tg_weight(int rows, int cols, int fan_in);
+
+/* The same with Glorot's bound sqrt(6 / (rows + cols)), PyG's default for attention. */
+tg_param_spec tg_glorot(int rows, int cols);
 
 /* Weight (O,F) and bias (O) as parameters `at` and `at` + 1. By default as PyTorch starts them. Xavier-normal: with
    bias 0.01 (first place). LeCun: uniform, of variance 1/F. */

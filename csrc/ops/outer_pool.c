@@ -18,8 +18,7 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if ((int64_t)F * G > MOST)
         return tg_fail(err, TG_E_RECIPE, "%d columns of a and %d of b make more than %d products", F, G,
                        MOST);
-    const int configs = rows == TG_SPACE_NODE_CONFIG || rows == TG_SPACE_CONFIG_NODE_CONFIG;
-    p->out = (tg_shape){configs ? TG_SPACE_CONFIG : TG_SPACE_SLATE, F * G};
+    p->out = (tg_shape){tg_pooled_space(rows), F * G};
     p->needs_in = 1 << A | 1 << B;
     p->whole_nodes = 1;
     return TG_OK;

@@ -18,9 +18,7 @@ static int count(int set) { return (set & 1) + (set >> 1 & 1) + (set >> 2 & 1); 
 
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     (void)err;
-    const int configs =
-        p->in[0].space == TG_SPACE_NODE_CONFIG || p->in[0].space == TG_SPACE_CONFIG_NODE_CONFIG;
-    p->out = (tg_shape){configs ? TG_SPACE_CONFIG : TG_SPACE_SLATE, p->in[0].cols * count(kinds(p->attrs))};
+    p->out = (tg_shape){tg_pooled_space(p->in[0].space), p->in[0].cols * count(kinds(p->attrs))};
     p->needs_in = kinds(p->attrs) & MAX ? 1 : 0;
     p->pulls = !p->needs_in; /* the gradient of a maximum needs all of x at once */
     return TG_OK;

@@ -112,6 +112,10 @@ tg_param_spec tg_weight(int rows, int cols, int fan_in) {
     return (tg_param_spec){.rows = rows, .cols = cols, .init = TG_INIT_UNIFORM, .value = bound};
 }
 
+tg_param_spec tg_glorot(int rows, int cols) {
+    return (tg_param_spec){NULL, rows, cols, TG_INIT_UNIFORM, sqrtf(6.0f / (float)(rows + cols))};
+}
+
 void tg_add_linear(tg_op_plan *plan, int at, int O, int F, int init) {
     tg_param_spec *w = &plan->params[at], *b = w + 1;
     *w = tg_weight(O, F, F);
