@@ -4,6 +4,7 @@
        additive   leaky(q_i + k_j), of one column per head (GAT of Velickovic et al. 2018)
    heads side by side or averaged; 0 without edges. Where a node has one edge, its weight is 1 whatever the score. */
 #include "ops/attend.h"
+#include "ops/heads.h"
 
 #include <math.h>
 
@@ -20,18 +21,12 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const tg_space space = p->in[Q].space;
     const int wide = p->in[Q].cols, values = p->in[V].cols;
-    for (int i = K; i <= V; i++)
-        if (p->in[i].space != space)
-            return tg_fail(err, TG_E_RECIPE, "q has one row per %s, %s one per %s", tg_space_name(space),
-                           i == K ? "k" : "v", tg_space_name(p->in[i].space));
-    if (p->in[K].cols != wide)
-        return tg_fail(err, TG_E_RECIPE, "q has %d columns, k has %d", wide, p->in[K].cols);
+    tg_status status = tg_check_same_rows(p, err);
+    if (status != TG_OK) return status;
     if (a->score == ADDITIVE && wide != a->heads)
         return tg_fail(err, TG_E_RECIPE, "additive scores take one column of q and k per head: %d, found %d",
                        a->heads, wide);
-    if (wide % a->heads != 0 || values % a->heads != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns of q and %d of v do not make %d heads", wide, values,
-                       a->heads);
+    if ((status = tg_check_heads(p, a->heads, err)) != TG_OK) return status;
     p->out = (tg_shape){space, a->merge ? values / a->heads : values};
     p->makes_stats = a->stats;
     p->saved[ALPHA] = tg_edge_weights(space, a->direction, a->heads);

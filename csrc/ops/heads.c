@@ -17,16 +17,30 @@ static tg_status check_spaces(const tg_op_plan *p, tg_error *err) {
     return TG_OK;
 }
 
-tg_status tg_heads_plan(tg_op_plan *p, int heads, tg_error *err) {
+tg_status tg_check_same_rows(const tg_op_plan *p, tg_error *err) {
+    for (int i = TG_K; i <= TG_V; i++)
+        if (p->in[i].space != p->in[TG_Q].space)
+            return tg_fail(err, TG_E_RECIPE, "q has one row per %s, %s one per %s",
+                           tg_space_name(p->in[TG_Q].space), i == TG_K ? "k" : "v",
+                           tg_space_name(p->in[i].space));
+    return TG_OK;
+}
+
+tg_status tg_check_heads(const tg_op_plan *p, int heads, tg_error *err) {
     const int wide = p->in[TG_Q].cols, values = p->in[TG_V].cols;
-    const tg_status status = check_spaces(p, err);
-    if (status != TG_OK) return status;
     if (p->in[TG_K].cols != wide)
         return tg_fail(err, TG_E_RECIPE, "q has %d columns, k has %d", wide, p->in[TG_K].cols);
     if (wide % heads != 0 || values % heads != 0)
         return tg_fail(err, TG_E_RECIPE, "%d columns of q and %d of v do not make %d heads", wide, values,
                        heads);
-    p->out = (tg_shape){p->in[TG_Q].space, values};
+    return TG_OK;
+}
+
+tg_status tg_heads_plan(tg_op_plan *p, int heads, tg_error *err) {
+    tg_status status = check_spaces(p, err);
+    if (status == TG_OK) status = tg_check_heads(p, heads, err);
+    if (status != TG_OK) return status;
+    p->out = (tg_shape){p->in[TG_Q].space, p->in[TG_V].cols};
     p->saved[TG_LSE] = (tg_shape){p->in[TG_Q].space, heads};
     p->needs_in = 1 << TG_Q | 1 << TG_K | 1 << TG_V;
     p->needs_out = 1;
@@ -164,7 +178,8 @@ float *tg_heads_rows(const tg_exec *e, const tg_tile *t, int i, unsigned written
     const int cols = e->in[i].cols;
     if (e->dx[i] == NULL) return NULL;
     float *dx = e->dx[i] + t->row * cols;
-    for (int j = 0; j < t->rows && !tg_adds_dx(e, i, written); j++)
+    if (tg_adds_dx(e, i, written)) return dx;
+    for (int j = 0; j < t->rows; j++)
         memset(dx + (int64_t)j * t->stride * cols, 0, (size_t)cols * sizeof *dx);
     return dx;
 }

@@ -10,9 +10,9 @@
 enum { TG_Q, TG_K, TG_V };
 enum { TG_LSE }; /* saved: (rows of q, heads) */
 enum {
-    TG_HEAD_ROWS = 96, /* of a tile: whole register tiles of every instruction set */
-    TG_HEAD_BLOCK = 128
-}; /* of the other side at a time: scores stay in L2 */
+    TG_HEAD_ROWS = 96,   /* of a tile: whole register tiles of every instruction set */
+    TG_HEAD_BLOCK = 128, /* of the other side at a time: scores stay in L2 */
+};
 
 /* Row j of group g is at + g * step + j * ld. */
 typedef struct tg_groups {
@@ -34,6 +34,10 @@ typedef struct tg_heads {
     float *along;            /* backward: dy y (rows of q, heads) */
 } tg_heads;
 
+/* Of any op whose inputs are q, k, v: q and k have as many columns, and these and those of v make `heads` heads. */
+tg_status tg_check_heads(const tg_op_plan *p, int heads, tg_error *err);
+/* That they have rows of the same kind. */
+tg_status tg_check_same_rows(const tg_op_plan *p, tg_error *err);
 /* Checks q, k, v and `heads`; plans the result and what is kept. */
 tg_status tg_heads_plan(tg_op_plan *p, int heads, tg_error *err);
 

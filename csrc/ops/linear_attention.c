@@ -2,7 +2,7 @@
    S(D,V) = sum over nodes of phi(k) v^T, z(D) = that of phi(k), y = phi(q) S / (phi(q) z + eps), phi = elu + 1; without
    `normalise` y = phi(q) S. The sums first, then the map; backward likewise, with the sums dS, dz of what phi(q) got.
    Phases go by config: a tile is some nodes of one config, and S belongs to all of its rows. */
-#include "ops/op.h"
+#include "ops/heads.h"
 
 enum { Q, K, V };
 enum { SUMS, TOTALS }; /* saved: S, z */
@@ -17,15 +17,9 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int wide = p->in[Q].cols, values = p->in[V].cols;
     const tg_space one = tg_pooled_space(p->in[Q].space);
-    for (int i = K; i <= V; i++)
-        if (p->in[i].space != p->in[Q].space)
-            return tg_fail(err, TG_E_RECIPE, "q has one row per %s, %s one per %s",
-                           tg_space_name(p->in[Q].space), i == K ? "k" : "v", tg_space_name(p->in[i].space));
-    if (p->in[K].cols != wide)
-        return tg_fail(err, TG_E_RECIPE, "q has %d columns, k has %d", wide, p->in[K].cols);
-    if (wide % a->heads != 0 || values % a->heads != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns of q and %d of v do not make %d heads", wide, values,
-                       a->heads);
+    tg_status status = tg_check_same_rows(p, err);
+    if (status == TG_OK) status = tg_check_heads(p, a->heads, err);
+    if (status != TG_OK) return status;
     if ((int64_t)wide * (values / a->heads) > MOST)
         return tg_fail(err, TG_E_RECIPE, "heads of %d and %d columns are too wide: take more heads",
                        wide / a->heads, values / a->heads);
