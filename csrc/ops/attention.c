@@ -4,6 +4,10 @@
    over the queries, too, instead of the sum would make it seven. */
 #include "ops/heads.h"
 
+enum {
+    MOST_CHUNKS = 8
+}; /* of either backward phase: there is a `part` for every chunk of the one with most */
+
 typedef struct attrs {
     int heads;
 } attrs;
@@ -95,10 +99,10 @@ const tg_op tg_op_attention = {
     .plan = plan,
     .carve = carve,
     .forward = {{.over = TG_OVER_OUTPUT, .by_config = 1, .grain = 16, .begin = begin, .forward = forward}},
-    .backward = {{.over = TG_OVER_OUTPUT, .backward = along},
+    .backward = {{.over = TG_OVER_OUTPUT, .most_chunks = MOST_CHUNKS, .backward = along},
                  {.over = TG_OVER_INPUT - TG_K,
                   .by_config = 1,
-                  .most_chunks = 8,
+                  .most_chunks = MOST_CHUNKS,
                   .backward = back_of_keys,
                   .end = end_back}},
 };
