@@ -4,9 +4,8 @@
    over the queries, too, instead of the sum would make it seven. */
 #include "ops/heads.h"
 
-enum {
-    MOST_CHUNKS = 8
-}; /* of either backward phase: there is a `part` for every chunk of the one with most */
+/* Of both backward phases: there is a `part` for every chunk of the phase with most. */
+enum { MOST_CHUNKS = 8 };
 
 typedef struct attrs {
     int heads;
