@@ -16,6 +16,11 @@ float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err) {
     return x;
 }
 
+void tg_features_copy(const tg_features *x, float *to, int64_t ld) {
+    for (int64_t i = 0; x->cols > 0 && i < x->rows; i++) /* x may be NULL without columns */
+        memcpy(to + i * ld, x->x + i * x->ld, (size_t)x->cols * sizeof *to);
+}
+
 tg_status tg_draft_replace(tg_draft *d, tg_table t, tg_status status, float *x, int cols, int finite) {
     tg_features *table = &d->table[t];
     if (status != TG_OK) {

@@ -230,8 +230,7 @@ static tg_status take(tg_draft *d, tg_table t, const float **to, void **own, tg_
     if (x->own == NULL) {
         float *copy = tg_draft_room(x->rows, x->cols, err);
         if (copy == NULL) return err->code;
-        for (int64_t i = 0; x->cols > 0 && i < x->rows; i++)
-            memcpy(copy + i * x->cols, x->x + i * x->ld, (size_t)x->cols * sizeof *copy);
+        tg_features_copy(x, copy, x->cols);
         *x = (tg_features){x->rows, x->cols, x->cols, copy, copy, 0};
     }
     for (int64_t i = 0; !x->finite && i < x->rows * x->cols; i++)

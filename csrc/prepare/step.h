@@ -125,6 +125,8 @@ static inline const float *tg_draft_stored(const tg_draft *d, int64_t n) {
    `finite`: all its numbers are known to be finite. */
 float *tg_draft_room(int64_t rows, int64_t cols, tg_error *err);
 tg_status tg_draft_replace(tg_draft *d, tg_table t, tg_status status, float *x, int cols, int finite);
+/* The rows of x to `to`, where they are ld apart. */
+void tg_features_copy(const tg_features *x, float *to, int64_t ld);
 
 /* Private copies of edges and config nodes, every index checked; made when first asked for. */
 tg_status tg_draft_whole(tg_draft *d, tg_error *err);

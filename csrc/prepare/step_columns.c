@@ -56,8 +56,9 @@ static tg_status apply_log(const tg_use *use, tg_draft *d, tg_error *err) {
         for (int64_t n = 0; n < d->N; n++)
             for (int f = 0; f < cols; f++) {
                 const float value = x->x[n * x->ld + f];
-                const float log = is_signed ? signed_log(value) : tg_step_log(value, use->attr[OFFSET]);
-                y[n * cols + f] = chosen[f] ? log : value;
+                y[n * cols + f] = !chosen[f]  ? value
+                                  : is_signed ? signed_log(value)
+                                              : tg_step_log(value, use->attr[OFFSET]);
             }
     }
     free(chosen);

@@ -19,10 +19,9 @@ static float *wider(const tg_draft *d, int more, tg_error *err) {
     const tg_features *x = &d->table[TG_TABLE_NODE];
     const int cols = x->cols + more;
     float *y = tg_draft_room(d->N, cols, err);
-    for (int64_t n = 0; y != NULL && n < d->N; n++) {
-        if (x->cols > 0) memcpy(y + n * cols, x->x + n * x->ld, (size_t)x->cols * sizeof *y);
+    if (y != NULL) tg_features_copy(x, y, cols);
+    for (int64_t n = 0; y != NULL && n < d->N; n++)
         memset(y + n * cols + x->cols, 0, (size_t)more * sizeof *y);
-    }
     return y;
 }
 

@@ -44,8 +44,7 @@ static tg_status append(tg_draft *d, int64_t more, tg_error *err) {
     }
     float *y = tg_draft_room(d->N + more, cols, err);
     if (y == NULL) return err->code;
-    for (int64_t n = 0; cols > 0 && n < d->N; n++)
-        memcpy(y + n * cols, x->x + n * x->ld, (size_t)cols * sizeof *y);
+    tg_features_copy(x, y, cols);
     memset(y + d->N * cols, 0, (size_t)(more * cols) * sizeof *y);
     d->table[TG_TABLE_NODE].rows = d->N + more;
     return tg_draft_replace(d, TG_TABLE_NODE, TG_OK, y, cols, x->finite);

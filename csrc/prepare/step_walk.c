@@ -1,9 +1,6 @@
 /* Random-walk encodings as further node features. */
 #include "prepare/step.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "graph/walk.h"
 
 enum { GRAPH, FIRST, STEPS, LOOPS, FORM };
@@ -37,7 +34,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
                           use->attr[FORM] == 1};
     float *y = tg_draft_room(d->N, cols, err);
     if (y == NULL) return err->code;
-    for (int64_t n = 0; n < d->N; n++) memcpy(y + n * cols, x->x + n * x->ld, (size_t)x->cols * sizeof *y);
+    tg_features_copy(x, y, cols);
     status = tg_walk_encode(y + x->cols, cols, &walk, d->nodes, d->N, err);
     return tg_draft_replace(d, TG_TABLE_NODE, status, y, (int)cols, x->finite);
 }
