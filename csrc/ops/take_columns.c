@@ -25,8 +25,7 @@ static void carve(const tg_exec *e, int back, tg_carver *c, void *room) {
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const int F = e->in[0].cols, count = e->out.cols;
     const float *x = e->x[0] + t->row * F + ((const attrs *)e->attrs)->first;
-    for (int i = 0; i < t->rows; i++)
-        memcpy(y + (int64_t)i * count, x + (int64_t)i * F, (size_t)count * sizeof *y);
+    e->k->copy_rows(t->rows, count, x, F, y, count, 0);
 }
 
 static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
@@ -34,9 +33,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
     if (e->dx[0] == NULL) return;
     float *dx = e->dx[0] + t->row * F;
     if (!add) memset(dx, 0, (size_t)t->rows * (size_t)F * sizeof *dx);
-    dx += ((const attrs *)e->attrs)->first;
-    for (int i = 0; i < t->rows; i++)
-        e->k->add_rows(1, count, dy + (int64_t)i * count, 0, dx + (int64_t)i * F);
+    e->k->copy_rows(t->rows, count, dy, count, dx + ((const attrs *)e->attrs)->first, F, add);
 }
 
 const tg_op tg_op_take_columns = {

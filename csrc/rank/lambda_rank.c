@@ -97,6 +97,12 @@ static void make_places(const tg_list *list, int64_t top, room *r) {
         r->falls[d] = 1 / log2(1 + (double)d / 2) - 1 / log2(2 + (double)d / 2);
 }
 
+/* The sum over those behind the entry at predicted place p, of which q weighs |c[q]|, and its gradient. */
+static double sum_behind(const room *r, int64_t p, double *g, const double *c) {
+    return tg_kernel_table()->logistic_row(r->n - p - 1, r->a[p], r->a + p + 1, c + p + 1, r->w[p], g + p + 1,
+                                           &g[p]);
+}
+
 /* The entry at predicted place p against all behind it. */
 static double row(const void *context, int64_t p, double *g, double *c) {
     const room *r = context;
@@ -104,8 +110,7 @@ static double row(const void *context, int64_t p, double *g, double *c) {
         const double swap = fabs(r->gains[q] - r->gains[p]) * fabs(r->discount[q] - r->discount[p]) * r->w[q];
         c[q] = r->rank[q] == r->rank[p] ? 0 : r->rank[q] > r->rank[p] ? swap : -swap;
     }
-    return tg_kernel_table()->logistic_row(r->n - p - 1, r->a[p], r->a + p + 1, c + p + 1, r->w[p], g + p + 1,
-                                           &g[p]);
+    return sum_behind(r, p, g, c);
 }
 
 /* The same for ndcg2 and arp2. Of two that differ in rank, the mean places are at least 1 apart. */
@@ -120,8 +125,7 @@ static double row2(const void *context, int64_t p, double *g, double *c) {
         const double weight = r->scheme == NDCG2 ? apart * r->falls[r->twice[q] - r->twice[p]] : apart;
         c[q] = r->rank[q] > r->rank[p] ? weight : -weight;
     }
-    return tg_kernel_table()->logistic_row(r->n - p - 1, r->a[p], r->a + p + 1, c + p + 1, r->w[p], g + p + 1,
-                                           &g[p]);
+    return sum_behind(r, p, g, c);
 }
 
 /* ndcg1, arp1: the entry at predicted place p, as the faster one, against all others. */

@@ -45,7 +45,6 @@ static cost bernoulli(double score, double t, double attr) {
 static double run_mse(const tg_list *list) { return run_with(list, squared); }
 static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
 static double run_mape(const tg_list *list) { return run_with(list, relative); }
-
 static double run_cross_entropy(const tg_list *list) { return run_with(list, bernoulli); }
 
 static double carve(tg_scratch *c, int64_t length) {
