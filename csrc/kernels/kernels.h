@@ -86,8 +86,8 @@ typedef struct tg_attend {
     int64_t far_stride, key_stride, dy_stride, edge_stride;
     const float *att, *bias; /* (H,O), (columns of y) or NULL: 0 */
     const float *far;        /* by node (rows,H,O): what is added up with the weights */
-    const float *own,
-        *key; /* of the node itself, by node: (rows,H,key_cols); GATv2: own has O columns, no key */
+    const float *own;        /* of the node itself: (rows,H,key_cols), of GATv2 (rows,H,O) */
+    const float *key;        /* by node (rows,H,key_cols); GATv2: none */
     int key_cols;
     float *weight, *dscore; /* by edge: softmax of the scores; the gradient of score, product or sum */
     const float *dy;        /* attend_receiver: of the node itself; attend_sender: by node */

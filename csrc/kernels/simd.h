@@ -177,7 +177,8 @@ INLINE void fold_step(vf *r, const int count, const int s) {
     for (int i = 0; i < count; i += 2 * s) r[i] = shuffle2(r[i], r[i + s], lo) + shuffle2(r[i], r[i + s], hi);
 }
 
-/* Lane j: the sum of the lanes of r[j], of TG_VF vectors, which are overwritten: transposed while they are added up. */
+/* Lane j: the sum of the lanes of r[j], of TG_VF vectors, which are overwritten: they are transposed while they are
+   added up. */
 INLINE vf sum_each(vf *r) {
     fold_step(r, TG_VF, 1);
     fold_step(r, TG_VF, 2);

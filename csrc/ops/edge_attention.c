@@ -155,8 +155,7 @@ static void backward_senders(const tg_exec *e, const tg_tile *t, const float *dy
 const tg_op tg_op_edge_attention = {
     .name = "edge_attention",
     .doc = "Attention over the edges into a node, that of TransformerConv (Shi et al. 2021) or GAT "
-           "(Velickovic et al. "
-           "2018).",
+           "(Velickovic et al. 2018).",
     .inputs = {{"q", TG_IN_NODES, 0}, {"k", TG_IN_NODES, 0}, {"v", TG_IN_NODES, 0}},
     .attrs = {TG_CHOICE(attrs, score, DOT, "dot|additive",
                         "q . k / sqrt(columns of a head); leaky(q + k), of one column per head"),

@@ -114,10 +114,8 @@ static void end_back(const tg_exec *e) {
 const tg_op tg_op_embedding = {
     .name = "embedding",
     .doc = "Table rows of a node's opcode, or of its layout digits, behind its columns. With max_norm, rows "
-           "are scaled "
-           "when they are read, as torch.nn.Embedding does; the table keeps its values, and gradients go "
-           "through the "
-           "scaling.",
+           "are scaled when they are read, as torch.nn.Embedding does; the table keeps its values, and "
+           "gradients go through the scaling.",
     .inputs = {{"x", TG_IN(NODE), 0}},
     .params = {[WEIGHT] = "weight"},
     .attrs = {TG_CHOICE(attrs, source, 0, "opcode|layout", "what chooses the rows"),

@@ -1,5 +1,5 @@
-/* y = s x + (1 - s) z with s = sigmoid(a), or s x without z; inputs without configs, or without nodes, are
-   repeated (broadcast.h). */
+/* s x + (1 - s) z with s = sigmoid(a), or s x without z, which callers know as the input "y"; inputs without configs,
+   or without nodes, are repeated (broadcast.h). */
 #include "ops/broadcast.h"
 
 enum { A, X, Z, INPUTS };
@@ -68,8 +68,7 @@ static void backward(const tg_exec *e, const tg_tile *t, const float *dy) {
 const tg_op tg_op_gate = {
     .name = "gate",
     .doc = "sigmoid(a) * x + (1 - sigmoid(a)) * y; without y the gated linear unit (Dauphin et al. 2017). "
-           "Inputs with a row "
-           "per node alone, per config alone, or a single row, are repeated.",
+           "Inputs with a row per node alone, per config alone, or a single row, are repeated.",
     .inputs = {{"a", TG_IN_ANY, 0}, {"x", TG_IN_ANY, 0}, {"y", TG_IN_ANY, 1}},
     .plan = plan,
     .carve = carve,

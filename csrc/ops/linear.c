@@ -1,6 +1,6 @@
-/* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)), or without b. With a second input, one row r(1,G) per slate, that row stands before
-   every row of x: w is (O,G+F), and as its product with r is the same for all rows, it is computed once and added
-   to the bias. */
+/* y(rows,O) = act(x(rows,F) w(O,F)^T + b(O)), or without b. With a second input, one row r(1,G) per slate, that
+   row stands before every row of x: w is (O,G+F), and as its product with r is the same for all rows, it is computed
+   once and added to the bias. */
 #include "ops/act.h"
 
 #include <string.h>

@@ -33,9 +33,8 @@ typedef struct room {
     tg_heads h;
     float *small[SIDES]; /* (groups,project,columns): k', v' */
     float *packed;       /* of a product with means */
-    float *sums,
-        *part; /* backward: gradients (project,columns) of k', of v' behind it, per group or config of q; and
-                             of a chunk */
+    float *sums; /* backward: gradients (project,columns) of k', then of v', per group or config of q; */
+    float *part; /* and of a chunk */
     float *dmeans[SIDES]; /* backward: (groups,bins,columns) */
 } room;
 _Static_assert(sizeof(room) <= TG_ROOM_BYTES, "room");
@@ -233,10 +232,8 @@ static void end_back(const tg_exec *e) {
 const tg_op tg_op_linformer = {
     .name = "linformer",
     .doc = "Attention with as many keys and values for every graph (Linformer, Wang et al. 2020): the nodes "
-           "are averaged in "
-           "bins, equal ranges of their order (node i of N in bin floor(i * bins / N), empty bins are 0), "
-           "and the bins "
-           "projected.",
+           "are averaged in bins, equal ranges of their order (node i of N in bin floor(i * bins / N), "
+           "empty bins are 0), and the bins projected.",
     .inputs = {{"q", TG_IN_NODES | TG_IN(CONFIG), 0}, {"k", TG_IN_NODES, 0}, {"v", TG_IN_NODES, 0}},
     .params = {[PROJECT_K] = "project_k", [PROJECT_V] = "project_v"},
     .attrs = {TG_INT(attrs, heads, 1, 1, 4096, "heads, side by side in the columns"),

@@ -403,8 +403,8 @@ void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int
 /* ---- statistics over the rows of a phase (norm.c) ---- */
 
 tg_moments tg_moments_carve(tg_carver *c, int64_t n);
-/* Adds the tile's x(rows,width), ldx apart, to columns `from` to before `from` + width. A chunk's first item must come first,
-   column by column. */
+/* Adds the tile's x(rows,width), ldx apart, to columns `from` to before `from` + width. The first item of a chunk must
+   come before the others. */
 void tg_moments_add(const tg_exec *e, const tg_tile *t, tg_moments m, int64_t from, int rows, int64_t width,
                     const float *x, int64_t ldx);
 /* After the tiles: mean and squared deviations m2 of these columns, merged in the order of the chunks (Chan, Golub,

@@ -302,8 +302,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_encode = {
     .name = "encode",
     .doc = "All features by a schema: number and log (ln(1 + x), x >= 0) with mean 0 and standard deviation "
-           "1 in "
-           "training, category as one column of 0 and 1 per value, flag as it is; what was constant in "
+           "1 in training, category as one column of 0 and 1 per value, flag as it is; what was constant in "
            "training is 0.",
     .attrs = {{"node", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of node_feat"},
               {"graph", TG_STEP_COLUMNS, 0, 0, 0, 0, NULL, "columns of graph_feat"},

@@ -54,8 +54,7 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_self_loops = {
     .name = "self-loops",
     .doc = "Give every node exactly one edge to itself, as torch_geometric.nn.GATConv: loops that are "
-           "missing come "
-           "last, repeated ones go.",
+           "missing come last, repeated ones go.",
     .outline = outline,
     .apply = apply,
 };

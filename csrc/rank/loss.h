@@ -110,8 +110,8 @@ typedef struct tg_targets {
 typedef struct tg_lists {
     int64_t count;
     const int64_t *offsets; /* (count + 1): list i is [offsets[i], offsets[i+1]) of the index; from 0 on */
-    const int64_t
-        *index; /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
+    /* (offsets[count]) positions of entries, each at most once; NULL: consecutive, all L */
+    const int64_t *index;
     const float *scale, *shift; /* (L,) or NULL: the loss sees scale * score + shift (segment training) */
     int64_t first; /* number of the first list in the whole batch (keys of draws); set by a pass */
 } tg_lists;

@@ -40,8 +40,9 @@ typedef struct tg_ranker_configs {
    that is damaged, of another kind or version, or of a ranker without a network. */
 tg_status tg_ranker_open(const char *path, tg_ranker **ranker, tg_error *err);
 
-/* scores (configs->count): smaller = predicted faster; of a ranker that cuts graphs, sums over the segments. Every index and number that the ranker reads is checked. With
-   attention across configs a score depends on which others are scored with it, as in Ranker.predict. */
+/* scores (configs->count): smaller = predicted faster; of a ranker that cuts graphs, sums over the segments. Every index
+   and number that the ranker reads is checked. With attention across configs a score depends on which others are
+   scored with it, as in Ranker.predict. */
 tg_status tg_ranker_score(tg_ranker *ranker, const tg_ranker_graph *graph, const tg_ranker_configs *configs,
                           float *scores, tg_error *err);
 
