@@ -8,14 +8,6 @@
 
 enum { BLOCK = TG_MOMENTS_BLOCK };
 
-tg_moments tg_moments_carve(tg_carver *c, int64_t n) {
-    tg_moments m;
-    m.shift = tg_carve(c, TG_PARTIAL, n);
-    m.sum = tg_carve(c, TG_PARTIAL, n);
-    m.squares = tg_carve(c, TG_PARTIAL, n);
-    return m;
-}
-
 /* Those `floats` further on. */
 static tg_moments moved(tg_moments m, int64_t floats) {
     return (tg_moments){m.shift + floats, m.sum + floats, m.squares + floats};

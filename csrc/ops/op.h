@@ -402,7 +402,13 @@ void tg_gemm_rows(const tg_exec *e, int64_t m, int n, int k, const float *a, int
 
 /* ---- statistics over the rows of a phase (norm.c) ---- */
 
-tg_moments tg_moments_carve(tg_carver *c, int64_t n);
+static inline tg_moments tg_moments_carve(tg_carver *c, int64_t n) {
+    tg_moments m;
+    m.shift = tg_carve(c, TG_PARTIAL, n);
+    m.sum = tg_carve(c, TG_PARTIAL, n);
+    m.squares = tg_carve(c, TG_PARTIAL, n);
+    return m;
+}
 /* Adds the tile's x(rows,width), ldx apart, to columns `from` to before `from` + width. The first item of a chunk must
    come before the others. */
 void tg_moments_add(const tg_exec *e, const tg_tile *t, tg_moments m, int64_t from, int rows, int64_t width,
