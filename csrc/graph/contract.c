@@ -55,11 +55,11 @@ static tg_status reach(const tg_prune_input *in, const tg_prune_work *w, search 
 }
 
 tg_status tg_prune_meta(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, tg_error *err) {
-    int64_t unused;
+    int64_t touching;
     pairs p = {0};
     search s = {.seen = malloc((size_t)(2 * in->N + 1) * sizeof *s.seen)};
     tg_status status = s.seen == NULL ? tg_prune_no_memory(in, err) : TG_OK;
-    if (status == TG_OK) status = tg_prune_read(in, w->mark, w->edges, w->spare, &unused, err);
+    if (status == TG_OK) status = tg_prune_read(in, w->mark, w->edges, w->spare, &touching, err);
     if (status == TG_OK) status = tg_prune_list(&s.operands, w->edges, in->N, in->E, 0, in, err);
     if (status == TG_OK) s.stack = s.seen + in->N;
     for (int64_t n = 0; status == TG_OK && n < in->N; n++) s.seen[n] = -1;

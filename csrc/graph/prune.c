@@ -161,8 +161,8 @@ static tg_status collect(tg_pruned *out, const tg_prune_input *in, const tg_prun
 
 static tg_status config_only(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w,
                              tg_error *err) {
-    int64_t unused;
-    tg_status status = tg_prune_read(in, w->mark, NULL, w->edges, &unused, err);
+    int64_t touching;
+    tg_status status = tg_prune_read(in, w->mark, NULL, w->edges, &touching, err);
     if (status == TG_OK) status = tg_prune_reserve(out, in->K, 0, in, err);
     if (status != TG_OK) return status;
     for (int64_t k = 0; k < in->K; k++) {
@@ -239,8 +239,8 @@ static tg_status k_hop(tg_pruned *out, const tg_prune_input *in, const tg_prune_
 }
 
 static tg_status consumers(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w, tg_error *err) {
-    int64_t N;
-    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &N, err);
+    int64_t touching, N;
+    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &touching, err);
     if (status == TG_OK) status = mark_near(in, w->edges, 1, w->mark, &N, err);
     if (status != TG_OK) return status;
     return collect(out, in, w, N, keep_inside(w->edges, in->E, w->mark, w->edges), err);
@@ -280,8 +280,8 @@ static tg_status find_paths(const tg_prune_input *in, const int32_t *edges, int3
 static tg_status shortest_path(tg_pruned *out, const tg_prune_input *in, const tg_prune_work *w,
                                tg_error *err) {
     int32_t *before = w->rank; /* no longer needed when the nodes get new numbers */
-    int64_t N = in->K, E = 0;
-    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &E, err);
+    int64_t touching, N = in->K, E = 0;
+    tg_status status = tg_prune_read(in, w->mark, w->edges, w->spare, &touching, err);
     if (status == TG_OK) status = find_paths(in, w->edges, before, err);
     uint8_t *walked = status == TG_OK ? calloc((size_t)in->N + 1, 1) : NULL; /* from the node to the last */
     if (status == TG_OK && walked == NULL) status = tg_prune_no_memory(in, err);
@@ -292,7 +292,6 @@ static tg_status shortest_path(tg_pruned *out, const tg_prune_input *in, const t
             N += !w->mark[before[node]];
             w->mark[before[node]] = 1;
         }
-    E = 0;
     for (int64_t e = 0; e < in->E; e++) {
         const int32_t u = w->edges[2 * e], v = w->edges[2 * e + 1];
         if (!(walked[u] && before[u] == v) && !(walked[v] && before[v] == u)) continue;
