@@ -114,6 +114,15 @@ def test_same_bits_for_any_thread_count(name):
     assert all(a.tobytes() == b.tobytes() for a, b in zip(one, three, strict=True))
 
 
+def test_partial_sums_of_attention_take_no_more_memory_than_a_few_slots():
+    """A share of the gradient of q per chunk, of the phase that has shares, not of one with more chunks."""
+    nodes, configs, columns = 4000, 8, 32
+    _, slate = example(nodes, configs)
+    steps = [*mixed(columns), step("attention", "x", "h n n", "y"), *head("y")]
+    used = models.Trained(steps, 3, 7, config_features=24).bytes([slate])
+    assert used < 25 * 4 * nodes * configs * columns
+
+
 def test_dropout_in_a_model_is_that_of_training_alone():
     """Fused into what reads it or not, it drops the same elements forward and backward."""
     steps = [
