@@ -39,6 +39,7 @@ class Eleventh(TableFields):
     min_data_in_leaf: int = option(20, 1, 10**6, doc="pairs in a leaf, at least")
     feature_fraction: float = option(0.8, 0.01, 1.0, doc="share of the columns that a tree may use")
     bagging_fraction: float = option(1.0, 0.01, 1.0, doc="share of the pairs that a tree is learnt from")
+    target: str = option("order", choices=("order",), doc="what is learnt: which config of a pair is slower")
     objective: str = option("binary", choices=("binary",), doc="loss of a tree")
 
 

@@ -137,7 +137,7 @@ _ninth = partial(
     Recipe,
     options=Ninth,
     presets={
-        "cpu": {"steps": 2000, "width": 64, "opcode_columns": 32, "configs": 64, "slates": 1},
+        "cpu": {"steps": 2000, "width": 64, "opcode_columns": 32, "configs": 64, "slates": 1, "clip": 1.0},
         "full": {"learning_rate": 1e-4},
     },
     preprocessing=preprocessing,

@@ -34,7 +34,7 @@ Steps = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Second(TrainingFields):
-    """Fields of all three recipes."""
+    """Fields that all three recipes have."""
 
     node_columns: int = option(20, 1, 1024, doc="columns that the node features are reduced to")
     opcode_columns: int = option(12, 1, 1024, doc="columns of the opcode embedding")
@@ -45,14 +45,10 @@ class Second(TrainingFields):
     residual: bool = option(False, doc="add the input of a layer to its output where widths are equal")
     score_scale: float = option(1e-3, 1e-9, 1e9, doc="factor of the sum over the nodes")
     margin: float = option(1e-2, 0.0, 1e6, doc="of the hinge over differences")
-    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
     slates: int = option(10, 1, 1024, doc="slates of a pass, each of one graph, whose losses are averaged")
     configs: int = option(4, 2, 4096, doc="configs of a slate, at most")
     dedup: str = option("min", choices=("none", "first", "min", "mean"), doc="runtime of equal configs")
     target: str = option("seconds", choices=("seconds", "runtime"), doc="what is fitted")
-    config_scale: str = option(
-        "none", choices=("none", "standard"), doc="tile configs as they are, or standardised"
-    )
     weight_decay: float = option(0.0, 0.0, 10.0, doc="decoupled; the last layer has 1e-4 in any case")
     eps: float = option(1e-6, 1e-30, 1.0, doc="added to the root of the second moment")
     clip: float = option(1e9, 1e-6, 1e9, doc="global norm that a gradient is scaled down to")
@@ -63,14 +59,35 @@ class Second(TrainingFields):
     steps: int | None = option(400_000, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
 
 
-def preprocessing(fields: Second, tile: bool = False) -> Steps:
-    """Logarithms of node features; of equal configs the fastest (training only)."""
-    log = {"step": "log-columns", "form": "signed"}
-    if tile:
-        scaled = "standardize-configs" if fields.config_scale == "standard" else "scale-configs"
-        configs = {"step": scaled, "columns": TILE_COLUMNS, "scale": "none"}
-        return [{"step": "dedup", "keep": fields.dedup}, log, configs]
-    return [{"step": "prune", "method": fields.prune}, {"step": "dedup", "keep": fields.dedup}, log]
+@dataclass(frozen=True)
+class SecondLayout(Second):
+    """Fields of ``second-xla`` and ``second-nlp``."""
+
+    prune: str = option("none", doc="nodes kept: a method of tpugraphs.preprocess.prune, or none")
+
+
+@dataclass(frozen=True)
+class SecondTile(Second):
+    """Fields of ``second-tile``."""
+
+    config_scale: str = option(
+        "none", choices=("none", "standard"), doc="configs as they are, or standardised"
+    )
+
+
+_LOG = {"step": "log-columns", "form": "signed"}
+
+
+def preprocessing(fields: SecondLayout) -> Steps:
+    """Prune; of equal configs the fastest (training only); logarithms of node features."""
+    return [{"step": "prune", "method": fields.prune}, {"step": "dedup", "keep": fields.dedup}, _LOG]
+
+
+def tile_preprocessing(fields: SecondTile) -> Steps:
+    """Of equal configs the fastest (training only); logarithms of node features; configs as asked for."""
+    scaled = "standardize-configs" if fields.config_scale == "standard" else "scale-configs"
+    configs = {"step": scaled, "columns": TILE_COLUMNS, "scale": "none"}
+    return [{"step": "dedup", "keep": fields.dedup}, _LOG, configs]
 
 
 def steps(fields: Second, tile: bool = False) -> Steps:
@@ -142,7 +159,6 @@ PUBLISHED = (
 
 _second = partial(
     Recipe,
-    options=Second,
     groups=groups,
     source=kaggle("second"),
     published=PUBLISHED,
@@ -154,6 +170,7 @@ _WIDE = {"first": 64, "width": 256, "stages": 2, "layers": 4}
 RECIPES = (
     _second(
         name="second-xla",
+        options=SecondLayout,
         summary="GraphSAGE that predicts seconds, by differences and relative errors.",
         presets={
             "cpu": {
@@ -173,6 +190,7 @@ RECIPES = (
     ),
     _second(
         name="second-nlp",
+        options=SecondLayout,
         summary="The same twice as wide with residual sums, trained by ListMLE.",
         presets={
             "cpu": {
@@ -193,6 +211,7 @@ RECIPES = (
     ),
     _second(
         name="second-tile",
+        options=SecondTile,
         summary="The same for tile configs, which every node sees.",
         presets={
             "cpu": {
@@ -219,7 +238,7 @@ RECIPES = (
             },
         },
         steps=partial(steps, tile=True),
-        preprocessing=partial(preprocessing, tile=True),
+        preprocessing=tile_preprocessing,
         loss=differences,
         kind="tile",
     ),
