@@ -286,7 +286,7 @@ _layout = partial(_sixth, preprocessing=layout_preprocessing, loss=ranknet)
 _CPU = {"steps": 2000, "width": 64, "opcode_columns": 32, "layers": 3, "late_norm": "layer", "slates": 2,
         "accumulate": 1, "configs": 48, "learning_rate": 1e-3}  # fmt: skip
 _FULL = {"schedule": "constant"}
-_CPU_LAYOUT = {**_CPU, "prune": "config-1hop", "weight_decay": 0.1, "dropout": 0.4}
+_CPU_LAYOUT = {**_CPU, "prune": "config-1hop"}
 
 RECIPES = (
     _layout(
