@@ -239,7 +239,8 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     ax = figure.subplots()
-    what = f"runtime of the best of the first {metric.partition('@')[2]}, above the best (%)"
+    first = metric.partition("@")[2]
+    what = f"runtime of the {'first' if first == '1' else f'best of the first {first}'}, above the best (%)"
     _bare(ax, "", what if slow else "Kendall's tau", "")
     places = np.arange(len(values))[::-1]
     for place, (_name, found) in zip(places, values.items(), strict=True):
