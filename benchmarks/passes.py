@@ -72,6 +72,11 @@ def theirs(torch: Any, function: Callable[..., Any], arrays: Arrays, dy: Any) ->
     return run
 
 
+def moved(y: Any, arrays: Arrays) -> float:
+    """Bytes that forward and backward move at least: inputs, result and their gradients once each."""
+    return 2.0 * (y.nbytes + sum(array.nbytes for array in arrays.values()))
+
+
 def alike(y: Any, expected: Any) -> bool:
     """Up to rounding, which in a sum over many rows is that of large numbers, however small the sum is."""
     usual = np.sqrt(np.mean(np.square(expected, dtype=np.float64)))
@@ -100,7 +105,8 @@ def beside(
     if setting.torch:
         peers["PyTorch"] = theirs(setting.torch, function, arrays, dy)
         assert alike(y, peers["PyTorch"]().detach().numpy()), "not the same job"
-    return Case(name, ours(op, arrays, dy, graph, configs, **attrs), peers, required)
+    call = ours(op, arrays, dy, graph, configs, **attrs)
+    return Case(name, call, peers, required, moved=moved(y, arrays))
 
 
 def case(
@@ -141,4 +147,4 @@ def case(
         assert random or alike(y, peers[peer]().detach().numpy()), "not the same job"
     size = " x ".join(f"{n:,}" for n in y.shape)
     name = f"{op} {size}" + (f", {what}" if what else "")
-    yield Case(name, call, peers, required, flops, "memory" if not flops else "")
+    yield Case(name, call, peers, required, flops, moved=0.0 if flops else moved(y, arrays))

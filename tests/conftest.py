@@ -7,6 +7,7 @@ through the core another test makes too, and those of JAX, whose programs are no
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,10 @@ if not list(PACKAGE.glob("_core*.so")):
     )
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
+
+# A shell starts what runs in its background with Ctrl-C ignored, and programs inherit that: tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Data of others is not in the repository. Tests that need it look where tpugraphs.sample looks, or next to the checkout.
 DATA = Path(__file__).parents[2] / "shared" / "data"

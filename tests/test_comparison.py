@@ -9,6 +9,7 @@ from rankers import small_graph, small_tile
 
 import tpugraphs as tg
 from tpugraphs import cli
+from tpugraphs.evaluation import plot
 from tpugraphs.ranker.comparison import Trial
 from tpugraphs.ranker.ensemble import fitted_weights
 
@@ -306,6 +307,8 @@ def test_the_command(tmp_path, capsys):
     assert cli.main(["compare", *data, *common, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert "first-layout, prune=none" in shown and "random" in shown and "out.md" in shown
+    written = (tmp_path / "out.md").read_text()
+    assert f"tpugraphs compare {data[0]}" in written and "| first-layout, prune=none |" in written
     assert (tmp_path / "out.png").exists() and len(list((tmp_path / "trials").iterdir())) == 6  # 3 folds
     assert cli.main(["compare", data[0], *common, "--json", "--subset", "10"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -315,3 +318,27 @@ def test_the_command(tmp_path, capsys):
     assert "--subset goes with" in capsys.readouterr().err
     assert cli.main(["compare", data[0], "--least", "10"]) == 2
     assert "--least goes with" in capsys.readouterr().err
+
+
+def test_the_command_takes_every_published_variant(tmp_path, monkeypatch):
+    taken = []
+
+    def compare(recipes, *rest, **options):
+        taken.extend(recipes)
+        raise tg.ConfigError("seen enough")
+
+    monkeypatch.setattr(tg, "compare", compare)
+    data = [str(tmp_path / f"g{seed}.npz") for seed in range(2)]
+    for seed, path in enumerate(data):
+        small_tile(seed).save(path)
+    assert cli.main(["compare", *data]) == 2
+    variants = [one[1]["variant"] for one in taken if not isinstance(one, str)]
+    assert variants == ["early-sage", "late-sage", "early-resgcn", "late-resgcn", "mlp"]
+    assert "first-tile" in taken and "first-layout" not in taken
+
+
+def test_a_picture_leaves_out_a_random_order_that_is_far_away():
+    near = plot.compared({"a": [0.2, 0.3], "b": [0.1]}, "tau", 0.0)
+    far = plot.compared({"a": [0.77, 0.78], "b": [0.775]}, "tau", 0.0)
+    assert near.axes[0].get_legend() is not None and far.axes[0].get_legend() is None
+    assert far.axes[0].get_xlim()[0] > 0.7 and "random" in far.axes[0].get_title(loc="right")

@@ -25,9 +25,14 @@ ABOUT = (
 Call = Callable[[], Any]
 
 
+COPY = "memory copy"
+
+
 @dataclass
 class Case:
-    """One comparison. `flops`: necessary operations, for the roof at the peak of `precision`."""
+    """One comparison. The roof: `flops` necessary operations at the peak of `precision`, or a copy that reads
+    and writes `moved` bytes in all, in turn with the sides.
+    """
 
     name: str
     ours: Call
@@ -36,6 +41,7 @@ class Case:
     flops: float = 0.0
     notes: str = ""
     precision: str = "f32"
+    moved: float = 0.0
 
 
 @dataclass
@@ -491,6 +497,8 @@ def measure(
     rows = []
     for case in cases(Setting(quick, torch, scipy, np.random.default_rng(0))):
         sides = {"ours": case.ours, **case.peers}
+        if case.moved:
+            sides[COPY] = _copy(torch, int(case.moved))
         times = timing.race(sides, rounds, budget, least=0.001 if quick else 0.02)
         peer = timing.fastest(times, list(case.peers)) or ""
         found = {
@@ -498,10 +506,22 @@ def measure(
             "peer": timing.median(times, peer),
             "peer_name": peer,
             "ratio": timing.ratio(times, "ours", peer),
+            "copy": timing.median(times, COPY) if case.moved else None,
         }
         told = {key: getattr(case, key) for key in ("required", "flops", "notes", "precision")}
         rows.append({"case": case.name, **found, **told})
     return rows
+
+
+def _copy(torch: Any, moved: int) -> Call:
+    """A copy that reads and writes as many bytes in all, on all threads with PyTorch, otherwise on one."""
+    source = np.ones(moved // 8, np.float32)
+    if torch is None:
+        target = np.empty_like(source)
+        return lambda: np.copyto(target, source)
+    given = torch.from_numpy(source)
+    copied = torch.empty_like(given)
+    return lambda: copied.copy_(given)
 
 
 def run(context: Context) -> Iterator[Record]:
@@ -536,6 +556,8 @@ def _record(context: Context, section: str, name: str, row: dict[str, Any], thre
     if row["flops"]:
         rate = row["flops"] / row["ours"] / 1e9
         roof = timing.scaled(context.roof_ms(row["flops"], row["precision"], threads), scale / 1e3)
+    elif row["copy"]:
+        roof = row["copy"] * scale
     return Record(
         section,
         row["case"],

@@ -14,7 +14,8 @@ TITLE = "Operators"
 ABOUT = (
     "Ops of the core, forward and backward, beside PyTorch and PyG doing the same on the same threads: "
     "10,000 nodes, 64 wide. Ops are called without the faces of `tg.kernels`, which models do not pass "
-    "either: they take some 30 us. Rows of the ops that are not here: "
+    "either: they take some 30 us. The roof of an op without products is a copy that moves as many bytes as "
+    "its inputs, its result and their gradients hold, in turn with it. Rows of the ops that are not here: "
     + "; ".join(f"`{op}` in *{section}* ({which})" for op, (section, which) in operators.ELSEWHERE.items())
     + "."
 )

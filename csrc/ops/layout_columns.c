@@ -1,6 +1,8 @@
 /* The digits of a node's layout as numbers, times `scale`, `copies` times next to each other: y(N, 6 copies). Places that
    a layout does not have are -1; so are those of nodes without one. As `positions` column t is the place of dimension t in
    the layout, -1 where it is not listed. */
+#include <string.h>
+
 #include "features/schema.h"
 #include "ops/op.h"
 
@@ -32,11 +34,12 @@ static int number(const int8_t *digits, int t, int form) {
 
 static void forward(const tg_exec *e, const tg_tile *t, float *y) {
     const attrs *a = e->attrs;
-    const int P = e->out.cols;
+    const float scale = (float)a->scale;
     for (int i = 0; i < t->rows; i++) {
         const int8_t *digits = e->slate->layout + (t->row + i) * TG_LAYOUT_DIGITS;
-        for (int p = 0; p < P; p++)
-            y[(int64_t)i * P + p] = (float)a->scale * (float)number(digits, p % TG_LAYOUT_DIGITS, a->form);
+        float row[TG_LAYOUT_DIGITS];
+        for (int p = 0; p < TG_LAYOUT_DIGITS; p++) row[p] = scale * (float)number(digits, p, a->form);
+        for (int copy = 0; copy < a->copies; copy++, y += TG_LAYOUT_DIGITS) memcpy(y, row, sizeof(row));
     }
 }
 
