@@ -57,6 +57,8 @@ CASES = [
     Case("log_mse", {"offset": 1.0}),
     Case("mape"),
     Case("mape", {"epsilon": 0.5}, signed=True),
+    Case("quantile"),
+    Case("quantile", {"level": 0.9}, signed=True),
     Case("cross_entropy", shares=True),
     Case("permuted_margin"),
     Case("permuted_margin", {"margin": 1.0, "permutations": 3}),

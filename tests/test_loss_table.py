@@ -229,7 +229,9 @@ def test_weights_of_one_change_nothing_and_none_count_is_zero(case, reduction):
     assert value == 0 and not grad.any()
 
 
-@pytest.mark.parametrize("name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "mape", "cross_entropy"])
+@pytest.mark.parametrize(
+    "name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "mape", "quantile", "cross_entropy"]
+)
 def test_whole_weights_are_repetitions(name):
     """Where a ranking's places have no part, weight 3 is three such entries, and weight 0 none."""
     case = next(case for case in CASES if case.loss == name)

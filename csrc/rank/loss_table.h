@@ -12,6 +12,7 @@
     LOSS(mse)                                                                                                \
     LOSS(log_mse)                                                                                            \
     LOSS(mape)                                                                                               \
+    LOSS(quantile)                                                                                           \
     LOSS(cross_entropy)                                                                                      \
     LOSS(permuted_margin)                                                                                    \
     LOSS(dcg_hinge)

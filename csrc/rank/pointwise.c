@@ -35,6 +35,11 @@ static cost relative(double score, double value, double epsilon) {
     return (cost){fabs(error) / size, (double)((error > 0) - (error < 0)) / size};
 }
 
+static cost pinball(double score, double value, double level) {
+    const double above = value - score, slope = above > 0 ? -level : 1 - level;
+    return (cost){-slope * above, above != 0 ? slope : 0.5 - level}; /* equal: the mean of both slopes */
+}
+
 /* -t ln(q) - (1 - t) ln(1 - q) with q = 1 / (1 + exp(-score)), of exponentials of at most 1. */
 static cost bernoulli(double score, double t, double attr) {
     const double z = exp(-fabs(score)), q = (score > 0 ? 1 : z) / (1 + z);
@@ -44,6 +49,7 @@ static cost bernoulli(double score, double t, double attr) {
 
 static double run_mse(const tg_list *list) { return run_with(list, squared); }
 static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
+static double run_quantile(const tg_list *list) { return run_with(list, pinball); }
 static double run_mape(const tg_list *list) { return run_with(list, relative); }
 static double run_cross_entropy(const tg_list *list) { return run_with(list, bernoulli); }
 
@@ -101,6 +107,18 @@ const tg_loss tg_loss_mape = {
                .low = 1e-30,
                .high = FLT_MAX,
                .meaning = "least size of a value that an error is divided by"}},
+};
+
+const tg_loss tg_loss_quantile = {
+    POINTWISE,
+    .name = "quantile",
+    .doc =
+        "mean of max(level (value - score), (level - 1) (value - score)): the score predicts the quantile of "
+        "that level (pinball loss); level 0.5 is half the absolute error",
+    .reads = any_value,
+    .run = run_quantile,
+    .attrs =
+        {{.name = "level", .fallback = 0.5, .low = 0.001, .high = 0.999, .meaning = "share of values below"}},
 };
 
 const tg_loss tg_loss_cross_entropy = {

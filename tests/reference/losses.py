@@ -145,6 +145,13 @@ def mape(s, values, epsilon=1e-8, reduction="mean", weights=None):
     return _pointwise(np.abs(error), np.sign(error) / size, reduction, weights)
 
 
+def quantile(s, values, level=0.5, reduction="mean", weights=None):
+    """level (value - s) where s is below the value, (level - 1) (value - s) above it."""
+    above = np.asarray(values) - np.asarray(s, dtype=np.float64)
+    slope = np.where(above > 0, -level, np.where(above < 0, 1 - level, 0.5 - level))
+    return _pointwise(np.maximum(level * above, (level - 1) * above), slope, reduction, weights)
+
+
 def cross_entropy(s, values, reduction="mean", weights=None):
     """-t ln(q) - (1 - t) ln(1 - q) with q = 1 / (1 + exp(-s)), t a value."""
     s, t = np.asarray(s, dtype=np.float64), np.asarray(values)
