@@ -1,0 +1,281 @@
+"""Times of layers: devices, kinds and their work, tables and what they refuse, models, files."""
+
+import csv
+import gzip
+import math
+
+import numpy as np
+import pytest
+
+import tpugraphs as tg
+from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, read_table
+
+DENSE = ("batch", "dim_input", "dim_output")
+
+
+def layers(rows=400, seed=0, devices=("K40", "P100")):
+    """Random dense layers whose times follow a law: overhead, roofline, a penalty for odd sizes, noise."""
+    rng = np.random.default_rng(seed)
+    table = {name: rng.integers(1, high, rows) for name, high in zip(DENSE, (65, 4096, 4096), strict=True)}
+    table["optimizer"] = rng.choice(["None", "SGD", "Adam"], rows)
+    table["activation"] = rng.choice(["None", "relu"], rows)
+    table["device"] = rng.choice(devices, rows)
+    read = read_table(table, "dense", timed=False)
+    slow = 1 + 0.5 * (table["dim_output"] % 4 != 0)
+    table["ms"] = (0.1 + 2 * tg.layertime.roofline_ms(read) * slow) * rng.lognormal(0, 0.01, rows)
+    return table
+
+
+def write(path, table):
+    opened = gzip.open(path, "wt") if path.suffix == ".gz" else open(path, "w")
+    with opened as file:
+        out = csv.writer(file)
+        out.writerow(table)
+        out.writerows(zip(*table.values(), strict=True))
+    return path
+
+
+def error(model, table, **options):
+    predicted = model.predict(table, **options)
+    return float(np.mean(np.abs(predicted / np.asarray(table["ms"]) - 1)))
+
+
+# ---- devices
+
+
+def test_devices_by_all_their_names():
+    assert tg.layertime.get_device("Tesla P4") is DEVICES["P4"] is tg.layertime.get_device(" p4 ")
+    mine = Device("mine", 100, 20, 3000, 8, 32, 16)
+    assert tg.layertime.get_device(mine) is mine
+    with pytest.raises(tg.ConfigError, match=r"'V10'.*did you mean 'V100'.*Device\("):
+        tg.layertime.get_device("V10")
+    with pytest.raises(tg.ConfigError, match="expected a name or a Device"):
+        tg.layertime.get_device(3)
+    for bad in (0, -1, math.nan, math.inf, "fast", True):
+        with pytest.raises(tg.ConfigError, match=r"'mine': bandwidth_gbps: expected a number above 0"):
+            Device("mine", 100, bad, 3000, 8, 32, 16)
+
+
+# ---- kinds: work counted by hand
+
+
+def work(kind, **columns):
+    table = read_table({name: [value] for name, value in columns.items()}, kind, "V100", timed=False)
+    return table.kind.work(table.columns)
+
+
+def test_work_of_a_convolution():
+    sizes = {"batch": 2, "matsize": 8, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "strides": 2}
+    valid = work("conv2d", **sizes)
+    assert valid.flops[0] == 2 * (2 * 3 * 3) * 16 * (9 * 4)  # 3 = ceil(6 / 2)
+    assert valid.read[0] == 4 * 2 * 64 * 4 and valid.weights[0] == 4 * 9 * 4 * 16
+    assert valid.written[0] == 4 * 2 * 9 * 16 and valid.update[0] == 0
+    same = work("conv2d", **sizes, padding="SAME", optimizer="Adam")
+    assert same.flops[0] == 3 * 2 * (2 * 4 * 4) * 16 * (9 * 4)
+    assert same.update[0] == 7 * same.weights[0]
+    assert same.moved[0] == 3 * (same.read + same.weights + same.written)[0] + same.update[0]
+
+
+def test_work_of_other_kinds():
+    assert work("dense", batch=3, dim_input=5, dim_output=7).flops[0] == 2 * 3 * 5 * 7
+    product = work("bmm", B=4, M=3, N=5, K=7)
+    assert product.flops[0] == 2 * 4 * 3 * 5 * 7 and product.read[0] == 4 * 4 * 3 * 7
+    assert product.weights[0] == 4 * 4 * 7 * 5 and product.written[0] == 4 * 4 * 3 * 5
+    conv = {"B": 2, "Input_Channel": 4, "Output_Channel": 16, "Kernel_Szie": 3, "Input_Size": 8, "Padding": 1}
+    assert work("conv", **conv).flops[0] == 2 * (2 * 64) * 16 * 36
+    two, one = work("elementwise", B=3, H=5, op="add"), work("elementwise", B=3, H=5, op="relu")
+    assert two.read[0] == 2 * one.read[0] == 2 * one.written[0] == 2 * 4 * 15
+    assert work("softmax", B=3, H=5).moved[0] == work("layernorm", B=3, H=5).moved[0] == 2 * 4 * 15
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_finite_numbers_with_names(kind):
+    rng = np.random.default_rng(0)
+    columns = {}
+    for column in KINDS[kind].columns:
+        values = getattr(column, "values", None)
+        columns[column.name] = rng.choice(values, 50) if values else rng.integers(column.low, 40, 50)
+        if getattr(column, "high", None) == 1:
+            columns[column.name] = rng.integers(0, 2, 50)
+    if kind == "conv2d":
+        columns["kernelsize"] = np.minimum(columns["kernelsize"], columns["matsize"])
+    if kind == "conv":
+        columns["Kernel_Size"] = np.minimum(columns["Kernel_Size"], columns["Input_Size"])
+    found = tg.layertime.features(read_table(columns, kind, "T4", timed=False))
+    assert all(values.shape == (50,) and np.isfinite(values).all() for values in found.values())
+    assert all(values.dtype == np.float32 for values in found.values())
+
+
+def test_the_roofline_is_the_slower_of_both():
+    wide = {"batch": [1, 4096], "dim_input": [4096, 4096], "dim_output": [4096, 4096]}
+    table = read_table(wide, "dense", "V100", timed=False)
+    device = DEVICES["V100"]
+    bytes_of_first = 4 * (4096 + 4096 * 4096 + 4096)
+    expected = [bytes_of_first / device.bandwidth_gbps * 1e-6, 2 * 4096**3 / device.peak_gflops * 1e-6]
+    np.testing.assert_allclose(tg.layertime.roofline_ms(table), expected, rtol=1e-12)
+
+
+# ---- tables
+
+
+def test_files_name_their_devices(tmp_path):
+    table = layers(20)
+    del table["device"]
+    paths = [
+        write(tmp_path / f"dense_{device}.csv{end}", table) for device, end in (("K40", ".gz"), ("M60", ""))
+    ]
+    found = read_table(paths, "dense")
+    assert [device.name for device in found.devices] == ["K40", "M60"] and len(found) == 40
+    np.testing.assert_array_equal(found.device, np.repeat([0, 1], 20))
+    np.testing.assert_allclose(found.ms, np.tile(table["ms"], 2))
+    part = found.take(found.device == 1)
+    assert len(part) == 20 and part.per_device("bandwidth_gbps")[0] == DEVICES["M60"].bandwidth_gbps
+    assert read_table(str(paths[0]), "dense", device="T4").devices == (DEVICES["T4"],)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": [0, 1]}, r"column 'batch', row 0: expected a whole number from 1 to 1048576, found 0"),
+        ({"batch": [1, 1.5]}, "column 'batch', row 1: expected a whole number"),
+        ({"batch": [1, math.nan]}, "column 'batch', row 1: expected a whole number"),
+        ({"batch": ["1", "x"]}, "column 'batch', row 1: expected a number, found 'x'"),
+        ({"batch": [1, 2, 3]}, "expected 3 rows as in the others, found 2"),
+        ({"optimizer": ["SGD", "Lion"]}, "row 1: expected one of None, SGD.*found 'Lion'"),
+        ({"ms": [1.0, 0.0]}, "column 'ms', row 1: expected milliseconds above 0"),
+        ({"ms": None}, "no column of times; expected one of time_median_ms, ms"),
+        ({"dim_input": None}, "no column 'dim_input'; found batch"),
+    ],
+)
+def test_wrong_tables_are_refused(change, message):
+    table = {"batch": [1, 2], "dim_input": [3, 4], "dim_output": [5, 6], "ms": [1.0, 2.0]} | change
+    given = {name: values for name, values in table.items() if values is not None}
+    with pytest.raises(tg.DataError, match=message):
+        read_table(given, "dense", "V100")
+
+
+def test_wrong_files_and_names_are_refused(tmp_path):
+    with pytest.raises(tg.ConfigError, match=r"kind 'lstm'.*conv2d"):
+        read_table({}, "lstm")
+    with pytest.raises(tg.ConfigError, match="no column 'device'; say it by device="):
+        read_table({"batch": [1], "dim_input": [1], "dim_output": [1]}, "dense", timed=False)
+    with pytest.raises(tg.ConfigError, match="expected a path"):
+        read_table(3, "dense")
+    with pytest.raises(tg.ConfigError, match="at least one file"):
+        read_table([], "dense")
+    for name, content, message in (
+        ("a.csv", b"batch,ms\n", "at least one row"),
+        ("b.csv", b"batch,ms\n1,2,3\n", r"b.csv: line 2: expected 2 fields"),
+        ("c.csv.gz", b"\x1f\x8b\x08\x00garbage", r"c.csv.gz: not a CSV file in UTF-8, or damaged"),
+        ("d.csv", b"\xff\xfe\x00", "not a CSV file in UTF-8"),
+        ("e.csv.gz", gzip.compress(b"batch\n" * 1000)[:-9], "damaged"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(tg.DataError, match=message):
+            read_table(tmp_path / name, "dense", "V100")
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "none.csv", "dense", "V100")
+
+
+def test_splits_divide_and_repeat():
+    table = read_table(layers(200), "dense")
+    known, unseen = tg.layertime.unseen_layers(table, 0.25, seed=1)
+    assert len(known) == 150 and len(unseen) == 50
+    np.testing.assert_array_equal(np.sort(np.concatenate([known.ms, unseen.ms])), np.sort(table.ms))
+    np.testing.assert_array_equal(tg.layertime.unseen_layers(table, 0.25, seed=1)[1].ms, unseen.ms)
+    assert not np.array_equal(tg.layertime.unseen_layers(table, 0.25, seed=2)[1].ms, unseen.ms)
+    for name, rest, own in tg.layertime.unseen_devices(table):
+        assert set(own.per_device_name()) == {name} and name not in rest.per_device_name()
+        assert len(rest) + len(own) == 200
+    with pytest.raises(tg.ConfigError, match="share: expected"):
+        tg.layertime.unseen_layers(table, 1)
+    with pytest.raises(tg.ConfigError, match="at least two devices, got K40"):
+        next(tg.layertime.unseen_devices(read_table(layers(9, devices=("K40",)), "dense")))
+
+
+# ---- models
+
+
+def test_the_roofline_method_finds_its_law():
+    rng = np.random.default_rng(1)
+    table = layers(600)
+    read = read_table(table, "dense", timed=False)
+    table["ms"] = (0.1 + 2 * tg.layertime.roofline_ms(read)) * rng.lognormal(0, 0.01, 600)
+    model = LayerTimeModel("dense", "roofline").fit(table)
+    assert model.devices == ("K40", "P100") and error(model, table) < 0.012
+    assert error(model, {**table, "device": ["V100"] * 600}) < 1  # a device never seen has the usual line
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return LayerTimeModel("dense", members=1, steps=500, width=32).fit(layers(3000))
+
+
+def test_networks_learn_what_the_roofline_leaves_over(trained):
+    new = layers(500, seed=1)
+    line = LayerTimeModel("dense", "roofline").fit(layers(3000))
+    assert error(trained, new) < 0.06 < error(line, new)
+    other = layers(500, seed=2, devices=("M60",))
+    assert error(trained, other) < 0.10  # the law holds for it, too
+    layer = {name: [2048] for name in DENSE}
+    assert trained.predict(layer, device="K40").shape == (1,)
+    assert trained.predict(layer, device="K40") > trained.predict(layer, device="P100") > 0
+
+
+def test_intervals_hold_what_they_say(trained):
+    for method in (trained, LayerTimeModel("dense", "roofline").fit(layers(3000))):
+        new = layers(1500, seed=3)
+        for level, least, most in ((0.8, 0.74, 0.86), (0.5, 0.42, 0.58)):
+            low, high = method.predict_interval(new, level).T
+            assert least < np.mean((low <= new["ms"]) & (new["ms"] <= high)) < most
+        other = layers(500, seed=2, devices=("M60",))
+        low, high = method.predict_interval(other, 0.8).T
+        assert np.mean((low <= other["ms"]) & (other["ms"] <= high)) > 0.5
+    with pytest.raises(tg.ConfigError, match="level: expected a number above 0 and below 1, got 80"):
+        trained.predict_interval(new, 80)
+    single = LayerTimeModel("dense", "roofline").fit(layers(100, devices=("K40",)))
+    with pytest.raises(tg.ConfigError, match="'M60': no interval for a device that was not learnt from"):
+        single.predict_interval(other)
+
+
+def test_a_model_of_one_device_serves_others(trained):
+    single = LayerTimeModel("dense", members=1, steps=200, width=16).fit(layers(500, devices=("K40",)))
+    other = layers(100, devices=("M60",))
+    assert np.isfinite(single.predict(other)).all() and error(single, other) < 0.5
+    with pytest.raises(tg.ConfigError, match="'K40': expected at least two layers"):
+        LayerTimeModel("dense").fit(layers(1, devices=("K40",)))
+
+
+def test_same_seed_same_bits_and_files(trained, tmp_path):
+    new = layers(100, seed=1)
+    again = LayerTimeModel("dense", members=1, steps=500, width=32).fit(layers(3000))
+    np.testing.assert_array_equal(again.predict(new), trained.predict(new))
+    for model in (trained, LayerTimeModel("dense", "roofline").fit(layers(100))):
+        model.save(tmp_path / "model.safetensors")
+        loaded = LayerTimeModel.load(tmp_path / "model.safetensors")
+        np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+        np.testing.assert_array_equal(loaded.predict_interval(new), model.predict_interval(new))
+        assert loaded.devices == model.devices and loaded.fields == model.fields
+    data = bytearray((tmp_path / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "damaged").write_bytes(data)
+    with pytest.raises(tg.CheckpointError):
+        LayerTimeModel.load(tmp_path / "damaged")
+
+
+def test_wrong_models_are_refused(trained):
+    for wrong, message in (
+        ({"kind": "lstm"}, "kind 'lstm'"),
+        ({"kind": "dense", "method": "magic"}, "method 'magic': unknown; expected one of residual, roofline"),
+        ({"kind": "dense", "seed": -1}, "seed: expected a whole number"),
+        ({"kind": "dense", "steps": 0}, "steps: expected a whole number from 1 on"),
+        ({"kind": "dense", "method": "roofline", "steps": 3}, "method 'roofline'.*steps"),
+    ):
+        with pytest.raises(tg.ConfigError, match=message):
+            LayerTimeModel(**wrong)
+    with pytest.raises(tg.ConfigError, match="not trained"):
+        LayerTimeModel("dense").predict(layers(3))
+    with pytest.raises(tg.ConfigError, match="unknown"):
+        trained.predict(layers(3), device="Abacus")
+    with pytest.raises(tg.ConfigError, match="kind 'dense', expected 'conv2d'"):
+        read_table(read_table(layers(3), "dense"), "conv2d")

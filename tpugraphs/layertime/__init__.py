@@ -1,0 +1,23 @@
+"""Times of single layers on a device: measured tables, devices, models of them."""
+
+from tpugraphs.layertime.devices import DEVICES, Device, get_device
+from tpugraphs.layertime.features import features, roofline_ms
+from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.model import METHODS, LayerTimeModel
+from tpugraphs.layertime.splits import unseen_devices, unseen_layers
+from tpugraphs.layertime.table import LayerTable, read_table
+
+__all__ = [
+    "DEVICES",
+    "KINDS",
+    "METHODS",
+    "Device",
+    "LayerTable",
+    "LayerTimeModel",
+    "features",
+    "get_device",
+    "read_table",
+    "roofline_ms",
+    "unseen_devices",
+    "unseen_layers",
+]

@@ -1,0 +1,105 @@
+"""Devices that layers run on: peak rates and sizes, from public data sheets."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, fields
+
+from tpugraphs.errors import ConfigError
+
+__all__ = ["DEVICES", "Device", "get_device"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, as its data sheet describes it.
+
+    Attributes
+    ----------
+    name : str
+    peak_gflops : float
+        Multiply-adds of float32 count as two operations; without tensor cores.
+    bandwidth_gbps : float
+        Of the memory, in 1e9 bytes per second.
+    clock_mhz : float
+        That the peak is reached at.
+    units : int
+        Streaming multiprocessors of a GPU, cores of a CPU: what tiles of a product are dealt out to.
+    cache_mb : float
+        The last-level cache.
+    memory_gb : float
+    """
+
+    name: str
+    peak_gflops: float
+    bandwidth_gbps: float
+    clock_mhz: float
+    units: int
+    cache_mb: float
+    memory_gb: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"device: expected a name of one character or more, got {self.name!r}")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise ConfigError(
+                    f"device {self.name!r}: {field.name}: expected a number above 0, got {value!r}"
+                )
+
+
+# One chip each: the cards M60 and K80 have two.
+_KNOWN = (
+    Device("K40", 4291, 288, 745, 15, 1.5, 12),
+    Device("K80", 4368, 240, 875, 13, 1.5, 12),
+    Device("M60", 4825, 160, 1178, 16, 2, 8),
+    Device("GTX1080Ti", 11340, 484, 1582, 28, 2.75, 11),
+    Device("P4", 5699, 192, 1113, 20, 2, 8),
+    Device("P100", 9519, 732, 1328, 56, 4, 16),
+    Device("V100", 14029, 900, 1370, 80, 6, 32),
+    Device("T4", 8141, 320, 1590, 40, 4, 15),
+    Device("A100-40GB", 19492, 1555, 1410, 108, 40, 40),
+    Device("A100-80GB", 19492, 1935, 1410, 108, 40, 80),
+    Device("H100", 66908, 3430, 1980, 132, 50, 80),
+    Device("L4", 31334, 300, 2040, 60, 48, 24),
+)
+
+DEVICES: dict[str, Device] = {device.name: device for device in _KNOWN}
+"""Known devices by name."""
+
+_ALIASES = {
+    "nvidia a100-pcie-40gb": "A100-40GB",
+    "nvidia a100-sxm4-40gb": "A100-40GB",
+    "nvidia a100 80gb pcie": "A100-80GB",
+    "nvidia h100 80gb hbm3": "H100",
+    "nvidia l4": "L4",
+    "tesla p100-pcie-16gb": "P100",
+    "tesla p4": "P4",
+    "tesla t4": "T4",
+    "tesla v100-pcie-32gb": "V100",
+}
+
+
+def get_device(device: str | Device) -> Device:
+    """Return the known device of that name, as data sheets or PyTorch spell it; a `Device` as it is.
+
+    Raises
+    ------
+    ConfigError
+        There is no such device; the message names the nearest and says how to describe one.
+    """
+    if isinstance(device, Device):
+        return device
+    if not isinstance(device, str):
+        raise ConfigError(f"device: expected a name or a Device, got {device!r}")
+    spelled = {name.lower(): name for name in DEVICES} | _ALIASES
+    found = spelled.get(device.strip().lower())
+    if found is None:
+        near = difflib.get_close_matches(device.lower(), spelled, n=1)
+        hint = f"; did you mean {spelled[near[0]]!r}?" if near else f"; known: {', '.join(DEVICES)}"
+        raise ConfigError(
+            f"device {device!r}: unknown{hint} Describe your own by tpugraphs.layertime.Device(...)"
+        )
+    return DEVICES[found]

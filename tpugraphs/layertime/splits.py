@@ -1,0 +1,62 @@
+"""Ways to divide a table of layers into layers to learn from and layers to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.table import LayerTable
+
+__all__ = ["unseen_devices", "unseen_layers"]
+
+
+def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple[LayerTable, LayerTable]:
+    """Divide the layers at random: all devices are on both sides.
+
+    Parameters
+    ----------
+    table : LayerTable
+    share : float
+        Of the layers to judge by, above 0 and below 1.
+    seed : int
+
+    Returns
+    -------
+    known, unseen : LayerTable
+
+    Raises
+    ------
+    ConfigError
+        A wrong share, or fewer than two layers.
+    """
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+        raise ConfigError(f"share: expected a number above 0 and below 1, got {share!r}")
+    if len(table) < 2:
+        raise ConfigError(f"table: expected at least two layers to divide, got {len(table)}")
+    order = np.random.default_rng(seed).permutation(len(table))
+    count = min(len(table) - 1, max(1, round(share * len(table))))
+    return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
+
+
+def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTable]]:
+    """Leave out every device in turn.
+
+    Yields
+    ------
+    device : str
+    known, unseen : LayerTable
+        Layers of the other devices, and of this one.
+
+    Raises
+    ------
+    ConfigError
+        Layers of one device only.
+    """
+    names = table.per_device_name()
+    found = [device.name for device in table.devices if (names == device.name).any()]
+    if len(found) < 2:
+        raise ConfigError(f"table: expected layers of at least two devices, got {', '.join(found) or 'none'}")
+    for name in found:
+        yield name, table.take(names != name), table.take(names == name)

@@ -1,0 +1,249 @@
+"""Tables of measured layers: one row per layer and device, from CSV files, dicts of arrays or DataFrames."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.layertime.devices import Device, get_device
+from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
+
+__all__ = ["LayerTable", "read_table"]
+
+TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
+_MOST_BYTES = 1 << 31  # of a file when unpacked
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """Layers of one kind, on the devices they ran or shall run on.
+
+    Attributes
+    ----------
+    kind : Kind
+    columns : dict of str to (n,) array
+        Whole numbers as int64, words as str.
+    devices : tuple of Device
+        Every device once.
+    device : (n,) int64
+        Place of a row's device in `devices`.
+    ms : (n,) float64 or None
+        Measured times in milliseconds.
+    """
+
+    kind: Kind
+    columns: dict[str, NDArray[Any]]
+    devices: tuple[Device, ...]
+    device: NDArray[np.int64]
+    ms: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.device.size
+
+    def take(self, rows: ArrayLike) -> LayerTable:
+        """Return some of the rows, by numbers or by a mask."""
+        chosen = np.asarray(rows)
+        columns = {name: values[chosen] for name, values in self.columns.items()}
+        return LayerTable(
+            self.kind,
+            columns,
+            self.devices,
+            self.device[chosen],
+            None if self.ms is None else self.ms[chosen],
+        )
+
+    def per_device(self, name: str) -> NDArray[np.float64]:
+        """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,)."""
+        return np.array([getattr(one, name) for one in self.devices], np.float64)[self.device]
+
+    def per_device_name(self) -> NDArray[np.str_]:
+        """Return the name of every row's device: (n,)."""
+        return np.array([one.name for one in self.devices])[self.device]
+
+
+def read_table(
+    source: Any, kind: str, device: str | Device | Sequence[str] | None = None, timed: bool = True
+) -> LayerTable:
+    """Read layers of one kind.
+
+    Parameters
+    ----------
+    source : path, dict of arrays, DataFrame, LayerTable, or a list of them
+        A path names a CSV file, which may be compressed (``.gz``).
+    kind : str
+        One of `KINDS`.
+    device : name, Device or (n,) names, optional
+        Where the layers run. Otherwise the column ``device`` says it, or the end of the file's name:
+        ``conv2d_K40.csv.gz``.
+    timed : bool
+        Whether times are needed; they stand in ``time_median_ms`` or ``ms``.
+
+    Raises
+    ------
+    ConfigError
+        No such kind or device.
+    DataError
+        A column is missing or holds something else than it should; the message names file, column and row.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
+    if isinstance(source, LayerTable):
+        if source.kind.name != kind:
+            raise ConfigError(f"the table holds layers of kind {source.kind.name!r}, expected {kind!r}")
+        return source
+    if isinstance(source, (list, tuple)):
+        if not source:
+            raise ConfigError("table: expected at least one file or table, got an empty list")
+        return join([read_table(one, kind, device, timed) for one in source])
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        return _table(_read_csv(path), KINDS[kind], str(path), device or _named(path, kind), timed)
+    return _table(_given(source), KINDS[kind], "table", device, timed)
+
+
+def join(tables: Sequence[LayerTable]) -> LayerTable:
+    """Join tables of one kind, in their order."""
+    devices = tuple(dict.fromkeys(device for table in tables for device in table.devices))
+    place = {device: i for i, device in enumerate(devices)}
+    numbers = [np.array([place[d] for d in table.devices], np.int64)[table.device] for table in tables]
+    ms = [table.ms for table in tables if table.ms is not None]
+    names = tables[0].columns
+    return LayerTable(
+        tables[0].kind,
+        {name: np.concatenate([table.columns[name] for table in tables]) for name in names},
+        devices,
+        np.concatenate(numbers),
+        np.concatenate(ms) if len(ms) == len(tables) else None,
+    )
+
+
+def _named(path: Path, kind: str) -> str | None:
+    """Return the device that a file's name ends with, None if it does not begin with the kind."""
+    name = path.name.partition(".")[0]
+    return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
+
+
+def _read_csv(path: Path) -> dict[str, list[str]]:
+    try:
+        raw = path.read_bytes()
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(raw)) as file:
+                raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise DataError(f"{path}: more than {_MOST_BYTES >> 30} GiB of text; split the file")
+        rows = list(csv.reader(io.StringIO(raw.decode("utf-8"), newline="")))
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: not a CSV file in UTF-8, or damaged: {error}") from error
+    if len(rows) < 2:
+        raise DataError(
+            f"{path}: expected a line of column names and at least one row, found {len(rows)} lines"
+        )
+    head = rows[0]
+    for i, row in enumerate(rows[1:], 2):
+        if len(row) != len(head):
+            raise DataError(f"{path}: line {i}: expected {len(head)} fields as in line 1, found {len(row)}")
+    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(head)}
+
+
+def _given(source: Any) -> dict[str, Any]:
+    """Return the columns of a dict or DataFrame."""
+    names = source.keys() if hasattr(source, "keys") else None
+    if names is None:
+        raise ConfigError(f"table: expected a path, dict of arrays or DataFrame, got {type(source).__name__}")
+    return {str(name): source[name] for name in names}
+
+
+def _table(found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed: bool) -> LayerTable:
+    lengths = {name: len(values) for name, values in found.items()}
+    count = max(lengths.values(), default=0)
+    for name, length in lengths.items():
+        if length != count:
+            raise DataError(
+                f"{where}: column {name!r}: expected {count} rows as in the others, found {length}"
+            )
+    if count == 0:
+        raise DataError(f"{where}: no rows")
+    columns = {column.name: _column(found, column, count, where) for column in kind.columns}
+    named = next((name for name in TIMES if name in found), None)
+    if named is None and timed:
+        raise DataError(f"{where}: no column of times; expected one of {', '.join(TIMES)}, in milliseconds")
+    ms = None if named is None else _times(found[named], named, where)
+    names = device if device is not None else found.get("device")
+    if names is None:
+        raise ConfigError(f"{where}: no column 'device'; say it by device=")
+    devices, numbers = _devices(names, count, where)
+    return LayerTable(kind, columns, devices, numbers, ms)
+
+
+def _devices(names: Any, count: int, where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
+    if isinstance(names, (str, Device)):
+        return (get_device(names),), np.zeros(count, np.int64)
+    words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
+    if numbers.size != count:
+        raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
+    return tuple(get_device(str(word)) for word in words), numbers.astype(np.int64)
+
+
+def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: str) -> NDArray[Any]:
+    name = next((name for name in (column.name, *column.aliases) if name in found), None)
+    if name is None:
+        if column.default is None:
+            raise DataError(f"{where}: no column {column.name!r}; found {', '.join(found)}")
+        return np.full(count, column.default)
+    if isinstance(column, Choice):
+        words = np.array(["None" if value is None else str(value) for value in found[name]])
+        wrong = np.flatnonzero(~np.isin(words, column.values))
+        if wrong.size:
+            expected = ", ".join(column.values)
+            raise DataError(
+                f"{where}: column {name!r}, row {wrong[0]}: expected one of {expected}; "
+                f"found {str(words[wrong[0]])!r}"
+            )
+        return words
+    numbers = _numbers(found[name], name, where)
+    wrong = np.flatnonzero(
+        ~((numbers >= column.low) & (numbers <= column.high) & (numbers == np.floor(numbers)))
+    )
+    if wrong.size:
+        raise DataError(
+            f"{where}: column {name!r}, row {wrong[0]}: expected a whole number from {column.low} to "
+            f"{column.high}, found {np.asarray(found[name])[wrong[0]]}"
+        )
+    return numbers.astype(np.int64)
+
+
+def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        pass
+    for i, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"{where}: column {name!r}, row {i}: expected a number, found {value!r}"
+            ) from None
+    raise DataError(f"{where}: column {name!r}: expected one number per row")
+
+
+def _times(values: Any, name: str, where: str) -> NDArray[np.float64]:
+    ms = _numbers(values, name, where)
+    wrong = np.flatnonzero(~(np.isfinite(ms) & (ms > 0)))
+    if wrong.size:
+        raise DataError(
+            f"{where}: column {name!r}, row {wrong[0]}: expected milliseconds above 0, found {ms[wrong[0]]}"
+        )
+    return ms
