@@ -88,8 +88,8 @@ def main() -> int:
         "# Times of layers",
         "",
         f"Made by `{command}` on {described['cpu']}, {tg.get_num_threads()} threads. Errors are",
-        "|predicted / measured - 1|. The tables are those of the ml-performance-prediction project (Apache-2.0):",
-        "layers in TensorFlow 1 on five GPUs.",
+        "|predicted / measured - 1|. The tables are those of the ml-performance-prediction project",
+        "(Apache-2.0): layers in TensorFlow 1 on five GPUs.",
         "",
     ]
     for kind in args.kinds:
