@@ -9,6 +9,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, read_table
+from tpugraphs.layertime.calibration import Calibration
 
 DENSE = ("batch", "dim_input", "dim_output")
 
@@ -244,6 +245,61 @@ def test_a_model_of_one_device_serves_others(trained):
     assert np.isfinite(single.predict(other)).all() and error(single, other) < 0.5
     with pytest.raises(tg.ConfigError, match="'K40': expected at least two layers"):
         LayerTimeModel("dense").fit(layers(1, devices=("K40",)))
+
+
+def slower(table):
+    """The same layers on a device that its figures describe badly: another overhead, half as fast where wide."""
+    factor = np.where(np.asarray(table["dim_output"]) > 2048, 2.0, 1.0)
+    return {**table, "ms": 0.3 + (np.asarray(table["ms"]) - 0.1) * factor}
+
+
+@pytest.mark.parametrize("method", ["residual", "roofline"])
+def test_a_few_layers_calibrate_a_device(trained, tmp_path, method):
+    if method == "residual":
+        trained.save(tmp_path / "a")
+        model = LayerTimeModel.load(tmp_path / "a")
+    else:
+        model = LayerTimeModel("dense", "roofline").fit(layers(3000))
+    new, rest = slower(layers(800, seed=4, devices=("M60",))), layers(200, seed=5)
+    before, other = error(model, new), model.predict(rest)
+    rows = model.suggest(40, new)
+    assert len(set(rows.tolist())) == 40
+    few = {name: np.asarray(values)[rows] for name, values in new.items()}
+    assert model.calibrate(few) is model
+    assert error(model, new) < min(0.25, 0.6 * before)
+    assert error(model, few) < 0.1
+    np.testing.assert_array_equal(model.predict(rest), other)  # the other devices are not forgotten
+    low, high = model.predict_interval(new, 0.8).T
+    assert 0.6 < np.mean((low <= new["ms"]) & (new["ms"] <= high)) <= 1
+    model.save(tmp_path / "model")
+    loaded = LayerTimeModel.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_interval(new), model.predict_interval(new))
+    assert not set(loaded.suggest(10, new).tolist()) & set(rows.tolist())  # those are known
+    with pytest.raises(tg.ConfigError, match="'T4': expected at least three layers, got 2"):
+        model.calibrate(layers(2, devices=("T4",)))
+    with pytest.raises(tg.ConfigError, match="expected layers on one device, got K40, P100"):
+        model.suggest(3, rest)
+    with pytest.raises(tg.ConfigError, match="count: expected a whole number from 1 to 800, got 801"):
+        model.suggest(801, new)
+
+
+def test_the_correction_is_that_of_a_gaussian_process():
+    rng = np.random.default_rng(0)
+    places, residuals, new = rng.normal(size=(12, 5)), rng.normal(size=12) * 0.3, rng.normal(size=(7, 5))
+    found = Calibration.fit((1.0, 1.0), places, residuals)
+
+    def kernel(a, b):
+        return np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / (2 * 1.5**2 * 5))
+
+    variance = np.mean(residuals**2) + 1e-6 * 0.05**2
+    whole = variance * kernel(places, places) + 0.05**2 * np.eye(12)
+    expected = variance * kernel(new, places) @ np.linalg.solve(whole, residuals)
+    np.testing.assert_allclose(found.correction(new), expected, rtol=1e-9)
+    one = Calibration.fit((1.0, 1.0), places, residuals)
+    rest = np.arange(12) != 4
+    part = variance * kernel(places[rest], places[rest]) + 0.05**2 * np.eye(11)
+    said = variance * kernel(places[[4]], places[rest]) @ np.linalg.solve(part, residuals[rest])
+    np.testing.assert_allclose(one.left[4], residuals[4] - said[0], rtol=1e-9)
 
 
 def test_same_seed_same_bits_and_files(trained, tmp_path):

@@ -15,6 +15,7 @@ from tpugraphs.data.columns import Column
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.calibration import Calibration, Space, choose
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import features, roofline_ms
 from tpugraphs.layertime.kinds import KINDS
@@ -27,6 +28,7 @@ from tpugraphs.system.files import file_name
 __all__ = ["METHODS", "LayerTimeModel"]
 
 Floats = NDArray[np.float64]
+Line = tuple[float, float]  # ms = first + second * roofline
 _FILE_KIND = "layer-time"
 
 
@@ -88,8 +90,8 @@ class Method(Protocol):
     def fit(self, table: LayerTable) -> None:
         """Learn from measured layers."""
 
-    def log_ms(self, table: LayerTable) -> Floats:
-        """Predict the natural logarithm of the times in ms: (n,)."""
+    def log_ms(self, table: LayerTable, line: Line | None = None) -> Floats:
+        """Predict the natural logarithm of the times in ms (n,), with that line in place of the devices'."""
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata and tensors."""
@@ -133,7 +135,7 @@ class Roofline:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.lines: dict[str, tuple[float, float]] = {}
+        self.lines: dict[str, Line] = {}
 
     def fit(self, table: LayerTable) -> None:
         """Learn from measured layers."""
@@ -154,10 +156,11 @@ class Roofline:
         bound = roofline_ms(table)
         self.lines = {name: _line(bound[rows], table.ms[rows]) for name, rows in _by_device(table)}
 
-    def log_ms(self, table: LayerTable) -> Floats:
-        """Predict the natural logarithm of the times in ms: (n,)."""
+    def log_ms(self, table: LayerTable, line: Line | None = None) -> Floats:
+        """Predict the natural logarithm of the times in ms (n,), with that line in place of the devices'."""
         usual = tuple(np.median(list(self.lines.values()), axis=0))
-        lines = np.array([self.lines.get(device.name, usual) for device in table.devices])[table.device]
+        own = [line or self.lines.get(device.name, usual) for device in table.devices]
+        lines: Floats = np.array(own, np.float64)[table.device]
         found: Floats = np.log(lines[:, 0] + lines[:, 1] * roofline_ms(table))
         return found
 
@@ -177,7 +180,7 @@ class Roofline:
         self.errors = Errors.from_file(path, metadata, tensors)
 
 
-def _line(bound: Floats, ms: Floats, rounds: int = 50) -> tuple[float, float]:
+def _line(bound: Floats, ms: Floats, rounds: int = 50) -> Line:
     """Fit ms = a + b bound with a, b > 0, by least absolute relative errors (reweighted least squares)."""
     rows, weights = np.stack([np.ones_like(bound), bound], 1), 1 / ms
     a = b = 0.0
@@ -241,9 +244,9 @@ class Residual:
             )
         self.errors = Errors(found, np.quantile(np.concatenate(others), LEVELS) if others else None)
 
-    def log_ms(self, table: LayerTable) -> Floats:
-        """Predict the natural logarithm of the times in ms: (n,)."""
-        found = self.line.log_ms(table)
+    def log_ms(self, table: LayerTable, line: Line | None = None) -> Floats:
+        """Predict the natural logarithm of the times in ms (n,), with that line in place of the devices'."""
+        found = self.line.log_ms(table, line)
         learnt = np.isin(table.per_device_name(), self.names)
         for members, rows, told in ((self.known, learnt, True), (self.other or self.known, ~learnt, False)):
             if rows.any():
@@ -350,6 +353,8 @@ class LayerTimeModel:
             raise ConfigError(f"method {method!r}: {error}") from None
         self.fields = fields
         self.devices: tuple[str, ...] = ()
+        self._space: Space | None = None
+        self._calibrated: dict[str, Calibration] = {}
 
     def fit(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
         """Learn from measured layers.
@@ -368,8 +373,99 @@ class LayerTimeModel:
         """
         layers = read_table(table, self.kind, device)
         self._method.fit(layers)
-        self.devices = tuple(one.name for i, one in enumerate(layers.devices) if (layers.device == i).any())
+        self._space, self._calibrated = Space.of(layers), {}
+        self.devices = tuple(name for name, _ in _by_device(layers))
         return self
+
+    def calibrate(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
+        """Adapt the model to a device by a few of its layers; what it says of other devices stays.
+
+        The device gets a line of its own (time without work, factor of the roofline), and a Gaussian process
+        corrects what is left over near the measured layers. A second call replaces the first.
+
+        Parameters
+        ----------
+        table : path, dict of arrays, DataFrame or LayerTable
+            Measured layers: 10 to 100, of the sizes that matter. See `suggest`.
+        device : name, Device or (n,) names, optional
+
+        Raises
+        ------
+        ConfigError
+            The model is not trained; no such device; fewer than three layers of a device.
+        DataError
+            As `read_table`.
+        """
+        space = self._check_trained()
+        layers = read_table(table, self.kind, device)
+        found = {}
+        for name, rows in _by_device(layers):
+            own = layers.take(rows)
+            assert own.ms is not None
+            if len(own) < 3:
+                raise ConfigError(f"device {name!r}: expected at least three layers, got {len(own)}")
+            shape = self._method.log_ms(own, (1.0, 0.0))
+            line = _line(roofline_ms(own), own.ms / np.exp(shape))
+            residuals = np.log(own.ms) - self._method.log_ms(own, line)
+            found[name] = Calibration.fit(line, space.place(own), residuals)
+        self._calibrated |= found
+        return self
+
+    def suggest(
+        self, count: int, table: Any, device: str | Device | Sequence[str] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose layers to measure next, so that `calibrate` learns most from them.
+
+        Parameters
+        ----------
+        count : int
+            At most as many as there are layers in the table.
+        table : path, dict of arrays, DataFrame or LayerTable
+            Candidates on one device; times in it are not read.
+        device : name, Device or (n,) names, optional
+
+        Returns
+        -------
+        (count,) int64
+            Row numbers, the most telling first. Layers that the device was calibrated by count as known.
+
+        Raises
+        ------
+        ConfigError
+            The model is not trained; candidates on several devices; a wrong count.
+        DataError
+            As `read_table`.
+        """
+        space = self._check_trained()
+        layers = read_table(table, self.kind, device, timed=False)
+        names = [name for name, _ in _by_device(layers)]
+        if len(names) != 1:
+            raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(layers):
+            raise ConfigError(f"count: expected a whole number from 1 to {len(layers)}, got {count!r}")
+        known = self._calibrated.get(names[0])
+        return choose(count, space.place(layers), None if known is None else known.places)
+
+    def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
+        """Predict logarithms of milliseconds (n,), calibrations included."""
+        found = self._method.log_ms(layers)
+        for name, rows in _by_device(layers):
+            own = self._calibrated.get(name)
+            if own is not None:
+                part = layers.take(rows)
+                found[rows] = self._method.log_ms(part, own.line) + own.correction(space.place(part))
+        return found
+
+    def _errors(self) -> Errors:
+        """Return the errors of the method, and of calibrated devices those of each layer by the others.
+
+        These are widened by a part for the two numbers of the line.
+        """
+        own = {
+            name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
+            for name, one in self._calibrated.items()
+        }
+        return Errors({**self._method.errors.known, **own}, self._method.errors.other)
 
     def predict(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Floats:
         """Return the time of every layer in milliseconds: (n,) float64.
@@ -387,8 +483,8 @@ class LayerTimeModel:
         DataError
             As `read_table`.
         """
-        self._check_trained()
-        found: Floats = np.exp(self._method.log_ms(read_table(table, self.kind, device, timed=False)))
+        space = self._check_trained()
+        found: Floats = np.exp(self._log_ms(read_table(table, self.kind, device, timed=False), space))
         return found
 
     def predict_interval(
@@ -414,20 +510,28 @@ class LayerTimeModel:
         DataError
             As `read_table`.
         """
-        self._check_trained()
+        space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
         layers = read_table(table, self.kind, device, timed=False)
-        found: Floats = np.exp(
-            self._method.log_ms(layers)[:, None] + self._method.errors.bounds(layers, level)
-        )
+        middle = self._log_ms(layers, space)[:, None]
+        found: Floats = np.exp(middle + self._errors().bounds(layers, level))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which appears when it is complete."""
-        self._check_trained()
+        space = self._check_trained()
         metadata, tensors = self._method.to_file()
-        own = {"kind_of_layer": self.kind, "method": self.method, "seed": self.seed, "fields": self.fields}
+        own = {
+            "kind_of_layer": self.kind,
+            "method": self.method,
+            "seed": self.seed,
+            "fields": self.fields,
+            "calibrated": list(self._calibrated),
+        }
+        tensors = {**tensors, "center": space.center, "spread": space.spread}
+        for i, calibration in enumerate(self._calibrated.values()):
+            tensors |= {f"calibration.{i}.{name}": array for name, array in calibration.to_file().items()}
         tensorfile.write(path, _FILE_KIND, {"package": __version__, **own, **metadata}, tensors)
 
     @classmethod
@@ -452,8 +556,18 @@ class LayerTimeModel:
             ) from None
         model._method.from_file(name, metadata, tensors)
         model.devices = tuple(str(one) for one in tensorfile.entry(name, metadata, "devices", list))
+        columns = tensors["center"].size if "center" in tensors else 0
+        center, spread = (
+            tensorfile.take(name, tensors, part, (columns,), np.float64) for part in ("center", "spread")
+        )
+        model._space = Space(center, spread)
+        for i, device in enumerate(tensorfile.entry(name, metadata, "calibrated", list)):
+            model._calibrated[str(device)] = Calibration.from_file(
+                name, tensors, f"calibration.{i}.", columns
+            )
         return model
 
-    def _check_trained(self) -> None:
-        if not self.devices:
+    def _check_trained(self) -> Space:
+        if self._space is None:
             raise ConfigError("the model is not trained; call fit first, or LayerTimeModel.load")
+        return self._space

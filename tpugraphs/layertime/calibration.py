@@ -1,0 +1,145 @@
+"""What a few measured layers tell of a device: its line of the roofline, and a correction of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.layertime.features import features
+from tpugraphs.layertime.table import LayerTable
+from tpugraphs.system import tensorfile
+
+__all__ = ["Calibration", "Space", "choose"]
+
+Floats = NDArray[np.float64]
+
+_LENGTH = 1.5  # of the kernel, times the root of the number of features
+_NOISE = 0.05  # standard deviation of the logarithm of a measured time
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where layers lie: their features, standardised as those of the layers that were learnt from.
+
+    Attributes
+    ----------
+    center, spread : (F,) float64
+    """
+
+    center: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, table: LayerTable) -> Space:
+        """Return the space of layers to learn from."""
+        found = _matrix(table)
+        return cls(found.mean(0), np.maximum(found.std(0), 1e-6))
+
+    def place(self, table: LayerTable) -> Floats:
+        """Return the places of layers (n, F)."""
+        placed: Floats = (_matrix(table) - self.center) / self.spread
+        return placed
+
+
+def _matrix(table: LayerTable) -> Floats:
+    return np.stack(list(features(table).values()), 1).astype(np.float64)
+
+
+def _kernel(a: Floats, b: Floats) -> Floats:
+    """Return exp(-|a - b|^2 / (2 l^2)) of all pairs of places (n, F) and (m, F): (n, m)."""
+    apart = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T
+    found: Floats = np.exp(-np.maximum(apart, 0) / (2 * _LENGTH**2 * a.shape[1]))
+    return found
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A device as a few of its layers show it.
+
+    Attributes
+    ----------
+    line : (float, float)
+        Milliseconds of a layer without work, and factor of the roofline time.
+    places : (n, F) float64
+        Of the measured layers.
+    weights : (n,) float64
+        Of the kernel around them.
+    left : (n,) float64
+        log(measured / predicted) of every layer, by what the others say.
+    """
+
+    line: tuple[float, float]
+    places: Floats
+    weights: Floats
+    left: Floats
+
+    @classmethod
+    def fit(cls, line: tuple[float, float], places: Floats, residuals: Floats) -> Calibration:
+        """Fit a Gaussian process to log(measured / predicted) of layers at `places`."""
+        scale = float(np.mean(residuals**2)) / _NOISE**2 + 1e-6
+        inverse = np.linalg.inv(scale * _kernel(places, places) + np.eye(len(places)))
+        solved = inverse @ residuals
+        return cls(line, places, scale * solved, solved / np.diag(inverse))
+
+    def correction(self, places: Floats) -> Floats:
+        """Return what to add to predicted logarithms at `places` (m, F): (m,)."""
+        found: Floats = _kernel(places, self.places) @ self.weights
+        return found
+
+    def to_file(self) -> dict[str, NDArray[Any]]:
+        """Return tensors."""
+        return {
+            "line": np.array(self.line),
+            "places": self.places,
+            "weights": self.weights,
+            "left": self.left,
+        }
+
+    @classmethod
+    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], prefix: str, columns: int) -> Calibration:
+        """Restore what `to_file` returned, from tensors whose names begin with `prefix`."""
+        first = tensors.get(f"{prefix}weights")
+        count = 0 if first is None else first.size
+        shapes = {"line": (2,), "places": (count, columns), "weights": (count,), "left": (count,)}
+        line, *rest = (
+            tensorfile.take(path, tensors, prefix + name, shape, np.float64) for name, shape in shapes.items()
+        )
+        return cls((float(line[0]), float(line[1])), *rest)
+
+
+def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.int64]:
+    """Choose layers whose times tell most: each is where a Gaussian process knows least after the others.
+
+    Parameters
+    ----------
+    count : int
+    places : (n, F) float64
+        Of the candidates.
+    measured : (m, F) float64 or None
+        Of layers that are measured already.
+
+    Returns
+    -------
+    (count,) int64
+        Numbers of candidates.
+    """
+    noise = _NOISE**2
+    variance = np.ones(len(places))
+    basis = np.zeros((0, len(places)))  # rows of a Cholesky factor of what is known
+    if measured is not None and len(measured):
+        factor = np.linalg.cholesky(_kernel(measured, measured) + noise * np.eye(len(measured)))
+        basis = np.linalg.solve(factor, _kernel(measured, places))
+        variance -= (basis**2).sum(0)
+    found = np.empty(count, np.int64)
+    for i in range(count):
+        best = int(np.argmax(variance))
+        found[i] = best
+        row = _kernel(places[best : best + 1], places)[0] - basis[:, best] @ basis
+        row /= np.sqrt(max(float(variance[best]), 0.0) + noise)
+        basis = np.vstack([basis, row])
+        variance -= row**2
+        variance[best] = -np.inf
+    return found
