@@ -38,6 +38,15 @@ if DATA.is_dir():
     os.environ.setdefault("TPUGRAPHS_DATA", str(DATA))
 
 
+@pytest.fixture(autouse=True)
+def seeded(request):
+    """Let what a parity test draws from PyTorch be the same every time."""
+    if request.node.get_closest_marker("parity") and importlib.util.find_spec("torch"):
+        import torch
+
+        torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def real_sample():
     """A function that reads a sample, or skips the test if its file is not in the data folder."""
