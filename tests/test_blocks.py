@@ -84,7 +84,5 @@ def test_what_is_refused(wrong):
 
 def test_a_graph_that_was_not_measured_is_refused():
     graph = small_graph()
-    with pytest.raises(
-        tg.DataError, match="found placeholders from 0 to 0, so its blocks cannot be compared"
-    ):
+    with pytest.raises(tg.DataError, match="found .* from 0 to 0, so its blocks cannot be compared"):
         tg.filter_blocks(graph.replace(config_runtime=np.zeros_like(graph.config_runtime)))

@@ -320,6 +320,53 @@ def test_the_command(tmp_path, capsys):
     assert "--least goes with" in capsys.readouterr().err
 
 
+@pytest.fixture
+def cut_short(monkeypatch):
+    """Every fit of a ranker ends as if Ctrl-C had ended it; the list counts them."""
+    fits, whole = [], tg.Ranker.fit
+
+    def fit(self, *given, **options):
+        history = whole(self, *given, **options)
+        history.interrupted = True
+        fits.append(self)
+        return history
+
+    monkeypatch.setattr(tg.Ranker, "fit", fit)
+    return fits
+
+
+def work_of_several_fits():
+    graphs = [small_graph(seed) for seed in range(3)]
+
+    def rankers():
+        return [tg.Ranker("first-layout", seed=seed, **SHORT) for seed in range(2)]
+
+    def routed():
+        return tg.Routed({"a*": rankers()[0], "*": rankers()[1]}, by="collection")
+
+    return {
+        "leave_out": lambda: tg.leave_out(rankers()[0], graphs, verbose=False),
+        "Ensemble": lambda: tg.train_members(rankers(), graphs, verbose=False).fit(graphs, verbose=False),
+        "Nearest": lambda: tg.Nearest(rankers()[0]).fit(graphs).predict(graphs[0]),
+        "Routed": lambda: routed().fit(
+            [g.replace(collection=c) for g, c in zip(graphs, "abc", strict=True)], verbose=False
+        ),
+    }
+
+
+@pytest.mark.parametrize("work", work_of_several_fits())
+def test_an_interrupted_fit_ends_work_of_several(cut_short, work):
+    with pytest.raises(KeyboardInterrupt):
+        work_of_several_fits()[work]()
+    assert len(cut_short) == 1
+
+
+def test_a_trial_that_was_interrupted_is_not_kept(cut_short, folds, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        tg.compare(["first-layout"], folds, seeds=2, folder=tmp_path, verbose=False, **SHORT)
+    assert len(cut_short) == 1 and not list(tmp_path.iterdir())
+
+
 def test_the_command_takes_every_published_variant(tmp_path, monkeypatch):
     taken = []
 

@@ -26,7 +26,7 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     The fifth place trained one model on all collections. What a kind of graph does not have is 0: a layout
     graph has no tile numbers, and no node of a tile graph is configurable. Runtimes are those of a layout
     graph in nanoseconds, or those of a tile graph over their normalizers; only their order within a graph
-    means the same in both. A graph that was not measured keeps its placeholders.
+    means the same in both. The zeros of a graph that was not measured stay.
 
     Parameters
     ----------

@@ -30,6 +30,7 @@ from tpugraphs.recipes import Recipe, get_recipe, plain
 from tpugraphs.system import memory, tables, tensorfile
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
+from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import fingerprint
 
 if TYPE_CHECKING:
@@ -158,7 +159,8 @@ class _Task:
         """Train and judge; then drop what was learnt, which the peaks of other trials would include."""
         memory.forget_peak()
         began = time.monotonic()
-        self.ranker.fit(self.fold.train, self.fold.valid if len(self.fold.valid) else None, verbose=False)
+        valid = self.fold.valid if len(self.fold.valid) else None
+        pass_on_interrupt(self.ranker.fit(self.fold.train, valid, verbose=False))
         trained = time.monotonic()
         scores = self._scores(self.fold.unseen)
         seconds = time.monotonic() - trained
@@ -243,6 +245,8 @@ def compare(
         Graphs to judge on without measured runtimes; graphs that a recipe does not rank.
     CheckpointError
         A file in `folder` is damaged.
+    KeyboardInterrupt
+        Ctrl-C; the trial that was under way is not kept.
 
     Examples
     --------

@@ -20,6 +20,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
+from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["NORMALIZE", "Ensemble", "fitted_weights", "mixed", "normalized", "open_rankers"]
@@ -255,9 +256,12 @@ class Ensemble(ScorerBase):
         return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
     def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
-        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`."""
+        """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
+
+        Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.
+        """
         for ranker in self.rankers:
-            ranker.fit(train, **({} if valid is None else {"valid": valid}), **options)
+            pass_on_interrupt(ranker.fit(train, **({} if valid is None else {"valid": valid}), **options))
         return self
 
     def weighted(self, valid: Any, metric: str = "tau", **options: Any) -> Ensemble:

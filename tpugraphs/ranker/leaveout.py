@@ -17,6 +17,7 @@ from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring
 from tpugraphs.ranker.seeds import seed_numbers
 from tpugraphs.system.progress import wanted
+from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["cross_validate", "leave_out"]
 
@@ -179,7 +180,7 @@ def _judged(
             fresh = make()
             quiet = {"verbose": False} if isinstance(fresh, Ranker) else {}
             try:
-                fresh.fit(list(fold.train) if in_memory else fold.train, **quiet, **fit)
+                pass_on_interrupt(fresh.fit(list(fold.train) if in_memory else fold.train, **quiet, **fit))
             except DataError as error:
                 error.add_note(f"with {', '.join(str(graph.name) for graph in held)} left out")
                 raise

@@ -15,6 +15,7 @@ from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole
 from tpugraphs.system import progress
+from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
 from tpugraphs.training.trainset import as_graphs
@@ -99,7 +100,10 @@ def train_members(
         interrupted = bool(fits) and _run(fits, workers, progress.wanted(verbose))
     for one in members:
         if not interrupted and not isinstance(one.estimator, NetworkEstimator):
-            one.fit(train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose)
+            history = one.fit(
+                train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose
+            )
+            pass_on_interrupt(history)
     if interrupted:
         if not all(one.fitted for one in members):
             raise KeyboardInterrupt

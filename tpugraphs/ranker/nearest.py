@@ -13,6 +13,7 @@ from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["Nearest"]
@@ -111,7 +112,7 @@ class Nearest(ScorerBase):
             chosen = tuple(closest(self._traits, graph, self.n, self.by).tolist())
             if chosen not in self.rankers:
                 fresh = Ranker(**self.ranker.get_params())
-                fresh.fit([self._graphs[i] for i in chosen], **self._options)
+                pass_on_interrupt(fresh.fit([self._graphs[i] for i in chosen], **self._options))
                 self.rankers[chosen] = fresh
             return self.rankers[chosen]
 

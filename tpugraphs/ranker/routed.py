@@ -15,6 +15,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
+from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs, no_graphs
 
 __all__ = ["Routed"]
@@ -106,14 +107,15 @@ class Routed(ScorerBase):
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,
-        every ranker holds out that share of its own.
+        every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt: the rankers that follow
+        are not trained.
         """
         share = isinstance(valid, Real)
         parts = self._parted("train", train)
         held = {} if share or no_graphs(valid) else self._parted("valid", valid)
         for ranker, mine in parts.values():
             own = valid if share else held[id(ranker)][1] if id(ranker) in held else None
-            ranker.fit(mine, **({} if own is None else {"valid": own}), **options)
+            pass_on_interrupt(ranker.fit(mine, **({} if own is None else {"valid": own}), **options))
         return self
 
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:

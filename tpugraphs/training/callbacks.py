@@ -15,7 +15,22 @@ from tpugraphs.errors import ConfigError
 if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
 
-__all__ = ["Callback", "EarlyStopping", "History", "RunningFit"]
+__all__ = ["Callback", "EarlyStopping", "History", "RunningFit", "pass_on_interrupt"]
+
+
+def pass_on_interrupt(fitted: object) -> None:
+    """Raise KeyboardInterrupt if Ctrl-C ended a fit that is one part of a larger work.
+
+    A fit alone keeps what it has learnt and returns. Work of several fits must not go to the next one, nor
+    take the one that was cut short for a whole one.
+
+    Parameters
+    ----------
+    fitted : object
+        What ``fit`` returned; anything but a `History` tells of no interrupt.
+    """
+    if isinstance(fitted, History) and fitted.interrupted:
+        raise KeyboardInterrupt
 
 
 @dataclass
