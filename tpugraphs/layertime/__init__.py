@@ -3,7 +3,8 @@
 from tpugraphs.layertime.devices import DEVICES, Device, get_device
 from tpugraphs.layertime.features import features, roofline_ms
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.model import METHODS, LayerTimeModel
+from tpugraphs.layertime.methods import METHODS
+from tpugraphs.layertime.model import LayerTimeModel
 from tpugraphs.layertime.splits import unseen_devices, unseen_layers
 from tpugraphs.layertime.table import LayerTable, read_table
 

@@ -54,9 +54,8 @@ def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTa
     ConfigError
         Layers of one device only.
     """
-    names = table.per_device_name()
-    found = [device.name for device in table.devices if (names == device.name).any()]
+    found = dict(table.by_device())
     if len(found) < 2:
         raise ConfigError(f"table: expected layers of at least two devices, got {', '.join(found) or 'none'}")
-    for name in found:
-        yield name, table.take(names != name), table.take(names == name)
+    for name, rows in found.items():
+        yield name, table.take(~rows), table.take(rows)

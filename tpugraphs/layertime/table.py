@@ -7,7 +7,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,13 @@ class LayerTable:
     def per_device(self, name: str) -> NDArray[np.float64]:
         """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,)."""
         return np.array([getattr(one, name) for one in self.devices], np.float64)[self.device]
+
+    def by_device(self) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Yield name and mask (n,) of the rows of every device that has rows."""
+        for i, device in enumerate(self.devices):
+            rows = self.device == i
+            if rows.any():
+                yield device.name, rows
 
     def per_device_name(self) -> NDArray[np.str_]:
         """Return the name of every row's device: (n,)."""
