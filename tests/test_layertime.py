@@ -155,6 +155,35 @@ def test_wrong_tables_are_refused(change, message):
         read_table(given, "dense", "V100")
 
 
+def test_times_are_read_only_where_they_are_needed():
+    layer = {"batch": [1], "dim_input": [3], "dim_output": [5], "ms": [math.nan]}
+    assert read_table(layer, "dense", "V100", timed=False).ms is None
+    assert LayerTimeModel("dense", "roofline").fit(layers(50)).predict(layer, device="V100").shape == (1,)
+
+
+def test_words_that_pandas_reads_as_missing():
+    layer = {"batch": [1, 2], "dim_input": [3, 3], "dim_output": [5, 5], "optimizer": [math.nan, "SGD"]}
+    found = read_table(layer, "dense", "V100", timed=False)
+    assert found.columns["optimizer"].tolist() == ["None", "SGD"]
+    with pytest.raises(tg.DataError, match="column 'op', row 0: expected one of add, .*found 'nan'"):
+        read_table({"B": [1], "H": [1], "op": [math.nan]}, "elementwise", "V100", timed=False)
+
+
+def test_layers_without_outputs_are_refused():
+    layer = {"batch": [1, 1], "matsize": [5, 2], "kernelsize": [3, 3], "channels_in": [1, 1]}
+    table = {**layer, "channels_out": [1, 1], "padding": ["VALID", "VALID"]}
+    with pytest.raises(tg.DataError, match="row 1: expected a layer with outputs, found none of .*matsize 2"):
+        read_table(table, "conv2d", "V100", timed=False)
+    assert len(read_table({**table, "padding": ["SAME", "SAME"]}, "conv2d", "V100", timed=False)) == 2
+
+
+def test_one_name_for_two_devices_is_refused():
+    layer = {"batch": [1], "dim_input": [3], "dim_output": [5]}
+    tables = [read_table(layer, "dense", Device("mine", f, 20, 3000, 8, 32, 16), timed=False) for f in (1, 2)]
+    with pytest.raises(tg.ConfigError, match="device 'mine': two tables give it different figures"):
+        read_table(tables, "dense", timed=False)
+
+
 def test_wrong_files_and_names_are_refused(tmp_path):
     with pytest.raises(tg.ConfigError, match=r"kind 'lstm'.*conv2d"):
         read_table({}, "lstm")
@@ -275,8 +304,9 @@ def test_a_few_layers_calibrate_a_device(trained, tmp_path, method):
     loaded = LayerTimeModel.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_interval(new), model.predict_interval(new))
     assert not set(loaded.suggest(10, new).tolist()) & set(rows.tolist())  # those are known
-    with pytest.raises(tg.ConfigError, match="'T4': expected at least three layers, got 2"):
-        model.calibrate(layers(2, devices=("T4",)))
+    for count in (2, 2001):
+        with pytest.raises(tg.ConfigError, match=rf"'T4': expected 3 to 2,000 layers .* got {count:,}"):
+            model.calibrate(layers(count, devices=("T4",)))
     with pytest.raises(tg.ConfigError, match="expected layers on one device, got K40, P100"):
         model.suggest(3, rest)
     with pytest.raises(tg.ConfigError, match="count: expected a whole number from 1 to 800, got 801"):

@@ -12,12 +12,14 @@ from tpugraphs.layertime.features import features
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tensorfile
 
-__all__ = ["Calibration", "Space", "choose"]
+__all__ = ["MOST_LAYERS", "Calibration", "Space", "choose"]
 
 Floats = NDArray[np.float64]
 
+MOST_LAYERS = 2000
+"""Layers to calibrate a device by, or to choose, at a time: memory grows with the square."""
 _LENGTH = 1.5  # of the kernel, times the root of the number of features
-_MOST_CANDIDATES, _MOST_JUDGED = 2000, 500  # that are chosen from, and that the choice is judged on
+_MOST_JUDGED = 500  # candidates that the choice is judged on
 _NOISE = 0.05  # standard deviation of the logarithm of a measured time
 
 
@@ -120,6 +122,7 @@ def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.in
     Parameters
     ----------
     count : int
+        Up to `MOST_LAYERS`.
     places : (n, F) float64
         Of the candidates.
     measured : (m, F) float64 or None
@@ -131,7 +134,7 @@ def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.in
         Numbers of candidates.
     """
     noise = _NOISE**2
-    looked = _evenly(len(places), max(count, _MOST_CANDIDATES))
+    looked = _evenly(len(places), MOST_LAYERS)
     here, there = places[looked], places[_evenly(len(places), _MOST_JUDGED)]
     between, variance = _kernel(here, there), np.ones(len(here))
     within = _kernel(here, here)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError
-from tpugraphs.layertime.calibration import Calibration, Space, choose
+from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, Space, choose
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
@@ -108,7 +108,7 @@ class LayerTimeModel:
         Raises
         ------
         ConfigError
-            The model is not trained; no such device; fewer than three layers of a device.
+            The model is not trained; no such device; fewer than 3 layers of a device, or more than 2,000.
         DataError
             As `read_table`.
         """
@@ -118,8 +118,11 @@ class LayerTimeModel:
         for name, rows in layers.by_device():
             own = layers.take(rows)
             assert own.ms is not None
-            if len(own) < 3:
-                raise ConfigError(f"device {name!r}: expected at least three layers, got {len(own)}")
+            if not 3 <= len(own) <= MOST_LAYERS:
+                raise ConfigError(
+                    f"device {name!r}: expected 3 to {MOST_LAYERS:,} layers to calibrate by, "
+                    f"got {len(own):,}; with more, `fit` learns the device"
+                )
             shape = self._method.log_ms(own, (1.0, 0.0))
             line = fitted_line(roofline_ms(own), own.ms / np.exp(shape))
             residuals = np.log(own.ms) - self._method.log_ms(own, line)
@@ -135,7 +138,7 @@ class LayerTimeModel:
         Parameters
         ----------
         count : int
-            At most as many as there are layers in the table.
+            At most as many as there are layers in the table, and 2,000.
         table : path, dict of arrays, DataFrame or LayerTable
             Candidates on one device; times in it are not read.
         device : name, Device or (n,) names, optional
@@ -157,8 +160,9 @@ class LayerTimeModel:
         names = [name for name, _ in layers.by_device()]
         if len(names) != 1:
             raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(layers):
-            raise ConfigError(f"count: expected a whole number from 1 to {len(layers)}, got {count!r}")
+        most = min(len(layers), MOST_LAYERS)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
+            raise ConfigError(f"count: expected a whole number from 1 to {most}, got {count!r}")
         known = self._calibrated.get(names[0])
         return choose(count, space.place(layers), None if known is None else known.places)
 

@@ -22,7 +22,7 @@ from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
 __all__ = ["LayerTable", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
-_MOST_BYTES = 1 << 31  # of a file when unpacked
+_MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,15 @@ def read_table(
         Where the layers run. Otherwise the column ``device`` says it, or the end of the file's name:
         ``conv2d_K40.csv.gz``.
     timed : bool
-        Whether times are needed; they stand in ``time_median_ms`` or ``ms``.
+        Whether times are read; they stand in ``time_median_ms`` or ``ms``. A `LayerTable` is taken as it is.
 
     Raises
     ------
     ConfigError
         No such kind or device.
     DataError
-        A column is missing or holds something else than it should; the message names file, column and row.
+        A column is missing or holds something else than it should, or a layer has no output; the message
+        names file, column and row.
     """
     if kind not in KINDS:
         raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
@@ -123,13 +124,15 @@ def read_table(
 def join(tables: Sequence[LayerTable]) -> LayerTable:
     """Join tables of one kind, in their order."""
     devices = tuple(dict.fromkeys(device for table in tables for device in table.devices))
+    names = [device.name for device in devices]
+    if again := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ConfigError(f"device {again[0]!r}: two tables give it different figures")
     place = {device: i for i, device in enumerate(devices)}
     numbers = [np.array([place[d] for d in table.devices], np.int64)[table.device] for table in tables]
     ms = [table.ms for table in tables if table.ms is not None]
-    names = tables[0].columns
     return LayerTable(
         tables[0].kind,
-        {name: np.concatenate([table.columns[name] for table in tables]) for name in names},
+        {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns},
         devices,
         np.concatenate(numbers),
         np.concatenate(ms) if len(ms) == len(tables) else None,
@@ -144,10 +147,8 @@ def _named(path: Path, kind: str) -> str | None:
 
 def _read_csv(path: Path) -> dict[str, list[str]]:
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            with gzip.open(io.BytesIO(raw)) as file:
-                raw = file.read(_MOST_BYTES + 1)
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
             raise DataError(f"{path}: more than {_MOST_BYTES >> 30} GiB of text; split the file")
         rows = list(csv.reader(io.StringIO(raw.decode("utf-8"), newline="")))
@@ -183,7 +184,8 @@ def _table(found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed:
     if count == 0:
         raise DataError(f"{where}: no rows")
     columns = {column.name: _column(found, column, count, where) for column in kind.columns}
-    named = next((name for name in TIMES if name in found), None)
+    _check_possible(kind, columns, where)
+    named = next((name for name in TIMES if name in found), None) if timed else None
     if named is None and timed:
         raise DataError(f"{where}: no column of times; expected one of {', '.join(TIMES)}, in milliseconds")
     ms = None if named is None else _times(found[named], named, where)
@@ -192,6 +194,14 @@ def _table(found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed:
         raise ConfigError(f"{where}: no column 'device'; say it by device=")
     devices, numbers = _devices(names, count, where)
     return LayerTable(kind, columns, devices, numbers, ms)
+
+
+def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Raise DataError for a layer without outputs: its kernel is larger than what it slides over."""
+    wrong = np.flatnonzero(~(kind.work(columns).written > 0))
+    if wrong.size:
+        said = ", ".join(f"{name} {values[wrong[0]]}" for name, values in columns.items())
+        raise DataError(f"{where}: row {wrong[0]}: expected a layer with outputs, found none of {said}")
 
 
 def _devices(names: Any, count: int, where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
@@ -210,7 +220,10 @@ def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: 
             raise DataError(f"{where}: no column {column.name!r}; found {', '.join(found)}")
         return np.full(count, column.default)
     if isinstance(column, Choice):
-        words = np.array(["None" if value is None else str(value) for value in found[name]])
+        missing = "None" in column.values  # pandas reads that word as NaN
+        words = np.array(
+            ["None" if missing and (value is None or value != value) else str(value) for value in found[name]]
+        )
         wrong = np.flatnonzero(~np.isin(words, column.values))
         if wrong.size:
             expected = ", ".join(column.values)
