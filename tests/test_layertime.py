@@ -86,7 +86,26 @@ def test_work_of_other_kinds():
     assert work("conv", **conv).flops[0] == 2 * (2 * 64) * 16 * 36
     two, one = work("elementwise", B=3, H=5, op="add"), work("elementwise", B=3, H=5, op="relu")
     assert two.read[0] == 2 * one.read[0] == 2 * one.written[0] == 2 * 4 * 15
-    assert work("softmax", B=3, H=5).moved[0] == work("layernorm", B=3, H=5).moved[0] == 2 * 4 * 15
+    assert work("softmax", B=3, H=5).moved[0] == 2 * 4 * 15
+    norm = work("layernorm", B=3, H=5, optimizer="SGD")
+    assert norm.moved[0] == 2 * (2 * 4 * 15 + 4 * 10) + norm.update[0] and norm.update[0] == 3 * 4 * 10
+    linear = work("linear", B=4, M=3, N=5, K=7)
+    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 7 * 5 and linear.rows[0] == 12
+    assert work("bmm", B=4, M=3, N=5, K=7, optimizer="SGD").update[0] == 0
+    sizes = {"batch": 2, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "padding": "SAME"}
+    assert work("conv1d", **sizes, length=8).flops[0] == 2 * (2 * 8) * 16 * (3 * 4)
+    assert work("conv3d", **sizes, matsize=8).flops[0] == 2 * (2 * 8**3) * 16 * (27 * 4)
+    thin = {"batch": 2, "matsize": 8, "kernelsize": 3, "channels": 4, "strides": 2}
+    assert work("depthwise", **thin).flops[0] == 2 * (2 * 9) * 9 * 4
+    assert work("pooling", **thin).moved[0] == 4 * 2 * 4 * (64 + 9)
+    assert work("batchnorm", batch=2, matsize=8, channels=4).moved[0] == 4 * (2 * 2 * 64 * 4 + 8)
+    both = work("attention", batch=2, heads=3, queries=5, keys=7, head_size=11)
+    assert both.flops[0] == 2 * (2 * 2 * 3 * 5 * 7 * 11)
+    assert both.moved[0] == 4 * 2 * 3 * 11 * (5 + 2 * 7 + 5)
+    lstm = work("lstm", batch=2, length=3, dim_input=5, dim_hidden=7)
+    assert lstm.flops[0] == 3 * 2 * 2 * 28 * 12 and lstm.weights[0] == 4 * 28 * 12
+    taken = work("embedding", batch=2, length=3, dim_input=100, dim_output=5, optimizer="SGD")
+    assert taken.read[0] == taken.written[0] == 4 * 30 and taken.update[0] == 3 * 4 * 500
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,10 +117,9 @@ def test_features_are_finite_numbers_with_names(kind):
         columns[column.name] = rng.choice(values, 50) if values else rng.integers(column.low, 40, 50)
         if getattr(column, "high", None) == 1:
             columns[column.name] = rng.integers(0, 2, 50)
-    if kind == "conv2d":
-        columns["kernelsize"] = np.minimum(columns["kernelsize"], columns["matsize"])
-    if kind == "conv":
-        columns["Kernel_Size"] = np.minimum(columns["Kernel_Size"], columns["Input_Size"])
+    for kernel, sides in (("kernelsize", ("matsize", "length")), ("Kernel_Size", ("Input_Size",))):
+        for side in set(sides) & set(columns) if kernel in columns else ():
+            columns[kernel] = np.minimum(columns[kernel], columns[side])
     found = tg.layertime.features(read_table(columns, kind, "T4", timed=False))
     assert all(values.shape == (50,) and np.isfinite(values).all() for values in found.values())
     assert all(values.dtype == np.float32 for values in found.values())
@@ -185,8 +203,8 @@ def test_one_name_for_two_devices_is_refused():
 
 
 def test_wrong_files_and_names_are_refused(tmp_path):
-    with pytest.raises(tg.ConfigError, match=r"kind 'lstm'.*conv2d"):
-        read_table({}, "lstm")
+    with pytest.raises(tg.ConfigError, match=r"kind 'gru'.*conv2d"):
+        read_table({}, "gru")
     with pytest.raises(tg.ConfigError, match="no column 'device'; say it by device="):
         read_table({"batch": [1], "dim_input": [1], "dim_output": [1]}, "dense", timed=False)
     with pytest.raises(tg.ConfigError, match="expected a path"):
@@ -372,7 +390,7 @@ def test_same_seed_same_bits_and_files(trained, tmp_path):
 
 def test_wrong_models_are_refused(trained):
     for wrong, message in (
-        ({"kind": "lstm"}, "kind 'lstm'"),
+        ({"kind": "gru"}, "kind 'gru'"),
         ({"kind": "dense", "method": "magic"}, "method 'magic': unknown; expected one of residual, roofline"),
         ({"kind": "dense", "seed": -1}, "seed: expected a whole number"),
         ({"kind": "dense", "steps": 0}, "steps: expected a whole number from 1 on"),
