@@ -80,8 +80,8 @@ def test_work_of_a_convolution():
 def test_work_of_other_kinds():
     assert work("dense", batch=3, dim_input=5, dim_output=7).flops[0] == 2 * 3 * 5 * 7
     product = work("bmm", B=4, M=3, N=5, K=7)
-    assert product.flops[0] == 2 * 4 * 3 * 5 * 7 and product.read[0] == 4 * 4 * 3 * 7
-    assert product.weights[0] == 4 * 4 * 7 * 5 and product.written[0] == 4 * 4 * 3 * 5
+    assert product.flops[0] == 2 * 4 * 3 * 5 * 7 and product.read[0] == 4 * 4 * 3 * 5
+    assert product.weights[0] == 4 * 4 * 5 * 7 and product.written[0] == 4 * 4 * 3 * 7
     conv = {"B": 2, "Input_Channel": 4, "Output_Channel": 16, "Kernel_Szie": 3, "Input_Size": 8, "Padding": 1}
     assert work("conv", **conv).flops[0] == 2 * (2 * 64) * 16 * 36
     two, one = work("elementwise", B=3, H=5, op="add"), work("elementwise", B=3, H=5, op="relu")
@@ -90,7 +90,7 @@ def test_work_of_other_kinds():
     norm = work("layernorm", B=3, H=5, optimizer="SGD")
     assert norm.moved[0] == 2 * (2 * 4 * 15 + 4 * 10) + norm.update[0] and norm.update[0] == 3 * 4 * 10
     linear = work("linear", B=4, M=3, N=5, K=7)
-    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 7 * 5 and linear.rows[0] == 12
+    assert linear.flops[0] == product.flops[0] and linear.weights[0] == 4 * 5 * 7 and linear.rows[0] == 12
     assert work("bmm", B=4, M=3, N=5, K=7, optimizer="SGD").update[0] == 0
     sizes = {"batch": 2, "kernelsize": 3, "channels_in": 4, "channels_out": 16, "padding": "SAME"}
     assert work("conv1d", **sizes, length=8).flops[0] == 2 * (2 * 8) * 16 * (3 * 4)

@@ -1,4 +1,4 @@
-"""What a few measured layers tell of a device: its line of the roofline, and a correction of the rest."""
+"""What a few measured layers tell of a device: how fast it is, and a correction of the rest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.layertime.features import features
-from tpugraphs.layertime.table import LayerTable
+from tpugraphs.layertime.costs import Scales
 from tpugraphs.system import tensorfile
 
-__all__ = ["MOST_LAYERS", "Calibration", "Space", "choose"]
+__all__ = ["MOST_LAYERS", "Calibration", "choose"]
 
 Floats = NDArray[np.float64]
 
@@ -21,34 +20,6 @@ MOST_LAYERS = 2000
 _LENGTH = 1.5  # of the kernel, times the root of the number of features
 _MOST_JUDGED = 500  # candidates that the choice is judged on
 _NOISE = 0.05  # standard deviation of the logarithm of a measured time
-
-
-@dataclass(frozen=True)
-class Space:
-    """Where layers lie: their features, standardised as those of the layers that were learnt from.
-
-    Attributes
-    ----------
-    center, spread : (F,) float64
-    """
-
-    center: Floats
-    spread: Floats
-
-    @classmethod
-    def of(cls, table: LayerTable) -> Space:
-        """Return the space of layers to learn from."""
-        found = _matrix(table)
-        return cls(found.mean(0), np.maximum(found.std(0), 1e-6))
-
-    def place(self, table: LayerTable) -> Floats:
-        """Return the places of layers (n, F)."""
-        placed: Floats = (_matrix(table) - self.center) / self.spread
-        return placed
-
-
-def _matrix(table: LayerTable) -> Floats:
-    return np.stack(list(features(table).values()), 1).astype(np.float64)
 
 
 def _kernel(a: Floats, b: Floats) -> Floats:
@@ -64,8 +35,8 @@ class Calibration:
 
     Attributes
     ----------
-    line : (float, float)
-        Milliseconds of a layer without work, and factor of the roofline time.
+    scales : (float, float)
+        Factors of the time that passes without work, and of the time of the work.
     places : (n, F) float64
         Of the measured layers.
     weights : (n,) float64
@@ -74,18 +45,18 @@ class Calibration:
         log(measured / predicted) of every layer, by what the others say.
     """
 
-    line: tuple[float, float]
+    scales: Scales
     places: Floats
     weights: Floats
     left: Floats
 
     @classmethod
-    def fit(cls, line: tuple[float, float], places: Floats, residuals: Floats) -> Calibration:
+    def fit(cls, scales: Scales, places: Floats, residuals: Floats) -> Calibration:
         """Fit a Gaussian process to log(measured / predicted) of layers at `places`."""
         scale = float(np.mean(residuals**2)) / _NOISE**2 + 1e-6
         inverse = np.linalg.inv(scale * _kernel(places, places) + np.eye(len(places)))
         solved = inverse @ residuals
-        return cls(line, places, scale * solved, solved / np.diag(inverse))
+        return cls(scales, places, scale * solved, solved / np.diag(inverse))
 
     def correction(self, places: Floats) -> Floats:
         """Return what to add to predicted logarithms at `places` (m, F): (m,)."""
@@ -95,7 +66,7 @@ class Calibration:
     def to_file(self) -> dict[str, NDArray[Any]]:
         """Return tensors."""
         return {
-            "line": np.array(self.line),
+            "scales": np.array(self.scales),
             "places": self.places,
             "weights": self.weights,
             "left": self.left,
@@ -106,11 +77,11 @@ class Calibration:
         """Restore what `to_file` returned, from tensors whose names begin with `prefix`."""
         first = tensors.get(f"{prefix}weights")
         count = 0 if first is None else first.size
-        shapes = {"line": (2,), "places": (count, columns), "weights": (count,), "left": (count,)}
-        line, *rest = (
+        shapes = {"scales": (2,), "places": (count, columns), "weights": (count,), "left": (count,)}
+        scales, *rest = (
             tensorfile.take(path, tensors, prefix + name, shape, np.float64) for name, shape in shapes.items()
         )
-        return cls((float(line[0]), float(line[1])), *rest)
+        return cls((float(scales[0]), float(scales[1])), *rest)
 
 
 def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.int64]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.layertime.kinds import Choice, Size, Work
 from tpugraphs.layertime.table import LayerTable
+from tpugraphs.system import tensorfile
 
-__all__ = ["features", "roofline_ms"]
+__all__ = ["Space", "features", "matrix", "roofline_ms"]
 
 Floats = NDArray[np.float64]
 
 _TILES = ((128, 128), (128, 64), (64, 64), (64, 32))  # rows and columns that one unit computes at a time
 _ALIGNED = (2, 4, 8, 32, 64)  # numbers that vector loads and tiles come in
+_FILLED = (8, 32, 64, 128)  # rows, columns or depth of a product that a tile takes
+_CHUNKS = (128, 512, 1024, 2048, 4096)  # numbers of a row that the threads of a block take at a time
 _LEAST = 1e-9
+_NEAR = 1e-6
 
 
 def _log(values: Floats) -> Floats:
@@ -63,6 +69,65 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
+@dataclass(frozen=True)
+class Space:
+    """Where layers lie among those that were learnt from: their columns of numbers, standardised.
+
+    Layers beyond the range of a column are placed at its end: what was learnt there holds on.
+
+    Attributes
+    ----------
+    low, high, center, spread : (F,) float64
+        Of every column.
+    """
+
+    low: Floats
+    high: Floats
+    center: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, columns: Floats) -> Space:
+        """Return the space of layers to learn from, of their columns (n, F)."""
+        spread = np.maximum(columns.std(0), _LEAST)
+        return cls(columns.min(0), columns.max(0), columns.mean(0), spread)
+
+    def place(self, columns: Floats) -> Floats:
+        """Return the places of layers (n, V), in the V columns that vary."""
+        placed: Floats = (np.clip(columns, self.low, self.high) - self.center) / self.spread
+        return np.ascontiguousarray(placed[:, self.high - self.low > _NEAR])
+
+    def outside(self, table: LayerTable) -> NDArray[np.bool_]:
+        """Return which layers have a size or word beyond those that were learnt from: (n,).
+
+        The columns of the space begin with those of `matrix`.
+        """
+        found = np.stack([values for one in table.kind.columns for _, values in _described(table, one)], 1)
+        low, high = (ends[: found.shape[1]] for ends in (self.low - _NEAR, self.high + _NEAR))
+        beyond: NDArray[np.bool_] = np.any((found < low) | (found > high), axis=1)
+        return beyond
+
+    @property
+    def size(self) -> int:
+        """Number of columns that vary."""
+        return int((self.high - self.low > _NEAR).sum())
+
+    def to_file(self) -> NDArray[np.float64]:
+        """Return one array (4, F)."""
+        return np.stack([self.low, self.high, self.center, self.spread])
+
+    @classmethod
+    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], name: str) -> Space:
+        """Restore what `to_file` returned, from the tensor of that name."""
+        count = tensors[name].shape[-1] if name in tensors and tensors[name].ndim else 0
+        return cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
+
+
+def matrix(table: LayerTable) -> Floats:
+    """Return the features of layers as columns (n, F)."""
+    return np.stack(list(features(table).values()), 1).astype(np.float64)
+
+
 def _described(table: LayerTable, column: Size | Choice) -> Iterator[tuple[str, Floats]]:
     """Yield a column as its logarithm and divisibility, or as a flag per word."""
     values = table.columns[column.name]
@@ -83,6 +148,9 @@ def _tiled(table: LayerTable, work: Work) -> Iterator[tuple[str, Floats]]:
     if work.rows is None or work.cols is None or work.depth is None or work.count is None:
         numbers = work.written / 4
         yield "log numbers per unit", _log(numbers / table.per_device("units"))
+        if work.row is not None:
+            for chunk in _CHUNKS:
+                yield f"row filled of {chunk}", work.row / (np.ceil(work.row / chunk) * chunk)
         return
     yield "log rows", _log(work.rows)
     yield "log cols", _log(work.cols)
@@ -93,4 +161,7 @@ def _tiled(table: LayerTable, work: Work) -> Iterator[tuple[str, Floats]]:
         yield f"log waves of {high} x {wide}", _log(waves)
         yield f"waves filled of {high} x {wide}", waves / np.ceil(waves)
         yield f"tiles filled of {high} x {wide}", work.rows * work.cols / (tiles * high * wide)
-    yield "depth filled", work.depth / (np.ceil(work.depth / 8) * 8)
+    sides = {"rows": work.rows, "cols": work.cols, "depth": work.depth}
+    for name, values in sides.items():
+        for chunk in _FILLED:
+            yield f"{name} filled of {chunk}", values / (np.ceil(values / chunk) * chunk)

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError
-from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, Space, choose
+from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, choose
+from tpugraphs.layertime.costs import fitted_scales
 from tpugraphs.layertime.devices import Device
-from tpugraphs.layertime.features import roofline_ms
+from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.methods import METHODS, fitted_line
+from tpugraphs.layertime.methods import METHODS
 from tpugraphs.layertime.table import LayerTable, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
@@ -34,13 +35,15 @@ class LayerTimeModel:
     ----------
     kind : str
         Kind of the layers, see `tpugraphs.layertime.KINDS`.
-    method : {"residual", "roofline"}
-        ``roofline``: a constant plus the time at peak rates by a factor, fitted per device. ``residual``:
-        networks of what that leaves over, trained in the C core.
+    method : {"residual", "roofline", "lightgbm"}
+        ``roofline``: the terms of the work at the device's peak rates, each by a factor that is fitted.
+        ``residual``: networks of what that leaves over, trained in the C core. ``lightgbm``: boosted trees
+        in place of the networks (the extra ``[lightgbm]``).
     seed : int
         Same seed, same bits.
     **fields
-        Of the method: `members`, `steps` and `width` of ``residual``.
+        Of the method: `members`, `steps` and `width` of ``residual``, `members`, `rounds` and `leaves` of
+        ``lightgbm``.
 
     Raises
     ------
@@ -68,9 +71,14 @@ class LayerTimeModel:
         except TypeError as error:
             raise ConfigError(f"method {method!r}: {error}") from None
         self.fields = fields
-        self.devices: tuple[str, ...] = ()
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices that were learnt from, or calibrated by."""
+        self._check_trained()
+        return tuple(dict.fromkeys([*(one.name for one in self._method.devices), *self._calibrated]))
 
     def fit(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
         """Learn from measured layers.
@@ -89,15 +97,15 @@ class LayerTimeModel:
         """
         layers = read_table(table, self.kind, device)
         self._method.fit(layers)
-        self._space, self._calibrated = Space.of(layers), {}
-        self.devices = tuple(name for name, _ in layers.by_device())
+        self._space, self._calibrated = Space.of(matrix(layers)), {}
         return self
 
     def calibrate(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
         """Adapt the model to a device by a few of its layers; what it says of other devices stays.
 
-        The device gets a line of its own (time without work, factor of the roofline), and a Gaussian process
-        corrects what is left over near the measured layers. A second call replaces the first.
+        What is predicted gets two factors, one of the time that passes without work and one of the time of
+        the work, and a Gaussian process corrects what is left over near the measured layers. A second call
+        replaces the first.
 
         Parameters
         ----------
@@ -123,10 +131,10 @@ class LayerTimeModel:
                     f"device {name!r}: expected 3 to {MOST_LAYERS:,} layers to calibrate by, "
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
-            shape = self._method.log_ms(own, (1.0, 0.0))
-            line = fitted_line(roofline_ms(own), own.ms / np.exp(shape))
-            residuals = np.log(own.ms) - self._method.log_ms(own, line)
-            found[name] = Calibration.fit(line, space.place(own), residuals)
+            fixed, working = self._method.parts(own)
+            scales = fitted_scales(fixed, working, own.ms)
+            residuals = np.log(own.ms / (scales[0] * fixed + scales[1] * working))
+            found[name] = Calibration.fit(scales, space.place(matrix(own)), residuals)
         self._calibrated |= found
         return self
 
@@ -164,22 +172,42 @@ class LayerTimeModel:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
             raise ConfigError(f"count: expected a whole number from 1 to {most}, got {count!r}")
         known = self._calibrated.get(names[0])
-        return choose(count, space.place(layers), None if known is None else known.places)
+        return choose(count, space.place(matrix(layers)), None if known is None else known.places)
+
+    def out_of_range(
+        self, table: Any, device: str | Device | Sequence[str] | None = None
+    ) -> NDArray[np.bool_]:
+        """Return which layers have a size, or a word, beyond those that were learnt from: (n,) bool.
+
+        Predictions of such layers go on as at the end of what was learnt: trust their intervals less.
+
+        Parameters
+        ----------
+        table : path, dict of arrays, DataFrame or LayerTable
+        device : name, Device or (n,) names, optional
+
+        Raises
+        ------
+        ConfigError, DataError
+            As `predict`.
+        """
+        return self._check_trained().outside(read_table(table, self.kind, device, timed=False))
 
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
         """Predict logarithms of milliseconds (n,), calibrations included."""
-        found = self._method.log_ms(layers)
+        fixed, working = self._method.parts(layers)
+        found: Floats = np.log(fixed + working)
         for name, rows in layers.by_device():
             own = self._calibrated.get(name)
             if own is not None:
-                part = layers.take(rows)
-                found[rows] = self._method.log_ms(part, own.line) + own.correction(space.place(part))
+                scaled = own.scales[0] * fixed[rows] + own.scales[1] * working[rows]
+                found[rows] = np.log(scaled) + own.correction(space.place(matrix(layers.take(rows))))
         return found
 
     def _errors(self) -> ErrorQuantiles:
         """Return the errors of the method, and of calibrated devices those of each layer by the others.
 
-        These are widened by a part for the two numbers of the line.
+        These are widened by a part for the two factors.
         """
         own = {
             name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
@@ -249,7 +277,7 @@ class LayerTimeModel:
             "fields": self.fields,
             "calibrated": list(self._calibrated),
         }
-        tensors = {**tensors, "center": space.center, "spread": space.spread}
+        tensors = {**tensors, "space": space.to_file()}
         for i, calibration in enumerate(self._calibrated.values()):
             tensors |= {f"calibration.{i}.{name}": array for name, array in calibration.to_file().items()}
         tensorfile.write(path, _FILE_KIND, {"package": __version__, **own, **metadata}, tensors)
@@ -275,15 +303,10 @@ class LayerTimeModel:
                 name, "method", "a kind, method and fields that exist", str(error)
             ) from None
         model._method.from_file(name, metadata, tensors)
-        model.devices = tuple(str(one) for one in tensorfile.entry(name, metadata, "devices", list))
-        columns = tensors["center"].size if "center" in tensors else 0
-        center, spread = (
-            tensorfile.take(name, tensors, part, (columns,), np.float64) for part in ("center", "spread")
-        )
-        model._space = Space(center, spread)
+        model._space = space = Space.from_file(name, tensors, "space")
         for i, device in enumerate(tensorfile.entry(name, metadata, "calibrated", list)):
             model._calibrated[str(device)] = Calibration.from_file(
-                name, tensors, f"calibration.{i}.", columns
+                name, tensors, f"calibration.{i}.", space.size
             )
         return model
 

@@ -81,6 +81,8 @@ class Work:
     rows, cols, depth, count : array or None
         Sizes of the product (rows, depth) x (depth, cols) that the forward pass is, and how many there are;
         None where there is none.
+    row : array or None
+        Numbers of a row that is reduced as a whole; None where there are no rows.
     """
 
     flops: Floats
@@ -93,6 +95,7 @@ class Work:
     cols: Floats | None = None
     depth: Floats | None = None
     count: Floats | None = None
+    row: Floats | None = None
 
     @property
     def moved(self) -> Floats:

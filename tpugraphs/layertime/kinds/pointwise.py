@@ -53,12 +53,13 @@ def _elementwise(c: Columns) -> Work:
 
 def _softmax(c: Columns) -> Work:
     rows, cols = numbers(c, "B", "H")
-    return _passing(c, 5 * rows * cols, rows * cols, rows * cols, np.zeros_like(rows))
+    work = _passing(c, 5 * rows * cols, rows * cols, rows * cols, np.zeros_like(rows))
+    return replace(work, row=cols)
 
 
 def _layernorm(c: Columns) -> Work:
     rows, cols = numbers(c, "B", "H")
-    return _passing(c, 8 * rows * cols, rows * cols, rows * cols, 2 * cols)
+    return replace(_passing(c, 8 * rows * cols, rows * cols, rows * cols, 2 * cols), row=cols)
 
 
 def _batchnorm(c: Columns) -> Work:

@@ -1,0 +1,211 @@
+"""What layers cost at peak rates, term by term, and how many times as long devices take for each term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.devices import Device
+from tpugraphs.layertime.kinds import Work
+from tpugraphs.layertime.table import LayerTable
+from tpugraphs.system import tensorfile
+
+__all__ = ["Costs", "Scales", "cost_terms"]
+
+Floats = NDArray[np.float64]
+Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
+
+_TILES = (64, 128)  # rows and columns that products are padded to
+_WAVE = (128, 64)  # rows and columns that a unit computes at a time
+_FIXED = 2  # terms that pass without work
+_ALIKE = 1.0  # distance of the logarithms of two devices' figures at which one says little of the other
+_OTHERS = 0.01  # weight of other devices' layers next to a device's own: they tell of what it did not run
+_ROUNDS = 15
+_SWEEPS = 400
+_BINS = 12  # of the logarithm of times, that shall weigh alike
+_MOST_FITTED = 4000  # layers of a device, evenly taken
+_LEAST_MS = 1e-6
+_FIGURES = [field.name for field in fields(Device) if field.name not in ("name", "memory_gb")]
+
+
+def cost_terms(table: LayerTable) -> Floats:
+    """Return milliseconds of every layer by term (n, T), at the peak rates of its device.
+
+    The first two are 1: per layer, and per layer that is trained. The others are operations, the roofline
+    (operations or bytes, the longer), bytes, bytes beyond the last-level cache, operations of products padded
+    to tiles, full waves of tiles, and the bytes of the optimizer; bytes once at the bandwidth and once at the
+    rate of operations, which is what short loops are bound by. All but the optimizer's count once for layers
+    that are trained, and once for all.
+    """
+    work = table.kind.work(table.columns)
+    operations = 1 / (table.per_device("peak_gflops") * 1e6)
+    moving = 1 / (table.per_device("bandwidth_gbps") * 1e6)
+    moved = work.moved - work.update
+    terms = [
+        np.ones(len(table)),
+        work.flops * operations,
+        np.maximum(work.flops * operations, work.moved * moving),
+        moved * moving,
+        moved * operations,
+        np.maximum(moved - table.per_device("cache_mb") * 1e6, 0) * moving,
+        *(product * operations for product in _padded(work, table.per_device("units"))),
+    ]
+    trained = work.passes > 1
+    both = [column for term in terms for column in (term, term * trained)]
+    return np.stack([*both, work.update * moving, work.update * operations], 1)
+
+
+def _padded(work: Work, units: Floats) -> list[Floats]:
+    """Return the operations of products padded to tiles, and to waves of tiles on all units."""
+    if work.rows is None or work.cols is None or work.depth is None or work.count is None:
+        return []
+    each = 2 * work.depth * work.passes
+    padded = [
+        each * np.ceil(work.rows / tile) * np.ceil(work.cols / tile) * work.count * tile**2 for tile in _TILES
+    ]
+    high, wide = _WAVE
+    waves = np.ceil(np.ceil(work.rows / high) * np.ceil(work.cols / wide) * work.count / units)
+    return [*padded, each * waves * units * high * wide]
+
+
+def nonnegative(products: Floats, moments: Floats) -> Floats:
+    """Minimise c' P c - 2 m' c over c >= 0, for P (T, T) and m (T,), by coordinate descent: (T,)."""
+    found, diagonal = np.zeros(moments.size), np.diag(products)
+    for _ in range(_SWEEPS):
+        before = found.copy()
+        for i in np.flatnonzero(diagonal > 0):
+            found[i] = max(0.0, found[i] + (moments[i] - (products[i] * found).sum()) / diagonal[i])
+        if np.abs(found - before).max() <= 1e-7 * np.abs(found).max():
+            break
+    return found
+
+
+def fitted(terms: Floats, ms: Floats) -> tuple[Floats, Floats, Floats]:
+    """Fit ms = terms @ c, c >= 0, by least absolute relative errors (reweighted least squares).
+
+    Short and long layers weigh alike: a layer counts by one over the root of how many take as long as it.
+
+    Returns
+    -------
+    found : (T,) float64
+    products : (T, T) float64
+    moments : (T,) float64
+        Of the weighted least squares that `found` solves, which sums of several devices may be solved by.
+    """
+    logarithm = np.log(ms)
+    edges = np.linspace(logarithm.min(), logarithm.max(), _BINS + 1)[1:-1]
+    place = np.searchsorted(edges, logarithm)
+    weights = np.bincount(place, minlength=_BINS)[place] ** -0.25 / ms
+    weights /= np.sqrt(np.mean((weights * ms) ** 2))
+    scaled = weights
+    for _ in range(_ROUNDS):
+        rows = terms * scaled[:, None]
+        # einsum, not BLAS: the same bits with any number of threads
+        products = np.einsum("ni,nj->ij", rows, rows) / ms.size
+        moments = np.einsum("ni,n->i", rows, ms * scaled) / ms.size
+        found = nonnegative(products, moments)
+        error = np.abs(terms @ found - ms) / ms
+        scaled = weights / np.sqrt(np.maximum(error, 1e-2))
+    return found, products, moments
+
+
+def fitted_scales(fixed: Floats, working: Floats, ms: Floats) -> Scales:
+    """Fit ms = a fixed + b working, a and b > 0."""
+    terms = np.stack([fixed, working], 1)
+    size = np.maximum(terms.max(0), _LEAST_MS)
+    a, b = np.maximum(fitted(terms / size, ms)[0] / size, 1e-3)
+    return float(a), float(b)
+
+
+class Costs:
+    """How many times as long as at peak rates every term takes, by device.
+
+    A device that was not learnt from is fitted to the layers of all others, those with like figures first.
+    """
+
+    def __init__(self, devices: Sequence[Device], size: Floats, fits: Sequence[tuple[Floats, ...]]) -> None:
+        self.devices, self.size = tuple(devices), size
+        self._fits = {device.name: fit for device, fit in zip(devices, fits, strict=True)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Devices that were learnt from."""
+        return tuple(self._fits)
+
+    @classmethod
+    def fit(cls, table: LayerTable) -> Costs:
+        """Learn from measured layers."""
+        assert table.ms is not None
+        terms = cost_terms(table)
+        size = np.maximum(terms.max(0), _LEAST_MS)
+        devices, fits = [], []
+        for device in table.devices:
+            rows = np.flatnonzero(table.per_device_name() == device.name)
+            if rows.size:
+                rows = rows[
+                    np.unique(np.linspace(0, rows.size - 1, min(rows.size, _MOST_FITTED)).astype(int))
+                ]
+                devices.append(device)
+                fits.append(fitted(terms[rows] / size, table.ms[rows])[1:])
+        return cls(devices, size, fits)
+
+    def factors(self, device: Device, without: str | None = None) -> Floats:
+        """Return the factor of every term (T,) on a device; `without`: as if that one was not learnt from."""
+        used = [one for one in self.devices if one.name != without]
+        apart = np.array([_apart(one, device) for one in used])
+        weights = np.exp(-(apart - apart.min()) / (2 * _ALIKE**2))
+        if device.name in self._fits and device.name != without:
+            weights = np.where([one.name == device.name for one in used], 1.0, _OTHERS * weights)
+        fits = [self._fits[one.name] for one in used]
+        products, moments = (
+            np.sum([weight * fit[i] for weight, fit in zip(weights, fits, strict=True)], 0) for i in (0, 1)
+        )
+        return nonnegative(products, moments) / self.size
+
+    def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
+        """Return milliseconds that pass without work, and of the work: (n,) each."""
+        terms = self._terms(table, without)
+        return terms[:, :_FIXED].sum(1), terms[:, _FIXED:].sum(1)
+
+    def shares(self, table: LayerTable, without: str | None = None) -> Floats:
+        """Return the share of every term in the time (n, T)."""
+        terms = self._terms(table, without)
+        found: Floats = terms / np.maximum(terms.sum(1, keepdims=True), _LEAST_MS)
+        return found
+
+    def _terms(self, table: LayerTable, without: str | None) -> Floats:
+        factors = np.array([self.factors(device, without) for device in table.devices])[table.device]
+        found: Floats = cost_terms(table) * factors
+        return found
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata and tensors."""
+        products, moments = (np.array(part) for part in zip(*self._fits.values(), strict=True))
+        tensors = {"size": self.size, "products": products, "moments": moments}
+        return {"devices": [astuple(device) for device in self.devices]}, tensors
+
+    @classmethod
+    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Costs:
+        """Restore what `to_file` returned."""
+        devices = []
+        for row in tensorfile.entry(path, metadata, "devices", list):
+            try:
+                devices.append(Device(*row))
+            except (TypeError, ConfigError) as error:
+                raise tensorfile.fail(path, "devices", "a name and figures each", str(error)) from None
+        count, terms = len(devices), tensors["size"].size if "size" in tensors else 0
+        shapes = {"products": (count, terms, terms), "moments": (count, terms)}
+        parts = [tensorfile.take(path, tensors, name, shape, np.float64) for name, shape in shapes.items()]
+        size = tensorfile.take(path, tensors, "size", (terms,), np.float64)
+        return cls(devices, size, list(zip(*parts, strict=True)))
+
+
+def _apart(one: Device, other: Device) -> float:
+    """Return the squared distance of two devices: of the logarithms of their figures."""
+    return float(sum(math.log(getattr(one, name) / getattr(other, name)) ** 2 for name in _FIGURES))

@@ -1,0 +1,12 @@
+"""Ways to predict times of layers: a row of `METHODS` each."""
+
+from collections.abc import Callable
+
+from tpugraphs.layertime.methods.base import Method, joined
+from tpugraphs.layertime.methods.residual import Residual, Trees
+from tpugraphs.layertime.methods.roofline import Roofline
+
+__all__ = ["METHODS", "Method", "joined"]
+
+METHODS: dict[str, Callable[..., Method]] = {"residual": Residual, "roofline": Roofline, "lightgbm": Trees}
+"""Ways to predict, by name."""

@@ -1,0 +1,195 @@
+"""What the linear roofline leaves over: learnt by networks in the core, or by trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data.columns import Column
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.costs import Costs
+from tpugraphs.layertime.devices import Device
+from tpugraphs.layertime.features import Space, matrix
+from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.methods.base import File, Floats, joined, log_of, quantiles_by_device
+from tpugraphs.layertime.table import LayerTable
+from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.ranker import Ranker
+from tpugraphs.system import tensorfile
+from tpugraphs.training.callbacks import pass_on_interrupt
+
+__all__ = ["Residual", "Trees"]
+
+
+class Member(NamedTuple):
+    """A network, and the space of what it was trained on."""
+
+    ranker: Ranker
+    space: Space
+
+
+class Residual:
+    """Networks of log(ms / linear roofline), trained in the core.
+
+    Members that know the device serve layers in range on the devices that were learnt from. All others have
+    members that are kept smooth, with noise and dropout, and do not see which device it is. Each is trained
+    without one of the devices: what it says of that device tells how far off a device never seen is.
+
+    Parameters
+    ----------
+    seed : int
+    members : int
+        Networks that know the device; their mean is taken.
+    steps : int
+        Training steps of a network.
+    width : int
+        Columns of its layers.
+    """
+
+    errors: ErrorQuantiles
+    costs: Costs
+
+    def __init__(self, seed: int, members: int = 2, steps: int = 4000, width: int = 128) -> None:
+        self._set(seed, members=members, steps=steps, width=width)
+
+    def _set(self, seed: int, **fields: int) -> None:
+        for name, value in fields.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name}: expected a whole number from 1 on, got {value!r}")
+        self.seed, self.members, self.fields = seed, fields["members"], fields
+        self.known: list[Member] = []
+        self.other: list[Member] = []
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices that were learnt from."""
+        return self.costs.devices
+
+    def fit(self, table: LayerTable) -> None:
+        """Learn from measured layers."""
+        learnt, held = divided(table, self.seed)
+        self.costs = Costs.fit(learnt)
+        self.known = [self._trained(learnt, True, i) for i in range(self.members)]
+        known = quantiles_by_device(held, log_of(self.parts(held)))
+        self.other, other = [], []
+        for i, (name, rows) in enumerate(table.by_device() if len(known) > 1 else ()):
+            self.other.append(self._trained(table.take(~rows), False, self.members + i))
+            part = held.take(held.per_device_name() == name)
+            found = log_of(self.costs.parts(part, without=name)) + self._mean(self.other[-1:], part, False)
+            other.append(error_quantiles(part, found))
+        self.errors = ErrorQuantiles(known, pooled(other))
+
+    def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
+        """Predict milliseconds (n,) that pass without work, and of the work."""
+        factor = np.zeros(len(table))
+        outside = self.known[0].space.outside(table)
+        learnt = np.isin(table.per_device_name(), self.costs.names) & ~outside
+        for members, rows, told in ((self.known, learnt, True), (self.other or self.known, ~learnt, False)):
+            if rows.any():
+                factor[rows] = self._mean(members, table.take(rows), told or not self.other)
+        fixed, working = self.costs.parts(table)
+        return fixed * np.exp(factor), working * np.exp(factor)
+
+    def _mean(self, members: Sequence[Member], table: LayerTable, told: bool) -> Floats:
+        columns = self._columns(table, told)
+        scores = [
+            member.ranker.predict(_graph(member.space.place(columns)), verbose=False) for member in members
+        ]
+        found: Floats = np.mean(scores, 0, dtype=np.float64)
+        return found
+
+    def _trained(self, table: LayerTable, told: bool, number: int) -> Member:
+        assert table.ms is not None
+        columns = self._columns(table, told)
+        member = Member(self._ranker(1000 * self.seed + number, smooth=not told), Space.of(columns))
+        ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
+        pass_on_interrupt(member.ranker.fit([_graph(member.space.place(columns), ratio)], verbose=False))
+        return member
+
+    def _columns(self, table: LayerTable, told: bool) -> Floats:
+        """Return features, shares of the costs and (`told`) flags of the devices: (n, F)."""
+        parts = [matrix(table), self.costs.shares(table)]
+        if told:
+            parts.append(table.per_device_name()[:, None] == np.array(self.costs.names))
+        return np.concatenate(parts, 1)
+
+    def _ranker(self, seed: int, smooth: bool) -> Ranker:
+        """Return an untrained member."""
+        return Ranker(
+            "graph-config",
+            seed=seed,
+            width=self.fields["width"],
+            blocks=2,
+            steps=max(1, self.fields["steps"] // (4 if smooth else 1)),
+            configs=1024,
+            target="log-runtime",
+            loss=[{"loss": "quantile"}],  # the median: half the mean absolute error
+            noise=0.4 if smooth else 0.0,
+            dropout=0.2 if smooth else 0.0,
+            powers=False,
+            weight_decay=0.05 if smooth else 0.0,
+            learning_rate=2e-3,
+            average="ema",
+            ema_decay=0.995,
+        )
+
+    def to_file(self) -> File:
+        """Return metadata and tensors."""
+        both = [*self.known, *self.other]
+        members, tensors = filekinds.write_members([member.ranker for member in both])
+        spaces = {f"{i}.space": member.space.to_file() for i, member in enumerate(both)}
+        return joined(
+            self.costs.to_file(), self.errors.to_file(), ({"members": members}, {**tensors, **spaces})
+        )
+
+    def from_file(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+        """Take them from a file."""
+        self.costs = Costs.from_file(path, metadata, tensors)
+        self.errors = ErrorQuantiles.from_file(path, metadata, tensors)
+        rankers = filekinds.read_members(path, metadata, tensors)
+        count = len(self.costs.names)
+        expected = self.members + (count if count > 1 else 0)
+        if len(rankers) != expected or not all(isinstance(one, Ranker) for one in rankers):
+            raise tensorfile.fail(path, "members", f"{expected} rankers", f"{len(rankers)} members")
+        members = [Member(one, Space.from_file(path, tensors, f"{i}.space")) for i, one in enumerate(rankers)]
+        self.known, self.other = members[: self.members], members[self.members :]
+
+
+class Trees(Residual):
+    """Boosted trees (LightGBM, the extra ``[lightgbm]``) in place of the networks.
+
+    Parameters
+    ----------
+    seed : int
+    members : int
+        Of each kind of members, as in `Residual`.
+    rounds : int
+        Trees of a member.
+    leaves : int
+        Leaves of a tree, at most.
+    """
+
+    def __init__(self, seed: int, members: int = 1, rounds: int = 600, leaves: int = 63) -> None:
+        self._set(seed, members=members, rounds=rounds, leaves=leaves)
+
+    def _ranker(self, seed: int, smooth: bool) -> Ranker:
+        return Ranker(
+            "eighth-lightgbm",
+            seed=seed,
+            steps=max(1, self.fields["rounds"] // (3 if smooth else 1)),
+            num_leaves=max(2, self.fields["leaves"] // (2 if smooth else 1)),
+            configs=1 << 20,
+            objective="l1",
+            target="log-runtime",
+        )
+
+
+def _graph(columns: Floats, ratio: Floats | None = None) -> Graph:
+    """Return layers (n, F) as the configs of a graph."""
+    schema = Schema(config=tuple(Column(f"column {i}") for i in range(columns.shape[1])))
+    return Graph(config_feat=columns.astype(np.float32), runtime=ratio, schema=schema)
