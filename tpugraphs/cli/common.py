@@ -6,8 +6,6 @@ import argparse
 import ast
 import json
 import os
-import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -345,17 +343,3 @@ def check_writable(path: str | None) -> None:
         raise IsADirectoryError(21, "is a directory", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(13, os.strerror(13), str(folder))
-
-
-def read_text(path: str) -> str | None:
-    """Return what a small file of the system says, None if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None
-
-
-def processor() -> str | None:
-    """Return the name of the processor."""
-    found = re.search(r"^model name\s*:\s*(.*)", read_text("/proc/cpuinfo") or "", re.M)
-    return found[1] if found else platform.processor() or None

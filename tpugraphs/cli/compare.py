@@ -9,6 +9,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
+from tpugraphs.system.machine import processor
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
@@ -80,7 +81,7 @@ def _heading(args: argparse.Namespace) -> str:
     """Return what stands above the table in a file: where it comes from, and what its columns mean."""
     threads = tg.get_num_threads()
     return (
-        f"Made by tpugraphs {tg.__version__} on {common.processor() or 'an unknown processor'}, "
+        f"Made by tpugraphs {tg.__version__} on {processor() or 'an unknown processor'}, "
         f"{threads} {'thread' if threads == 1 else 'threads'}:\n\n```sh\n{args.line}\n```\n\n"
         "Mean ± standard deviation over the seeds (of an ensemble: over the folds). Times of training and "
         "scoring are means over the trainings; a peak of memory holds the graphs and the interpreter."

@@ -14,6 +14,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.system import machine
 
 HELP = "show versions, processor, instruction set, threads and memory, and what looks wrong"
 EXAMPLE = "tpugraphs doctor --json"
@@ -48,7 +49,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "location": str(Path(tg.__file__).parent),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processor": common.processor(),
+        "processor": machine.processor(),
     }
     for package in ("numpy", "safetensors", "tqdm", "matplotlib"):
         try:
@@ -107,31 +108,29 @@ def _count(variable: str) -> int:
 
 
 def _limits() -> dict[str, Any]:
-    affinity = getattr(os, "sched_getaffinity", None)
     folders = _cgroup_folders()
-    shares = [common.read_text(f"{folder}/cpu.max") or "max" for folder in folders]
+    shares = [machine.read_text(f"{folder}/cpu.max") or "max" for folder in folders]
     version_1 = [f"{_CGROUP}/cpu/cpu.cfs_{name}_us" for name in ("quota", "period")]
-    old = [common.read_text(path) for path in version_1]
+    old = [machine.read_text(path) for path in version_1]
     shares.append(f"{old[0] or 'max'} {old[1] or 100_000}")
     quotas = [share.partition(" ")[::2] for share in shares]
     processors = [int(quota) / int(period) for quota, period in quotas if quota.isdigit()]
-    texts = [common.read_text(f"{folder}/memory.max") for folder in folders]
-    texts.append(common.read_text(f"{_CGROUP}/memory/memory.limit_in_bytes"))
+    texts = [machine.read_text(f"{folder}/memory.max") for folder in folders]
+    texts.append(machine.read_text(f"{_CGROUP}/memory/memory.limit_in_bytes"))
     limits = [int(text) for text in texts if text and text.isdigit() and int(text) < 1 << 60]
-    memory = dict(re.findall(r"^(\w+):\s*(\d+) kB", common.read_text("/proc/meminfo") or "", re.M))
-    gib = {name: round(int(kib) / 2**20, 1) for name, kib in memory.items()}
+    total, free = machine.memory_gib("MemTotal"), machine.memory_gib("MemAvailable")
     return {
         "processors": os.cpu_count(),
-        "processors_allowed": len(affinity(0)) if affinity else None,
+        "processors_allowed": machine.allowed_processors(),
         "cgroup_quota_processors": round(min(processors), 2) if processors else None,
         "cgroup_memory_limit_gib": round(min(limits) / 2**30, 2) if limits else None,
-        "memory_gib": gib.get("MemTotal"),
-        "memory_available_gib": gib.get("MemAvailable"),
+        "memory_gib": round(total, 1) if total else None,
+        "memory_available_gib": None if free is None else round(free, 1),
     }
 
 
 def _cgroup_folders() -> list[str]:
     """Folders of this process's control group (version 2), innermost first."""
-    found = re.search("^0::(.*)", common.read_text("/proc/self/cgroup") or "", re.M)
+    found = re.search("^0::(.*)", machine.read_text("/proc/self/cgroup") or "", re.M)
     inner = Path(_CGROUP, found[1].strip("/") if found else "")
     return [str(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(_CGROUP)]

@@ -3,6 +3,8 @@
 from tpugraphs.layertime.devices import DEVICES, Device, get_device
 from tpugraphs.layertime.features import features, roofline_ms
 from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.local import this_device
+from tpugraphs.layertime.measuring import measure
 from tpugraphs.layertime.methods import METHODS
 from tpugraphs.layertime.model import LayerTimeModel
 from tpugraphs.layertime.splits import unseen_devices, unseen_layers
@@ -17,8 +19,10 @@ __all__ = [
     "LayerTimeModel",
     "features",
     "get_device",
+    "measure",
     "read_table",
     "roofline_ms",
+    "this_device",
     "unseen_devices",
     "unseen_layers",
 ]

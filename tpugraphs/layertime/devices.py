@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["DEVICES", "Device", "get_device"]
+__all__ = ["DEVICES", "FIGURES", "Device", "get_device"]
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,18 @@ class Device:
     memory_gb: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ConfigError(f"device: expected a name of one character or more, got {self.name!r}")
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise ConfigError(f"device: expected a name of printable characters, got {self.name!r}")
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ConfigError(
                     f"device {self.name!r}: {field.name}: expected a number above 0, got {value!r}"
                 )
+
+
+FIGURES = tuple(field.name for field in fields(Device)[1:])
+"""Names of a device's figures, as tables have them in columns."""
 
 
 # One chip each: the cards M60 and K80 have two.

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.layertime.devices import Device, get_device
+from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
 
-__all__ = ["LayerTable", "read_table"]
+__all__ = ["LayerTable", "described_devices", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
+_DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
 _MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
 
 
@@ -93,7 +94,8 @@ def read_table(
         One of `KINDS`.
     device : name, Device or (n,) names, optional
         Where the layers run. Otherwise the column ``device`` says it, or the end of the file's name:
-        ``conv2d_K40.csv.gz``.
+        ``conv2d_K40.csv.gz``. A table that has `FIGURES` as columns describes its devices by them: of any
+        name, one or several.
     timed : bool
         Whether times are read; they stand in ``time_median_ms`` or ``ms``. A `LayerTable` is taken as it is.
 
@@ -102,8 +104,8 @@ def read_table(
     ConfigError
         No such kind or device.
     DataError
-        A column is missing or holds something else than it should, or a layer has no output; the message
-        names file, column and row.
+        A column is missing or holds something else than it should, a layer has no output, or two rows give
+        a device different figures; the message names file, column and row.
     """
     if kind not in KINDS:
         raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
@@ -117,7 +119,7 @@ def read_table(
         return join([read_table(one, kind, device, timed) for one in source])
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _table(_read_csv(path), KINDS[kind], str(path), device or _named(path, kind), timed)
+        return _table(_read_csv(path), KINDS[kind], str(path), device, timed, _named(path, kind))
     return _table(_given(source), KINDS[kind], "table", device, timed)
 
 
@@ -173,7 +175,9 @@ def _given(source: Any) -> dict[str, Any]:
     return {str(name): source[name] for name in names}
 
 
-def _table(found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed: bool) -> LayerTable:
+def _table(
+    found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed: bool, named: str | None = None
+) -> LayerTable:
     lengths = {name: len(values) for name, values in found.items()}
     count = max(lengths.values(), default=0)
     for name, length in lengths.items():
@@ -185,15 +189,16 @@ def _table(found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed:
         raise DataError(f"{where}: no rows")
     columns = {column.name: _column(found, column, count, where) for column in kind.columns}
     _check_possible(kind, columns, where)
-    named = next((name for name in TIMES if name in found), None) if timed else None
-    if named is None and timed:
+    times = next((name for name in TIMES if name in found), None) if timed else None
+    if times is None and timed:
         raise DataError(f"{where}: no column of times; expected one of {', '.join(TIMES)}, in milliseconds")
-    ms = None if named is None else _times(found[named], named, where)
-    names = device if device is not None else found.get("device")
+    ms = None if times is None else _positive(found[times], times, where, "milliseconds")
+    if device is None and any(name in found for name in _DESCRIBED_BY):
+        return LayerTable(kind, columns, *described_devices(found, where), ms)
+    names = found.get("device", named) if device is None else device
     if names is None:
         raise ConfigError(f"{where}: no column 'device'; say it by device=")
-    devices, numbers = _devices(names, count, where)
-    return LayerTable(kind, columns, devices, numbers, ms)
+    return LayerTable(kind, columns, *_devices(names, count, where), ms)
 
 
 def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str) -> None:
@@ -211,6 +216,41 @@ def _devices(names: Any, count: int, where: str) -> tuple[tuple[Device, ...], ND
     if numbers.size != count:
         raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
     return tuple(get_device(str(word)) for word in words), numbers.astype(np.int64)
+
+
+def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
+    """Return the devices that a table describes by its columns, and the place of every row's in them: (n,).
+
+    Raises
+    ------
+    DataError
+        A figure is missing, wrong, or not the same in all rows of a device.
+    """
+    for name in ("device", *FIGURES):
+        if name not in found:
+            expected = ", ".join(("device", *FIGURES))
+            raise DataError(f"{where}: no column {name!r}; a table that describes its devices has {expected}")
+    figures = np.stack([_positive(found[name], name, where, "a number") for name in FIGURES])
+    words, first, numbers = np.unique(
+        np.asarray(found["device"]).astype(str), return_index=True, return_inverse=True
+    )
+    for name, values in zip(FIGURES, figures, strict=True):
+        other = np.flatnonzero(values != values[first][numbers])
+        if other.size:
+            row, before = other[0], first[numbers[other[0]]]
+            raise DataError(
+                f"{where}: column {name!r}, row {row}: expected {values[before]:g} as in row {before} of the "
+                f"same device {str(words[numbers[row]])!r}, found {values[row]:g}"
+            )
+    units = _column(found, Size("units", 1 << 30), numbers.size, where)
+    devices = []
+    for word, row in zip(words, first, strict=True):
+        own = dict(zip(FIGURES, figures[:, row].tolist(), strict=True)) | {"units": int(units[row])}
+        try:
+            devices.append(Device(str(word), **own))
+        except ConfigError as error:
+            raise DataError(f"{where}: column 'device', row {row}: {error}") from None
+    return tuple(devices), numbers.astype(np.int64)
 
 
 def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: str) -> NDArray[Any]:
@@ -259,11 +299,11 @@ def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64
     raise DataError(f"{where}: column {name!r}: expected one number per row")
 
 
-def _times(values: Any, name: str, where: str) -> NDArray[np.float64]:
-    ms = _numbers(values, name, where)
-    wrong = np.flatnonzero(~(np.isfinite(ms) & (ms > 0)))
+def _positive(values: Any, name: str, where: str, what: str) -> NDArray[np.float64]:
+    numbers = _numbers(values, name, where)
+    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))
     if wrong.size:
         raise DataError(
-            f"{where}: column {name!r}, row {wrong[0]}: expected milliseconds above 0, found {ms[wrong[0]]}"
+            f"{where}: column {name!r}, row {wrong[0]}: expected {what} above 0, found {numbers[wrong[0]]}"
         )
-    return ms
+    return numbers

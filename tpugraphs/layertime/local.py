@@ -1,0 +1,170 @@
+"""The device at hand, described in the figures of a data sheet: read from the system, or measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tpugraphs import _core
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.devices import FIGURES, Device, get_device
+from tpugraphs.system import machine
+
+__all__ = ["gpu_device", "this_device", "torch_library"]
+
+_MOST_THREADS = 4096
+_REPEATS = 5  # of which the fastest counts
+_SIDE = 1024  # of the matrices, for a thread; more threads have more to do
+_LEAST_COPY, _MOST_COPY = 1 << 26, 1 << 29  # bytes
+
+# Multiply-adds of float32 that a multiprocessor begins per clock, by compute capability (NVIDIA's CUDA
+# programming guide, "arithmetic instructions"); by the first number where the second is not there.
+_LANES = {
+    (5,): 128, (6, 0): 64, (6,): 128, (7,): 64, (8, 0): 64, (8,): 128, (9,): 128, (10,): 128, (12,): 128,
+}  # fmt: skip
+
+_PROPERTIES = (
+    "major", "minor", "multi_processor_count", "clock_rate", "memory_bus_width", "memory_clock_rate",
+    "L2_cache_size", "total_memory",
+)  # fmt: skip
+
+
+def this_device(threads: int | None = None, name: str | None = None, gpu: bool = False) -> Device:
+    """Describe the device at hand.
+
+    Of a CPU, `peak_gflops` is that of a product of large float32 matrices by the C core, and
+    `bandwidth_gbps` that of a copy that no cache holds, bytes read and written. Both are measured
+    once per process and number of threads; the rest is read from the system. Of a GPU the figures are
+    those of its data sheet, or follow from what its driver says.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Of the CPU, by default as many as `tpugraphs.get_num_threads` says; they are its `units`.
+    name : str, optional
+        By default that of the processor with the number of threads, or of the GPU.
+    gpu : bool
+        Describe PyTorch's current GPU (extra ``[torch]``).
+
+    Raises
+    ------
+    ConfigError
+        A wrong number of threads; no GPU, or no PyTorch; a figure that the system does not tell: the
+        message says how to describe the device.
+    """
+    if gpu:
+        torch = torch_library()
+        if not torch.cuda.is_available():
+            raise ConfigError("gpu: expected a GPU that PyTorch can use, found none")
+        return gpu_device(torch.cuda.get_device_properties(torch.cuda.current_device()), name)
+    count = _core.get_num_threads() if threads is None else threads
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_THREADS:
+        raise ConfigError(f"threads: expected a whole number from 1 to {_MOST_THREADS}, got {threads!r}")
+    memory, cache = machine.memory_gib("MemTotal"), machine.cache_mb()
+    read = {
+        "clock_mhz": machine.clock_mhz(),
+        "cache_mb": cache,
+        "memory_gb": memory and memory * 2**30 / 1e9,
+    }
+    chosen = cpu_name(count) if name is None else name
+    known = {figure: round(value, 3) for figure, value in read.items() if value}
+    _check_known(chosen, known, read)
+    peak, bandwidth = _rates(count, 4 * known["cache_mb"] * 1e6)
+    return Device(chosen, peak, bandwidth, units=count, **known)
+
+
+def cpu_name(threads: int) -> str:
+    """Return what `this_device` calls the CPU."""
+    return f"{machine.processor() or 'CPU'}, {threads} thread{'s' * (threads > 1)}"
+
+
+def gpu_device(properties: Any, name: str | None = None) -> Device:
+    """Return the GPU that a framework describes by these properties: as known by its name, else from them.
+
+    Raises
+    ------
+    ConfigError
+        It is not known, and the properties lack a figure.
+    """
+    try:
+        known = get_device(properties.name)
+        return known if name is None else dataclasses.replace(known, name=name)
+    except ConfigError:
+        pass
+    major, minor, units, clock, wide, memory_clock, cache, memory = (
+        getattr(properties, part, 0) for part in _PROPERTIES
+    )
+    lanes = _LANES.get((major, minor), _LANES.get((major,), 0))
+    read = {
+        "peak_gflops": 2 * lanes * units * clock / 1e6,
+        "bandwidth_gbps": 2 * wide / 8 * memory_clock / 1e6,  # kHz, two transfers per clock
+        "clock_mhz": clock / 1000,
+        "units": units,
+        "cache_mb": cache / 1e6,
+        "memory_gb": memory / 1e9,
+    }
+    chosen = properties.name if name is None else name
+    known_figures: dict[str, Any] = {
+        figure: value if figure == "units" else round(value, 3) for figure, value in read.items() if value > 0
+    }
+    _check_known(chosen, known_figures, read)
+    return Device(chosen, **known_figures)
+
+
+def torch_library() -> Any:
+    """Import PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        raise ConfigError("PyTorch is not installed: pip install tpugraphs[torch]") from None
+    return torch
+
+
+def _check_known(name: str, known: dict[str, float], wanted: dict[str, Any]) -> None:
+    missing = [figure for figure in wanted if figure not in known]
+    if missing:
+        raise ConfigError(
+            f"device {name!r}: the system does not tell {', '.join(missing)}; describe the device by "
+            f"tpugraphs.layertime.Device(name, {', '.join(FIGURES)})"
+        )
+
+
+@functools.cache
+def _rates(threads: int, least_copy: float) -> tuple[float, float]:
+    """Measure the peak in GFLOP/s and the bandwidth in GB/s of that number of threads."""
+    side = _SIDE if threads <= 4 else 2 * _SIDE
+    a, b = np.random.default_rng(0).random((2, side, side), np.float32)
+    out = np.empty_like(a)
+    before = _core.get_num_threads()
+    _core.set_num_threads(threads)
+    try:
+        product = _least_seconds(lambda: _core.product(a, b, "f32", None, None, False, out))
+    finally:
+        _core.set_num_threads(before)
+    size = int(min(max(least_copy, _LEAST_COPY), _MOST_COPY)) // 8
+    source, target = np.ones(size), np.zeros(size)
+    parts = np.linspace(0, size, threads + 1).astype(int)
+    slices = [slice(low, high) for low, high in itertools.pairwise(parts)]
+    with ThreadPoolExecutor(threads) as pool:
+        copied = _least_seconds(
+            lambda: list(pool.map(lambda one: np.copyto(target[one], source[one]), slices))
+        )
+    return round(2 * side**3 / product / 1e9, 1), round(2 * 8 * size / copied / 1e9, 1)
+
+
+def _least_seconds(work: Callable[[], Any]) -> float:
+    """Return the seconds of the fastest of several calls, after one that does not count."""
+    work()
+    taken = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return min(taken)

@@ -1,0 +1,260 @@
+"""Measure layers on the machine at hand, into the tables that models learn from."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.layertime.devices import FIGURES, Device, get_device
+from tpugraphs.layertime.features import roofline_ms
+from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.local import cpu_name, gpu_device, this_device
+from tpugraphs.layertime.measuring.base import Framework
+from tpugraphs.layertime.measuring.jax_layers import Jax
+from tpugraphs.layertime.measuring.rows import NUMBER, Rows
+from tpugraphs.layertime.measuring.spaces import SPACES, draw, held_bytes
+from tpugraphs.layertime.measuring.timing import Times, time_step
+from tpugraphs.layertime.measuring.torch_layers import Torch
+from tpugraphs.layertime.table import LayerTable, described_devices, read_table
+from tpugraphs.system import machine
+from tpugraphs.system.files import locked
+from tpugraphs.system.progress import Progress
+
+__all__ = ["FRAMEWORKS", "measure"]
+
+FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "jax": Jax}
+"""What layers can run in, by name."""
+
+_TIMES = tuple(field.name for field in dataclasses.fields(Times))
+_MOST_LAYERS, _MOST_REPEATS = 1 << 20, 1000
+_LONGEST_MS = 20_000.0  # that a layer takes at least, by its work: longer ones are not tried
+_REASON = 100  # characters of an error that are shown
+_REASONS = 4  # that are shown
+
+
+def measure(
+    kind: str,
+    framework: str = "torch",
+    path: str | os.PathLike[str] | None = None,
+    *,
+    count: int = 200,
+    seed: int = 0,
+    training: bool | None = None,
+    layers: Any = None,
+    device: str | Device | None = None,
+    name: str | None = None,
+    threads: int | None = None,
+    gpu: bool | None = None,
+    repeats: int = 5,
+    least_ms: float = 5.0,
+    verbose: bool | None = None,
+) -> LayerTable:
+    """Measure layers of one kind on this machine, in float32.
+
+    The layers are given, or drawn as `tpugraphs.layertime.measuring.spaces` says: sizes are log-uniform
+    between bounds of the kind, and no layer has more than 1e10 operations or moves more than 0.5 GB.
+    Forward passes are without gradients. Training is forward, backward (gradients of inputs and
+    weights) and the optimizer's update; layers without weights have nothing to update. In PyTorch layers are
+    those of torch.nn and torch.optim, eager; in JAX a step is one compiled function.
+
+    A layer runs a few times, which do not count, then in `repeats` blocks of calls. Each call waits for
+    its result, and the mean of a block's calls is one repetition.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    framework : {"torch", "jax"}
+        See the extras ``[torch]`` and ``[jax]``.
+    path : path, optional
+        A CSV file. A row is added as soon as it is measured. The same call continues where another one
+        stopped, also with a larger `count`.
+    count : int
+        Layers to draw, 1 or more.
+    seed : int
+        Of the draw, 0 or more. The first layers are the same, whatever the count.
+    training : bool, optional
+        Draw layers in training (True) or forward passes alone (False); by default half of each.
+    layers : dict of arrays, DataFrame, LayerTable or path, optional
+        Measure these; see `read_table`. Times and devices in it are not read. `LayerTimeModel.suggest` says
+        which are worth it.
+    device : name or Device, optional
+        What the table calls and describes as the device; by default `this_device`.
+    name : str, optional
+        Of the device, if `device` is not given.
+    threads : int, optional
+        Of the CPU; by default as many as the framework takes. JAX takes all that the process may use.
+    gpu : bool, optional
+        Run on the GPU (True) or the CPU (False); by default on the GPU where the framework has one.
+    repeats : int
+        Blocks of each layer, from 1 to 1,000.
+    least_ms : float
+        Milliseconds that a block takes at least.
+    verbose : bool, optional
+        Show progress; by default in a terminal or notebook.
+
+    Returns
+    -------
+    LayerTable
+        A row for each layer that could be measured, medians as times; what `read_table` reads from `path`.
+        The file has further columns: ``time_min_ms``, ``time_max_ms``, ``time_std_ms``, the framework and its
+        version, and the figures of the device.
+
+    Raises
+    ------
+    ConfigError
+        An argument out of range; a framework that is not installed; a GPU that is not there or not known; a
+        file that was measured with other arguments, or is not such a table.
+    DataError
+        As `read_table`, of `layers`.
+    Error
+        No layer could be measured.
+    OSError
+        The file cannot be written.
+    KeyboardInterrupt
+        Before any layer is measured. After that Ctrl-C ends with what was measured.
+
+    Warns
+    -----
+    UserWarning
+        For layers that could not be measured, with the reasons; when Ctrl-C has ended the measurement early.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> table = tg.layertime.measure("dense", "torch", "dense.csv", count=500)  # doctest: +SKIP
+    >>> tg.layertime.LayerTimeModel("dense").fit(table)  # doctest: +SKIP
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
+    if framework not in FRAMEWORKS:
+        raise ConfigError(f"framework {framework!r}: unknown; expected one of {', '.join(FRAMEWORKS)}")
+    _whole("count", count, 1, _MOST_LAYERS)
+    _whole("seed", seed, 0, 1 << 63)
+    _whole("repeats", repeats, 1, _MOST_REPEATS)
+    if threads is not None:
+        _whole("threads", threads, 1, 4096)
+    if isinstance(least_ms, bool) or not isinstance(least_ms, (int, float)) or not 0 < least_ms <= 1e5:
+        raise ConfigError(f"least_ms: expected a number above 0, at most 1e5, got {least_ms!r}")
+    if layers is not None and training is not None:
+        raise ConfigError("training: layers that are given say it by their column 'optimizer'")
+    if device is not None and name is not None:
+        raise ConfigError("name: the device is given, and has a name")
+    if kind not in FRAMEWORKS[framework].kinds or (layers is None and kind not in SPACES):
+        raise ConfigError(f"kind {kind!r}: {framework} has no such layer, or none can be drawn")
+    columns = [column.name for column in KINDS[kind].columns]
+    names = [NUMBER, *columns, *_TIMES, "framework", "version", "repeats", "device", *FIGURES]
+    with ExitStack() as stack:
+        rows = Rows(path, names)
+        if rows.path is not None:
+            stack.enter_context(locked(str(rows.path.parent), "another measurement"))
+        library = FRAMEWORKS[framework](gpu, threads)
+        stack.callback(library.close)
+        where = _described(library, rows, device, name)
+        wanted = draw(kind, count, seed, training) if layers is None else layers
+        given = read_table(wanted, kind, where, timed=False)
+        constants = {"framework": library.name, "version": library.version, "repeats": repeats}
+        constants |= {"device": where.name, **{figure: getattr(where, figure) for figure in FIGURES}}
+        run = _Run(library, given, where, constants, rows, repeats, float(least_ms))
+        run.all(verbose)
+    return read_table(rows.path or rows.columns(), kind)
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name}: expected a whole number from {low} to {high:,}, got {value!r}")
+
+
+def _described(library: Framework, rows: Rows, device: str | Device | None, name: str | None) -> Device:
+    """Return the device as given, as in the file that is continued, or as it is found to be.
+
+    Rates that are measured differ a little every time, so those of the file are kept if name and threads are
+    the same.
+    """
+    if device is not None:
+        given = get_device(device)
+        if not library.gpu and given.units != library.threads:
+            raise ConfigError(
+                f"device {given.name!r}: expected units {library.threads}, the threads that {library.name} "
+                f"takes here, got {given.units}; say threads={given.units}, or describe the device so"
+            )
+        return given
+    if library.gpu:
+        return gpu_device(library.gpu_properties(), name)
+    expected = cpu_name(library.threads) if name is None else name
+    if (rows.first("device"), rows.first("units")) == (expected, str(library.threads)):
+        return described_devices(rows.columns(), str(rows.path))[0][0]
+    return this_device(library.threads, name)
+
+
+class _Run:
+    """Goes through layers, from the first that has no row."""
+
+    def __init__(
+        self,
+        library: Framework,
+        layers: LayerTable,
+        device: Device,
+        constants: Mapping[str, Any],
+        rows: Rows,
+        repeats: int,
+        least_ms: float,
+    ) -> None:
+        self._library, self._kind, self._rows = library, layers.kind.name, rows
+        self._repeats, self._least_ms = repeats, least_ms
+        self._least_of_layer_ms, self._bytes = roofline_ms(layers), held_bytes(layers.kind, layers.columns)
+        free_gib = None if library.gpu else machine.memory_gib("MemAvailable")
+        self._room = device.memory_gb * 1e9 if free_gib is None else free_gib * 2**30
+        found = zip(*(values.tolist() for values in layers.columns.values()), strict=True)
+        self._layers = [dict(zip(layers.columns, values, strict=True)) for values in found]
+        self._constants = dict(constants)
+        described = [{**layer, **constants} for layer in self._layers]
+        self._first = rows.resume(described)
+        self._skipped: Counter[str] = Counter()
+        if self._first > len(rows):
+            self._skipped["in an earlier call"] = self._first - len(rows)
+
+    def all(self, verbose: bool | None) -> None:
+        """Measure; say what was skipped, and whether it was interrupted."""
+        total, done = len(self._layers), self._first
+        try:
+            with Progress(total - done, f"measure {self._kind}", "layer", verbose) as bar:
+                for number in range(self._first, total):
+                    self._one(number)
+                    done = number + 1
+                    bar.update(1)
+        except KeyboardInterrupt:
+            if not len(self._rows):
+                raise
+            kept = f"; {self._rows.path} keeps them for the same call" if self._rows.path else ""
+            warnings.warn(f"interrupted after {done:,} of {total:,} layers{kept}", stacklevel=3)
+        why = "; ".join(f"{times:,} {reason}" for reason, times in self._skipped.most_common(_REASONS))
+        if not len(self._rows):
+            raise Error(f"measure {self._kind!r}: none of {total:,} layers could be measured: {why}")
+        if self._skipped:
+            count = sum(self._skipped.values())
+            warnings.warn(f"{count:,} of {total:,} layers skipped: {why}", stacklevel=3)
+
+    def _one(self, number: int) -> None:
+        """Measure a layer, or count why it cannot be."""
+        layer = self._layers[number]
+        if self._bytes[number] > self._room:
+            self._skipped["with more memory than is free"] += 1
+            return
+        if self._least_of_layer_ms[number] > _LONGEST_MS:
+            self._skipped[f"that take more than {_LONGEST_MS / 1000:.0f} s"] += 1
+            return
+        try:
+            times = time_step(self._library.step(self._kind, layer), self._repeats, self._least_ms)
+        except Exception as error:  # whatever a framework raises: the other layers are measured
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            self._skipped[f"with {text[:_REASON]}"] += 1
+            return
+        rounded = {name: f"{value:.6g}" for name, value in dataclasses.asdict(times).items()}
+        self._rows.add({NUMBER: number, **layer, **rounded, **self._constants})
