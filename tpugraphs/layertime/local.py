@@ -17,9 +17,8 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.system import machine
 
-__all__ = ["gpu_device", "this_device", "torch_library"]
+__all__ = ["check_threads", "cpu_name", "gpu_device", "this_device", "torch_library"]
 
-_MOST_THREADS = 4096
 _REPEATS = 5  # of which the fastest counts
 _SIDE = 1024  # of the matrices, for a thread; more threads have more to do
 _LEAST_COPY, _MOST_COPY = 1 << 26, 1 << 29  # bytes
@@ -64,9 +63,8 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
         if not torch.cuda.is_available():
             raise ConfigError("gpu: expected a GPU that PyTorch can use, found none")
         return gpu_device(torch.cuda.get_device_properties(torch.cuda.current_device()), name)
-    count = _core.get_num_threads() if threads is None else threads
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_THREADS:
-        raise ConfigError(f"threads: expected a whole number from 1 to {_MOST_THREADS}, got {threads!r}")
+    check_threads(threads)
+    count = min(_core.get_num_threads(), machine.usable_processors()) if threads is None else threads
     memory, cache = machine.memory_gib("MemTotal"), machine.cache_mb()
     read = {
         "clock_mhz": machine.clock_mhz(),
@@ -78,6 +76,18 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
     _check_known(chosen, known, read)
     peak, bandwidth = _rates(count, 4 * known["cache_mb"] * 1e6)
     return Device(chosen, peak, bandwidth, units=count, **known)
+
+
+def check_threads(threads: object) -> None:
+    """Raise ConfigError for more threads than there are processors; None is fine."""
+    most = machine.usable_processors()
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most
+    ):
+        raise ConfigError(
+            f"threads: expected a whole number from 1 to {most}, the processors that this process may use, "
+            f"got {threads!r}"
+        )
 
 
 def cpu_name(threads: int) -> str:

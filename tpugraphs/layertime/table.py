@@ -19,11 +19,11 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
 
-__all__ = ["LayerTable", "described_devices", "read_table"]
+__all__ = ["MOST_BYTES", "LayerTable", "described_devices", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
-_MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ def _named(path: Path, kind: str) -> str | None:
 def _read_csv(path: Path) -> dict[str, list[str]]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise DataError(f"{path}: more than {_MOST_BYTES >> 30} GiB of text; split the file")
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise DataError(f"{path}: more than {MOST_BYTES >> 30} GiB of text; split the file")
         rows = list(csv.reader(io.StringIO(raw.decode("utf-8"), newline="")))
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: not a CSV file in UTF-8, or damaged: {error}") from error

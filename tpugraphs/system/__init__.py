@@ -1,1 +1,1 @@
-"""Files, progress bars, interrupts and text tables: nothing here knows what a graph is."""
+"""Files, progress bars, interrupts, text tables, the machine: nothing here knows what a graph is."""

@@ -7,7 +7,15 @@ import platform
 import re
 from pathlib import Path
 
-__all__ = ["allowed_processors", "cache_mb", "clock_mhz", "memory_gib", "processor", "read_text"]
+__all__ = [
+    "allowed_processors",
+    "cache_mb",
+    "clock_mhz",
+    "memory_gib",
+    "processor",
+    "read_text",
+    "usable_processors",
+]
 
 _CPU = Path("/sys/devices/system/cpu/cpu0")
 _CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
@@ -32,6 +40,11 @@ def allowed_processors() -> int | None:
     """Return how many processors this process may use; None where the system has no such limit."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else None
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may use, or as many as there are."""
+    return allowed_processors() or os.cpu_count() or 1
 
 
 def memory_gib(name: str) -> float | None:

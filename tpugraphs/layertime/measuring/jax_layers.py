@@ -6,7 +6,6 @@ Images are (batch, height, width, channels), the order that XLA's convolutions a
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -235,7 +234,7 @@ class Jax:
     @property
     def threads(self) -> int:
         """How many threads of the CPU a layer may take."""
-        return machine.allowed_processors() or os.cpu_count() or 1
+        return machine.usable_processors()
 
     def gpu_properties(self) -> Any:
         """Return the name of the GPU: JAX tells no figures."""

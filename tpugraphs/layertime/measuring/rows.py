@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.layertime.table import MOST_BYTES
 from tpugraphs.system.files import absolute
 
 __all__ = ["Rows"]
@@ -48,6 +49,8 @@ class Rows:
             folder = str(self.path.parent)
             raise ConfigError(f"path: expected a folder that can be written, found {folder!r}; make it first")
         if self.path.exists():
+            if self.path.stat().st_size > MOST_BYTES:
+                raise DataError(f"{self.path}: more than {MOST_BYTES >> 30} GiB of text; choose another path")
             self._read(self.path.read_bytes())
 
     def _read(self, content: bytes) -> None:

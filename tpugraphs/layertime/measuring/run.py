@@ -14,7 +14,7 @@ from tpugraphs.errors import ConfigError, Error
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.local import cpu_name, gpu_device, this_device
+from tpugraphs.layertime.local import check_threads, cpu_name, gpu_device, this_device
 from tpugraphs.layertime.measuring.base import Framework
 from tpugraphs.layertime.measuring.jax_layers import Jax
 from tpugraphs.layertime.measuring.rows import NUMBER, Rows
@@ -87,7 +87,8 @@ def measure(
     device : name or Device, optional
         What the table calls and describes as the device; by default `this_device`.
     name : str, optional
-        Of the device, if `device` is not given.
+        Of the device, if `device` is not given. A model takes what has one name for one device: give each
+        framework its own, if it shall learn from both.
     threads : int, optional
         Of the CPU; by default as many as the framework takes. JAX takes all that the process may use.
     gpu : bool, optional
@@ -138,8 +139,7 @@ def measure(
     _whole("count", count, 1, _MOST_LAYERS)
     _whole("seed", seed, 0, 1 << 63)
     _whole("repeats", repeats, 1, _MOST_REPEATS)
-    if threads is not None:
-        _whole("threads", threads, 1, 4096)
+    check_threads(threads)
     if isinstance(least_ms, bool) or not isinstance(least_ms, (int, float)) or not 0 < least_ms <= 1e5:
         raise ConfigError(f"least_ms: expected a number above 0, at most 1e5, got {least_ms!r}")
     if layers is not None and training is not None:
