@@ -95,7 +95,7 @@ SPACES: dict[str, _Space] = {
     "elementwise": _Space(_ROWS),
     "softmax": _Space(_ROWS),
     "layernorm": _Space(_ROWS),
-    "batchnorm": _Space({"batch": _BATCH, "matsize": (1, 512), "channels": (1, 2048)}),
+    "batchnorm": _Space({"batch": _BATCH, "matsize": (2, 512), "channels": (1, 2048)}),
     "pooling": _Space(
         {"batch": _BATCH, "matsize": (4, 512), "kernelsize": _KERNEL, "channels": (1, 2048)}
         | {"strides": _STRIDES},
