@@ -1,4 +1,4 @@
-"""Times of single layers on a device: measured tables, devices, models of them."""
+"""Times of layers on a device: measured tables, devices, models of them; times of whole networks."""
 
 from tpugraphs.layertime.devices import DEVICES, Device, get_device
 from tpugraphs.layertime.features import features, roofline_ms
@@ -7,6 +7,21 @@ from tpugraphs.layertime.local import this_device
 from tpugraphs.layertime.measuring import measure
 from tpugraphs.layertime.methods import METHODS
 from tpugraphs.layertime.model import LayerTimeModel
+from tpugraphs.layertime.networks import (
+    Estimate,
+    Layer,
+    LayerList,
+    LayerTime,
+    Scaling,
+    exposed_ms,
+    fit_factor,
+    fit_scaling,
+    layers_of_onnx,
+    layers_of_torch,
+    network_time,
+    read_layers,
+    ring_ms,
+)
 from tpugraphs.layertime.splits import unseen_devices, unseen_layers
 from tpugraphs.layertime.table import LayerTable, read_table
 
@@ -15,12 +30,25 @@ __all__ = [
     "KINDS",
     "METHODS",
     "Device",
+    "Estimate",
+    "Layer",
+    "LayerList",
     "LayerTable",
+    "LayerTime",
     "LayerTimeModel",
+    "Scaling",
+    "exposed_ms",
     "features",
+    "fit_factor",
+    "fit_scaling",
     "get_device",
+    "layers_of_onnx",
+    "layers_of_torch",
     "measure",
+    "network_time",
+    "read_layers",
     "read_table",
+    "ring_ms",
     "roofline_ms",
     "this_device",
     "unseen_devices",

@@ -1,0 +1,312 @@
+"""The time of a network on a device, or on several, as the sum of its layers."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError, Error
+from tpugraphs.layertime.devices import Device, get_device
+from tpugraphs.layertime.kinds import OPTIMIZERS
+from tpugraphs.layertime.networks.layer import Layer, table_of
+from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ring_ms
+from tpugraphs.layertime.networks.translate import in_kinds
+from tpugraphs.system import tables
+
+__all__ = ["Estimate", "LayerTime", "network_time"]
+
+Floats = NDArray[np.float64]
+_METHODS = ("ring", "last-layer")
+_SHOWN = 10  # layers in the text of an estimate
+
+
+class LayerTime(NamedTuple):
+    """The time of a layer: milliseconds, with the ends of their interval, and the share of the whole."""
+
+    name: str
+    kind: str
+    ms: float
+    low: float
+    high: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time of a step of a network.
+
+    Attributes
+    ----------
+    ms : float
+        Milliseconds of a step: of a batch, forward alone with the optimizer ``None``, trained otherwise.
+    interval : (float, float)
+        Its ends in ms: the sums of the ends of the layers, since on one device all layers tend to be off in
+        the same direction. NaN where no level was asked for.
+    per_layer : list of LayerTime
+        In the order of the network; their `ms` sum up to `ms`. Communication that computing does not hide is
+        the last row, of kind ``link``.
+    batch_size, replicas : int
+    device, optimizer : str
+    level : float or None
+    """
+
+    ms: float
+    interval: tuple[float, float]
+    per_layer: list[LayerTime]
+    batch_size: int
+    replicas: int
+    device: str
+    optimizer: str
+    level: float | None
+
+    def to_frame(self) -> Any:
+        """Return `per_layer` as a pandas DataFrame.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise ConfigError("to_frame needs pandas, which is missing: pip install pandas") from None
+        return pandas.DataFrame(self.per_layer, columns=LayerTime._fields)
+
+    def epoch_s(self, samples: int) -> float:
+        """Return the seconds of an epoch over as many samples; the last batch counts as a full one.
+
+        Raises
+        ------
+        ConfigError
+            Not a whole number from 1 on.
+        """
+        return math.ceil(_whole("samples", samples) / self.batch_size) * self.ms / 1000
+
+    def run_s(self, samples: int, epochs: int) -> float:
+        """Return the seconds of as many epochs.
+
+        Raises
+        ------
+        ConfigError
+            Not whole numbers from 1 on.
+        """
+        return _whole("epochs", epochs) * self.epoch_s(samples)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        known = "" if self.level is None else f" ({100 * self.level:g} %: {low:.3g} to {high:.3g})"
+        where = self.device if self.replicas == 1 else f"{self.replicas} x {self.device}"
+        what = "inference" if self.optimizer == "None" else f"training with {self.optimizer}"
+        first = f"{self.ms:.4g} ms{known} for a batch of {self.batch_size:,} on {where}, {what}"
+        slowest = sorted(self.per_layer, key=lambda row: -row.ms)
+        cells = [[r.name, r.kind, f"{r.ms:.3g}", f"{100 * r.share:.1f}"] for r in slowest[:_SHOWN]]
+        if rest := slowest[_SHOWN:]:
+            total, share = sum(row.ms for row in rest), sum(row.share for row in rest)
+            cells.append([f"{len(rest)} others", "", f"{total:.3g}", f"{100 * share:.1f}"])
+        return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}"
+
+
+def network_time(
+    models: Mapping[str, Any],
+    layers: Sequence[Layer],
+    batch_size: int,
+    optimizer: str = "None",
+    device: str | Device | None = None,
+    replicas: int = 1,
+    *,
+    factor: float = 1.0,
+    link_gbps: float | None = None,
+    latency_ms: float = 0.0,
+    overlap: float = 0.0,
+    method: str = "ring",
+    last_model: Any = None,
+    level: float | None = 0.8,
+    without: Collection[str] = (),
+) -> Estimate:
+    """Predict the time of a step of a network: the sum of its layers.
+
+    With replicas every device computes its share of the batch, the last the rest: the time is that of the
+    largest share, the batch over the replicas, rounded up. If the network is trained, gradients are then
+    summed by a ring all-reduce, see `ring_ms`.
+
+    ``ring``: all layers at the share of the batch, and the all-reduce. ``last-layer``: the last layer is at
+    the whole batch in place of its share, as the MirroredStrategy extension of ml-performance-prediction
+    proposes.
+
+    Parameters
+    ----------
+    models : dict of str to LayerTimeModel
+        By kind; anything with `predict` and `predict_interval` will do. A dense layer is predicted by a model
+        of ``linear`` if there is none of ``dense``, and the other way round; so are ``conv2d`` and ``conv``.
+        Activations that are columns become layers of kind ``elementwise`` where the other kind has no such
+        column. All layers of a kind are predicted in one call.
+    layers : sequence of Layer
+        As `read_layers` returns them.
+    batch_size : int
+        Of all replicas together.
+    optimizer : str
+        ``None``: the forward pass alone. Otherwise forward, backward and update.
+    device : name or Device
+    replicas : int
+    factor : float
+        What sums of layers are divided by, see `fit_factor`; not the last layer of ``last-layer``.
+    link_gbps : float, optional
+        Of the all-reduce, in 1e9 bytes per second; needed to train with replicas. May be infinite.
+    latency_ms, overlap : float
+        See `ring_ms` and `exposed_ms`.
+    method : {"ring", "last-layer"}
+    last_model : LayerTimeModel, optional
+        Of the last layer in ``last-layer``, such as one that was measured on several devices.
+    level : float or None
+        Of the interval; None: no intervals.
+    without : collection of str
+        Layers to leave out, by name, kind or source. Those that have no kind must be named here.
+
+    Raises
+    ------
+    ConfigError
+        A kind without a model, or layers without a kind; the message names the layers. An unknown device, or
+        one that a model has no intervals for. A number out of its range.
+    DataError
+        A layer is too large at this batch size.
+    """
+    if device is None:
+        raise ConfigError("device: expected the name of a device or a Device, got None")
+    place = get_device(device)
+    _check(batch_size, optimizer, replicas, factor, latency_ms, overlap, method, level)
+    kept = _kept(layers, without)
+    share = -(batch_size // -replicas)
+    if method == "ring":
+        if last_model is not None:
+            raise ConfigError("last_model: only the method 'last-layer' has one")
+        rows = _predicted(models, kept, share, optimizer, place, level, without, factor)
+    else:
+        last = models if last_model is None else {getattr(last_model, "kind", kept[-1].kind): last_model}
+        rows = _predicted(models, kept[:-1], share, optimizer, place, level, without, factor)
+        rows += _predicted(last, kept[-1:], batch_size, optimizer, place, level, without, 1.0)
+    if replicas > 1 and optimizer != "None":
+        if link_gbps is None:
+            raise ConfigError("link_gbps: expected the bandwidth between the replicas, got None")
+        _number("link_gbps", link_gbps, 0, math.inf)
+        link = ring_ms(gradient_bytes(kept), replicas, link_gbps, latency_ms)
+        shown = exposed_ms(link, sum(row.ms for row in rows), overlap)
+        ends = shown if level is not None else math.nan
+        rows.append(LayerTime("all-reduce", "link", shown, ends, ends, 0.0))
+    total = sum(row.ms for row in rows)
+    return Estimate(
+        total,
+        (sum(row.low for row in rows), sum(row.high for row in rows)),
+        [row._replace(share=row.ms / total) for row in rows],
+        batch_size,
+        replicas,
+        place.name,
+        optimizer,
+        level,
+    )
+
+
+def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
+    """Return the layers that are to be predicted."""
+    if isinstance(without, str):
+        raise ConfigError(f"without: expected a list of names, got the word {without!r}")
+    if wrong := [one for one in layers if not isinstance(one, Layer)]:
+        raise ConfigError(f"layers: expected Layers, got {type(wrong[0]).__name__}; see read_layers")
+    kept = [one for one in layers if not {one.name, one.kind, one.source} & set(without)]
+    if unknown := [one for one in kept if one.kind is None]:
+        found = _some([f"{one.name} ({one.source})" for one in unknown])
+        raise ConfigError(f"layers without a kind: {found}; leave them out by without=, by name or source")
+    if not kept:
+        raise ConfigError("layers: expected at least one to predict, got none")
+    return kept
+
+
+def _some(names: Sequence[str]) -> str:
+    few = ", ".join(names[:5])
+    return few if len(names) <= 5 else f"{few} and {len(names) - 5} others"
+
+
+def _predicted(
+    models: Mapping[Any, Any],
+    layers: Sequence[Layer],
+    batch_size: int,
+    optimizer: str,
+    device: Device,
+    level: float | None,
+    without: Collection[str],
+    factor: float,
+) -> list[LayerTime]:
+    """Return the times of layers, divided by the factor."""
+    said = [part for layer in layers for part in in_kinds(layer, models)]
+    said = [part for part in said if not {part.name, part.kind} & set(without)]
+    kinds = list(dict.fromkeys(str(part.kind) for part in said))
+    if missing := [kind for kind in kinds if kind not in models]:
+        found = "; ".join(f"{kind}: {_some([p.name for p in said if p.kind == kind])}" for kind in missing)
+        raise ConfigError(
+            f"models: none for layers of kind {found}. Add a model of that kind, or leave it out by without="
+        )
+    times, ends = np.empty(len(said)), np.full((len(said), 2), math.nan)
+    for kind in kinds:
+        rows = [i for i, part in enumerate(said) if part.kind == kind]
+        table = table_of(kind, [said[i] for i in rows], batch_size, optimizer, device)
+        try:
+            times[rows] = _finite(kind, models[kind].predict(table), (len(rows),))
+            if level is not None:
+                ends[rows] = _finite(kind, models[kind].predict_interval(table, level), (len(rows), 2))
+        except Error as error:
+            raise type(error)(f"model of kind {kind!r}: {error}") from None
+    both = zip(said, times / factor, ends / factor, strict=True)
+    return [
+        LayerTime(part.name, str(part.kind), float(ms), float(end[0]), float(end[1]), 0.0)
+        for part, ms, end in both
+    ]
+
+
+def _finite(kind: str, found: Any, shape: tuple[int, ...]) -> Floats:
+    array = np.asarray(found, np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ConfigError(f"expected finite milliseconds of shape {shape}, found shape {array.shape}")
+    return array
+
+
+def _check(
+    batch_size: int,
+    optimizer: str,
+    replicas: int,
+    factor: float,
+    latency_ms: float,
+    overlap: float,
+    method: str,
+    level: float | None,
+) -> None:
+    _whole("batch_size", batch_size)
+    if _whole("replicas", replicas) > batch_size:
+        raise ConfigError(f"replicas: expected at most the batch size {batch_size}, got {replicas}")
+    if optimizer not in OPTIMIZERS:
+        raise ConfigError(f"optimizer {optimizer!r}: unknown; expected one of {', '.join(OPTIMIZERS)}")
+    if method not in _METHODS:
+        raise ConfigError(f"method {method!r}: unknown; expected one of {', '.join(_METHODS)}")
+    _number("factor", factor, 0, 1e6)
+    for name, value, high in (("latency_ms", latency_ms, 1e6), ("overlap", overlap, 1.0)):
+        if value != 0:
+            _number(name, value, 0, high)
+    if level is not None and not 0 < _number("level", level, 0, 1) < 1:
+        raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
+
+
+def _whole(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 1 << 62:
+        raise ConfigError(f"{name}: expected a whole number from 1 on, got {value!r}")
+    return int(value)
+
+
+def _number(name: str, value: float, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
+        raise ConfigError(f"{name}: expected a number above {low:g}, at most {high:g}, got {value!r}")
+    return value

@@ -1,0 +1,244 @@
+"""Layers of an ONNX model, by the shapes that ONNX infers."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.layertime.networks.builder import Builder
+from tpugraphs.layertime.networks.layer import LayerList
+
+__all__ = ["is_onnx", "layers_of_onnx"]
+
+Shape = tuple[int, ...]
+# What takes no time, or only moves or sums numbers.
+_FREE = (
+    *("Identity", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Dropout", "Constant", "ConstantOfShape"),
+    *("Shape", "Cast", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "Range", "Where"),
+    *("ReduceMean", "ReduceSum", "ReduceMax", "DepthToSpace", "SpaceToDepth"),
+)
+
+
+def is_onnx(source: Any) -> bool:
+    """Return whether something is a model of ONNX, or a path that ends with ``.onnx``."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source).lower().endswith(".onnx")
+    return type(source).__name__ == "ModelProto"
+
+
+def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> LayerList:
+    """Return the layers of an ONNX model, in the order of its nodes.
+
+    Nodes with a kind: Conv (of one group, or of as many as channels in two dimensions), Gemm, MatMul, LSTM,
+    BatchNormalization, LayerNormalization, MaxPool, AveragePool and their global forms, Relu, Gelu, Sigmoid,
+    Tanh, Softmax, Gather from a matrix of weights, and arithmetic of arrays. A Relu, Tanh or Sigmoid of a
+    convolution or dense layer becomes its column ``activation``, and an Add of a vector is its bias. What
+    moves or sums numbers alone counts as nothing, and so does Dropout; all else is listed without a kind, see
+    `LayerList.unknown`. Attention is listed as the products and softmaxes that it consists of.
+
+    Images and kernels that are not square count as the square of equal area, rounded to a whole side.
+
+    Parameters
+    ----------
+    source : path or onnx.ModelProto
+        Weights in files of their own are not read.
+    sizes : dict of str to int, optional
+        Sizes that the model leaves open, by name. The first of each input, the batch, is 1 otherwise.
+
+    Raises
+    ------
+    ConfigError
+        ONNX is not installed.
+    DataError
+        Not such a file; a size is open, or a shape unknown; the message names it.
+    """
+    try:
+        onnx = importlib.import_module("onnx")
+        inference = importlib.import_module("onnx.shape_inference")
+    except ImportError:
+        raise ConfigError("layers of an ONNX model need onnx, which is missing: pip install onnx") from None
+    where, model = "model", source
+    if isinstance(source, (str, os.PathLike)):
+        where = os.fsdecode(source)
+        with open(source, "rb") as file:
+            raw = file.read()
+        try:
+            model = onnx.load_model_from_string(raw)
+        except Exception as error:  # of protobuf, whose classes differ by version
+            raise DataError(f"{where}: not an ONNX model, or damaged: {error}") from None
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    batch = _close(copied.graph, dict(sizes or {}), where)
+    try:
+        graph = inference.infer_shapes(copied, data_prop=True).graph
+    except inference.InferenceError as error:
+        raise DataError(f"{where}: shapes do not fit: {error}") from None
+    read = _Graph(onnx, graph, where)
+    builder = Builder(batch)
+    for i, node in enumerate(graph.node):
+        read.node(builder, node, node.name or f"{node.op_type}_{i}")
+    if not builder.layers:
+        raise DataError(f"{where}: expected nodes of layers, found none")
+    return builder.layers
+
+
+def _close(graph: Any, sizes: dict[str, int], where: str) -> int:
+    """Set the open sizes of the inputs; return the first size of the first input."""
+    weights, batch = {one.name for one in graph.initializer}, 0
+    for given in graph.input:
+        if given.name in weights:
+            continue
+        for place, size in enumerate(given.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value"):
+                name = size.dim_param or f"{given.name}[{place}]"
+                if place == 0:
+                    sizes.setdefault(name, 1)
+                if name not in sizes:
+                    raise DataError(f"{where}: size {name!r} of input {given.name!r} is open: give sizes=")
+                size.dim_value = sizes[name]
+            batch = batch or size.dim_value
+    if batch < 1:
+        raise DataError(f"{where}: expected an input with a batch, found none")
+    return batch
+
+
+class _Graph:
+    """Shapes of a graph."""
+
+    def __init__(self, onnx: Any, graph: Any, where: str) -> None:
+        self.where, self.shapes, self.whole = where, dict[str, Shape](), set[str]()
+        self.weights: dict[str, Shape] = {one.name: tuple(one.dims) for one in graph.initializer}
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            tensor = value.type.tensor_type
+            if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim):
+                self.shapes[value.name] = tuple(d.dim_value for d in tensor.shape.dim)
+            if tensor.elem_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL):
+                self.whole.add(value.name)
+        for node in graph.node:
+            if node.op_type == "Constant":
+                value = next((a.t for a in node.attribute if a.name == "value"), None)
+                self.weights[node.output[0]] = tuple(value.dims) if value is not None else ()
+        self.read_attribute = onnx.helper.get_attribute_value
+
+    def shape(self, name: str, of: str) -> Shape:
+        """Return the shape of an array, which a node needs."""
+        found = self.weights.get(name, self.shapes.get(name))
+        if found is None:
+            raise DataError(f"{self.where}: node {of!r}: the shape of {name!r} is unknown; give sizes=")
+        return found
+
+    def node(self, b: Builder, node: Any, name: str) -> None:
+        """Add the layer of a node."""
+        op, inputs = node.op_type, list(node.input)
+        if op in _FREE or all(out in self.whole for out in node.output):
+            return
+        reader = _NODES.get(op)
+        if reader is None or node.domain not in ("", "ai.onnx"):
+            b.unknown(name, op)
+            return
+        shapes = [self.shape(one, name) if one else () for one in inputs]
+        attributes = {one.name: self.read_attribute(one) for one in node.attribute}
+        reader(_Node(b, name, op, inputs, node.output[0], shapes, self, attributes))
+
+
+class _Node:
+    """A node with its shapes."""
+
+    def __init__(
+        self, b: Builder, name: str, op: str, inputs: list[str], output: str, shapes: list[Shape],
+        graph: _Graph, attributes: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.b, self.name, self.op, self.inputs, self.output = b, name, op, inputs, output
+        self.shapes, self.graph, self.attributes = shapes, graph, attributes
+
+    @property
+    def y(self) -> Shape:
+        """The shape of the output."""
+        return self.graph.shape(self.output, self.name)
+
+
+def _conv(n: _Node) -> None:
+    x, weight = n.shapes[:2]
+    strides = n.attributes.get("strides", [1] * (len(x) - 2))
+    n.b.convolution(n.name, n.op, x, weight, n.y, strides, len(n.inputs) > 2, n.output)
+
+
+def _gemm(n: _Node) -> None:
+    x, y = n.shapes[0], n.y
+    n.b.dense(n.name, n.op, x[::-1] if n.attributes.get("transA") else x, y[-1], n.output)
+
+
+def _matmul(n: _Node) -> None:
+    n.b.product(n.name, n.op, n.shapes[0], n.shapes[1], n.output)
+
+
+def _activation(n: _Node) -> None:
+    n.b.pointwise(n.name, n.op, n.op.lower(), n.y, n.inputs[0])
+
+
+def _arithmetic(op: str) -> Callable[[_Node], None]:
+    def read(n: _Node) -> None:
+        for one, other in (n.inputs, n.inputs[::-1]):
+            vector = one in n.graph.weights and len(n.graph.weights[one]) == 1
+            if n.op == "Add" and vector and n.b.follows(other, n.output):
+                return
+        both = all(math.prod(shape) == math.prod(n.y) for shape in n.shapes)
+        n.b.pointwise(n.name, n.op, op if both else f"{op}u", n.y)
+
+    return read
+
+
+def _softmax(n: _Node) -> None:
+    n.b.rows(n.name, n.op, "softmax", n.y, n.y[n.attributes.get("axis", -1)])
+
+
+def _layernorm(n: _Node) -> None:
+    n.b.rows(n.name, n.op, "layernorm", n.y, math.prod(n.y[n.attributes.get("axis", -1) :]))
+
+
+def _batchnorm(n: _Node) -> None:
+    n.b.batchnorm(n.name, n.op, n.shapes[0])
+
+
+def _pooling(op: str) -> Callable[[_Node], None]:
+    def read(n: _Node) -> None:
+        x = n.shapes[0]
+        kernel = n.attributes.get("kernel_shape", x[2:])
+        n.b.pooling(n.name, n.op, x, n.y, kernel, n.attributes.get("strides", [1] * (len(x) - 2)), op)
+
+    return read
+
+
+def _lstm(n: _Node) -> None:
+    x, weight = n.shapes[:2]  # (length, N, numbers), (directions, 4 hidden, numbers)
+    length, batch = (x[1], x[0]) if n.attributes.get("layout") else x[:2]
+    n.b.lstm(n.name, n.op, batch, length, [weight[2]], weight[1] // 4, weight[0])
+
+
+def _gather(n: _Node) -> None:
+    table = n.graph.weights.get(n.inputs[0], ())
+    if len(table) == 2 and n.attributes.get("axis", 0) == 0:
+        n.b.embedding(n.name, n.op, n.shapes[1], table)
+
+
+_NODES: dict[str, Callable[[_Node], None]] = {
+    "Conv": _conv,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "LSTM": _lstm,
+    "BatchNormalization": _batchnorm,
+    "LayerNormalization": _layernorm,
+    "Softmax": _softmax,
+    "Gather": _gather,
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), _pooling("max")),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), _pooling("average")),
+    **dict.fromkeys(("Relu", "Gelu", "Sigmoid", "Tanh"), _activation),
+    **dict.fromkeys(("Add", "Sub"), _arithmetic("add")),
+    "Mul": _arithmetic("mul"),
+    "Div": _arithmetic("div"),
+    "Pow": _arithmetic("pow"),
+}

@@ -1,0 +1,76 @@
+"""Kinds that say the same of a layer in other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tpugraphs.layertime.networks.layer import Layer, places_of, window
+
+__all__ = ["TRANSLATIONS", "in_kinds"]
+
+
+def _activation(layer: Layer, numbers: int, rows: int) -> list[Layer]:
+    """Return the activation of a layer as a layer of its own, if there is one: rows of numbers."""
+    op = str(layer.columns["activation"])
+    if op == "None":
+        return []
+    return [Layer(f"{layer.name}.{op}", "elementwise", {"H": numbers, "op": op}, rows, layer.source)]
+
+
+def _dense_linear(layer: Layer) -> list[Layer]:
+    cin, cout = (int(layer.columns[name]) for name in ("dim_input", "dim_output"))
+    product = Layer(layer.name, "linear", {"N": cout, "K": cin}, layer.rows, layer.source)
+    return [product, *_activation(layer, cout, layer.rows)]
+
+
+def _linear_dense(layer: Layer) -> list[Layer]:
+    count, cin, cout = (int(layer.columns[name]) for name in ("B", "K", "N"))
+    columns = {"dim_input": cin, "dim_output": cout}
+    return [Layer(layer.name, "dense", columns, layer.rows * count, layer.source)]
+
+
+def _conv2d_conv(layer: Layer) -> list[Layer]:
+    side, kernel, stride, cin, cout = (
+        int(layer.columns[name])
+        for name in ("matsize", "kernelsize", "strides", "channels_in", "channels_out")
+    )
+    places = places_of(side, kernel, stride, str(layer.columns["padding"]))
+    around = 0
+    while (side + 2 * around - kernel) // stride + 1 < places:
+        around += 1
+    if (side + 2 * around - kernel) // stride + 1 != places:  # an even kernel needs more on one side
+        side, around = (places - 1) * stride + kernel, 0
+    columns = {"Input_Channel": cin, "Output_Channel": cout, "Kernel_Size": kernel, "Input_Size": side}
+    whole = columns | {"Stride": stride, "Padding": around}
+    convolution = Layer(layer.name, "conv", whole, layer.rows, layer.source)
+    return [convolution, *_activation(layer, cout, layer.rows * places**2)]
+
+
+def _conv_conv2d(layer: Layer) -> list[Layer]:
+    side, kernel, stride, around, cin, cout = (
+        int(layer.columns[name])
+        for name in ("Input_Size", "Kernel_Size", "Stride", "Padding", "Input_Channel", "Output_Channel")
+    )
+    places = (side + 2 * around - kernel) // stride + 1
+    matsize, padding = window(side, kernel, stride, places)
+    columns: dict[str, int | str] = {"matsize": matsize, "kernelsize": kernel, "strides": stride}
+    columns |= {"padding": padding, "channels_in": cin, "channels_out": cout}
+    return [Layer(layer.name, "conv2d", columns, layer.rows, layer.source)]
+
+
+TRANSLATIONS: dict[tuple[str, str], Callable[[Layer], list[Layer]]] = {
+    ("dense", "linear"): _dense_linear,
+    ("linear", "dense"): _linear_dense,
+    ("conv2d", "conv"): _conv2d_conv,
+    ("conv", "conv2d"): _conv_conv2d,
+}
+"""From one kind to another. Activations become layers of their own where the other has no column of them."""
+
+
+def in_kinds(layer: Layer, kinds: Collection[str]) -> list[Layer]:
+    """Return a layer in the first kind among `kinds` that says it; as it is, if there is none."""
+    if layer.kind not in kinds:
+        for (own, other), translated in TRANSLATIONS.items():
+            if own == layer.kind and other in kinds:
+                return translated(layer)
+    return [layer]
