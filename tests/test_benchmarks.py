@@ -17,7 +17,7 @@ import tpugraphs as tg
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, figures, hlo, report, sections, timing, xla_cpu  # noqa: E402
+from benchmarks import any_schema, figures, hlo, layertime_scaling, report, sections, timing, xla_cpu  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -321,3 +321,46 @@ def test_a_random_order_by_chance():
         best = [min(some) for some in itertools.combinations(graph.runtime, count)]
         expected = 100 * (np.mean(best) / graph.runtime.min() - 1)
         assert xla_cpu.by_chance(graph)[place] == pytest.approx(expected)
+
+
+# ---- speed of several GPUs ----------------------------------------------------------------------------------
+
+
+def throughputs(path, slower=()):
+    """A table as Gavel's, of a link of 2 GB/s without latency."""
+    lines = ["device,job,workers,steps_per_second"]
+    for device in ("k80", "p100"):
+        for name, weights in layertime_scaling.WEIGHTS.items():
+            for batch in (16, 32):
+                alone = 400 / batch
+                lines.append(f"{device},{name} (batch size {batch}),1,{alone}")
+                for n in (2, 4, 8):
+                    ms = 1000 / alone + 2 * (n - 1) / n * 4 * weights / 2e6
+                    speed = 1000 * n / ms * dict(slower).get((device, name, batch, n), 1)
+                    lines.append(f"{device},{name} (batch size {batch}),{n},{speed}")
+    path.write_text("\n".join([*lines, "k80,CycleGAN,1,0.5", ""]))
+    return layertime_scaling.read(path)
+
+
+def test_scaling_is_judged_on_rows_that_were_not_learnt(tmp_path):
+    rows, failed = throughputs(tmp_path / "a.csv", {("k80", "LM", 16, 8): 0})
+    assert len(rows) == 2 * 4 * 2 * 3 - 1 and failed == 1
+    for protocol, parts in layertime_scaling.PROTOCOLS.items():
+        seen = []
+        for learnt, asked in parts(rows):
+            field = {"other jobs": "job", "other networks": "network", "other devices": "device"}[protocol]
+            assert not {getattr(r, field) for r in learnt} & {getattr(r, field) for r in asked}
+            seen += asked
+        assert sorted(seen) == sorted(rows)  # each is predicted once
+    together = np.array([row.together for row in rows])
+    errors = {m: np.abs(f(rows, rows) / together - 1).mean() for m, f in layertime_scaling.METHODS.items()}
+    assert errors["ring"] < 0.005 < errors["mean efficiency"] < errors["perfect scaling"]
+
+
+def test_scaling_names_what_no_link_explains(tmp_path):
+    rows, _ = throughputs(tmp_path / "a.csv")
+    assert not any(layertime_scaling.impossible(rows).values())
+    rows, _ = throughputs(tmp_path / "b.csv", {("p100", "LM", 32, 4): 3, ("k80", "LM", 32, 2): 0.5})
+    more, shorter = layertime_scaling.impossible(rows).values()
+    assert {(row.device, row.gpus) for row in more} == {("P100", 4)}
+    assert {(row.device, row.gpus) for row in shorter} == {("P100", 4), ("K80", 4)}

@@ -47,7 +47,7 @@ class Builder:
     ) -> None:
         """Add a convolution of `x` (N, C, ...) to `y`, with a weight (C', C / groups, ...)."""
         dimensions, cin, cout = len(x) - 2, x[1], weight[0]
-        groups = cin // weight[1]
+        groups = cin // max(1, weight[1])
         thin = dimensions == 2 and groups == cin > 1
         if dimensions not in (1, 2, 3) or (groups > 1 and not thin):
             self.unknown(name, f"{source} with {groups} groups" if groups > 1 else source)
@@ -78,7 +78,7 @@ class Builder:
     def attention(self, name: str, source: str, query: Shape, key: Shape) -> None:
         """Add the products of attention; queries and keys are (N, ..., heads, length, head size)."""
         heads = query[-3] if len(query) > 3 else 1
-        count = math.prod(query[:-2]) // heads
+        count = math.prod(query[:-2]) // max(1, heads)
         self.add(
             name,
             source,
@@ -117,18 +117,17 @@ class Builder:
 
     def rows(self, name: str, source: str, kind: str, x: Shape, numbers: int) -> None:
         """Add a softmax or a layer norm over rows of as many numbers."""
-        self.add(name, source, kind, math.prod(x) // numbers, H=numbers)
+        self.add(name, source, kind, math.prod(x) // max(1, numbers), H=numbers)
 
     def pointwise(self, name: str, source: str, op: str, y: Shape, of: Any = None) -> None:
         """Add a function of single numbers; an activation joins the layer whose output `of` it takes."""
-        if not y:
-            return  # one number
         if op in _ACTIVATIONS and of is not None and of is self._output:
             last = self.layers[-1]
             self.layers[-1] = replace(last, columns={**last.columns, "activation": op})
             self._output = None
             return
-        self.add(name, source, "elementwise", math.prod(y[:-1]), H=y[-1], op=op)
+        if len(y) > 1 or math.prod(y) > 1:
+            self.add(name, source, "elementwise", math.prod(y[:-1]), H=y[-1], op=op)
 
     def embedding(self, name: str, source: str, taken: Shape, table: Shape) -> None:
         """Add rows of `table` (rows, columns), gathered by numbers (N, ...)."""

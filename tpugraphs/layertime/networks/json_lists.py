@@ -15,6 +15,7 @@ from typing import Any
 
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.networks.layer import Layer, LayerList, places_of, window
+from tpugraphs.system.files import file_name
 
 __all__ = ["layers_of_json"]
 
@@ -34,7 +35,8 @@ def layers_of_json(source: Any) -> LayerList:
     """
     where = "layers"
     if isinstance(source, (str, os.PathLike)):
-        where, source = str(source), _read(Path(source))
+        where = file_name(source)
+        source = _read(Path(where))
     size: dict[str, Any] = {}
     if isinstance(source, Mapping):
         if "layers" not in source:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
 from tpugraphs.layertime.table import LayerTable, read_table
@@ -82,6 +82,8 @@ class Layer:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns
         except DataError as error:
             raise DataError(f"{where}: {str(error).removeprefix('table: ')}") from None
+        except OverflowError:
+            raise DataError(f"{where}: a column has a number beyond all ranges") from None
         whole = {name: values[0].item() for name, values in found.items() if name in known}
         object.__setattr__(self, "columns", whole)
 
@@ -125,7 +127,7 @@ def table_of(
 def equal_side(sizes: Sequence[int]) -> int:
     """Return the side of the square (cube) with the area (volume) of a rectangle, rounded, 1 at least."""
     if not sizes or min(sizes) < 1:
-        raise ConfigError(f"expected sizes from 1 on, found {list(sizes)}")
+        raise DataError(f"expected sizes from 1 on, found {list(sizes)}")
     if len(set(sizes)) == 1:
         return sizes[0]
     return max(1, round(math.pow(math.prod(sizes), 1 / len(sizes))))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.networks.builder import Builder
 from tpugraphs.layertime.networks.layer import LayerList
+from tpugraphs.system.files import file_name
 
 __all__ = ["is_onnx", "layers_of_onnx"]
 
 Shape = tuple[int, ...]
+_MOST_BYTES = (1 << 31) - 1  # that protobuf reads
 # What takes no time, or only moves or sums numbers.
 _FREE = (
     *("Identity", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Dropout", "Constant", "ConstantOfShape"),
@@ -63,9 +67,13 @@ def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> Layer
         raise ConfigError("layers of an ONNX model need onnx, which is missing: pip install onnx") from None
     where, model = "model", source
     if isinstance(source, (str, os.PathLike)):
-        where = os.fsdecode(source)
-        with open(source, "rb") as file:
-            raw = file.read()
+        where = file_name(source)
+        with open(where, "rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise DataError(
+                f"{where}: more than {_MOST_BYTES >> 20} MiB; keep the weights in a file of their own"
+            )
         try:
             model = onnx.load_model_from_string(raw)
         except Exception as error:  # of protobuf, whose classes differ by version
@@ -75,7 +83,7 @@ def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> Layer
     batch = _close(copied.graph, dict(sizes or {}), where)
     try:
         graph = inference.infer_shapes(copied, data_prop=True).graph
-    except inference.InferenceError as error:
+    except (inference.InferenceError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{where}: shapes do not fit: {error}") from None
     read = _Graph(onnx, graph, where)
     builder = Builder(batch)
@@ -128,32 +136,46 @@ class _Graph:
         """Return the shape of an array, which a node needs."""
         found = self.weights.get(name, self.shapes.get(name))
         if found is None:
-            raise DataError(f"{self.where}: node {of!r}: the shape of {name!r} is unknown; give sizes=")
+            raise DataError(
+                f"{self.where}: node {of!r}: the shape of {name!r} is unknown; "
+                "export the model with fixed sizes, or give sizes="
+            )
         return found
 
     def node(self, b: Builder, node: Any, name: str) -> None:
         """Add the layer of a node."""
-        op, inputs = node.op_type, list(node.input)
+        op, inputs = node.op_type, [sys.intern(one) for one in node.input]  # compared by identity
         if op in _FREE or all(out in self.whole for out in node.output):
             return
         reader = _NODES.get(op)
         if reader is None or node.domain not in ("", "ai.onnx"):
-            b.unknown(name, op)
+            if self.shapes.get(node.output[0]) not in ((), (1,)):  # one number takes no time
+                b.unknown(name, op)
             return
-        shapes = [self.shape(one, name) if one else () for one in inputs]
-        attributes = {one.name: self.read_attribute(one) for one in node.attribute}
-        reader(_Node(b, name, op, inputs, node.output[0], shapes, self, attributes))
+        try:
+            attributes = {one.name: self.read_attribute(one) for one in node.attribute}
+            reader(_Node(b, name, op, inputs, sys.intern(node.output[0]), self, attributes))
+        except (IndexError, TypeError, ZeroDivisionError, OverflowError):
+            raise DataError(
+                f"{self.where}: node {name!r} ({op}): its inputs or attributes do not fit"
+            ) from None
 
 
+@dataclass(frozen=True)
 class _Node:
     """A node with its shapes."""
 
-    def __init__(
-        self, b: Builder, name: str, op: str, inputs: list[str], output: str, shapes: list[Shape],
-        graph: _Graph, attributes: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        self.b, self.name, self.op, self.inputs, self.output = b, name, op, inputs, output
-        self.shapes, self.graph, self.attributes = shapes, graph, attributes
+    b: Builder
+    name: str
+    op: str
+    inputs: list[str]
+    output: str
+    graph: _Graph
+    attributes: Mapping[str, Any]
+
+    def shape(self, number: int) -> Shape:
+        """Return the shape of an input."""
+        return self.graph.shape(self.inputs[number], self.name)
 
     @property
     def y(self) -> Shape:
@@ -162,18 +184,18 @@ class _Node:
 
 
 def _conv(n: _Node) -> None:
-    x, weight = n.shapes[:2]
+    x, weight = n.shape(0), n.shape(1)
     strides = n.attributes.get("strides", [1] * (len(x) - 2))
     n.b.convolution(n.name, n.op, x, weight, n.y, strides, len(n.inputs) > 2, n.output)
 
 
 def _gemm(n: _Node) -> None:
-    x, y = n.shapes[0], n.y
+    x, y = n.shape(0), n.y
     n.b.dense(n.name, n.op, x[::-1] if n.attributes.get("transA") else x, y[-1], n.output)
 
 
 def _matmul(n: _Node) -> None:
-    n.b.product(n.name, n.op, n.shapes[0], n.shapes[1], n.output)
+    n.b.product(n.name, n.op, n.shape(0), n.shape(1), n.output)
 
 
 def _activation(n: _Node) -> None:
@@ -186,7 +208,7 @@ def _arithmetic(op: str) -> Callable[[_Node], None]:
             vector = one in n.graph.weights and len(n.graph.weights[one]) == 1
             if n.op == "Add" and vector and n.b.follows(other, n.output):
                 return
-        both = all(math.prod(shape) == math.prod(n.y) for shape in n.shapes)
+        both = all(math.prod(n.shape(i)) == math.prod(n.y) for i in range(len(n.inputs)))
         n.b.pointwise(n.name, n.op, op if both else f"{op}u", n.y)
 
     return read
@@ -201,12 +223,12 @@ def _layernorm(n: _Node) -> None:
 
 
 def _batchnorm(n: _Node) -> None:
-    n.b.batchnorm(n.name, n.op, n.shapes[0])
+    n.b.batchnorm(n.name, n.op, n.shape(0))
 
 
 def _pooling(op: str) -> Callable[[_Node], None]:
     def read(n: _Node) -> None:
-        x = n.shapes[0]
+        x = n.shape(0)
         kernel = n.attributes.get("kernel_shape", x[2:])
         n.b.pooling(n.name, n.op, x, n.y, kernel, n.attributes.get("strides", [1] * (len(x) - 2)), op)
 
@@ -214,7 +236,7 @@ def _pooling(op: str) -> Callable[[_Node], None]:
 
 
 def _lstm(n: _Node) -> None:
-    x, weight = n.shapes[:2]  # (length, N, numbers), (directions, 4 hidden, numbers)
+    x, weight = n.shape(0), n.shape(1)  # (length, N, numbers), (directions, 4 hidden, numbers)
     length, batch = (x[1], x[0]) if n.attributes.get("layout") else x[:2]
     n.b.lstm(n.name, n.op, batch, length, [weight[2]], weight[1] // 4, weight[0])
 
@@ -222,7 +244,7 @@ def _lstm(n: _Node) -> None:
 def _gather(n: _Node) -> None:
     table = n.graph.weights.get(n.inputs[0], ())
     if len(table) == 2 and n.attributes.get("axis", 0) == 0:
-        n.b.embedding(n.name, n.op, n.shapes[1], table)
+        n.b.embedding(n.name, n.op, n.shape(1), table)
 
 
 _NODES: dict[str, Callable[[_Node], None]] = {

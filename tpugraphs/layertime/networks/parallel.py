@@ -145,7 +145,7 @@ def fit_scaling(
     alone_per_s: ArrayLike,
     together_per_s: ArrayLike,
     gradient_bytes: ArrayLike,
-    overlap: float | None = None,
+    overlap: float | None = 0.0,
 ) -> Scaling:
     """Fit a link to measured throughputs, each replica with the batch that one device has alone.
 
@@ -163,8 +163,9 @@ def fit_scaling(
         Sum over the replicas.
     gradient_bytes : (n,) float
         Four times the number of weights, in float32.
-    overlap : float, optional
-        From 0 to 1; fitted if it is missing.
+    overlap : float or None
+        From 0 to 1. None: fitted, too, which did not make predictions of other networks better in
+        docs/results/layertime-scaling.md.
 
     Raises
     ------
