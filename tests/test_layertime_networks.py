@@ -494,6 +494,10 @@ def test_replicas_share_the_batch_and_send_gradients():
     again = network_time(models, NET, 10, "SGD", "V100", 3, **link, method="last-layer", last_model=other)
     assert again.ms == pytest.approx(3 * 4 * (A + B) + 3 * 10 * C + sent)
     assert [table.kind.name for table in other.tables] == ["linear"]
+    active = [*NET[:2], Layer("c", "dense", {**NET[2].columns, "activation": "relu"})]
+    ends = {"method": "last-layer", "last_model": other, "device": "V100"}
+    rows = network_time(models | {"elementwise": Fake()}, active, 10, **ends).per_layer
+    assert [(row.name, row.kind) for row in rows[2:]] == [("c", "linear"), ("c.relu", "elementwise")]
 
 
 @pytest.mark.parametrize(

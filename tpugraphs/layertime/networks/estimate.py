@@ -176,6 +176,14 @@ def network_time(
         one that a model has no intervals for. A number out of its range.
     DataError
         A layer is too large at this batch size.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> layers = tg.layertime.read_layers("vgg16.json")  # doctest: +SKIP
+    >>> models = {"conv2d": conv2d, "dense": dense}  # doctest: +SKIP
+    >>> found = tg.layertime.network_time(models, layers, 32, "SGD", "V100")  # doctest: +SKIP
+    >>> print(found)  # doctest: +SKIP
     """
     if device is None:
         raise ConfigError("device: expected the name of a device or a Device, got None")
@@ -188,7 +196,10 @@ def network_time(
             raise ConfigError("last_model: only the method 'last-layer' has one")
         rows = _predicted(models, kept, share, optimizer, place, level, without, factor)
     else:
-        last = models if last_model is None else {getattr(last_model, "kind", kept[-1].kind): last_model}
+        last = models
+        if last_model is not None:  # activations may be layers of their own
+            last = {kind: model for kind, model in models.items() if kind == "elementwise"}
+            last[str(getattr(last_model, "kind", kept[-1].kind))] = last_model
         rows = _predicted(models, kept[:-1], share, optimizer, place, level, without, factor)
         rows += _predicted(last, kept[-1:], batch_size, optimizer, place, level, without, 1.0)
     if replicas > 1 and optimizer != "None":

@@ -88,9 +88,6 @@ def _own(entry: Mapping[str, Any], number: int) -> Layer:
     name = str(entry.get("name", f"{kind}_{number + 1}"))
     if not isinstance(kind, str):
         raise DataError(f"layer {name!r}: kind: expected a word, found {_short(kind)}")
-    for column, value in columns.items():
-        if not isinstance(value, (int, float, str)) or isinstance(value, bool):
-            raise DataError(f"layer {name!r}: {column}: expected a number or a word, found {_short(value)}")
     return Layer(name, kind, columns, entry.get("rows", 1), kind)
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
@@ -77,6 +79,9 @@ class Layer:
                 f"{where}: column {wrong[0]!r}: unknown; a layer of kind {self.kind!r} has "
                 f"{', '.join(known)}{hint if wrong[0] in _SET_LATER else ''}"
             )
+        for name, value in self.columns.items():
+            if not isinstance(value, (int, float, str, np.number)):
+                raise DataError(f"{where}: {name}: expected a number or a word, found {value!r:.60}")
         row = {name: [value] for name, value in self.columns.items()} | {counted: [1]}
         try:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns

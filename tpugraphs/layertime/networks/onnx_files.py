@@ -144,7 +144,7 @@ class _Graph:
 
     def node(self, b: Builder, node: Any, name: str) -> None:
         """Add the layer of a node."""
-        op, inputs = node.op_type, [sys.intern(one) for one in node.input]  # compared by identity
+        op = node.op_type
         if op in _FREE or all(out in self.whole for out in node.output):
             return
         reader = _NODES.get(op)
@@ -153,9 +153,12 @@ class _Graph:
                 b.unknown(name, op)
             return
         try:
+            inputs = [sys.intern(one) for one in node.input]  # compared by identity
             attributes = {one.name: self.read_attribute(one) for one in node.attribute}
             reader(_Node(b, name, op, inputs, sys.intern(node.output[0]), self, attributes))
-        except (IndexError, TypeError, ZeroDivisionError, OverflowError):
+        except DataError:
+            raise
+        except (IndexError, TypeError, ValueError, ArithmeticError):
             raise DataError(
                 f"{self.where}: node {name!r} ({op}): its inputs or attributes do not fit"
             ) from None
