@@ -161,7 +161,7 @@ def test_translated_layers_do_the_same_work(own, other):
         side, kernel, stride, cin, cout = (int(rng.integers(1, high)) for high in (40, 8, 4, 20, 20))
         columns = {
             "dense": {"dim_input": cin, "dim_output": cout},
-            "linear": {"B": stride, "N": cout, "K": cin},
+            "linear": {"B": stride, "N": cin, "K": cout},
             "conv2d": {
                 "matsize": max(side, kernel), "kernelsize": kernel, "strides": stride, "channels_in": cin,
                 "channels_out": cout, "padding": str(rng.choice(["SAME", "VALID"])),
@@ -309,7 +309,7 @@ def test_attention_is_projections_and_products(torch):
     both = read_layers(Plain(), torch.zeros(3, 2, 5, 4))
     assert said(both) == [
         ("attention", {"heads": 2, "queries": 5, "keys": 5, "head_size": 4}, 1),
-        ("bmm", {"M": 5, "N": 5, "K": 4}, 2),
+        ("bmm", {"M": 5, "N": 4, "K": 5}, 2),
     ]
 
 
@@ -455,7 +455,7 @@ def test_sums_of_real_models():
     read = tg.layertime.read_table(table, "dense", timed=False)
     table["ms"] = (0.1 + tg.layertime.roofline_ms(read)) * rng.lognormal(0, 0.05, 300)
     model = tg.layertime.LayerTimeModel("dense", "roofline").fit(table)
-    layers = [Layer("a", "linear", {"N": 50, "K": 100}), NET[2]]
+    layers = [Layer("a", "linear", {"N": 100, "K": 50}), NET[2]]
     found = network_time({"dense": model}, layers, 32, "SGD", "K40")
     one = {"batch": [32], "optimizer": ["SGD"]}
     rows = [one | {"dim_input": [i], "dim_output": [j]} for i, j in ((100, 50), (50, 10))]

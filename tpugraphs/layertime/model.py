@@ -179,7 +179,7 @@ class LayerTimeModel:
     ) -> NDArray[np.bool_]:
         """Return which layers have a size, or a word, beyond those that were learnt from: (n,) bool.
 
-        Predictions of such layers go on as at the end of what was learnt: trust their intervals less.
+        Predictions of such layers are those of the end of what was learnt: trust their intervals less.
 
         Parameters
         ----------

@@ -81,7 +81,7 @@ def _dense(jax: Any, layer: Layer) -> Built:
 
 
 def _linear(jax: Any, layer: Layer) -> Built:
-    cin, cout = layer["K"], layer["N"]
+    cin, cout = layer["N"], layer["K"]
 
     def run(p: dict[str, Any], x: Any) -> Any:
         return _product(jax, x, p)
@@ -90,7 +90,7 @@ def _linear(jax: Any, layer: Layer) -> Built:
 
 
 def _bmm(jax: Any, layer: Layer) -> Built:
-    count, rows, cols, depth = (layer[name] for name in "BMNK")
+    count, rows, depth, cols = (layer[name] for name in "BMNK")
     inputs = (Input((count, rows, depth)), Input((count, depth, cols)))
     return lambda p, a, b: jax.numpy.matmul(a, b), {}, inputs
 

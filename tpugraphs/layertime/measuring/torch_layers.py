@@ -61,11 +61,11 @@ def _dense(torch: Any, layer: Layer) -> Built:
 
 
 def _linear(torch: Any, layer: Layer) -> Built:
-    return torch.nn.Linear(layer["K"], layer["N"]), (Input((layer["B"], layer["M"], layer["K"])),)
+    return torch.nn.Linear(layer["N"], layer["K"]), (Input((layer["B"], layer["M"], layer["N"])),)
 
 
 def _bmm(torch: Any, layer: Layer) -> Built:
-    count, rows, cols, depth = (layer[name] for name in "BMNK")
+    count, rows, depth, cols = (layer[name] for name in "BMNK")
     return torch.bmm, (Input((count, rows, depth)), Input((count, depth, cols)))
 
 

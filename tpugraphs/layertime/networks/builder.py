@@ -66,14 +66,14 @@ class Builder:
         self._output = out
 
     def product(self, name: str, source: str, x: Shape, y: Shape, out: Any) -> None:
-        """Add a product (..., M, K) x (..., K, N); a dense layer if `y` is one matrix."""
+        """Add a product (..., M, N) x (..., N, K); a dense layer if `y` is one matrix."""
         if min(len(x), len(y)) < 2:
             return  # with a vector: next to nothing
         if len(y) == 2:
             self.dense(name, source, x, y[-1], out)
             return
         count = max(math.prod(x[:-2]), math.prod(y[:-2]))
-        self.add(name, source, "bmm", count, M=x[-2], N=y[-1], K=x[-1])
+        self.add(name, source, "bmm", count, M=x[-2], N=x[-1], K=y[-1])
 
     def attention(self, name: str, source: str, query: Shape, key: Shape) -> None:
         """Add the products of attention; queries and keys are (N, ..., heads, length, head size)."""

@@ -19,12 +19,12 @@ def _activation(layer: Layer, numbers: int, rows: int) -> list[Layer]:
 
 def _dense_linear(layer: Layer) -> list[Layer]:
     cin, cout = (int(layer.columns[name]) for name in ("dim_input", "dim_output"))
-    product = Layer(layer.name, "linear", {"N": cout, "K": cin}, layer.rows, layer.source)
+    product = Layer(layer.name, "linear", {"N": cin, "K": cout}, layer.rows, layer.source)
     return [product, *_activation(layer, cout, layer.rows)]
 
 
 def _linear_dense(layer: Layer) -> list[Layer]:
-    count, cin, cout = (int(layer.columns[name]) for name in ("B", "K", "N"))
+    count, cin, cout = (int(layer.columns[name]) for name in ("B", "N", "K"))
     columns = {"dim_input": cin, "dim_output": cout}
     return [Layer(layer.name, "dense", columns, layer.rows * count, layer.source)]
 
