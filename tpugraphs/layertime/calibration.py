@@ -1,28 +1,72 @@
-"""What a few measured layers tell of a device: how fast it is, and a correction of the rest."""
+"""What a few measured layers tell of a device: which of the known ones it is like, and what is left over."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.layertime.costs import Scales
+from tpugraphs.layertime.costs import Scales, fitted_scales
 from tpugraphs.system import tensorfile
 
-__all__ = ["MOST_LAYERS", "Calibration", "choose"]
+__all__ = ["MOST_LAYERS", "Calibration", "Views", "choose"]
 
 Floats = NDArray[np.float64]
 
 MOST_LAYERS = 2000
 """Layers to calibrate a device by, or to choose, at a time: memory grows with the square."""
-_LENGTH = 1.5  # of the kernel, times the root of the number of features
+_LENGTH = 1.5  # of the kernel, times the root of the number of columns
+_SLOPE = 0.3  # of the logarithm of the time, among the columns that weigh linearly
+_PLACE = 0.4  # of the same, among those of the place, times the root of their number
+_LINEAR = (0.01, 0.03, 0.1, 0.3, 1.0)  # variances that are tried: of the linear part,
+_NEAR = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2)  # of the correction near measured layers,
+_NOISE = (0.03, 0.06, 0.1)  # and standard deviations of what is measured
+_USUAL = (0.1, 0.01, 0.06)  # of each, before anything is measured
+_MOST_TRIED = 200  # layers that variances are chosen by, evenly taken
 _MOST_JUDGED = 500  # candidates that the choice is judged on
-_NOISE = 0.05  # standard deviation of the logarithm of a measured time
 
 
-def _kernel(a: Floats, b: Floats) -> Floats:
+@dataclass(frozen=True)
+class Views:
+    """What a model says of layers on a device that it is to be calibrated for.
+
+    Attributes
+    ----------
+    seen : (n, D) float64
+        Logarithms of milliseconds, as if they ran on each of the devices that were learnt from.
+    fixed, working : (n,) float64
+        Milliseconds on the device itself that pass without work, and of the work.
+    places : (n, F) float64
+        Of the layers, in the space of those that were learnt from.
+    """
+
+    seen: Floats
+    fixed: Floats
+    working: Floats
+    places: Floats
+
+    @property
+    def usual(self) -> Floats:
+        """Logarithms of milliseconds in the mean over the devices that were learnt from (n,)."""
+        found: Floats = self.seen.mean(1)
+        return found
+
+    def columns(self, scales: Scales, center: float) -> tuple[Floats, Floats]:
+        """Return what weighs linearly (n, D + 3), and places with the usual time among them (n, F + 1)."""
+        own = np.log(scales[0] * self.fixed + scales[1] * self.working)
+        slope = self.usual - center
+        linear = [
+            self.seen - self.usual[:, None],
+            np.stack([np.ones_like(slope), own - self.usual, _SLOPE * slope], 1),
+        ]
+        root = np.sqrt(self.places.shape[1])
+        return np.concatenate(linear, 1), np.concatenate([self.places, _PLACE * root * slope[:, None]], 1)
+
+
+def _near(a: Floats, b: Floats) -> Floats:
     """Return exp(-|a - b|^2 / (2 l^2)) of all pairs of places (n, F) and (m, F): (n, m)."""
     apart = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T
     found: Floats = np.exp(-np.maximum(apart, 0) / (2 * _LENGTH**2 * a.shape[1]))
@@ -31,60 +75,103 @@ def _kernel(a: Floats, b: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A device as a few of its layers show it.
+    """A Gaussian process of log(measured / usual) on a device: linear in other devices, and near by place.
+
+    A device is so a mixture of the known ones, as far as its layers say so.
 
     Attributes
     ----------
     scales : (float, float)
         Factors of the time that passes without work, and of the time of the work.
-    places : (n, F) float64
+    center : float
+        Mean of the usual logarithms of the measured layers.
+    variances : (float, float)
+        Of the linear part, and of the correction near measured layers.
+    linear : (n, D + 3) float64
+        Columns of the measured layers that weigh linearly.
+    places : (n, F + 1) float64
         Of the measured layers.
     weights : (n,) float64
-        Of the kernel around them.
+        Of the kernel between them and others.
     left : (n,) float64
         log(measured / predicted) of every layer, by what the others say.
     """
 
     scales: Scales
+    center: float
+    variances: tuple[float, float]
+    linear: Floats
     places: Floats
     weights: Floats
     left: Floats
 
     @classmethod
-    def fit(cls, scales: Scales, places: Floats, residuals: Floats) -> Calibration:
-        """Fit a Gaussian process to log(measured / predicted) of layers at `places`."""
-        scale = float(np.mean(residuals**2)) / _NOISE**2 + 1e-6
-        inverse = np.linalg.inv(scale * _kernel(places, places) + np.eye(len(places)))
-        solved = inverse @ residuals
-        return cls(scales, places, scale * solved, solved / np.diag(inverse))
+    def fit(cls, views: Views, ms: Floats) -> Calibration:
+        """Learn from measured layers; the variances are those of the greatest marginal likelihood."""
+        scales, center = fitted_scales(views.fixed, views.working, ms), float(views.usual.mean())
+        linear, places = views.columns(scales, center)
+        wanted = np.log(ms) - views.usual
+        some = _evenly(ms.size, _MOST_TRIED)
+        products, near = linear[some] @ linear[some].T, _near(places[some], places[some])
+        best = max(
+            itertools.product(_LINEAR, _NEAR, _NOISE),
+            key=lambda one: _likelihood(products, near, wanted[some], *one),
+        )
+        covered = (
+            best[0] * linear @ linear.T + best[1] * _near(places, places) + best[2] ** 2 * np.eye(ms.size)
+        )
+        inverse = np.linalg.inv(covered)
+        weights = inverse @ wanted
+        return cls(scales, center, best[:2], linear, places, weights, weights / np.diag(inverse))
 
-    def correction(self, places: Floats) -> Floats:
-        """Return what to add to predicted logarithms at `places` (m, F): (m,)."""
-        found: Floats = _kernel(places, self.places) @ self.weights
+    def log_ms(self, views: Views) -> Floats:
+        """Predict the natural logarithm of the times in ms (m,)."""
+        linear, places = views.columns(self.scales, self.center)
+        found: Floats = views.usual + self.variances[0] * (linear @ (self.linear.T @ self.weights))
+        found += self.variances[1] * (_near(places, self.places) @ self.weights)
         return found
 
     def to_file(self) -> dict[str, NDArray[Any]]:
         """Return tensors."""
         return {
-            "scales": np.array(self.scales),
+            "numbers": np.array([*self.scales, self.center, *self.variances]),
+            "linear": self.linear,
             "places": self.places,
             "weights": self.weights,
             "left": self.left,
         }
 
     @classmethod
-    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], prefix: str, columns: int) -> Calibration:
+    def from_file(
+        cls, path: str, tensors: dict[str, NDArray[Any]], prefix: str, devices: int, columns: int
+    ) -> Calibration:
         """Restore what `to_file` returned, from tensors whose names begin with `prefix`."""
         first = tensors.get(f"{prefix}weights")
         count = 0 if first is None else first.size
-        shapes = {"scales": (2,), "places": (count, columns), "weights": (count,), "left": (count,)}
-        scales, *rest = (
+        shapes = {
+            "numbers": (5,),
+            "linear": (count, devices + 3),
+            "places": (count, columns + 1),
+            "weights": (count,),
+            "left": (count,),
+        }
+        numbers, *rest = (
             tensorfile.take(path, tensors, prefix + name, shape, np.float64) for name, shape in shapes.items()
         )
-        return cls((float(scales[0]), float(scales[1])), *rest)
+        a, b, center, u, v = (float(number) for number in numbers)
+        return cls((a, b), center, (u, v), *rest)
 
 
-def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.int64]:
+def _likelihood(
+    products: Floats, near: Floats, wanted: Floats, linear: float, correction: float, noise: float
+) -> float:
+    """Return the logarithm of the marginal likelihood, but for a constant."""
+    factor = np.linalg.cholesky(linear * products + correction * near + noise**2 * np.eye(wanted.size))
+    half = np.linalg.solve(factor, wanted)
+    return float(-0.5 * half @ half - np.log(np.diag(factor)).sum())
+
+
+def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np.int64]:
     """Choose layers whose times tell most of all others, one after the other.
 
     Each is the one after which a Gaussian process is least uncertain in the mean over the candidates
@@ -94,9 +181,9 @@ def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.in
     ----------
     count : int
         Up to `MOST_LAYERS`.
-    places : (n, F) float64
-        Of the candidates.
-    measured : (m, F) float64 or None
+    views : Views
+        Of the candidates (n).
+    measured : Calibration or None
         Of layers that are measured already.
 
     Returns
@@ -104,14 +191,25 @@ def choose(count: int, places: Floats, measured: Floats | None) -> NDArray[np.in
     (count,) int64
         Numbers of candidates.
     """
-    noise = _NOISE**2
-    looked = _evenly(len(places), MOST_LAYERS)
-    here, there = places[looked], places[_evenly(len(places), _MOST_JUDGED)]
-    between, variance = _kernel(here, there), np.ones(len(here))
-    within = _kernel(here, here)
-    if measured is not None and len(measured):
-        factor = np.linalg.cholesky(_kernel(measured, measured) + noise * np.eye(len(measured)))
-        mine, theirs = (np.linalg.solve(factor, _kernel(measured, one)) for one in (here, there))
+    known, near, deviation = _USUAL
+    noise = deviation**2
+    columns = views.columns(
+        (1.0, 1.0) if measured is None else measured.scales,
+        float(views.usual.mean()) if measured is None else measured.center,
+    )
+
+    def kernel(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
+        return known * a[0] @ b[0].T + near * _near(a[1], b[1])
+
+    looked = _evenly(len(views.places), MOST_LAYERS)
+    judged = _evenly(len(views.places), _MOST_JUDGED)
+    here, there = ((columns[0][rows], columns[1][rows]) for rows in (looked, judged))
+    between, within = kernel(here, there), kernel(here, here)
+    variance = np.diag(within).copy()
+    if measured is not None:
+        before = measured.linear, measured.places
+        factor = np.linalg.cholesky(kernel(before, before) + noise * np.eye(measured.weights.size))
+        mine, theirs = (np.linalg.solve(factor, kernel(before, one)) for one in (here, there))
         between -= mine.T @ theirs
         within -= mine.T @ mine
         variance -= (mine**2).sum(0)

@@ -73,7 +73,6 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
 class Space:
     """Where layers lie among those that were learnt from: their columns of numbers, standardised.
 
-    Layers beyond the range of a column are placed at its end: what was learnt there holds on.
 
     Attributes
     ----------
@@ -94,8 +93,12 @@ class Space:
 
     def place(self, columns: Floats) -> Floats:
         """Return the places of layers (n, V), in the V columns that vary."""
-        placed: Floats = (np.clip(columns, self.low, self.high) - self.center) / self.spread
+        placed: Floats = (columns - self.center) / self.spread
         return np.ascontiguousarray(placed[:, self.high - self.low > _NEAR])
+
+    def clipped(self, columns: Floats) -> Floats:
+        """Return the places (n, V) with layers beyond the range of a column at its end."""
+        return self.place(np.clip(columns, self.low, self.high))
 
     def outside(self, table: LayerTable) -> NDArray[np.bool_]:
         """Return which layers have a size or word beyond those that were learnt from: (n,).

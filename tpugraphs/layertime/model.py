@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +12,12 @@ from numpy.typing import NDArray
 
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError
-from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, choose
-from tpugraphs.layertime.costs import fitted_scales
+from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, Views, choose
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
 from tpugraphs.layertime.kinds import KINDS
-from tpugraphs.layertime.methods import METHODS
+from tpugraphs.layertime.methods import METHODS, log_of
 from tpugraphs.layertime.table import LayerTable, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
@@ -103,9 +103,9 @@ class LayerTimeModel:
     def calibrate(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
         """Adapt the model to a device by a few of its layers; what it says of other devices stays.
 
-        What is predicted gets two factors, one of the time that passes without work and one of the time of
-        the work, and a Gaussian process corrects what is left over near the measured layers. A second call
-        replaces the first.
+        A Gaussian process learns which of the known devices it is like: its times are a mixture of theirs and
+        of what is predicted for itself, and a correction near the measured layers. A second call replaces the
+        first.
 
         Parameters
         ----------
@@ -131,10 +131,7 @@ class LayerTimeModel:
                     f"device {name!r}: expected 3 to {MOST_LAYERS:,} layers to calibrate by, "
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
-            fixed, working = self._method.parts(own)
-            scales = fitted_scales(fixed, working, own.ms)
-            residuals = np.log(own.ms / (scales[0] * fixed + scales[1] * working))
-            found[name] = Calibration.fit(scales, space.place(matrix(own)), residuals)
+            found[name] = Calibration.fit(self._views(own, space), own.ms)
         self._calibrated |= found
         return self
 
@@ -171,8 +168,7 @@ class LayerTimeModel:
         most = min(len(layers), MOST_LAYERS)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
             raise ConfigError(f"count: expected a whole number from 1 to {most}, got {count!r}")
-        known = self._calibrated.get(names[0])
-        return choose(count, space.place(matrix(layers)), None if known is None else known.places)
+        return choose(count, self._views(layers, space), self._calibrated.get(names[0]))
 
     def out_of_range(
         self, table: Any, device: str | Device | Sequence[str] | None = None
@@ -193,21 +189,32 @@ class LayerTimeModel:
         """
         return self._check_trained().outside(read_table(table, self.kind, device, timed=False))
 
+    def _views(self, layers: LayerTable, space: Space) -> Views:
+        """Return what the method says of layers on one device."""
+        place = np.zeros(len(layers), np.int64)
+        seen = [
+            log_of(self._method.parts(replace(layers, devices=(device,), device=place)))
+            for device in self._method.devices
+        ]
+        fixed, working = self._method.parts(layers)
+        return Views(np.stack(seen, 1), fixed, working, space.place(matrix(layers)))
+
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
         """Predict logarithms of milliseconds (n,), calibrations included."""
-        fixed, working = self._method.parts(layers)
-        found: Floats = np.log(fixed + working)
+        known = np.isin(layers.per_device_name(), list(self._calibrated))
+        found = np.empty(len(layers))
+        if not known.all():
+            found[~known] = log_of(self._method.parts(layers.take(~known)))
         for name, rows in layers.by_device():
             own = self._calibrated.get(name)
             if own is not None:
-                scaled = own.scales[0] * fixed[rows] + own.scales[1] * working[rows]
-                found[rows] = np.log(scaled) + own.correction(space.place(matrix(layers.take(rows))))
+                found[rows] = own.log_ms(self._views(layers.take(rows), space))
         return found
 
     def _errors(self) -> ErrorQuantiles:
         """Return the errors of the method, and of calibrated devices those of each layer by the others.
 
-        These are widened by a part for the two factors.
+        These are widened by a part for the two factors of the scales.
         """
         own = {
             name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
@@ -306,7 +313,7 @@ class LayerTimeModel:
         model._space = space = Space.from_file(name, tensors, "space")
         for i, device in enumerate(tensorfile.entry(name, metadata, "calibrated", list)):
             model._calibrated[str(device)] = Calibration.from_file(
-                name, tensors, f"calibration.{i}.", space.size
+                name, tensors, f"calibration.{i}.", len(model._method.devices), space.size
             )
         return model
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from tpugraphs.layertime.methods.base import Method, joined
+from tpugraphs.layertime.methods.base import Method, log_of
 from tpugraphs.layertime.methods.residual import Residual, Trees
 from tpugraphs.layertime.methods.roofline import Roofline
 
-__all__ = ["METHODS", "Method", "joined"]
+__all__ = ["METHODS", "Method", "log_of"]
 
 METHODS: dict[str, Callable[..., Method]] = {"residual": Residual, "roofline": Roofline, "lightgbm": Trees}
 """Ways to predict, by name."""

@@ -26,6 +26,9 @@ from tpugraphs.training.callbacks import pass_on_interrupt
 __all__ = ["Residual", "Trees"]
 
 
+_BEYOND = 0.5  # share of what was learnt at the end of the range that is taken beyond it
+
+
 class Member(NamedTuple):
     """A network, and the space of what it was trained on."""
 
@@ -37,14 +40,14 @@ class Residual:
     """Networks of log(ms / linear roofline), trained in the core.
 
     Members that know the device serve layers in range on the devices that were learnt from. All others have
-    members that are kept smooth, with noise and dropout, and do not see which device it is. Each is trained
-    without one of the devices: what it says of that device tells how far off a device never seen is.
+    members that are kept smooth, with noise and dropout, and do not see which device it is. How far off a
+    device never seen is, is told by further ones, each trained without one of the devices.
 
     Parameters
     ----------
     seed : int
     members : int
-        Networks that know the device; their mean is taken.
+        Networks of each sort; their mean is taken.
     steps : int
         Training steps of a network.
     width : int
@@ -63,7 +66,7 @@ class Residual:
                 raise ConfigError(f"{name}: expected a whole number from 1 on, got {value!r}")
         self.seed, self.members, self.fields = seed, fields["members"], fields
         self.known: list[Member] = []
-        self.other: list[Member] = []
+        self.smooth: list[Member] = []
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -75,12 +78,13 @@ class Residual:
         learnt, held = divided(table, self.seed)
         self.costs = Costs.fit(learnt)
         self.known = [self._trained(learnt, True, i) for i in range(self.members)]
+        self.smooth = [self._trained(learnt, False, self.members + i) for i in range(self.members)]
         known = quantiles_by_device(held, log_of(self.parts(held)))
-        self.other, other = [], []
-        for i, (name, rows) in enumerate(table.by_device() if len(known) > 1 else ()):
-            self.other.append(self._trained(table.take(~rows), False, self.members + i))
+        other = []
+        for i, (name, rows) in enumerate(learnt.by_device() if len(known) > 1 else ()):
+            member = self._trained(learnt.take(~rows), False, 2 * self.members + i)
             part = held.take(held.per_device_name() == name)
-            found = log_of(self.costs.parts(part, without=name)) + self._mean(self.other[-1:], part, False)
+            found = log_of(self.costs.parts(part, without=name)) + self._mean([member], part, False)
             other.append(error_quantiles(part, found))
         self.errors = ErrorQuantiles(known, pooled(other))
 
@@ -89,16 +93,17 @@ class Residual:
         factor = np.zeros(len(table))
         outside = self.known[0].space.outside(table)
         learnt = np.isin(table.per_device_name(), self.costs.names) & ~outside
-        for members, rows, told in ((self.known, learnt, True), (self.other or self.known, ~learnt, False)):
+        for members, rows, told in ((self.known, learnt, True), (self.smooth, ~learnt, False)):
             if rows.any():
-                factor[rows] = self._mean(members, table.take(rows), told or not self.other)
+                factor[rows] = self._mean(members, table.take(rows), told)
+        factor[outside] *= _BEYOND
         fixed, working = self.costs.parts(table)
         return fixed * np.exp(factor), working * np.exp(factor)
 
     def _mean(self, members: Sequence[Member], table: LayerTable, told: bool) -> Floats:
         columns = self._columns(table, told)
         scores = [
-            member.ranker.predict(_graph(member.space.place(columns)), verbose=False) for member in members
+            member.ranker.predict(_graph(member.space.clipped(columns)), verbose=False) for member in members
         ]
         found: Floats = np.mean(scores, 0, dtype=np.float64)
         return found
@@ -108,7 +113,7 @@ class Residual:
         columns = self._columns(table, told)
         member = Member(self._ranker(1000 * self.seed + number, smooth=not told), Space.of(columns))
         ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
-        pass_on_interrupt(member.ranker.fit([_graph(member.space.place(columns), ratio)], verbose=False))
+        pass_on_interrupt(member.ranker.fit([_graph(member.space.clipped(columns), ratio)], verbose=False))
         return member
 
     def _columns(self, table: LayerTable, told: bool) -> Floats:
@@ -140,7 +145,7 @@ class Residual:
 
     def to_file(self) -> File:
         """Return metadata and tensors."""
-        both = [*self.known, *self.other]
+        both = [*self.known, *self.smooth]
         members, tensors = filekinds.write_members([member.ranker for member in both])
         spaces = {f"{i}.space": member.space.to_file() for i, member in enumerate(both)}
         return joined(
@@ -152,12 +157,11 @@ class Residual:
         self.costs = Costs.from_file(path, metadata, tensors)
         self.errors = ErrorQuantiles.from_file(path, metadata, tensors)
         rankers = filekinds.read_members(path, metadata, tensors)
-        count = len(self.costs.names)
-        expected = self.members + (count if count > 1 else 0)
+        expected = 2 * self.members
         if len(rankers) != expected or not all(isinstance(one, Ranker) for one in rankers):
             raise tensorfile.fail(path, "members", f"{expected} rankers", f"{len(rankers)} members")
         members = [Member(one, Space.from_file(path, tensors, f"{i}.space")) for i, one in enumerate(rankers)]
-        self.known, self.other = members[: self.members], members[self.members :]
+        self.known, self.smooth = members[: self.members], members[self.members :]
 
 
 class Trees(Residual):
@@ -167,7 +171,7 @@ class Trees(Residual):
     ----------
     seed : int
     members : int
-        Of each kind of members, as in `Residual`.
+        Of each sort, as in `Residual`.
     rounds : int
         Trees of a member.
     leaves : int
