@@ -9,7 +9,6 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs.layertime import DEVICES, KINDS, Device, LayerTimeModel, read_table
-from tpugraphs.layertime.calibration import Calibration, choose
 
 DENSE = ("batch", "dim_input", "dim_output")
 
@@ -329,46 +328,6 @@ def test_a_few_layers_calibrate_a_device(trained, tmp_path, method):
         model.suggest(3, rest)
     with pytest.raises(tg.ConfigError, match="count: expected a whole number from 1 to 800, got 801"):
         model.suggest(801, new)
-
-
-def test_the_correction_is_that_of_a_gaussian_process():
-    rng = np.random.default_rng(0)
-    places, residuals, new = rng.normal(size=(12, 5)), rng.normal(size=12) * 0.3, rng.normal(size=(7, 5))
-    found = Calibration.fit((1.0, 1.0), places, residuals)
-
-    def kernel(a, b):
-        return np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / (2 * 1.5**2 * 5))
-
-    variance = np.mean(residuals**2) + 1e-6 * 0.05**2
-    whole = variance * kernel(places, places) + 0.05**2 * np.eye(12)
-    expected = variance * kernel(new, places) @ np.linalg.solve(whole, residuals)
-    np.testing.assert_allclose(found.correction(new), expected, rtol=1e-9)
-    one = Calibration.fit((1.0, 1.0), places, residuals)
-    rest = np.arange(12) != 4
-    part = variance * kernel(places[rest], places[rest]) + 0.05**2 * np.eye(11)
-    said = variance * kernel(places[[4]], places[rest]) @ np.linalg.solve(part, residuals[rest])
-    np.testing.assert_allclose(one.left[4], residuals[4] - said[0], rtol=1e-9)
-
-
-def test_the_layers_chosen_leave_least_unknown():
-    rng = np.random.default_rng(1)
-    places, measured = rng.normal(size=(30, 4)), rng.normal(size=(3, 4))
-
-    def kernel(a, b):
-        return np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / (2 * 1.5**2 * 4))
-
-    def unknown(known):
-        whole = kernel(known, known) + 0.05**2 * np.eye(len(known))
-        across = kernel(places, known)
-        return np.mean(1 - np.einsum("ij,ji->i", across, np.linalg.solve(whole, across.T)))
-
-    for known in (np.zeros((0, 4)), measured):
-        expected, rows = [], known
-        for _ in range(4):
-            left = [unknown(np.vstack([rows, place])) for place in places]
-            expected.append(int(np.argmin([math.inf if i in expected else u for i, u in enumerate(left)])))
-            rows = np.vstack([rows, places[expected[-1]]])
-        np.testing.assert_array_equal(choose(4, places, known if len(known) else None), expected)
 
 
 def test_same_seed_same_bits_and_files(trained, tmp_path):

@@ -1,5 +1,6 @@
 """Times of layers on a device: measured tables, devices, models of them; times of whole networks."""
 
+from tpugraphs.layertime.audit import LayerAudit, audit
 from tpugraphs.layertime.devices import DEVICES, Device, get_device
 from tpugraphs.layertime.features import features, roofline_ms
 from tpugraphs.layertime.kinds import KINDS
@@ -32,11 +33,13 @@ __all__ = [
     "Device",
     "Estimate",
     "Layer",
+    "LayerAudit",
     "LayerList",
     "LayerTable",
     "LayerTime",
     "LayerTimeModel",
     "Scaling",
+    "audit",
     "exposed_ms",
     "features",
     "fit_factor",

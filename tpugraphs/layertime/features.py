@@ -73,7 +73,6 @@ def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
 class Space:
     """Where layers lie among those that were learnt from: their columns of numbers, standardised.
 
-
     Attributes
     ----------
     low, high, center, spread : (F,) float64

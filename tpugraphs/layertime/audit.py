@@ -1,0 +1,199 @@
+"""What is suspicious in a table of measured layers, device by device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.costs import Costs
+from tpugraphs.layertime.devices import Device
+from tpugraphs.layertime.features import roofline_ms
+from tpugraphs.layertime.table import LayerTable, read_table
+
+__all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
+
+Floats = NDArray[np.float64]
+
+_STEP = math.log(1.5)  # of the level, from which a stretch is one of its own
+_CLEAR = 2.5  # of the sum over the root of its length: chance exceeds it once in 100,000 tables
+_LEAST = 30  # rows of a stretch
+_LONG = 0.2  # share of the rows whose rate tells the level: those with most to do
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows of a device that were measured at one level.
+
+    Attributes
+    ----------
+    first, last : int
+        Rows of the table, both included; rows of other devices may lie between.
+    layers : int
+    level : float
+        Median of measured / fitted over all of the device's rows.
+    gflops : float
+        Median rate of the layers with most to do.
+    """
+
+    first: int
+    last: int
+    layers: int
+    level: float
+    gflops: float
+
+
+@dataclass(frozen=True)
+class DeviceAudit:
+    """Rows of one device.
+
+    Attributes
+    ----------
+    device : str
+    layers : int
+    stretches : tuple of Stretch
+        One, unless the level shifts.
+    impossible : int
+        Layers faster than the peak rates of the device.
+    repeated : int
+        Layers that were measured before.
+    spread : float
+        Median of largest / smallest time of the same layer, 1 where none is repeated.
+    """
+
+    device: str
+    layers: int
+    stretches: tuple[Stretch, ...]
+    impossible: int
+    repeated: int
+    spread: float
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the level shifts."""
+        return len(self.stretches) > 1
+
+
+@dataclass(frozen=True)
+class LayerAudit:
+    """What `audit` found.
+
+    Attributes
+    ----------
+    kind : str
+    devices : tuple of DeviceAudit
+    """
+
+    kind: str
+    devices: tuple[DeviceAudit, ...]
+
+    @property
+    def shifted(self) -> tuple[str, ...]:
+        """Names of devices whose level shifts."""
+        return tuple(one.device for one in self.devices if one.shifted)
+
+    def __str__(self) -> str:
+        """Return a line per device, and one per stretch where the level shifts."""
+        lines = []
+        for one in self.devices:
+            notes = [f"{one.layers:,} layers"]
+            if one.repeated:
+                notes.append(f"{one.repeated:,} repeated, times up to {one.spread:.2f}x apart in the median")
+            if one.impossible:
+                notes.append(f"{one.impossible:,} faster than the device's peak")
+            if one.shifted:
+                notes.append("the level shifts:")
+            lines.append(f"{one.device}: {', '.join(notes)}")
+            lines += [
+                f"  rows {part.first:,} to {part.last:,}: {part.level:.2f}x as long as fitted, "
+                f"{part.gflops:,.0f} GFLOP/s where most is to do ({part.layers:,} layers)"
+                for part in one.stretches
+                if one.shifted
+            ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as numbers and words."""
+        return asdict(self)
+
+
+def audit(table: Any, kind: str | None = None, device: str | Device | None = None) -> LayerAudit:
+    """Look for what is suspicious in measured layers.
+
+    A device that was throttled, or measured with other settings for a while, shows as a step of its level
+    along the rows: of measured times over those that a linear roofline of all its rows says. The place of a
+    step is where the cumulative sum of signs is farthest from 0 (CUSUM; Page 1954), and it counts from a
+    factor of 1.5.
+
+    Parameters
+    ----------
+    table : path, dict of arrays, DataFrame or LayerTable
+        In the order that the layers were measured in.
+    kind : str, optional
+        Of the layers, where `table` does not say it.
+    device : name or Device, optional
+
+    Raises
+    ------
+    ConfigError, DataError
+        As `read_table`; no times.
+    """
+    if kind is None and not isinstance(table, LayerTable):
+        raise ConfigError("kind: say which, for a table that does not know its kind")
+    layers = read_table(table, kind or table.kind.name, device)
+    if layers.ms is None:
+        raise ConfigError("table: expected measured times, this one has none")
+    work = layers.kind.work(layers.columns)
+    found = []
+    for name, mask in layers.by_device():
+        rows = np.flatnonzero(mask)
+        own = layers.take(rows)
+        assert own.ms is not None
+        fixed, working = Costs.fit(own).parts(own)
+        level, rate = np.log(own.ms / (fixed + working)), work.flops[rows] / own.ms * 1e-6
+        stretches = [
+            Stretch(
+                int(rows[part][0]),
+                int(rows[part][-1]),
+                part.size,
+                float(np.exp(np.median(level[part]))),
+                float(np.median(rate[part][_longest(working[part])])),
+            )
+            for part in _stretches(level, np.arange(rows.size))
+        ]
+        impossible = int((own.ms < roofline_ms(own)).sum())
+        found.append(DeviceAudit(name, rows.size, tuple(stretches), impossible, *_repeated(own)))
+    return LayerAudit(layers.kind.name, tuple(found))
+
+
+def _longest(working: Floats) -> NDArray[np.intp]:
+    """Return the rows with most to do."""
+    return np.argsort(-working, kind="stable")[: max(1, int(_LONG * working.size))]
+
+
+def _stretches(level: Floats, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Divide rows (n,) where the level steps, again and again."""
+    sums = np.cumsum(np.sign(level[rows] - np.median(level[rows])))
+    place = int(np.argmax(np.abs(sums))) + 1
+    left, right = rows[:place], rows[place:]
+    if min(left.size, right.size) < _LEAST or abs(sums[place - 1]) < _CLEAR * np.sqrt(rows.size):
+        return [rows]
+    if abs(np.median(level[left]) - np.median(level[right])) < _STEP:
+        return [rows]
+    return [*_stretches(level, left), *_stretches(level, right)]
+
+
+def _repeated(own: LayerTable) -> tuple[int, float]:
+    """Count layers that were measured before, and return how far apart their times are."""
+    assert own.ms is not None
+    codes = [np.unique(values, return_inverse=True)[1] for values in own.columns.values()]
+    _, layer, count = np.unique(np.stack(codes, 1), axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((own.ms, layer.ravel()))
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    times = own.ms[order]
+    ratios = (times[first + count - 1] / times[first])[count > 1]
+    return int((count - 1).sum()), float(np.median(ratios)) if ratios.size else 1.0
