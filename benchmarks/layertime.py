@@ -1,16 +1,19 @@
-"""How far predicted times of layers are off: on layers and on devices never seen.
+"""How far predicted times of layers are off: on layers and on devices never seen, and after calibration.
 
-``python -m benchmarks.layertime --data DIR`` reads the tables of the folder ``gpu_layers`` in the data folder
-and prints a line per model and split; with ``--out DIR`` it writes ``layertime.md`` there.
+``python -m benchmarks.layertime --data DIR`` reads the tables of the folders ``gpu_layers`` and ``measured``
+in the data folder and prints a line per model and split; with ``--out DIR`` it writes ``layertime.md`` there.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +25,168 @@ from tpugraphs.system.files import atomic_write
 
 from . import machine
 
-KINDS = ("conv2d", "dense")
+GPU_LAYERS = ("conv2d", "dense")
+NEUSIGHT = ("linear", "bmm", "elementwise", "softmax", "layernorm")
+UNSEEN = "A100-80GB"  # only in the part that NeuSight's authors judge on
+FEW = (10, 30, 100)
+DRAWS = 3  # of random layers to calibrate by
+JUDGED = 8000  # layers that calibrated models are judged on
+METHODS: dict[str, dict[str, Any]] = {"roofline": {}, "residual": {}, "lightgbm": {}, "mlpredict": {}}
+
 Line = tuple[str, ...]
-HEAD = ("judged on", "method", "mean error", "median", "in the 80 % interval", "fit s", "layers/s")
+HEAD = ("judged on", "method", "error", "median", "in 80 %", "fit s", "layers/s")
+CALIBRATED = (
+    "device",
+    "before",
+    *(f"{n} layers" for n in FEW),
+    *(f"{n} in 80 %" for n in FEW),
+    "30 suggested",
+)
+
+
+@dataclass
+class Section:
+    """A kind of layers, and where its tables are from."""
+
+    kind: str
+    splits: list[Line] = field(default_factory=list)
+    calibrated: list[Line] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """Return a section of the page."""
+        parts = [f"## {self.kind}", ""]
+        for head, rows in ((HEAD, self.splits), (CALIBRATED, self.calibrated)):
+            if rows:
+                ruled = [head, ("---", *["---:"] * (len(head) - 1)), *rows]
+                parts += [*(f"| {' | '.join(row)} |" for row in ruled), ""]
+        return "\n".join(parts)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def error(model: LayerTimeModel, table: LayerTable) -> float:
+    return float(np.mean(np.abs(model.predict(table) / table.ms - 1)))
+
+
+def inside(model: LayerTimeModel, table: LayerTable) -> float:
+    low, high = model.predict_interval(table, 0.8).T
+    return float(np.mean((low <= table.ms) & (table.ms <= high)))
+
+
+def fitted(kind: str, method: str, known: LayerTable) -> tuple[LayerTimeModel, float]:
+    """Return a trained model and the seconds that took."""
+    began = time.perf_counter()
+    return LayerTimeModel(kind, method, **METHODS[method]).fit(known), time.perf_counter() - began
 
 
 def judged(name: str, method: str, model: LayerTimeModel, unseen: LayerTable, seconds: float) -> Line:
-    """One line of a table."""
+    """Return one line of a table."""
     began = time.perf_counter()
     predicted = model.predict(unseen)
     rate = len(unseen) / (time.perf_counter() - began)
-    error = np.abs(predicted / unseen.ms - 1)
-    low, high = model.predict_interval(unseen, 0.8).T
-    inside = np.mean((low <= unseen.ms) & (unseen.ms <= high))
-    shares = (float(np.mean(error)), float(np.median(error)))
-    return (
-        name,
-        method,
-        *(f"{100 * e:.1f} %" for e in shares),
-        f"{100 * inside:.0f} %",
-        f"{seconds:.0f}",
-        f"{rate:,.0f}",
-    )
+    off = np.abs(predicted / unseen.ms - 1)
+    shares = percent(float(np.mean(off))), percent(float(np.median(off))), percent(inside(model, unseen), 0)
+    return (name, method, *shares, f"{seconds:.0f}", f"{rate:,.0f}")
 
 
-def lines(kind: str, table: LayerTable, steps: int) -> Iterator[Line]:
-    """All lines of a kind."""
-    methods: tuple[tuple[str, dict[str, Any]], ...] = (("roofline", {}), ("residual", {"steps": steps}))
-    known, unseen = tg.layertime.unseen_layers(table)
-    for method, fields in methods:
-        began = time.perf_counter()
-        model = LayerTimeModel(kind, method, **fields).fit(known)
-        seconds = time.perf_counter() - began
-        yield judged("layers never seen", method, model, unseen, seconds)
+def calibrated(name: str, model: LayerTimeModel, own: LayerTable) -> Line:
+    """Return one line: errors after calibration by a few random layers of the device, means of some draws."""
+    rng = np.random.default_rng(0)
+    some = own.take(np.sort(rng.permutation(len(own))[:JUDGED]))
+    errors, shares = [], []
+    for count in FEW:
+        found = []
+        for seed in range(DRAWS if count < len(own) else 0):
+            rows = np.random.default_rng(seed).permutation(len(own))[:count]
+            model.calibrate(own.take(rows))
+            found.append((error(model, some), inside(model, some)))
+        mean = np.mean(found, 0) if found else None
+        errors.append("-" if mean is None else percent(mean[0]))
+        shares.append("-" if mean is None else percent(mean[1], 0))
+    before = error(forgotten(model), some)
+    chosen = model.suggest(30, own)
+    return (name, percent(before), *errors, *shares, percent(error(model.calibrate(own.take(chosen)), some)))
+
+
+def forgotten(model: LayerTimeModel) -> LayerTimeModel:
+    """Return the model without its calibrations."""
+    model._calibrated.clear()
+    return model
+
+
+def left_out(section: Section, table: LayerTable, methods: tuple[str, ...]) -> None:
+    """Add lines of every device as one never seen, and their means."""
+    found: dict[str, list[Line]] = {method: [] for method in methods}
+    few: list[Line] = []
     for name, rest, own in tg.layertime.unseen_devices(table):
-        for method, fields in methods:
-            began = time.perf_counter()
-            model = LayerTimeModel(kind, method, **fields).fit(rest)
-            yield judged(f"{name}, never seen", method, model, own, time.perf_counter() - began)
+        for method in methods:
+            model, seconds = fitted(section.kind, method, rest)
+            found[method].append(judged(f"{name}, never seen", method, model, own, seconds))
+            show(section, found[method][-1])
+            if method == "residual":
+                few.append(calibrated(name, model, own))
+                show(section, few[-1])
+    for method, lines in found.items():
+        section.splits += lines
+        section.splits.append(("**mean of devices never seen**", method, *means(lines, (2, 3, 4)), "", ""))
+    section.calibrated += [*few, ("**mean**", *means(few, range(1, len(CALIBRATED))))]
 
 
-def markdown(kind: str, found: list[Line]) -> str:
-    """A section of the page."""
-    rows = [HEAD, ("---", "---", *["---:"] * 5), *found]
-    return "\n".join([f"## {kind}", "", *(f"| {' | '.join(row)} |" for row in rows), ""])
+def means(lines: list[Line], places: Any) -> Line:
+    """Return the means of shares in some places of lines."""
+    columns = [[float(line[i].split()[0]) for line in lines if line[i] != "-"] for i in places]
+    return tuple(f"{np.mean(column):.1f} %" if column else "-" for column in columns)
+
+
+def show(section: Section, line: Line) -> None:
+    print(section.kind, *line, sep="  ", flush=True)
+
+
+def gpu_layers(data: Path) -> Iterator[Section]:
+    for kind in GPU_LAYERS:
+        table = tg.layertime.read_table(sorted((data / "gpu_layers").glob(f"{kind}_*.csv.gz")), kind)
+        known, unseen = tg.layertime.unseen_layers(table)
+        section = Section(kind)
+        for method in METHODS:
+            model, seconds = fitted(kind, method, known)
+            section.splits.append(judged("layers never seen", method, model, unseen, seconds))
+            show(section, section.splits[-1])
+        left_out(section, table, ("roofline", "residual"))
+        yield section
+
+
+def neusight(data: Path) -> Iterator[Section]:
+    for kind in NEUSIGHT:
+        path = data / "measured" / f"neusight_{kind}.csv.gz"
+        with gzip.open(path, "rt") as file:
+            part = np.array([row["part"] for row in csv.DictReader(file)])
+        table = tg.layertime.read_table(path, kind)
+        train, test = table.take(part == "train"), table.take(part == "test")
+        section = Section(kind)
+        own = test.take(test.per_device_name() == UNSEEN)
+        for method in METHODS:
+            model, seconds = fitted(kind, method, train)
+            section.splits.append(judged(f"{UNSEEN}, never seen, larger layers", method, model, own, seconds))
+            show(section, section.splits[-1])
+            if method == "residual":
+                for name, rows in test.by_device():
+                    if name != UNSEEN:
+                        line = judged(f"{name}, larger layers", method, model, test.take(rows), seconds)
+                        section.splits.append(line)
+                few = calibrated(f"{UNSEEN}, larger layers", model, own)
+                show(section, few)
+        left_out(section, train, ("roofline", "residual"))
+        section.calibrated.append(few)
+        yield section
+
+
+SOURCES = {"gpu_layers": gpu_layers, "neusight": neusight}
+TITLES = {
+    "gpu_layers": "# Layers in TensorFlow 1 on five GPUs (ml-performance-prediction, Apache-2.0)",
+    "neusight": "# Operators in PyTorch 2.1 on five GPUs (NeuSight, MIT)",
+}
 
 
 def main() -> int:
@@ -73,8 +194,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=os.environ.get("TPUGRAPHS_DATA"), help="the data folder")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--steps", type=int, default=6000, help="of every network")
+    parser.add_argument("--sources", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--out", type=Path, help="write layertime.md here")
     args = parser.parse_args()
     if args.data is None or not (args.data / "gpu_layers").is_dir():
@@ -87,18 +207,16 @@ def main() -> int:
     page = [
         "# Times of layers",
         "",
-        f"Made by `{command}` on {described['cpu']}, {tg.get_num_threads()} threads. Errors are",
-        "|predicted / measured - 1|. The tables are those of the ml-performance-prediction project",
-        "(Apache-2.0): layers in TensorFlow 1 on five GPUs.",
+        f"Made by `{command}` on {described['cpu']}, {tg.get_num_threads()} threads. Errors are means of",
+        "|predicted / measured - 1|; the last columns of the upper tables are seconds to fit, and layers",
+        "predicted per second. *In 80 %*: the share of layers within their 80 % interval. The lower tables",
+        "are of `residual` after `calibrate` with so few layers of the device, drawn at random (means of",
+        f"{DRAWS} draws), and with 30 that `suggest` chose.",
         "",
     ]
-    for kind in args.kinds:
-        table = tg.layertime.read_table(sorted((args.data / "gpu_layers").glob(f"{kind}_*.csv.gz")), kind)
-        found = []
-        for line in lines(kind, table, args.steps):
-            print(kind, *line, sep="  ", flush=True)
-            found.append(line)
-        page.append(markdown(kind, found))
+    for name in args.sources:
+        page += [TITLES[name].replace("# ", "## ", 1), ""]
+        page += [section.markdown().replace("## ", "### ", 1) for section in SOURCES[name](args.data)]
     if args.out:
         with atomic_write(args.out / "layertime.md") as file:
             file.write("\n".join(page).encode())
