@@ -55,6 +55,7 @@ CASES = [
     Case("mse", signed=True),
     Case("log_mse"),
     Case("log_mse", {"offset": 1.0}),
+    Case("msle"),
     Case("mape"),
     Case("mape", {"epsilon": 0.5}, signed=True),
     Case("quantile"),

@@ -230,7 +230,7 @@ def test_weights_of_one_change_nothing_and_none_count_is_zero(case, reduction):
 
 
 @pytest.mark.parametrize(
-    "name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "mape", "quantile", "cross_entropy"]
+    "name", ["pairwise_hinge", "ranknet", "mse", "log_mse", "msle", "mape", "quantile", "cross_entropy"]
 )
 def test_whole_weights_are_repetitions(name):
     """Where a ranking's places have no part, weight 3 is three such entries, and weight 0 none."""
@@ -453,6 +453,15 @@ def test_values_a_logarithm_cannot_take():
     with pytest.raises(tg.DataError, match="above 0 .lambda_rank"):
         tg.kernels.lambda_rank(scores, np.arange(3), values=values, gain="inverse")
     assert np.isfinite(tg.kernels.lambda_rank(scores, np.arange(3), values=values)[0])
+
+
+def test_logarithms_of_times_by_hand():
+    scores, values = np.array([0.0, np.e - 1, -2.0], np.float32), np.array([np.e - 1, 0.0, -0.5])
+    value, grad = tg.kernels.msle(scores, values, reduction="sum")
+    assert value == pytest.approx(1 + 1 + (-2 + np.log(2)) ** 2, rel=1e-7)
+    np.testing.assert_allclose(grad, [-2, 2 / np.e, 2 * (-2 + np.log(2))], rtol=1e-6)
+    with pytest.raises(tg.DataError, match=r"values: expected finite numbers above -1 .msle.*-1 at index 2"):
+        tg.kernels.msle(scores, np.array([0.0, 1.0, -1.0]))
 
 
 @pytest.mark.parametrize("bad", [-1e-9, 1.0000001])

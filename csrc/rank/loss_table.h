@@ -11,6 +11,7 @@
     LOSS(lambda_rank)                                                                                        \
     LOSS(mse)                                                                                                \
     LOSS(log_mse)                                                                                            \
+    LOSS(msle)                                                                                               \
     LOSS(mape)                                                                                               \
     LOSS(quantile)                                                                                           \
     LOSS(cross_entropy)                                                                                      \

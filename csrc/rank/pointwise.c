@@ -30,6 +30,13 @@ static cost log_squared(double score, double value, double offset) {
     return squared(score, log(value + offset), 0);
 }
 
+/* Below 0 the score stands for its own logarithm, as the tangent at 0: finite, and with a slope that leads back up. */
+static cost log_relative(double score, double value, double attr) {
+    const double error = (score > 0 ? log1p(score) : score) - log1p(value);
+    (void)attr;
+    return (cost){error * error, 2 * error / (score > 0 ? 1 + score : 1)};
+}
+
 static cost relative(double score, double value, double epsilon) {
     const double size = fabs(value) > epsilon ? fabs(value) : epsilon, error = score - value;
     return (cost){fabs(error) / size, (double)((error > 0) - (error < 0)) / size};
@@ -49,6 +56,7 @@ static cost bernoulli(double score, double t, double attr) {
 
 static double run_mse(const tg_list *list) { return run_with(list, squared); }
 static double run_log_mse(const tg_list *list) { return run_with(list, log_squared); }
+static double run_msle(const tg_list *list) { return run_with(list, log_relative); }
 static double run_quantile(const tg_list *list) { return run_with(list, pinball); }
 static double run_mape(const tg_list *list) { return run_with(list, relative); }
 static double run_cross_entropy(const tg_list *list) { return run_with(list, bernoulli); }
@@ -65,6 +73,11 @@ static tg_reads any_value(const double *attr) {
 
 static tg_reads with_logarithm(const double *attr) {
     return (tg_reads){.targets = TG_NEED_VALUE, .above = 0 - attr[0]};
+}
+
+static tg_reads above_minus_one(const double *attr) {
+    (void)attr;
+    return (tg_reads){.targets = TG_NEED_VALUE, .above = -1};
 }
 
 static tg_reads shares(const double *attr) {
@@ -94,6 +107,15 @@ const tg_loss tg_loss_log_mse = {
                .low = 0,
                .high = FLT_MAX,
                .meaning = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}},
+};
+
+const tg_loss tg_loss_msle = {
+    POINTWISE,
+    .name = "msle",
+    .doc = "mean of (ln(1 + score) - ln(1 + value))^2: the score predicts the value itself, such as a time; "
+           "below 0 it stands in place of its logarithm",
+    .reads = above_minus_one,
+    .run = run_msle,
 };
 
 const tg_loss tg_loss_mape = {

@@ -138,6 +138,13 @@ def log_mse(s, values, offset=0.0, reduction="mean", weights=None):
     return mse(s, np.log(offset + np.asarray(values)), reduction, weights)
 
 
+def msle(s, values, reduction="mean", weights=None):
+    """(ln(1 + s) - ln(1 + value))^2, with s in place of ln(1 + s) below 0."""
+    s = np.asarray(s, dtype=np.float64)
+    error = np.where(s > 0, np.log(1 + np.maximum(s, 0)), s) - np.log(1 + np.asarray(values))
+    return _pointwise(error**2, 2 * error / (1 + np.maximum(s, 0)), reduction, weights)
+
+
 def mape(s, values, epsilon=1e-8, reduction="mean", weights=None):
     """|s - value| / max(|value|, epsilon)."""
     size = np.maximum(np.abs(values), epsilon)
