@@ -27,6 +27,7 @@ ELSEWHERE = {
     "first-layout-cross": "test_parity.py",
     "first-tile": "test_parity.py",
     "graph-config": "test_graph_config.py: not a published solution",
+    "mlpredict": "test_layertime_mlpredict.py",
 }
 
 

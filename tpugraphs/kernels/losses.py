@@ -4,9 +4,9 @@
 
 - A ranking loss reads ``runtimes``, of which only the order matters, and compares them exactly. A score rises
   with run time, so for ``runtimes[i] > runtimes[j]`` it wants ``scores[i] > scores[j]``.
-- A pointwise loss reads ``values``, numbers that scores predict: for ``mse``, ``msle`` and ``mape`` a score is
-  a value, for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to 1. What
-  values are (times, log-times, percentiles) is up to the caller.
+- A pointwise loss reads ``values``, numbers that scores predict: for ``mse``, ``msle`` and ``mape`` a score
+  is a value, for ``log_mse`` the logarithm of one, for ``cross_entropy`` the logit of a share from 0 to 1.
+  What values are (times, log-times, percentiles) is up to the caller.
 
 Within a list, ``"sum"`` adds up, ``"mean"`` divides by W, the sum of the list's weights (its length if there
 are none), ``"mean-all"`` by W**2 for pairs and by W for ListMLE, ``"mean-pairs"`` by the total weight of the

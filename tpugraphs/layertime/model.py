@@ -35,15 +35,16 @@ class LayerTimeModel:
     ----------
     kind : str
         Kind of the layers, see `tpugraphs.layertime.KINDS`.
-    method : {"residual", "roofline", "lightgbm"}
+    method : {"residual", "roofline", "lightgbm", "mlpredict"}
         ``roofline``: the terms of the work at the device's peak rates, each by a factor that is fitted.
         ``residual``: networks of what that leaves over, trained in the C core. ``lightgbm``: boosted trees
-        in place of the networks (the extra ``[lightgbm]``).
+        in place of the networks (the extra ``[lightgbm]``). ``mlpredict``: the published network of the
+        ml-performance-prediction project, without a roofline.
     seed : int
         Same seed, same bits.
     **fields
         Of the method: `members`, `steps` and `width` of ``residual``, `members`, `rounds` and `leaves` of
-        ``lightgbm``.
+        ``lightgbm``, `preset` and `steps` of ``mlpredict``.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpugraphs import _core, metrics
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
@@ -177,6 +178,15 @@ def step(op: str, name: str, inputs: list[str], slot: str | None = None, /, **at
 def opcodes(slot: str, rows: int, cols: int, **attrs: Any) -> dict[str, Any]:
     """Describe the step `opcodes`: the slot with `cols` columns of an embedding of opcodes behind it."""
     return step("embedding", "opcodes", [slot], source="opcode", rows=rows, cols=cols, **attrs)
+
+
+def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:
+    """Describe the step of preprocessing that encodes all columns of a schema."""
+    columns = {
+        name: [{"name": c.name, "kind": c.kind, "values": [str(v) for v in c.values]} for c in group]
+        for name, group in (("node", schema.node), ("graph", schema.graph), ("config", schema.config))
+    }
+    return {"step": "encode", **columns, **attrs}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpugraphs.data.schema import Column
-from tpugraphs.recipes.base import Recipe, TrainingFields, option
+from tpugraphs.recipes.base import Recipe, TrainingFields, encode, option
 from tpugraphs.recipes.base import step as _step
 
 if TYPE_CHECKING:
@@ -58,17 +57,13 @@ class GraphConfig(TrainingFields):
     chunk: int = option(8192, 1, 1 << 20, doc="configs scored together in prediction")
 
 
-def _columns(columns: tuple[Column, ...]) -> list[dict[str, Any]]:
-    return [{"name": c.name, "kind": c.kind, "values": [str(v) for v in c.values]} for c in columns]
-
-
 def preprocessing(fields: GraphConfig, schema: Schema) -> Steps:
     """Merge equal configs (training only), encode all columns by the schema, append powers of two."""
-    groups = {name: _columns(getattr(schema, name)) for name in ("node", "graph", "config")}
+    encoded = encode(schema, unknown=fields.unknown, levels=fields.levels)
     steps: Steps = [{"step": "dedup", "keep": fields.dedup}] if fields.dedup != "none" else []
-    steps.append({"step": "encode", **groups, "unknown": fields.unknown, "levels": fields.levels})
+    steps.append(encoded)
     if fields.powers and schema.config:
-        steps.append({"step": "powers", "config": groups["config"]})
+        steps.append({"step": "powers", "config": encoded["config"]})
     return steps
 
 
