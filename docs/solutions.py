@@ -236,6 +236,13 @@ def capability_table() -> list[str]:
     return lines
 
 
+def other_recipes() -> list[str]:
+    """List recipes that are not solutions of the competition."""
+    known = {recipe.name for _, module in solutions() for recipe in module.RECIPES}
+    found = [recipes.get_recipe(name) for name in tg.list_recipes() if name not in known]
+    return [f"- `{recipe.name}`: {recipe.summary} From: {recipe.source}." for recipe in found]
+
+
 def results_table() -> list[str]:
     """Lines of the table of measured comparisons."""
     lines = ["| data | learnt from | judged on | |", "| --- | --- | --- | --- |"]
@@ -257,6 +264,10 @@ def text() -> str:
         "## All recipes",
         "",
         *recipe_table(),
+        "",
+        "The others are not solutions of the competition:",
+        "",
+        *other_recipes(),
         "",
         "## What each solution does",
         "",
