@@ -108,22 +108,25 @@ def test_architecture_and_training_are_the_published_ones():
         recipe.model(fields, sizes(0))
 
 
-@pytest.mark.parity
-def test_scores_loss_and_gradients_are_those_of_torch():
-    torch = pytest.importorskip("torch")
+def example(fields, sign):
+    """Our model with an output of that sign, nine rows of numbers, their slates and their milliseconds."""
     recipe, rng = get_recipe("mlpredict"), np.random.default_rng(0)
-    fields = recipe.fields("full", {"width": 16, "dropout": 0.0})
     ours = models.Trained(recipe.model(fields, sizes(20)), 3, 1, config_features=20)
     models.randomize(ours, 3)
+    head = models.named(ours)["head.weight"]
+    head[:] = sign * np.abs(head)
     feat, ms = rng.normal(size=(9, 20)).astype(np.float32), rng.uniform(0.1, 5, 9)
-    models.named(ours)["head.weight"][:] = np.abs(
-        models.named(ours)["head.weight"]
-    )  # or the ReLU hides errors
     nodes = {"node_feat": np.zeros((1, 1), np.float32), "node_opcode": np.zeros(1, np.uint8)}
     empty = {"layout_digits": np.zeros((1, 6), np.int8), "edge_index": np.zeros((0, 2), np.int64)}
     graph = _core.Graph(**nodes, **empty, config_nodes=np.zeros(0, np.int64), config_feat=feat)
-    slates = [(graph, models.rows(9))]
+    return ours, feat, [(graph, models.rows(9))], ms
 
+
+@pytest.mark.parity
+def test_scores_loss_and_gradients_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    fields = get_recipe("mlpredict").fields("full", {"width": 16, "dropout": 0.0})
+    ours, feat, slates, ms = example(fields, 1)
     w = {name: torch.tensor(view).double().requires_grad_() for name, view in models.named(ours).items()}
     x = torch.tensor(feat).double()
     for i in range(2 + fields.layers):
@@ -132,11 +135,20 @@ def test_scores_loss_and_gradients_are_those_of_torch():
     loss = torch.mean((torch.log(1 + scores) - torch.log(1 + torch.tensor(ms))) ** 2)
     loss.backward()
     np.testing.assert_allclose(ours.scores(slates)[0], scores.detach(), rtol=1e-4)
-    got, _ = ours.gradients(slates, {"value": [ms]}, loss=recipe.losses(fields))
+    got, _ = ours.gradients(slates, {"value": [ms]}, loss=[{"loss": "msle"}])
     assert got == pytest.approx(loss.item(), rel=1e-5)
     for name, gradient in models.named(ours, "grads").items():
         expected = w[name].grad.numpy()
         assert np.linalg.norm(gradient - expected) <= 1e-4 * np.linalg.norm(expected) > 0, name
+
+
+def test_a_network_that_begins_below_zero_can_learn():
+    fields = get_recipe("mlpredict").fields("full", {"width": 16, "dropout": 0.0})
+    ours, _, slates, ms = example(fields, -1)
+    assert (ours.scores(slates)[0] < 0).all()
+    for step in range(1, 201):
+        ours.step(slates, {"value": [ms]}, [{"loss": "msle"}], 0.01, 0.0, 1e9, step)
+    assert (ours.scores(slates)[0] > 0).all()
 
 
 # ---- the method
