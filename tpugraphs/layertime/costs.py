@@ -16,7 +16,7 @@ from tpugraphs.layertime.kinds import Work
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tensorfile
 
-__all__ = ["Costs", "Scales", "cost_terms"]
+__all__ = ["Costs", "Scales", "cost_terms", "devices_of", "fitted_scales"]
 
 Floats = NDArray[np.float64]
 Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
@@ -193,17 +193,20 @@ class Costs:
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Costs:
         """Restore what `to_file` returned."""
-        devices = []
-        for row in tensorfile.entry(path, metadata, "devices", list):
-            try:
-                devices.append(Device(*row))
-            except (TypeError, ConfigError) as error:
-                raise tensorfile.fail(path, "devices", "a name and figures each", str(error)) from None
+        devices = devices_of(path, metadata)
         count, terms = len(devices), tensors["size"].size if "size" in tensors else 0
         shapes = {"products": (count, terms, terms), "moments": (count, terms)}
         parts = [tensorfile.take(path, tensors, name, shape, np.float64) for name, shape in shapes.items()]
         size = tensorfile.take(path, tensors, "size", (terms,), np.float64)
         return cls(devices, size, list(zip(*parts, strict=True)))
+
+
+def devices_of(path: str, metadata: dict[str, Any]) -> tuple[Device, ...]:
+    """Return the devices of a file, which has name and figures of each in the entry ``devices``."""
+    try:
+        return tuple(Device(*row) for row in tensorfile.entry(path, metadata, "devices", list))
+    except (TypeError, ConfigError) as error:
+        raise tensorfile.fail(path, "devices", "a name and figures each", str(error)) from None
 
 
 def _apart(one: Device, other: Device) -> float:

@@ -7,13 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.intervals import ErrorQuantiles, error_quantiles
 from tpugraphs.layertime.table import LayerTable
-from tpugraphs.system import tensorfile
 
-__all__ = ["File", "Floats", "Method", "devices_of", "joined", "log_of", "quantiles_by_device"]
+__all__ = ["File", "Floats", "Method", "joined", "log_of", "quantiles_by_device"]
 
 Floats = NDArray[np.float64]
 File = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # metadata, tensors
@@ -58,11 +56,3 @@ def joined(*parts: File) -> File:
         {name: value for metadata, _ in parts for name, value in metadata.items()},
         {name: array for _, tensors in parts for name, array in tensors.items()},
     )
-
-
-def devices_of(path: str, metadata: dict[str, Any]) -> tuple[Device, ...]:
-    """Return the devices of a file, which has name and figures of each in the entry ``devices``."""
-    try:
-        return tuple(Device(*row) for row in tensorfile.entry(path, metadata, "devices", list))
-    except (TypeError, ConfigError) as error:
-        raise tensorfile.fail(path, "devices", "a name and figures each", str(error)) from None

@@ -13,10 +13,11 @@ from tpugraphs.data.columns import Column
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Choice
-from tpugraphs.layertime.methods.base import File, Floats, devices_of, joined, quantiles_by_device
+from tpugraphs.layertime.methods.base import File, Floats, joined, quantiles_by_device
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
