@@ -347,6 +347,31 @@ def test_same_seed_same_bits_and_files(trained, tmp_path):
         LayerTimeModel.load(tmp_path / "damaged")
 
 
+def test_models_know_their_devices_by_name(tmp_path):
+    mine, yours = Device("my CPU", 300, 40, 3000, 4, 16, 32), Device("yours", 900, 60, 3000, 8, 32, 64)
+    table = layers(300, devices=("K40",))
+    del table["device"]
+    old = Device("K40", 1000, 288, 745, 15, 1.5, 12)  # other figures than those of its data sheet
+    both = [read_table(table, "dense", one) for one in (mine, old)]
+    model = LayerTimeModel("dense", "roofline").fit(both).calibrate(table, yours)
+    model.save(tmp_path / "model")
+    for one in (model, LayerTimeModel.load(tmp_path / "model")):
+        assert one.devices == ("my CPU", "K40", "yours") and one.known_devices == (mine, old, yours)
+        for device, name in ((mine, "my CPU"), (yours, "yours"), (old, "K40"), (old, " k40")):
+            np.testing.assert_array_equal(one.predict(table, name), one.predict(table, device))
+        assert not np.allclose(one.predict(table, "K40"), one.predict(table, DEVICES["K40"]), rtol=0.01)
+        named = {**table, "device": ["yours", "P100"] * 150}
+        np.testing.assert_allclose(one.predict(named)[::2], one.predict(table, yours)[::2], rtol=1e-9)
+        with pytest.raises(tg.ConfigError, match=r"'m CPU': unknown; did you mean 'my CPU'\?"):
+            one.predict(table, "m CPU")
+        with pytest.raises(tg.ConfigError, match="'abacus': unknown; known: my CPU, K40, yours, K80"):
+            one.out_of_range(table, "abacus")
+        assert list(one.calibrations) == ["yours"] and one.calibrations["yours"].left.shape == (300,)
+    with pytest.raises(tg.ConfigError, match="'my CPU': unknown"):
+        model.fit(table, "my CPU")  # what is learnt stands for itself
+    assert model.fit(both).known_devices == (mine, old)
+
+
 def test_wrong_models_are_refused(trained):
     for wrong, message in (
         ({"kind": "gru"}, "kind 'gru'"),

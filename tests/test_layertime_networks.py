@@ -591,3 +591,23 @@ def test_wrong_throughputs_are_refused():
     ):
         with pytest.raises(tg.ConfigError, match=message):
             fit(*given)
+
+
+def test_each_model_takes_a_name_for_the_device_it_knows():
+    slow, fast = (tg.layertime.Device("mine", peak, 40, 3000, 4, 16, 32) for peak in (100, 200))
+    models = {"dense": Fake(), "softmax": Fake()}
+    models["dense"].known_devices, models["softmax"].known_devices = (
+        (slow,),
+        (tg.layertime.DEVICES["K40"], fast),
+    )
+    net = [Layer("a", "dense", {"dim_input": 3, "dim_output": 5}), Layer("b", "softmax", {"H": 5})]
+    assert network_time(models, net, 2, device="mine").device == "mine"
+    assert [one.tables[0].devices for one in models.values()] == [(slow,), (fast,)]
+    last = Fake()
+    network_time(models, net, 2, device="mine", method="last-layer", last_model=last)
+    assert last.tables[0].devices == (slow,)  # knows none: that of the first model
+    network_time(models, net, 2, device=fast)
+    assert models["dense"].tables[-1].devices == (fast,)
+    del models["dense"].known_devices, models["softmax"].known_devices
+    with pytest.raises(tg.ConfigError, match="'mine': unknown"):
+        network_time(models, net, 2, device="mine")

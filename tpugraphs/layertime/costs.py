@@ -201,12 +201,12 @@ class Costs:
         return cls(devices, size, list(zip(*parts, strict=True)))
 
 
-def devices_of(path: str, metadata: dict[str, Any]) -> tuple[Device, ...]:
-    """Return the devices of a file, which has name and figures of each in the entry ``devices``."""
+def devices_of(path: str, metadata: dict[str, Any], entry: str = "devices") -> tuple[Device, ...]:
+    """Return the devices of a file, which has name and figures of each in an entry."""
     try:
-        return tuple(Device(*row) for row in tensorfile.entry(path, metadata, "devices", list))
+        return tuple(Device(*row) for row in tensorfile.entry(path, metadata, entry, list))
     except (TypeError, ConfigError) as error:
-        raise tensorfile.fail(path, "devices", "a name and figures each", str(error)) from None
+        raise tensorfile.fail(path, entry, "a name and figures each", str(error)) from None
 
 
 def _apart(one: Device, other: Device) -> float:

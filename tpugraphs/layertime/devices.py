@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from tpugraphs.errors import ConfigError
@@ -86,8 +87,14 @@ _ALIASES = {
 }
 
 
-def get_device(device: str | Device) -> Device:
+def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     """Return the known device of that name, as data sheets or PyTorch spell it; a `Device` as it is.
+
+    Parameters
+    ----------
+    device : str or Device
+    known : iterable of Device
+        Further devices, such as those of a model; of one name the first counts, before those of `DEVICES`.
 
     Raises
     ------
@@ -98,12 +105,15 @@ def get_device(device: str | Device) -> Device:
         return device
     if not isinstance(device, str):
         raise ConfigError(f"device: expected a name or a Device, got {device!r}")
-    spelled = {name.lower(): name for name in DEVICES} | _ALIASES
-    found = spelled.get(device.strip().lower())
+    own: dict[str, Device] = {}
+    for one in known:
+        own.setdefault(one.name, one)
+    spelled = {name.lower(): name for name in DEVICES} | _ALIASES | {name.lower(): name for name in own}
+    found = device if device in own else spelled.get(device.strip().lower())
     if found is None:
         near = difflib.get_close_matches(device.lower(), spelled, n=1)
-        hint = f"; did you mean {spelled[near[0]]!r}?" if near else f"; known: {', '.join(DEVICES)}"
+        hint = f"; did you mean {spelled[near[0]]!r}?" if near else f"; known: {', '.join(own | DEVICES)}."
         raise ConfigError(
             f"device {device!r}: unknown{hint} Describe your own by tpugraphs.layertime.Device(...)"
         )
-    return DEVICES[found]
+    return own.get(found) or DEVICES[found]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, Views, choose
+from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
@@ -74,12 +76,23 @@ class LayerTimeModel:
         self.fields = fields
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
+        self._figures: dict[str, Device] = {}  # of the devices that were calibrated by
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Names of the devices that were learnt from, or calibrated by."""
+        return tuple(one.name for one in self.known_devices)
+
+    @property
+    def known_devices(self) -> tuple[Device, ...]:
+        """Devices that were learnt from, or calibrated by: what their names stand for, before any other."""
         self._check_trained()
-        return tuple(dict.fromkeys([*(one.name for one in self._method.devices), *self._calibrated]))
+        return tuple(({one.name: one for one in self._method.devices} | self._figures).values())
+
+    @property
+    def calibrations(self) -> Mapping[str, Calibration]:
+        """What `calibrate` found, by name of the device."""
+        return MappingProxyType(self._calibrated)
 
     def fit(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
         """Learn from measured layers.
@@ -89,7 +102,8 @@ class LayerTimeModel:
         table : path, dict of arrays, DataFrame, LayerTable, or a list of them
             See `read_table`.
         device : name, Device or (n,) names, optional
-            Where the layers ran, if the table does not say it.
+            Where the layers ran, if the table does not say it. In all other calls names stand for the devices
+            that were learnt from, or calibrated by, before any other.
 
         Raises
         ------
@@ -98,7 +112,7 @@ class LayerTimeModel:
         """
         layers = read_table(table, self.kind, device)
         self._method.fit(layers)
-        self._space, self._calibrated = Space.of(matrix(layers)), {}
+        self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
         return self
 
     def calibrate(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
@@ -122,7 +136,7 @@ class LayerTimeModel:
             As `read_table`.
         """
         space = self._check_trained()
-        layers = read_table(table, self.kind, device)
+        layers = self._read(table, device)
         found = {}
         for name, rows in layers.by_device():
             own = layers.take(rows)
@@ -134,6 +148,7 @@ class LayerTimeModel:
                 )
             found[name] = Calibration.fit(self._views(own, space), own.ms)
         self._calibrated |= found
+        self._figures |= {one.name: one for one in layers.devices if one.name in found}
         return self
 
     def suggest(
@@ -162,7 +177,7 @@ class LayerTimeModel:
             As `read_table`.
         """
         space = self._check_trained()
-        layers = read_table(table, self.kind, device, timed=False)
+        layers = self._read(table, device, timed=False)
         names = [name for name, _ in layers.by_device()]
         if len(names) != 1:
             raise ConfigError(f"suggest: expected layers on one device, got {', '.join(names)}")
@@ -188,7 +203,7 @@ class LayerTimeModel:
         ConfigError, DataError
             As `predict`.
         """
-        return self._check_trained().outside(read_table(table, self.kind, device, timed=False))
+        return self._check_trained().outside(self._read(table, device, timed=False))
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
         """Return what the method says of layers on one device."""
@@ -240,7 +255,7 @@ class LayerTimeModel:
             As `read_table`.
         """
         space = self._check_trained()
-        found: Floats = np.exp(self._log_ms(read_table(table, self.kind, device, timed=False), space))
+        found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
         return found
 
     def predict_interval(
@@ -269,7 +284,7 @@ class LayerTimeModel:
         space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
-        layers = read_table(table, self.kind, device, timed=False)
+        layers = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]
         found: Floats = np.exp(middle + self._errors().bounds(layers, level))
         return found
@@ -283,7 +298,7 @@ class LayerTimeModel:
             "method": self.method,
             "seed": self.seed,
             "fields": self.fields,
-            "calibrated": list(self._calibrated),
+            "calibrated": [astuple(self._figures[name]) for name in self._calibrated],
         }
         tensors = {**tensors, "space": space.to_file()}
         for i, calibration in enumerate(self._calibrated.values()):
@@ -312,11 +327,18 @@ class LayerTimeModel:
             ) from None
         model._method.from_file(name, metadata, tensors)
         model._space = space = Space.from_file(name, tensors, "space")
-        for i, device in enumerate(tensorfile.entry(name, metadata, "calibrated", list)):
-            model._calibrated[str(device)] = Calibration.from_file(
+        for i, device in enumerate(devices_of(name, metadata, "calibrated")):
+            model._figures[device.name] = device
+            model._calibrated[device.name] = Calibration.from_file(
                 name, tensors, f"calibration.{i}.", len(model._method.devices), space.size
             )
         return model
+
+    def _read(
+        self, table: Any, device: str | Device | Sequence[str] | None, timed: bool = True
+    ) -> LayerTable:
+        """Read layers whose devices may be named as the model knows them."""
+        return read_table(table, self.kind, device, timed, self.known_devices)
 
     def _check_trained(self) -> Space:
         if self._space is None:

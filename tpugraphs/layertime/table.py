@@ -82,7 +82,11 @@ class LayerTable:
 
 
 def read_table(
-    source: Any, kind: str, device: str | Device | Sequence[str] | None = None, timed: bool = True
+    source: Any,
+    kind: str,
+    device: str | Device | Sequence[str] | None = None,
+    timed: bool = True,
+    known: Sequence[Device] = (),
 ) -> LayerTable:
     """Read layers of one kind.
 
@@ -98,6 +102,8 @@ def read_table(
         name, one or several.
     timed : bool
         Whether times are read; they stand in ``time_median_ms`` or ``ms``. A `LayerTable` is taken as it is.
+    known : sequence of Device
+        Devices that names may stand for, next to `DEVICES`: those of a model.
 
     Raises
     ------
@@ -116,11 +122,11 @@ def read_table(
     if isinstance(source, (list, tuple)):
         if not source:
             raise ConfigError("table: expected at least one file or table, got an empty list")
-        return join([read_table(one, kind, device, timed) for one in source])
+        return join([read_table(one, kind, device, timed, known) for one in source])
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _table(_read_csv(path), KINDS[kind], str(path), device, timed, _named(path, kind))
-    return _table(_given(source), KINDS[kind], "table", device, timed)
+        return _table(_read_csv(path), KINDS[kind], str(path), device, timed, known, _named(path, kind))
+    return _table(_given(source), KINDS[kind], "table", device, timed, known)
 
 
 def join(tables: Sequence[LayerTable]) -> LayerTable:
@@ -176,7 +182,13 @@ def _given(source: Any) -> dict[str, Any]:
 
 
 def _table(
-    found: Mapping[str, Any], kind: Kind, where: str, device: Any, timed: bool, named: str | None = None
+    found: Mapping[str, Any],
+    kind: Kind,
+    where: str,
+    device: Any,
+    timed: bool,
+    known: Sequence[Device],
+    named: str | None = None,
 ) -> LayerTable:
     lengths = {name: len(values) for name, values in found.items()}
     count = max(lengths.values(), default=0)
@@ -198,7 +210,7 @@ def _table(
     names = found.get("device", named) if device is None else device
     if names is None:
         raise ConfigError(f"{where}: no column 'device'; say it by device=")
-    return LayerTable(kind, columns, *_devices(names, count, where), ms)
+    return LayerTable(kind, columns, *_devices(names, count, where, known), ms)
 
 
 def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str) -> None:
@@ -209,13 +221,15 @@ def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str)
         raise DataError(f"{where}: row {wrong[0]}: expected a layer with outputs, found none of {said}")
 
 
-def _devices(names: Any, count: int, where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
+def _devices(
+    names: Any, count: int, where: str, known: Sequence[Device]
+) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
     if isinstance(names, (str, Device)):
-        return (get_device(names),), np.zeros(count, np.int64)
+        return (get_device(names, known),), np.zeros(count, np.int64)
     words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
     if numbers.size != count:
         raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
-    return tuple(get_device(str(word)) for word in words), numbers.astype(np.int64)
+    return tuple(get_device(str(word), known) for word in words), numbers.astype(np.int64)
 
 
 def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:

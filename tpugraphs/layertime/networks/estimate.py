@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,6 +155,7 @@ def network_time(
     optimizer : str
         ``None``: the forward pass alone. Otherwise forward, backward and update.
     device : name or Device
+        Each model takes a name for the device that it knows by it.
     replicas : int
     factor : float
         What sums of layers are divided by, see `fit_factor`; not the last layer of ``last-layer``.
@@ -187,7 +189,8 @@ def network_time(
     """
     if device is None:
         raise ConfigError("device: expected the name of a device or a Device, got None")
-    place = get_device(device)
+    place = partial(_place, device, [one for model in models.values() for one in _known_to(model)])
+    name = place(None).name
     _check(batch_size, optimizer, replicas, factor, latency_ms, overlap, method, level)
     kept = _kept(layers, without)
     share = -(batch_size // -replicas)
@@ -217,10 +220,20 @@ def network_time(
         [row._replace(share=row.ms / total) for row in rows],
         batch_size,
         replicas,
-        place.name,
+        name,
         optimizer,
         level,
     )
+
+
+def _known_to(model: Any) -> Sequence[Device]:
+    found: Sequence[Device] = getattr(model, "known_devices", ())
+    return found
+
+
+def _place(device: str | Device, known: Sequence[Device], model: Any) -> Device:
+    """Return a device as a model knows it by that name, or else as other models do."""
+    return get_device(device, (*_known_to(model), *known))
 
 
 def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
@@ -248,7 +261,7 @@ def _predicted(
     layers: Sequence[Layer],
     batch_size: int,
     optimizer: str,
-    device: Device,
+    place: Callable[[Any], Device],
     level: float | None,
     without: Collection[str],
     factor: float,
@@ -265,7 +278,7 @@ def _predicted(
     times, ends = np.empty(len(said)), np.full((len(said), 2), math.nan)
     for kind in kinds:
         rows = [i for i, part in enumerate(said) if part.kind == kind]
-        table = table_of(kind, [said[i] for i in rows], batch_size, optimizer, device)
+        table = table_of(kind, [said[i] for i in rows], batch_size, optimizer, place(models[kind]))
         try:
             times[rows] = _finite(kind, models[kind].predict(table), (len(rows),))
             if level is not None:
