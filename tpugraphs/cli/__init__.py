@@ -1,5 +1,7 @@
 """The command ``tpugraphs``: one file per command, each with HELP, EXAMPLE, add_arguments and run.
 
+A folder holds commands below one name: HELP, EXAMPLE and COMMANDS in its ``__init__.py``, and files.
+
 Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 """
 
@@ -22,7 +24,7 @@ from tpugraphs.errors import ConfigError, Error, RecipeError
 __all__ = ["main"]
 
 COMMANDS = (
-    "demo download inspect audit pack recipes train compare evaluate predict submit collect doctor"
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect layertime doctor"
 ).split()
 
 
@@ -42,9 +44,16 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Start with: tpugraphs demo",
     )
     parser.add_argument("--version", action="version", version=f"tpugraphs {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for name in COMMANDS:
-        module: Any = importlib.import_module(f"tpugraphs.cli.{name}")
+    _add_commands(parser, COMMANDS)
+    return parser
+
+
+def _add_commands(parser: argparse.ArgumentParser, names: Sequence[str], within: Sequence[str] = ()) -> None:
+    """Add commands, those of a folder below its name."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for name in names:
+        path = (*within, name)
+        module: Any = importlib.import_module(".".join(("tpugraphs.cli", *path)))
         command = commands.add_parser(
             name,
             help=module.HELP,
@@ -52,13 +61,15 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {module.EXAMPLE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        if hasattr(module, "COMMANDS"):
+            _add_commands(command, module.COMMANDS, path)
+            continue
         module.add_arguments(command)
         common.option(command, "--json", "print the result as JSON, and nothing else")
         meaning = "use N threads (default: all allowed)"
         common.option(command, "--threads N", meaning, type=common.whole(1, 4096))
         common.option(command, "--debug", "show the traceback of an error")
-        command.set_defaults(run=module.run)
-    return parser
+        command.set_defaults(run=module.run, command=" ".join(path))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,54 @@
+"""``tpugraphs layertime calibrate``: a model for another device, by a few measured layers."""
+
+from __future__ import annotations
+
+import argparse
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.layertime import shared
+
+HELP = "adapt a model to a device by 10 to 100 layers that were measured there"
+EXAMPLE = "tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`"
+    common.option(parser, "table TABLE", meaning, nargs="+")
+    shared.add_device(parser, "where they ran, if the table does not say it")
+    common.option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Calibrate and save."""
+    import numpy as np
+
+    shared.check_name(args.out, ".safetensors")
+    model = shared.load(args.model)
+    where = shared.device(args.device, [model])
+    table = tg.layertime.read_table(args.table, model.kind, where, known=model.known_devices)
+    assert table.ms is not None
+    before = np.abs(model.predict(table) / table.ms - 1)
+    model.calibrate(table)
+    model.save(args.out)
+    results = []
+    for name, rows in table.by_device():
+        left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # of every layer, by what the others say
+        common.say(
+            args,
+            f"{name}: {rows.sum():,} layers; mean error {100 * before[rows].mean():.1f} % before, "
+            f"{100 * left.mean():.1f} % after, each layer by what the others say",
+        )
+        results.append(
+            {
+                "device": name,
+                "layers": int(rows.sum()),
+                "mean_error_before": float(before[rows].mean()),
+                "mean_error_after": float(left.mean()),
+            }
+        )
+    common.say(args, f"wrote {args.out}")
+    common.emit(args, {"out": args.out, "kind": model.kind, "devices": results})
+    return 0

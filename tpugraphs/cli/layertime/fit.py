@@ -1,0 +1,95 @@
+"""``tpugraphs layertime fit``: learn from measured layers."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.layertime import shared
+from tpugraphs.system import tables
+
+if TYPE_CHECKING:
+    from tpugraphs.layertime import LayerTable, LayerTimeModel
+
+HELP = "learn times of layers from measured tables, and judge the model on layers that it did not see"
+EXAMPLE = (
+    "tpugraphs layertime fit times/dense.csv --out dense.safetensors\n"
+    "  tpugraphs layertime fit conv2d_K40.csv.gz conv2d_P100.csv.gz --out conv2d.safetensors"
+)
+_HEADS = ("device", "layers", "mean error %", "median %", "within the 80 % interval")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    meaning = (
+        "CSV file of layers of one kind, maybe compressed (.gz); the device is in its columns, or at the "
+        "end of its name as in dense_K40.csv"
+    )
+    common.option(parser, "table TABLE", meaning, nargs="+")
+    common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
+    meaning = "networks of what a roofline leaves over, the roofline alone, or trees (default: %(default)s)"
+    choices = ("residual", "roofline", "lightgbm")
+    common.option(parser, "--method NAME", meaning, choices=choices, default="residual")
+    common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
+    shared.add_device(parser, "where the layers ran, if the tables do not say it")
+    meaning = "share of the layers to judge the model by, which it does not learn from (default: %(default)s)"
+    common.option(parser, "--held-out SHARE", meaning, type=float, default=0.1)
+    common.option(
+        parser, "--set FIELD=VALUE", "of the method, such as steps=2000; repeatable", **common.REPEATED
+    )
+    common.add_seed(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, judge and save."""
+    shared.check_name(args.out, ".safetensors")
+    kind = shared.kind_of(args.table, args.kind)
+    model = tg.layertime.LayerTimeModel(kind, args.method, args.seed, **common.parse_fields(args.set))
+    table = tg.layertime.read_table(args.table, kind, shared.device(args.device))
+    unseen = None
+    if args.held_out != 0:
+        table, unseen = tg.layertime.unseen_layers(table, args.held_out, args.seed)
+    names = [name for name, _ in table.by_device()]
+    where = shared.said_devices(names)
+    common.say(args, f"{kind}, {args.method}: learning from {len(table):,} layers on {where}")
+    model.fit(table)
+    model.save(args.out)
+    judged = [] if unseen is None else _judged(model, unseen)
+    if judged:
+        cells = [
+            [line["device"], f"{line['layers']:,}", *(f"{100 * line[name]:.1f}" for name in _FIGURES)]
+            for line in judged
+        ]
+        common.say(args, tables.text("on layers that it did not learn from:", _HEADS, cells))
+    where = shlex.quote(names[0])
+    common.say(args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}")
+    common.emit(
+        args, {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
+    )
+    return 0
+
+
+_FIGURES = ("mean_error", "median_error", "within")
+
+
+def _judged(model: LayerTimeModel, table: LayerTable) -> list[dict[str, Any]]:
+    """Return relative errors |predicted / measured - 1| of every device, and how many intervals hold."""
+    import numpy as np
+
+    assert table.ms is not None
+    errors = np.abs(model.predict(table) / table.ms - 1)
+    low, high = model.predict_interval(table, 0.8).T
+    within = (low <= table.ms) & (table.ms <= high)
+    return [
+        {
+            "device": name,
+            "layers": int(rows.sum()),
+            "mean_error": float(errors[rows].mean()),
+            "median_error": float(np.median(errors[rows])),
+            "within": float(within[rows].mean()),
+        }
+        for name, rows in table.by_device()
+    ]

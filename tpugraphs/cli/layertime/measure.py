@@ -1,0 +1,116 @@
+"""``tpugraphs layertime measure``: times of layers on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.layertime import shared
+from tpugraphs.errors import ConfigError
+from tpugraphs.system.files import absolute
+
+if TYPE_CHECKING:
+    from tpugraphs.layertime import LayerTable
+
+HELP = "measure layers of one or several kinds on this machine, into tables that models learn from"
+EXAMPLE = (
+    "tpugraphs layertime measure dense conv2d --framework torch --count 500 --out times\n"
+    "  tpugraphs layertime measure dense --layers layers.csv --out next.csv"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    common.option(parser, "kind KIND", f"one or several of {', '.join(shared.KINDS)}", nargs="+")
+    meaning = "what the layers run in; each is an extra of the package (default: %(default)s)"
+    common.option(parser, "--framework NAME", meaning, choices=("torch", "jax"), default="torch")
+    meaning = "layers of each kind (default: 200); the first are the same, whatever the count"
+    common.option(parser, "--count N", meaning, type=common.whole(1, 1 << 20))
+    meaning = "a .csv file, or a folder, with KIND.csv for each kind; the same command continues it"
+    common.option(parser, "--out PATH", meaning, required=True)
+    common.add_seed(parser, "of the layers that are drawn")
+    shared.add_passes(parser)
+    meaning = "measure the layers of this table, as `tpugraphs layertime suggest` writes it"
+    common.option(parser, "--layers FILE", meaning)
+    common.option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
+    group = parser.add_mutually_exclusive_group()
+    for name, value in (("gpu", True), ("cpu", False)):
+        meaning = f"run on the {name.upper()} (default: the GPU, if the framework has one)"
+        common.option(group, f"--{name}", meaning, dest="gpu", action="store_const", const=value)
+    meaning = "blocks of calls of each layer, the median of which counts (default: %(default)s)"
+    common.option(parser, "--repeats N", meaning, type=common.whole(1, 1000), default=5)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; what is there already is not measured again."""
+    kinds = list(dict.fromkeys(args.kind))
+    if wrong := [kind for kind in kinds if kind not in shared.KINDS]:
+        raise ConfigError(f"kind {wrong[0]!r}: unknown; expected one of {', '.join(shared.KINDS)}")
+    if args.layers is not None and (len(kinds) > 1 or (args.count, args.training) != (None, None)):
+        raise ConfigError("--layers: expected one kind, and neither --count, --training nor --forward")
+    paths = _paths(args.out, kinds)
+    results = []
+    for kind in kinds:
+        table = _measured(args, kind, paths[kind])
+        assert table.ms is not None
+        median = float(sorted(table.ms)[len(table) // 2])
+        name = table.devices[0].name
+        common.say(args, f"{kind}: {len(table):,} layers on {name}, median {median:.3g} ms, in {paths[kind]}")
+        results.append(
+            {"kind": kind, "layers": len(table), "device": name, "median_ms": median, "out": str(paths[kind])}
+        )
+    first = paths[kinds[0]]
+    todo = f"fit {first}" if args.layers is None else f"calibrate MODEL {first}"
+    common.say(args, f"next: tpugraphs layertime {todo} --out {kinds[0]}.safetensors")
+    common.emit(args, results)
+    return 0
+
+
+def _paths(out: str, kinds: list[str]) -> dict[str, Path]:
+    """Return the file of every kind; the folder is made."""
+    path = Path(absolute(out))
+    if path.suffix == ".csv":
+        if len(kinds) > 1:
+            raise ConfigError(f"--out {out}: one file cannot hold {len(kinds)} kinds; give a folder")
+        common.check_writable(str(path))
+        return {kinds[0]: path}
+    path.mkdir(exist_ok=True)
+    return {kind: path / f"{kind}.csv" for kind in kinds}
+
+
+def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
+    """Measure one kind; what is skipped is told on stderr.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, with one line that says how to continue.
+    """
+    how: dict[str, Any] = {"seed": args.seed, "training": args.training, "layers": args.layers}
+    how |= {} if args.count is None else {"count": args.count}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UserWarning)
+        table: LayerTable = tg.layertime.measure(
+            kind,
+            args.framework,
+            path,
+            name=args.device_name,
+            threads=args.threads,
+            gpu=args.gpu,
+            repeats=args.repeats,
+            verbose=common.show_progress(args),
+            **how,
+        )
+    stopped = None
+    for text in dict.fromkeys(str(one.message) for one in caught if one.category is UserWarning):
+        if text.startswith("interrupted "):
+            stopped = text.removeprefix("interrupted ")
+        else:
+            common.warn(args, f"{kind}: {text}")
+    if stopped is not None:
+        raise KeyboardInterrupt(stopped)
+    return table

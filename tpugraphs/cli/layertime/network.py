@@ -1,0 +1,146 @@
+"""``tpugraphs layertime network``: the time of a network, as the sum of its layers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.layertime import shared
+from tpugraphs.errors import ConfigError
+from tpugraphs.system import tables
+
+if TYPE_CHECKING:
+    from tpugraphs.layertime import Estimate
+
+HELP = "predict the time of a step, an epoch and a run of a network, from models of its kinds of layers"
+EXAMPLE = (
+    "tpugraphs layertime network conv2d.safetensors dense.safetensors --layers net.json --batch-size 32 "
+    "--device V100 --optimizer SGD --samples 50000 --epochs 10"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    meaning = "from `tpugraphs layertime fit`, one of each kind of layers in the network"
+    common.option(parser, "model MODEL", meaning, nargs="+")
+    meaning = (
+        'the network: a model of ONNX (.onnx), or JSON, a list such as [{"kind": "dense", "dim_input": 784, '
+        '"dim_output": 10}]'
+    )
+    common.option(parser, "--layers FILE", meaning, required=True)
+    common.option(
+        parser, "--size NAME=N", "a size that a model of ONNX leaves open; repeatable", **common.REPEATED
+    )
+    meaning = "samples of a step, of all replicas together"
+    common.option(parser, "--batch-size N", meaning, type=common.whole(1), required=True)
+    shared.add_device(parser, "where it runs", required=True)
+    meaning = "None: forward alone; others: forward, backward and update (default: %(default)s)"
+    common.option(parser, "--optimizer NAME", meaning, choices=shared.OPTIMIZERS, default="None")
+    meaning = "layers to leave out, by name, kind or operator; repeatable"
+    common.option(parser, "--without NAME", meaning, **common.REPEATED)
+    meaning = "divide the sum of the layers by this, see tg.layertime.fit_factor (default: %(default)s)"
+    common.option(parser, "--factor X", meaning, type=float, default=1.0)
+    shared.add_level(parser)
+    meaning = "of an epoch: its time is shown, too"
+    common.option(parser, "--samples N", meaning, type=common.whole(1, 2**62 - 1))
+    common.option(parser, "--epochs E", "of a run: its time is shown, too", type=common.whole(1, 2**62 - 1))
+    group = parser.add_argument_group("several devices")
+    meaning = "devices that share the batch (default: %(default)s)"
+    common.option(group, "--replicas N", meaning, type=common.whole(1), default=1)
+    meaning = "1e9 bytes per second between them; needed to train with replicas"
+    common.option(group, "--link-gbps X", meaning, type=float)
+    meaning = "of each turn of the all-reduce (default: %(default)s)"
+    common.option(group, "--latency-ms X", meaning, type=float, default=0.0)
+    meaning = "share of computing in which gradients are already sent, 0 to 1 (default: %(default)s)"
+    common.option(group, "--overlap X", meaning, type=float, default=0.0)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sum up the layers."""
+    if args.epochs is not None and args.samples is None:
+        raise ConfigError("--epochs goes with --samples")
+    models: dict[str, Any] = {}
+    for path in args.model:
+        model = shared.load(path)
+        if model.kind in models:
+            raise ConfigError(f"{path}: a second model of kind {model.kind!r}; give one of each kind")
+        models[model.kind] = model
+    layers = tg.layertime.read_layers(args.layers, sizes=dict(map(_size, args.size)))
+    estimate = tg.layertime.network_time(
+        models,
+        layers,
+        args.batch_size,
+        args.optimizer,
+        shared.device(args.device, models.values()),
+        args.replicas,
+        factor=args.factor,
+        link_gbps=args.link_gbps,
+        latency_ms=args.latency_ms,
+        overlap=args.overlap,
+        level=args.level,
+        without=args.without,
+    )
+    spans = _spans(estimate, args.samples, args.epochs)
+    common.say(args, _text(estimate))
+    for name, seconds in spans.items():
+        common.say(args, f"{name.removesuffix('_s')}: {_time(seconds)}")
+    common.emit(args, _result(estimate) | spans)
+    return 0
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not size.isascii() or not size.isdigit() or not 0 < len(size) < 10:
+        raise ConfigError(f"--size {text}: expected NAME=N, for example sequence=128")
+    return name, int(size)
+
+
+def _spans(estimate: Estimate, samples: int | None, epochs: int | None) -> dict[str, float]:
+    """Return the seconds of an epoch and of a run, as far as asked for."""
+    found = {}
+    if samples is not None:
+        found["epoch_s"] = estimate.epoch_s(samples)
+        if epochs is not None:
+            found["run_s"] = estimate.run_s(samples, epochs)
+    return found
+
+
+def _text(estimate: Estimate) -> str:
+    """Return a line per layer in the order of the network, and the sum."""
+    known = estimate.level is not None
+    heads = ["layer", "kind", "ms", *(["low", "high"] if known else []), "%"]
+    low, high = estimate.interval
+    rows = [(*row[:5], row.share) for row in estimate.per_layer] + [("sum", "", estimate.ms, low, high, 1.0)]
+    cells = [
+        [name, kind, *(f"{value:.3g}" for value in (times if known else times[:1])), f"{100 * share:.1f}"]
+        for name, kind, *times, share in rows
+    ]
+    return "\n".join((str(estimate).partition("\n")[0], tables.text("", heads, cells)))
+
+
+def _result(estimate: Estimate) -> dict[str, Any]:
+    known = estimate.level is not None
+    names = {"low": "low_ms", "high": "high_ms"}
+    return {
+        "ms": estimate.ms,
+        **(dict(zip(("low_ms", "high_ms"), estimate.interval, strict=True)) if known else {}),
+        "device": estimate.device,
+        "batch_size": estimate.batch_size,
+        "replicas": estimate.replicas,
+        "optimizer": estimate.optimizer,
+        "level": estimate.level,
+        "layers": [
+            {names.get(key, key): value for key, value in row._asdict().items() if known or key not in names}
+            for row in estimate.per_layer
+        ],
+    }
+
+
+def _time(seconds: float) -> str:
+    """Return seconds for people."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit} ({seconds:.4g} s)"
+    return f"{seconds:.3g} s"

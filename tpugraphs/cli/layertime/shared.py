@@ -1,0 +1,151 @@
+"""What the commands of layer times share: kinds, devices and intervals on the command line, tables as CSV."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.errors import ConfigError
+from tpugraphs.system.files import atomic_write
+
+if TYPE_CHECKING:
+    from tpugraphs.layertime import Device, LayerTimeModel
+
+# As in tpugraphs.layertime, which is not imported for a --help.
+KINDS = (
+    "conv1d conv2d conv3d depthwise conv dense linear bmm attention lstm elementwise softmax layernorm "
+    "batchnorm pooling embedding"
+).split()
+OPTIMIZERS = "None SGD Momentum Adagrad RMSProp Adadelta Adam".split()
+FIGURES = "peak_gflops bandwidth_gbps clock_mhz units cache_mb memory_gb".split()
+DEVICE_HELP = (
+    "a known device such as V100, one that the model learnt from, `this` for the processor of this machine "
+    f"(with --threads), or figures of your own: name:{','.join(f'{name}=X' for name in FIGURES)}"
+)
+
+
+def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> None:
+    """Add --device, see `device`."""
+    common.option(parser, "--device NAME", f"{meaning}: {DEVICE_HELP}", **how)
+
+
+def add_level(parser: argparse.ArgumentParser) -> None:
+    """Add --level, of intervals: None without them."""
+
+    def probability(text: str) -> float | None:
+        return None if text == "none" else float(text)
+
+    meaning = (
+        "probability that intervals hold a time with (default: %(default)s); none: no intervals, which a "
+        "model of one device does not know for others"
+    )
+    common.option(parser, "--level P", meaning, type=probability, default=0.8)
+
+
+def add_passes(parser: argparse.ArgumentParser) -> None:
+    """Add --training and --forward: args.training is True, False or None."""
+    group = parser.add_mutually_exclusive_group()
+    for name, value, which in (("training", True, "in training"), ("forward", False, "in forward passes")):
+        meaning = f"layers {which} alone (default: half of each)"
+        common.option(group, f"--{name}", meaning, dest="training", action="store_const", const=value)
+
+
+def device(text: str | None, models: Iterable[LayerTimeModel] = ()) -> str | Device | None:
+    """Return what --device says: a name or a described device.
+
+    Raises
+    ------
+    ConfigError
+        Wrong figures.
+    """
+    if text is None:
+        return None
+    if text == "this":
+        from tpugraphs.layertime.local import cpu_name
+        from tpugraphs.system import machine
+
+        # Measured rates differ a little every time: those that a model learnt with are better.
+        name = cpu_name(min(tg.get_num_threads(), machine.usable_processors()))
+        known = any(name in model.devices for model in models)
+        return name if known else tg.layertime.this_device()
+    name, _, figures = text.partition(":")
+    if "=" not in figures:
+        return text
+    found: dict[str, Any] = {}
+    for part in figures.split(","):
+        figure, equals, value = part.partition("=")
+        if figure.strip() not in FIGURES or not equals:
+            raise ConfigError(
+                f"--device {text}: expected {', '.join(f'{name}=X' for name in FIGURES)}; found {part!r}"
+            )
+        try:
+            found[figure.strip()] = float(value)
+        except ValueError:
+            raise ConfigError(f"--device {text}: {figure}: expected a number, found {value!r}") from None
+    if missing := [figure for figure in FIGURES if figure not in found]:
+        raise ConfigError(f"--device {text}: no {', '.join(missing)}; expected {', '.join(FIGURES)}")
+    if not found["units"].is_integer():
+        raise ConfigError(f"--device {text}: units: expected a whole number, found {found['units']:g}")
+    return tg.layertime.Device(name, **{**found, "units": int(found["units"])})
+
+
+def kind_of(paths: Sequence[str], given: str | None) -> str:
+    """Return the kind of the layers in files: as given, or the first that each name has as a word.
+
+    Raises
+    ------
+    ConfigError
+        No such kind, none or several in the names.
+    """
+    if given is not None:
+        return given
+    words = [re.split(r"[^0-9a-z]+", Path(path).name.lower()) for path in paths]
+    found = [next((word for word in line if word in KINDS), None) for line in words]
+    if None in found:
+        path = paths[found.index(None)]
+        raise ConfigError(
+            f"{path}: no kind of layers in the name; say it by --kind, one of {', '.join(KINDS)}"
+        )
+    if len(set(found)) > 1:
+        raise ConfigError(f"files of several kinds: {', '.join(map(str, found))}; fit a model of each")
+    return str(found[0])
+
+
+def load(path: str) -> LayerTimeModel:
+    """Read a model."""
+    found: LayerTimeModel = tg.layertime.LayerTimeModel.load(path)
+    return found
+
+
+def check_name(path: str, suffix: str) -> None:
+    """Refuse an output file of another type, or whose directory does not exist, before the work."""
+    if not path.endswith(suffix):
+        raise ConfigError(f"--out {path}: expected a name that ends in {suffix}")
+    common.check_writable(path)
+
+
+def write_csv(path: str, columns: dict[str, Any]) -> None:
+    """Write columns of one length to a file, or to standard output as ``-``."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    if path == "-":
+        sys.stdout.write(text.getvalue())
+        return
+    with atomic_write(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def said_devices(names: Sequence[str]) -> str:
+    """Return a few names, for people."""
+    few = ", ".join(names[:4])
+    return few if len(names) <= 4 else f"{few} and {len(names) - 4} others"

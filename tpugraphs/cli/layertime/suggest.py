@@ -1,0 +1,54 @@
+"""``tpugraphs layertime suggest``: which layers to measure next."""
+
+from __future__ import annotations
+
+import argparse
+
+import tpugraphs as tg
+from tpugraphs.cli import common
+from tpugraphs.cli.layertime import shared
+from tpugraphs.errors import ConfigError
+
+HELP = "choose layers to measure on a device, so that `calibrate` learns most from them"
+EXAMPLE = "tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv"
+_DRAWN = 4000  # candidates
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
+    shared.add_device(parser, "what they are to be measured on", required=True)
+    common.option(
+        parser, "--count N", "layers (default: %(default)s)", type=common.whole(1, 2000), default=30
+    )
+    meaning = "CSV file of layers to choose from (default: layers as `measure` draws them)"
+    common.option(parser, "--from TABLE", meaning, dest="source")
+    shared.add_passes(parser)
+    common.option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
+    common.add_seed(parser, "of the layers that are drawn")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose and write."""
+    if args.out != "-":
+        shared.check_name(args.out, ".csv")
+    if args.source is not None and args.training is not None:
+        raise ConfigError("--training and --forward are for layers that are drawn, without --from")
+    model = shared.load(args.model)
+    where = shared.device(args.device, [model])
+    source = args.source
+    if source is None:
+        from tpugraphs.layertime.measuring.spaces import draw
+
+        source = draw(model.kind, _DRAWN, args.seed, args.training)
+    table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
+    chosen = table.take(model.suggest(args.count, table))
+    columns = {name: values.tolist() for name, values in chosen.columns.items()}
+    if not (args.json and args.out == "-"):
+        shared.write_csv(args.out, columns)
+    if args.out != "-":
+        common.say(args, f"wrote {args.count} of {len(table):,} layers to {args.out}")
+        name = f"{model.kind}_next.csv"
+        common.say(args, f"next: tpugraphs layertime measure {model.kind} --layers {args.out} --out {name}")
+    common.emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})
+    return 0
