@@ -1,4 +1,4 @@
-"""``tpugraphs download``: the published collections, as commands or right away."""
+"""``tpugraphs download``: the published collections and times of layers, as commands or right away."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import argparse
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 
-HELP = "show the commands that download the published collections, or run the download"
-EXAMPLE = "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run"
+HELP = "show where the published collections and times of layers are, or download them"
+EXAMPLE = (
+    "tpugraphs download layout:xla:random tile:xla --root ~/data/tpugraphs --run\n"
+    "  tpugraphs download layer-times ~/data/layers --run"
+)
+LAYERS = "layer-times"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(
         parser,
         "collection COLLECTION",
-        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five)",
+        "collection, or COLLECTION/SPLIT such as layout:xla:random/valid (default: all five); or "
+        f"`{LAYERS} DIR`: public tables of measured layers, all or those named after it (neusight_linear)",
         nargs="*",
     )
     common.add_root(parser, "where to put them")
@@ -29,14 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     meaning = "download and unpack now; after an interruption the same command resumes"
     common.option(parser, "--run", meaning, dest="now", action="store_true")
-    common.option(parser, "--keep", "with --run: keep the archives, in DIR/.download")
-    common.option(parser, "--url URL", "folder of the archives, instead of the published one")
+    common.option(parser, "--keep", "with --run: keep what was published, in DIR/.download")
+    meaning = (
+        "folder of the archives, instead of the published one; of layer times, in place of GitHub's files"
+    )
+    common.option(parser, "--url URL", meaning)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the commands, or download."""
     from tpugraphs.download import sources as download
 
+    if args.collection[:1] == [LAYERS]:
+        return _layer_times(args)
     url = download.OFFICIAL if args.url is None else args.url
     if not args.now:
         plan = download.commands(args.collection, args.root, args.source, url)
@@ -59,4 +69,34 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, f"{name}: {result['files']:,} graphs, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
     common.say(args, f"next: tpugraphs audit {what}")
+    return 0
+
+
+def _layer_times(args: argparse.Namespace) -> int:
+    """List the public tables of layers, or download them."""
+    from tpugraphs.download import layer_times
+
+    if len(args.collection) < 2:
+        raise ConfigError(f"{LAYERS}: give the folder that they go to, for example {LAYERS} ~/data/layers")
+    folder, what = args.collection[1], args.collection[2:]
+    if not args.now:
+        told = [
+            {"table": one.name, "files": len(one.parts), "bytes": one.size, "source": one.source}
+            for one in layer_times.tables(what)
+        ]
+        for line in told:
+            count = f"{line['files']} file{'s' * (line['files'] != 1)}"
+            common.say(args, f"{line['table']}: {count}, {line['bytes']:,} bytes, of {line['source']}")
+        common.say(
+            args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
+        )
+        common.emit(args, {"tables": told, "pickled": layer_times.PICKLED})
+        return 0
+    verbose = False if args.json else (True if common.show_progress(args) else None)
+    url = {} if args.url is None else {"url": args.url}
+    results = layer_times.run(folder, what, keep=args.keep, verbose=verbose, **url)
+    for result in results:
+        common.say(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
+    common.say(args, f"next: tpugraphs layertime fit {results[0]['file']} --out model.safetensors")
+    common.emit(args, results)
     return 0

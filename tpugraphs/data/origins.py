@@ -12,13 +12,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
 from tpugraphs.system.transfer import Retries, fetch
 
-__all__ = ["VARIABLE", "PublicFile", "data_folder", "find", "get"]
+__all__ = ["GITHUB", "VARIABLE", "PublicFile", "data_folder", "find", "get"]
 
+GITHUB = "https://raw.githubusercontent.com"
 VARIABLE = "TPUGRAPHS_DATA"
 _STORE = "samples"  # of the data folder: where downloaded files go
 
@@ -48,7 +50,11 @@ class PublicFile:
     @property
     def url(self) -> str:
         """Address of this version of the file."""
-        return f"https://raw.githubusercontent.com/{self.repository}/{self.commit}/{self.folder}{self.name}"
+        return self.at(GITHUB)
+
+    def at(self, base: str) -> str:
+        """Return its address where `base` stands for `GITHUB`."""
+        return f"{base}/{quote(f'{self.repository}/{self.commit}/{self.folder}{self.name}')}"
 
     @property
     def source(self) -> str:

@@ -1,0 +1,261 @@
+"""Public tables of measured layers to this machine, in the columns that ``tpugraphs.layertime`` reads.
+
+``layer_times.json`` names the files as their authors published them, with size and SHA-256. They are
+downloaded to ``FOLDER/.download``, compared, written again as CSV tables, and removed. A file with another
+digest is never read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tpugraphs.data.origins import GITHUB, PublicFile
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.files import absolute, atomic_write, locked
+from tpugraphs.system.progress import Progress
+from tpugraphs.system.transfer import Retries, check_url, fetch
+
+__all__ = ["PICKLED", "PublicTable", "run", "tables"]
+
+PICKLED = (
+    "ml-performance-prediction: its authors (CDECatapult/ml-performance-prediction, commit e649f32, "
+    "Apache-2.0) published their layers as pickles alone, in prediction_model/data/raw_data. Reading a "
+    "pickle can run any program, so tpugraphs never does. Write them as dense_DEVICE.csv with the columns "
+    "batch, dim_input, dim_output, activation, optimizer and time_median_ms, and as conv2d_DEVICE.csv with "
+    "batch, matsize, kernelsize, channels_in, channels_out, strides, padding, use_bias, activation, optimizer "
+    "and time_median_ms. Their numbers stand for words, from 0: activation None, relu, tanh, sigmoid; "
+    "optimizer None, SGD, Adadelta, Adagrad, Momentum, Adam, RMSProp; padding VALID, SAME"
+)
+"""What to do about tables that their authors published as pickles."""
+_PICKLED_NAME = PICKLED.partition(":")[0]
+_STORE = ".download"
+_Rows = Iterator[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A table that is made of public files.
+
+    Attributes
+    ----------
+    name : str
+    file : str
+        Name of the file that is written.
+    columns : tuple of str
+        Sizes of a layer that are taken as they are.
+    parts : tuple of PublicFile
+    licence : str
+    """
+
+    name: str
+    file: str
+    columns: tuple[str, ...]
+    parts: tuple[PublicFile, ...]
+    licence: str
+
+    @property
+    def source(self) -> str:
+        """Repository, commit and licence, for people."""
+        return f"{self.parts[0].repository}, commit {self.parts[0].commit[:7]}, {self.licence}"
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(part.size for part in self.parts)
+
+
+def tables(what: Iterable[str] = ()) -> list[PublicTable]:
+    """List the public tables.
+
+    Parameters
+    ----------
+    what : list of str
+        Their names, such as ``neusight_linear``; all if empty.
+
+    Raises
+    ------
+    ConfigError
+        There is no such table, or it was published as pickles alone.
+    """
+    listed = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    known = {}
+    for origin in listed:
+        where = {name: origin[name] for name in ("repository", "commit")}
+        for name, entry in origin["tables"].items():
+            parts = [
+                PublicFile(os.path.basename(path), sha256, **where, size=size, folder=_folder(origin, path))
+                for path, size, sha256 in entry["files"]
+            ]
+            file = f"{name}.csv.gz" if entry["columns"] else f"{name}.csv"
+            known[name] = PublicTable(name, file, tuple(entry["columns"]), tuple(parts), origin["licence"])
+    chosen = list(what) or list(known)
+    for name in chosen:
+        if name == _PICKLED_NAME:
+            raise ConfigError(PICKLED)
+        if name not in known:
+            raise ConfigError(f"no table {name!r}; tables are {', '.join(known)}")
+    return [known[name] for name in chosen]
+
+
+def _folder(origin: dict[str, str], path: str) -> str:
+    return origin["folder"] + path[: len(path) - len(os.path.basename(path))]
+
+
+def run(
+    folder: str | os.PathLike[str],
+    what: Iterable[str] = (),
+    url: str = GITHUB,
+    *,
+    keep: bool = False,
+    retries: Retries | None = None,
+    verbose: bool | None = None,
+) -> list[dict[str, Any]]:
+    """Download public tables and write them as CSV; the same call resumes where an earlier one stopped.
+
+    NeuSight's single operators keep their sizes, device, kernel and time (``ms``), with ``op`` and ``part``
+    (train or test, as its authors divide them). Gavel's throughputs become rows of device, job, workers and
+    steps per second. Numbers are as published.
+
+    Parameters
+    ----------
+    folder : path
+        Where the tables go; it is made.
+    what : list of str
+        See `tables`.
+    url : str
+        What stands for ``https://raw.githubusercontent.com``.
+    keep : bool
+        Keep the published files, in ``folder/.download``.
+    retries : Retries, optional
+        How to deal with failures.
+    verbose : bool, optional
+        Show a progress bar, by default in a terminal or notebook. False: also no line on stderr.
+
+    Returns
+    -------
+    list of dict
+        Per table: table, file, bytes, source, state (``"downloaded"`` or ``"already there"``).
+
+    Raises
+    ------
+    DataError
+        A file that is not there or has another digest, or no connection for too long.
+    ConfigError
+        No such table, or another process downloads to the same folder.
+    KeyboardInterrupt
+        Ctrl-C. What is there is kept.
+    """
+    chosen, base = tables(what), check_url(url)
+    target = Path(absolute(folder))
+    store = target / _STORE
+    store.mkdir(parents=True, exist_ok=True)
+    results = []
+    with locked(str(store), "another download"):
+        try:
+            for table in chosen:
+                path, state = target / table.file, "already there"
+                if not path.is_file():
+                    parts = _get(table, store, base, retries or Retries(), verbose)
+                    _write(path, _CONVERT.get(table.name, _operators)(table, parts))
+                    state = "downloaded"
+                    for part in () if keep else parts:
+                        part.unlink()
+                told = {"table": table.name, "file": str(path), "bytes": path.stat().st_size}
+                results.append({**told, "source": table.source, "state": state})
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"(what is there is kept in {target}; the same command resumes from there)"
+            ) from None
+    if not keep:
+        _remove_empty(store)
+    return results
+
+
+def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: bool | None) -> list[Path]:
+    """Return where the files of a table are, each with the digest that it should have."""
+    from tqdm import tqdm
+
+    def notice(text: str) -> None:
+        if verbose is not False:
+            tqdm.write(f"{table.name}: {text}", file=sys.stderr)
+
+    found, done = [], 0
+    with Progress(table.size, f"{table.name}: download", "B", verbose) as bar:
+        for part in table.parts:
+            path = store / part.sha256  # many have the same name
+
+            def move(there: int, _: int | None, before: int = done) -> None:
+                bar.move(before + there, table.size)
+
+            if not path.is_file():
+                fetch(part.at(base), path, retries, move, notice)
+            _compare(part, path, base)
+            done += part.size
+            found.append(path)
+    return found
+
+
+def _compare(part: PublicFile, path: Path, base: str) -> None:
+    """Remove a file with another digest, and raise DataError."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != part.sha256:
+        path.unlink()
+        todo = "download it through another network, or from the repository by other means"
+        raise DataError.of("sha256", part.sha256, digest, todo, file=part.at(base))
+
+
+def _operators(table: PublicTable, paths: Sequence[Path]) -> _Rows:
+    """Yield NeuSight's rows: times in ms of single operators."""
+    taken = {"Latency": "ms", "Device": "device", "Kernel Name": "kernel", **{n: n for n in table.columns}}
+    taken["OPName"] = "op"
+    yield [*taken.values(), "part"]
+    for part, path in zip(table.parts, paths, strict=True):
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            head = next(rows)
+            places = [head.index(name) for name in taken]
+            which = "test" if part.folder.endswith("/test/") else "train"
+            for row in rows:
+                yield [*(row[place] for place in places), which]
+
+
+def _throughputs(table: PublicTable, paths: Sequence[Path]) -> _Rows:
+    """Yield Gavel's rows of jobs that run alone, without those that share a GPU."""
+    yield ["device", "job", "workers", "steps_per_second"]
+    for device, jobs in json.loads(paths[0].read_text(encoding="utf-8")).items():
+        for key, found in jobs.items():
+            said = re.fullmatch(r"\('(.*)', ([0-9]+)\)", key)
+            assert said is not None
+            yield [device, *said.groups(), repr(found["null"])]
+
+
+_CONVERT: dict[str, Callable[[PublicTable, Sequence[Path]], _Rows]] = {"gavel_throughput": _throughputs}
+
+
+def _write(path: Path, rows: _Rows) -> None:
+    """Write rows as CSV, compressed if the name says so; the same rows are the same bytes."""
+    with atomic_write(path) as file:
+        packed = path.suffix == ".gz"
+        binary = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file
+        text = io.TextIOWrapper(binary, "utf-8", newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        text.detach()  # flushes, and leaves closing to others
+        if packed:
+            binary.close()
+
+
+def _remove_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()
