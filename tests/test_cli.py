@@ -14,6 +14,7 @@ import pytest
 
 import tpugraphs as tg
 from tpugraphs import _core, cli, submission
+from tpugraphs.cli import layertime
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
@@ -36,11 +37,16 @@ def python(*args: str, timeout: float = 60, **options: object) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, **options)
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+INNER = [f"layertime {name}" for name in layertime.COMMANDS]
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS, *INNER])
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    code, out, _ = run(capsys, command, "--help")
+    code, out, _ = run(capsys, *command.split(), "--help")
     assert code == 0
     assert "example:\n  tpugraphs " + command in out
+    if command == "layertime":
+        return
     for option in ("--json", "--threads", "--debug"):
         assert option in out
 

@@ -97,6 +97,7 @@ def _layer_times(args: argparse.Namespace) -> int:
     results = layer_times.run(folder, what, keep=args.keep, verbose=verbose, **url)
     for result in results:
         common.say(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
-    common.say(args, f"next: tpugraphs layertime fit {results[0]['file']} --out model.safetensors")
+    if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
+        common.say(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
     common.emit(args, results)
     return 0

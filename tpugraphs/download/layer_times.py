@@ -33,9 +33,9 @@ PICKLED = (
     "Apache-2.0) published their layers as pickles alone, in prediction_model/data/raw_data. Reading a "
     "pickle can run any program, so tpugraphs never does. Write them as dense_DEVICE.csv with the columns "
     "batch, dim_input, dim_output, activation, optimizer and time_median_ms, and as conv2d_DEVICE.csv with "
-    "batch, matsize, kernelsize, channels_in, channels_out, strides, padding, use_bias, activation, optimizer "
-    "and time_median_ms. Their numbers stand for words, from 0: activation None, relu, tanh, sigmoid; "
-    "optimizer None, SGD, Adadelta, Adagrad, Momentum, Adam, RMSProp; padding VALID, SAME"
+    "batch, matsize, kernelsize, channels_in, channels_out, strides, padding, use_bias, activation, "
+    "optimizer and time_median_ms. Their numbers stand for words, from 0: activation None, relu, tanh, "
+    "sigmoid; optimizer None, SGD, Adadelta, Adagrad, Momentum, Adam, RMSProp; padding VALID, SAME"
 )
 """What to do about tables that their authors published as pickles."""
 _PICKLED_NAME = PICKLED.partition(":")[0]
