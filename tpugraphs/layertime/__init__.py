@@ -23,6 +23,7 @@ from tpugraphs.layertime.networks import (
     read_layers,
     ring_ms,
 )
+from tpugraphs.layertime.shipped import MODELS, load_models, measured_layers
 from tpugraphs.layertime.splits import unseen_devices, unseen_layers
 from tpugraphs.layertime.table import LayerTable, read_table
 
@@ -30,6 +31,7 @@ __all__ = [
     "DEVICES",
     "KINDS",
     "METHODS",
+    "MODELS",
     "Device",
     "Estimate",
     "Layer",
@@ -47,7 +49,9 @@ __all__ = [
     "get_device",
     "layers_of_onnx",
     "layers_of_torch",
+    "load_models",
     "measure",
+    "measured_layers",
     "network_time",
     "read_layers",
     "read_table",

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
     meaning = "networks of what a roofline leaves over, the roofline alone, or trees (default: %(default)s)"
-    choices = ("residual", "roofline", "lightgbm")
+    choices = ("residual", "roofline", "lightgbm", "mlpredict")
     common.option(parser, "--method NAME", meaning, choices=choices, default="residual")
     common.option(parser, "--out MODEL", "file for the model, .safetensors", required=True)
     shared.add_device(parser, "where the layers ran, if the tables do not say it")

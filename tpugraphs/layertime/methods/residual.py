@@ -40,8 +40,8 @@ class Residual:
     """Networks of log(ms / linear roofline), trained in the core.
 
     Members that know the device serve layers in range on the devices that were learnt from. All others have
-    members that are kept smooth, with noise and dropout, and do not see which device it is. How far off a
-    device never seen is, is told by further ones, each trained without one of the devices.
+    members that are kept smooth, with noise and dropout, and do not see which device it is. Further ones,
+    each trained without one of the devices, tell how far off a device never seen is.
 
     Parameters
     ----------

@@ -1,0 +1,67 @@
+"""What comes with the package: layers that were measured on a CPU of ours, and models that we fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.layertime.kinds import KINDS
+from tpugraphs.layertime.model import LayerTimeModel
+from tpugraphs.layertime.table import LayerTable, read_table
+
+__all__ = ["MODELS", "load_models", "measured_layers"]
+
+_FOLDER = Path(__file__).parents[1] / "measured" / "layers"
+
+MODELS = {
+    "pytorch-cpu": "layers in PyTorch on one core of a CPU, measured by this project; sixteen kinds",
+    "pytorch-gpu": "operators in PyTorch 2.1 on five NVIDIA GPUs, from NeuSight's tables",
+    "tensorflow-gpu": "conv2d and dense layers in TensorFlow 1 on five NVIDIA GPUs, from the tables of "
+    "ml-performance-prediction",
+}
+"""Sets of models that come with the package: what they were fitted to."""
+
+
+def measured_layers(kind: str) -> LayerTable:
+    """Return layers that were measured on a CPU of ours, in PyTorch on one thread.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`. ``measured/layers/README.md`` in the package says how they were measured.
+
+    Raises
+    ------
+    ConfigError
+        No such kind.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
+    return read_table(_FOLDER / f"{kind}.csv.gz", kind)
+
+
+def load_models(name: str) -> dict[str, LayerTimeModel]:
+    """Load models that come with the package: one per kind of layers, as `network_time` takes them.
+
+    Parameters
+    ----------
+    name : {"pytorch-cpu", "pytorch-gpu", "tensorflow-gpu"}
+        Which, see `MODELS`. A model knows the devices that it learnt from by name; calibrate it for yours.
+
+    Raises
+    ------
+    ConfigError
+        No such models.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> models = tg.layertime.load_models("tensorflow-gpu")
+    >>> layer = {"batch": [32], "dim_input": [1024], "dim_output": [4096]}
+    >>> models["dense"].predict(layer, device="P100").shape  # milliseconds
+    (1,)
+    """
+    if name not in MODELS:
+        raise ConfigError(f"models {name!r}: unknown; expected one of {', '.join(MODELS)}")
+    paths = sorted((_FOLDER / name).glob("*.model"))
+    return {path.stem: LayerTimeModel.load(path) for path in paths}
