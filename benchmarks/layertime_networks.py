@@ -1,0 +1,170 @@
+"""Steps of small networks, predicted from their layers, against their measured times.
+
+``python -m benchmarks.layertime_networks`` runs forward and training steps of three networks in PyTorch on
+one thread, predicts them with the models that come with the package, and prints a line each; with ``--out
+DIR`` it writes ``layertime-networks.md`` there. On another processor than the one of the package's table the
+models are calibrated first, by layers that are measured then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import tpugraphs as tg
+from tpugraphs.layertime import Device, LayerTimeModel
+from tpugraphs.system.files import atomic_write
+
+from . import machine
+
+SEEN = tg.layertime.measured_layers("dense").devices[0]
+KINDS = (
+    "conv2d", "depthwise", "dense", "attention", "elementwise", "layernorm", "batchnorm", "pooling",
+    "embedding",
+)  # fmt: skip
+CALIBRATED_BY = 40  # layers of every kind
+BATCHES = (8, 32)
+OPTIMIZERS = ("None", "SGD", "Adam")
+HEAD = ("network", "batch", "step", "measured ms", "predicted ms", "80 % interval", "error")
+
+
+def networks(torch: Any) -> dict[str, tuple[Any, Any]]:
+    """Return modules by name, and what makes an input for a batch of a size."""
+    nn = torch.nn
+
+    def cnn() -> Any:
+        blocks = [
+            part
+            for cin, cout in ((3, 32), (32, 64), (64, 128))
+            for part in (nn.Conv2d(cin, cout, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        ]
+        return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(128 * 16, 256), nn.ReLU(), nn.Linear(256, 10))
+
+    def mobile() -> Any:
+        parts = [nn.Conv2d(3, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU()]
+        for cin, cout, stride in ((32, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2)):
+            parts += [nn.Conv2d(cin, cin, 3, stride, 1, groups=cin), nn.BatchNorm2d(cin), nn.ReLU()]
+            parts += [nn.Conv2d(cin, cout, 1), nn.BatchNorm2d(cout), nn.ReLU()]
+        return nn.Sequential(*parts, nn.AvgPool2d(8), nn.Flatten(), nn.Linear(256, 10))
+
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.mix = nn.MultiheadAttention(width, 4, batch_first=True)
+            self.wide = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x: Any) -> Any:
+            seen = self.before(x)
+            x = x + self.mix(seen, seen, seen, need_weights=False)[0]
+            return x + self.wide(self.after(x))
+
+    def transformer() -> Any:
+        return nn.Sequential(nn.Embedding(5000, 256), Block(256), Block(256), nn.Linear(256, 64))
+
+    return {
+        "three convolutions, two dense": (cnn(), lambda n: torch.randn(n, 3, 32, 32)),
+        "separable convolutions, batch norm": (mobile(), lambda n: torch.randn(n, 3, 64, 64)),
+        "two transformer blocks": (transformer(), lambda n: torch.randint(5000, (n, 128))),
+    }
+
+
+def measured_ms(torch: Any, module: Any, inputs: Any, optimizer: str, repeats: int) -> float:
+    """Return the median time of a step."""
+    made = {"SGD": lambda p: torch.optim.SGD(p, 1e-3), "Adam": lambda p: torch.optim.Adam(p, 1e-3)}
+    update = made[optimizer](module.parameters()) if optimizer != "None" else None
+    module.train(update is not None)
+
+    def step() -> None:
+        if update is None:
+            with torch.no_grad():
+                module(inputs)
+            return
+        update.zero_grad(set_to_none=True)
+        module(inputs).mean().backward()
+        update.step()
+
+    times = []
+    for i in range(repeats + 3):
+        began = time.perf_counter()
+        step()
+        if i >= 3:
+            times.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+def models(device: Device) -> dict[str, LayerTimeModel]:
+    """Return models for this processor, calibrated unless it is the one of the package's table."""
+    found = {kind: tg.layertime.load_models("pytorch-cpu")[kind] for kind in KINDS}
+    if device.name != SEEN.name:
+        for kind, model in found.items():
+            layers = tg.layertime.measured_layers(kind)
+            columns = {name: list(values) for name, values in layers.columns.items()}
+            chosen = model.suggest(CALIBRATED_BY, columns, device)
+            few = layers.take(chosen)
+            model.calibrate(tg.layertime.measure(kind, "torch", layers=few, device=device, threads=1))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=30, help="of every step")
+    parser.add_argument("--out", type=Path, help="write layertime-networks.md here")
+    args = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    tg.set_num_threads(1)
+    here = tg.layertime.this_device(1)
+    device = SEEN if here.name == SEEN.name else here
+    known, rows = models(device), []
+    for name, (module, inputs) in networks(torch).items():
+        for batch in BATCHES:
+            layers = tg.layertime.read_layers(module, inputs(batch))
+            for optimizer in OPTIMIZERS:
+                whole = measured_ms(torch, module, inputs(batch), optimizer, args.repeats)
+                said = tg.layertime.network_time(known, layers, batch, optimizer, device)
+                low, high = said.interval
+                step = "forward" if optimizer == "None" else f"training, {optimizer}"
+                rows.append(
+                    (
+                        name,
+                        f"{batch}",
+                        step,
+                        f"{whole:.2f}",
+                        f"{said.ms:.2f}",
+                        f"{low:.2f} to {high:.2f}",
+                        f"{100 * (said.ms / whole - 1):+.0f} %",
+                    )
+                )
+                print(*rows[-1], sep="  ", flush=True)
+    off = [abs(float(row[-1].split()[0])) for row in rows]
+    mean = f"Mean of the errors' sizes: {statistics.mean(off):.0f} %, median {statistics.median(off):.0f} %."
+    print(mean)
+    if args.out:
+        command = " ".join(["python -m benchmarks.layertime_networks", *sys.argv[1:]])
+        page = [
+            "# Times of small networks from their layers",
+            "",
+            f"Made by `{command}` on {machine.describe()['cpu']}, PyTorch {torch.__version__} on one thread:",
+            "median step times of whole networks, and what the models of single layers that come with the",
+            "package say of them. Nothing was fitted to the networks.",
+            "",
+            *(f"| {' | '.join(row)} |" for row in (HEAD, ("---", *["---:"] * 6), *rows)),
+            "",
+            mean,
+            "",
+        ]
+        with atomic_write(args.out / "layertime-networks.md") as file:
+            file.write("\n".join(page).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
