@@ -92,7 +92,7 @@ def groups(fields: MLPredict) -> Steps:
     return [{"match": name, "weight_decay": 0.0} for name in ("*.bias", "head.weight")]
 
 
-_CPU = {  # as accurate as the published training, in a third of the time
+_CPU = {  # as accurate as the published training, in half of the time
     "steps": 60_000,
     "configs": 256,
     "dropout": 0.0,
