@@ -1,7 +1,7 @@
 """How far predicted times of layers are off: on layers and on devices never seen, and after calibration.
 
 ``python -m benchmarks.layertime --data DIR`` reads the tables of the folders ``gpu_layers`` and ``measured``
-in the data folder and prints a line per model and split; with ``--out DIR`` it writes ``layertime.md`` there.
+in the data folder and prints a line per model and split; with ``--out DIR`` it writes a page per source there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gzip
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ CALIBRATED = (
 
 @dataclass
 class Section:
-    """A kind of layers, and where its tables are from."""
+    """The tables of a kind of layers."""
 
     kind: str
     splits: list[Line] = field(default_factory=list)
@@ -182,11 +182,55 @@ def neusight(data: Path) -> Iterator[Section]:
         yield section
 
 
-SOURCES = {"gpu_layers": gpu_layers, "neusight": neusight}
-TITLES = {
-    "gpu_layers": "# Layers in TensorFlow 1 on five GPUs (ml-performance-prediction, Apache-2.0)",
-    "neusight": "# Operators in PyTorch 2.1 on five GPUs (NeuSight, MIT)",
+@dataclass(frozen=True)
+class Source:
+    """Tables of one origin, and the page that is written of them."""
+
+    sections: Callable[[Path], Iterator[Section]]
+    page: str
+    title: str
+    about: str
+
+
+SOURCES = {
+    "gpu_layers": Source(
+        gpu_layers,
+        "layertime.md",
+        "Times of layers in TensorFlow 1 on five GPUs",
+        "Tables of ml-performance-prediction (Apache-2.0). Those of NeuSight: "
+        "[layertime-neusight.md](layertime-neusight.md).",
+    ),
+    "neusight": Source(
+        neusight,
+        "layertime-neusight.md",
+        "Times of operators in PyTorch 2.1 on five GPUs",
+        "Tables of NeuSight (MIT), divided as by its authors: the layers that are judged are larger than "
+        "all that were learnt from, and the A100 80GB is only among them.",
+    ),
 }
+
+
+def page(name: str, data: Path, out: Path | None) -> None:
+    """Measure the tables of a source; print them, and write their page."""
+    source = SOURCES[name]
+    described, threads = machine.describe(), tg.get_num_threads()
+    lines = [
+        f"# {source.title}",
+        "",
+        f"{source.about}",
+        "",
+        f"Made by `python -m benchmarks.layertime --sources {name} --data DIR --out docs/results` on",
+        f"{described['cpu']}, threads: {threads}. Errors are means of |predicted / measured - 1|; the last",
+        "columns of the upper tables are seconds to fit, and layers predicted per second. *In 80 %*: the",
+        "share of layers within their 80 % interval. The lower tables are of `residual` after `calibrate`",
+        f"with so few layers of the device, drawn at random (means of {DRAWS} draws), and with 30 that",
+        "`suggest` chose.",
+        "",
+        *(section.markdown() for section in source.sections(data)),
+    ]
+    if out is not None:
+        with atomic_write(out / source.page) as file:
+            file.write("\n".join(lines).encode())
 
 
 def main() -> int:
@@ -195,31 +239,13 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, default=os.environ.get("TPUGRAPHS_DATA"), help="the data folder")
     parser.add_argument("--sources", nargs="+", choices=SOURCES, default=list(SOURCES))
-    parser.add_argument("--out", type=Path, help="write layertime.md here")
+    parser.add_argument("--out", type=Path, help="write the pages here")
     args = parser.parse_args()
     if args.data is None or not (args.data / "gpu_layers").is_dir():
         print("no folder gpu_layers: name the data folder by --data or TPUGRAPHS_DATA", file=sys.stderr)
         return 2
-    described = machine.describe()
-    command = " ".join(
-        ["python -m benchmarks.layertime", *(arg for arg in sys.argv[1:] if arg != str(args.data))]
-    )
-    page = [
-        "# Times of layers",
-        "",
-        f"Made by `{command}` on {described['cpu']}, {tg.get_num_threads()} threads. Errors are means of",
-        "|predicted / measured - 1|; the last columns of the upper tables are seconds to fit, and layers",
-        "predicted per second. *In 80 %*: the share of layers within their 80 % interval. The lower tables",
-        "are of `residual` after `calibrate` with so few layers of the device, drawn at random (means of",
-        f"{DRAWS} draws), and with 30 that `suggest` chose.",
-        "",
-    ]
     for name in args.sources:
-        page += [TITLES[name].replace("# ", "## ", 1), ""]
-        page += [section.markdown().replace("## ", "### ", 1) for section in SOURCES[name](args.data)]
-    if args.out:
-        with atomic_write(args.out / "layertime.md") as file:
-            file.write("\n".join(page).encode())
+        page(name, args.data, args.out)
     return 0
 
 

@@ -132,6 +132,7 @@ class Costs:
     def __init__(self, devices: Sequence[Device], size: Floats, fits: Sequence[tuple[Floats, ...]]) -> None:
         self.devices, self.size = tuple(devices), size
         self._fits = {device.name: fit for device, fit in zip(devices, fits, strict=True)}
+        self._factors: dict[tuple[Device, str | None], Floats] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,6 +158,11 @@ class Costs:
 
     def factors(self, device: Device, without: str | None = None) -> Floats:
         """Return the factor of every term (T,) on a device; `without`: as if that one was not learnt from."""
+        if (device, without) not in self._factors:
+            self._factors[device, without] = self._solved(device, without)
+        return self._factors[device, without]
+
+    def _solved(self, device: Device, without: str | None) -> Floats:
         used = [one for one in self.devices if one.name != without]
         apart = np.array([_apart(one, device) for one in used])
         weights = np.exp(-(apart - apart.min()) / (2 * _ALIKE**2))

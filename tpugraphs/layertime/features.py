@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.layertime.kinds import Choice, Size, Work
+from tpugraphs.layertime.kinds import Choice, Kind, Size, Work
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tensorfile
 
@@ -92,21 +92,24 @@ class Space:
 
     def place(self, columns: Floats) -> Floats:
         """Return the places of layers (n, V), in the V columns that vary."""
-        placed: Floats = (columns - self.center) / self.spread
-        return np.ascontiguousarray(placed[:, self.high - self.low > _NEAR])
+        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        placed: Floats = np.take(columns, varies, 1)
+        placed -= self.center[varies]
+        placed /= self.spread[varies]
+        return placed
 
     def clipped(self, columns: Floats) -> Floats:
         """Return the places (n, V) with layers beyond the range of a column at its end."""
         return self.place(np.clip(columns, self.low, self.high))
 
-    def outside(self, table: LayerTable) -> NDArray[np.bool_]:
+    def outside(self, columns: Floats, kind: Kind) -> NDArray[np.bool_]:
         """Return which layers have a size or word beyond those that were learnt from: (n,).
 
-        The columns of the space begin with those of `matrix`.
+        The columns (n, F) begin with those of `matrix`, and these with the sizes and words.
         """
-        found = np.stack([values for one in table.kind.columns for _, values in _described(table, one)], 1)
-        low, high = (ends[: found.shape[1]] for ends in (self.low - _NEAR, self.high + _NEAR))
-        beyond: NDArray[np.bool_] = np.any((found < low) | (found > high), axis=1)
+        count = sum(_count(column) for column in kind.columns)
+        low, high = self.low[:count] - _NEAR, self.high[:count] + _NEAR
+        beyond: NDArray[np.bool_] = np.any((columns[:, :count] < low) | (columns[:, :count] > high), axis=1)
         return beyond
 
     @property
@@ -128,6 +131,13 @@ class Space:
 def matrix(table: LayerTable) -> Floats:
     """Return the features of layers as columns (n, F)."""
     return np.stack(list(features(table).values()), 1).astype(np.float64)
+
+
+def _count(column: Size | Choice) -> int:
+    """Return how many features `_described` makes of a column."""
+    if isinstance(column, Choice):
+        return len(column.values)
+    return 1 if column.high == 1 else 1 + len(_ALIGNED)
 
 
 def _described(table: LayerTable, column: Size | Choice) -> Iterator[tuple[str, Floats]]:

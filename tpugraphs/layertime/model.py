@@ -28,6 +28,7 @@ __all__ = ["LayerTimeModel"]
 
 Floats = NDArray[np.float64]
 _FILE_KIND = "layer-time"
+_CHUNK = 1 << 13  # layers
 
 
 class LayerTimeModel:
@@ -94,7 +95,12 @@ class LayerTimeModel:
         """What `calibrate` found, by name of the device."""
         return MappingProxyType(self._calibrated)
 
-    def fit(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
+    def fit(
+        self,
+        table: Any,
+        device: str | Device | Sequence[str] | None = None,
+        verbose: bool | None = None,
+    ) -> Self:
         """Learn from measured layers.
 
         Parameters
@@ -111,7 +117,7 @@ class LayerTimeModel:
             As `read_table`.
         """
         layers = read_table(table, self.kind, device)
-        self._method.fit(layers)
+        self._method.fit(layers, verbose)
         self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
         return self
 
@@ -203,7 +209,8 @@ class LayerTimeModel:
         ConfigError, DataError
             As `predict`.
         """
-        return self._check_trained().outside(self._read(table, device, timed=False))
+        layers = self._read(table, device, timed=False)
+        return self._check_trained().outside(matrix(layers), layers.kind)
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
         """Return what the method says of layers on one device."""
@@ -216,7 +223,12 @@ class LayerTimeModel:
         return Views(np.stack(seen, 1), fixed, working, space.place(matrix(layers)))
 
     def _log_ms(self, layers: LayerTable, space: Space) -> Floats:
-        """Predict logarithms of milliseconds (n,), calibrations included."""
+        """Predict logarithms of milliseconds (n,), calibrations included; some at a time, for the cache."""
+        starts = range(0, len(layers), _CHUNK)
+        parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
+        return np.concatenate(parts)
+
+    def _some_log_ms(self, layers: LayerTable, space: Space) -> Floats:
         known = np.isin(layers.per_device_name(), list(self._calibrated))
         found = np.empty(len(layers))
         if not known.all():

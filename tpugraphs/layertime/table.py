@@ -53,9 +53,9 @@ class LayerTable:
         """Return the number of rows."""
         return self.device.size
 
-    def take(self, rows: ArrayLike) -> LayerTable:
-        """Return some of the rows, by numbers or by a mask."""
-        chosen = np.asarray(rows)
+    def take(self, rows: ArrayLike | slice) -> LayerTable:
+        """Return some of the rows, by numbers, by a mask or by a slice."""
+        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
         columns = {name: values[chosen] for name, values in self.columns.items()}
         return LayerTable(
             self.kind,

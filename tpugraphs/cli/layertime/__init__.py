@@ -9,4 +9,4 @@ EXAMPLE = (
     "  tpugraphs layertime predict dense.safetensors --layer batch=32 dim_input=1024 dim_output=4096 "
     "--device this"
 )
-COMMANDS = "measure fit calibrate suggest predict network".split()
+COMMANDS = "measure audit fit calibrate suggest predict network".split()

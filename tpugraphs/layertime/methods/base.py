@@ -26,8 +26,8 @@ class Method(Protocol):
     def devices(self) -> tuple[Device, ...]:
         """Devices that were learnt from."""
 
-    def fit(self, table: LayerTable) -> None:
-        """Learn from measured layers."""
+    def fit(self, table: LayerTable, verbose: bool | None) -> None:
+        """Learn from measured layers, with a bar of progress where that is `wanted`."""
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
         """Predict milliseconds (n,) that pass without work, 0 where that cannot be told, and of it."""

@@ -22,6 +22,7 @@ from tpugraphs.layertime.table import LayerTable
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
+from tpugraphs.system.progress import Progress
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["MLPredict", "inputs"]
@@ -70,19 +71,23 @@ class MLPredict:
             self._fields["steps"] = steps
         self._network, self._least_ms = Ranker("mlpredict", **self._fields), math.nan
 
-    def fit(self, table: LayerTable) -> None:
-        """Learn from measured layers."""
+    def fit(self, table: LayerTable, verbose: bool | None) -> None:
+        """Learn from measured layers, with a bar of progress where that is `wanted`."""
         learnt, held = divided(table, self.seed)
         assert learnt.ms is not None
         self.devices = tuple(learnt.devices[i] for i in np.unique(learnt.device))
         self._least_ms = float(learnt.ms.min())
-        self._network = self._trained(learnt, 0)
-        known = quantiles_by_device(held, np.log(self._ms(self._network, held)))
-        other = []
-        for i, (name, rows) in enumerate(table.by_device() if len(known) > 1 else ()):
-            part = held.take(held.per_device_name() == name)
-            without = self._trained(table.take(~rows), 1 + i)
-            other.append(error_quantiles(part, np.log(self._ms(without, part))))
+        count = len(self.devices) if len(self.devices) > 1 else 0
+        with Progress(1 + count, "fit", "network", verbose) as bar:
+            self._network = self._trained(learnt, 0)
+            bar.update(1)
+            known = quantiles_by_device(held, np.log(self._ms(self._network, held)))
+            other = []
+            for i, (name, rows) in enumerate(table.by_device() if count else ()):
+                part = held.take(held.per_device_name() == name)
+                without = self._trained(table.take(~rows), 1 + i)
+                other.append(error_quantiles(part, np.log(self._ms(without, part))))
+                bar.update(1)
         self.errors = ErrorQuantiles(known, pooled(other))
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:

@@ -21,6 +21,7 @@ from tpugraphs.layertime.table import LayerTable
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
+from tpugraphs.system.progress import Progress
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["Residual", "Trees"]
@@ -73,55 +74,55 @@ class Residual:
         """Devices that were learnt from."""
         return self.costs.devices
 
-    def fit(self, table: LayerTable) -> None:
-        """Learn from measured layers."""
+    def fit(self, table: LayerTable, verbose: bool | None) -> None:
+        """Learn from measured layers, with a bar of progress where that is `wanted`."""
         learnt, held = divided(table, self.seed)
         self.costs = Costs.fit(learnt)
-        self.known = [self._trained(learnt, True, i) for i in range(self.members)]
-        self.smooth = [self._trained(learnt, False, self.members + i) for i in range(self.members)]
+        count = len(self.costs.names)
+        with Progress(2 * self.members + (count if count > 1 else 0), "fit", "member", verbose) as bar:
+            self._fit(learnt, held, bar)
+
+    def _fit(self, learnt: LayerTable, held: LayerTable, bar: Progress) -> None:
+        self.known = [self._trained(learnt, True, i, bar) for i in range(self.members)]
+        self.smooth = [self._trained(learnt, False, self.members + i, bar) for i in range(self.members)]
         known = quantiles_by_device(held, log_of(self.parts(held)))
         other = []
         for i, (name, rows) in enumerate(learnt.by_device() if len(known) > 1 else ()):
-            member = self._trained(learnt.take(~rows), False, 2 * self.members + i)
+            member = self._trained(learnt.take(~rows), False, 2 * self.members + i, bar)
             part = held.take(held.per_device_name() == name)
-            found = log_of(self.costs.parts(part, without=name)) + self._mean([member], part, False)
+            found = log_of(self.costs.parts(part, without=name)) + _mean([member], self._columns(part, name))
             other.append(error_quantiles(part, found))
         self.errors = ErrorQuantiles(known, pooled(other))
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
         """Predict milliseconds (n,) that pass without work, and of the work."""
-        factor = np.zeros(len(table))
-        outside = self.known[0].space.outside(table)
+        factor, columns = np.zeros(len(table)), self._columns(table)
+        outside = self.known[0].space.outside(columns, table.kind)
         learnt = np.isin(table.per_device_name(), self.costs.names) & ~outside
         for members, rows, told in ((self.known, learnt, True), (self.smooth, ~learnt, False)):
             if rows.any():
-                factor[rows] = self._mean(members, table.take(rows), told)
+                own = self._told(columns[rows], table.take(rows)) if told else columns[rows]
+                factor[rows] = _mean(members, own)
         factor[outside] *= _BEYOND
         fixed, working = self.costs.parts(table)
         return fixed * np.exp(factor), working * np.exp(factor)
 
-    def _mean(self, members: Sequence[Member], table: LayerTable, told: bool) -> Floats:
-        columns = self._columns(table, told)
-        scores = [
-            member.ranker.predict(_graph(member.space.clipped(columns)), verbose=False) for member in members
-        ]
-        found: Floats = np.mean(scores, 0, dtype=np.float64)
-        return found
-
-    def _trained(self, table: LayerTable, told: bool, number: int) -> Member:
+    def _trained(self, table: LayerTable, told: bool, number: int, bar: Progress) -> Member:
         assert table.ms is not None
-        columns = self._columns(table, told)
+        columns = self._told(self._columns(table), table) if told else self._columns(table)
         member = Member(self._ranker(1000 * self.seed + number, smooth=not told), Space.of(columns))
         ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
         pass_on_interrupt(member.ranker.fit([_graph(member.space.clipped(columns), ratio)], verbose=False))
+        bar.update(1)
         return member
 
-    def _columns(self, table: LayerTable, told: bool) -> Floats:
-        """Return features, shares of the costs and (`told`) flags of the devices: (n, F)."""
-        parts = [matrix(table), self.costs.shares(table)]
-        if told:
-            parts.append(table.per_device_name()[:, None] == np.array(self.costs.names))
-        return np.concatenate(parts, 1)
+    def _columns(self, table: LayerTable, without: str | None = None) -> Floats:
+        """Return features and shares of the costs (n, F)."""
+        return np.concatenate([matrix(table), self.costs.shares(table, without)], 1)
+
+    def _told(self, columns: Floats, table: LayerTable) -> Floats:
+        """Return columns and flags of the devices (n, F + D)."""
+        return np.concatenate([columns, table.per_device_name()[:, None] == np.array(self.costs.names)], 1)
 
     def _ranker(self, seed: int, smooth: bool) -> Ranker:
         """Return an untrained member."""
@@ -197,3 +198,12 @@ def _graph(columns: Floats, ratio: Floats | None = None) -> Graph:
     """Return layers (n, F) as the configs of a graph."""
     schema = Schema(config=tuple(Column(f"column {i}") for i in range(columns.shape[1])))
     return Graph(config_feat=columns.astype(np.float32), runtime=ratio, schema=schema)
+
+
+def _mean(members: Sequence[Member], columns: Floats) -> Floats:
+    """Return the mean of what members say of layers (n, F)."""
+    scores = [
+        member.ranker.predict(_graph(member.space.clipped(columns)), verbose=False) for member in members
+    ]
+    found: Floats = np.mean(scores, 0, dtype=np.float64)
+    return found

@@ -29,8 +29,8 @@ class Roofline:
         """Devices that were learnt from."""
         return self.costs.devices
 
-    def fit(self, table: LayerTable) -> None:
-        """Learn from measured layers."""
+    def fit(self, table: LayerTable, verbose: bool | None) -> None:
+        """Learn from measured layers; soon over, without a bar."""
         learnt, held = divided(table, self.seed)
         self.costs = Costs.fit(learnt)
         known = quantiles_by_device(held, log_of(self.parts(held)))
