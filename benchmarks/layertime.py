@@ -1,7 +1,7 @@
 """How far predicted times of layers are off: on layers and on devices never seen, and after calibration.
 
 ``python -m benchmarks.layertime --data DIR`` reads the tables of the folders ``gpu_layers`` and ``measured``
-in the data folder and prints a line per model and split; with ``--out DIR`` it writes a page per source there.
+in the data folder, prints a line per model and split, and writes a page per source with ``--out DIR``.
 """
 
 from __future__ import annotations

@@ -211,6 +211,17 @@ def test_fit_tells_people_what_it_found(made, tmp_path, capsys):
     assert "error" not in told and LayerTimeModel.load(out).known_devices[0].peak_gflops == 100.5
 
 
+def test_audit_tells_of_a_shift(tmp_path, capsys):
+    table = layers(300, devices=("K40",))
+    path = write(tmp_path / "dense.csv", table)
+    assert "K40: 300 layers" in good(capsys, "audit", path)
+    slow = {**table, "ms": np.where(np.arange(300) < 150, 1, 3) * table["ms"]}
+    code, out, err = run(capsys, "layertime", "audit", write(tmp_path / "dense_slow.csv", slow), "--json")
+    assert code == 1 and err == ""
+    (found,) = json.loads(out)["devices"]
+    assert found["device"] == "K40" and len(found["stretches"]) == 2
+
+
 def test_kinds_are_in_the_names_of_files():
     for name, kind in (
         ("conv2d_K40.csv.gz", "conv2d"),
