@@ -90,17 +90,18 @@ class Space:
         spread = np.maximum(columns.std(0), _LEAST)
         return cls(columns.min(0), columns.max(0), columns.mean(0), spread)
 
-    def place(self, columns: Floats) -> Floats:
-        """Return the places of layers (n, V), in the V columns that vary."""
+    def place(self, columns: Floats, clipped: bool = False) -> Floats:
+        """Return the places of layers (n, V), in the V columns that vary.
+
+        `clipped`: with layers beyond the range of a column at its end.
+        """
         varies = np.flatnonzero(self.high - self.low > _NEAR)
         placed: Floats = np.take(columns, varies, 1)
+        if clipped:
+            np.clip(placed, self.low[varies], self.high[varies], out=placed)
         placed -= self.center[varies]
         placed /= self.spread[varies]
         return placed
-
-    def clipped(self, columns: Floats) -> Floats:
-        """Return the places (n, V) with layers beyond the range of a column at its end."""
-        return self.place(np.clip(columns, self.low, self.high))
 
     def outside(self, columns: Floats, kind: Kind) -> NDArray[np.bool_]:
         """Return which layers have a size or word beyond those that were learnt from: (n,).

@@ -112,7 +112,9 @@ class Residual:
         columns = self._told(self._columns(table), table) if told else self._columns(table)
         member = Member(self._ranker(1000 * self.seed + number, smooth=not told), Space.of(columns))
         ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
-        pass_on_interrupt(member.ranker.fit([_graph(member.space.clipped(columns), ratio)], verbose=False))
+        pass_on_interrupt(
+            member.ranker.fit([_graph(member.space.place(columns, clipped=True), ratio)], verbose=False)
+        )
         bar.update(1)
         return member
 
@@ -203,7 +205,8 @@ def _graph(columns: Floats, ratio: Floats | None = None) -> Graph:
 def _mean(members: Sequence[Member], columns: Floats) -> Floats:
     """Return the mean of what members say of layers (n, F)."""
     scores = [
-        member.ranker.predict(_graph(member.space.clipped(columns)), verbose=False) for member in members
+        member.ranker.predict(_graph(member.space.place(columns, clipped=True)), verbose=False)
+        for member in members
     ]
     found: Floats = np.mean(scores, 0, dtype=np.float64)
     return found
