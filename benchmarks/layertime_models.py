@@ -64,7 +64,7 @@ def main() -> int:
         for kind, table, fields in sources[name]():
             began = time.perf_counter()
             model = LayerTimeModel(kind, **fields).fit(table)
-            path = FOLDER / name / f"{kind}.model"
+            path = FOLDER / name / f"{kind}.safetensors"
             path.parent.mkdir(exist_ok=True)
             model.save(path)
             seconds, size = time.perf_counter() - began, path.stat().st_size

@@ -103,15 +103,16 @@ class Space:
         placed /= self.spread[varies]
         return placed
 
-    def outside(self, columns: Floats, kind: Kind) -> NDArray[np.bool_]:
-        """Return which layers have a size or word beyond those that were learnt from: (n,).
+    def excess(self, columns: Floats, kind: Kind) -> Floats:
+        """Return how far the sizes and words of layers are beyond those that were learnt from: (n,).
 
-        The columns (n, F) begin with those of `matrix`, and these with the sizes and words.
+        Sizes count by their logarithm, and the farthest tells; 0 is within the range. The columns (n, F)
+        begin with those of `matrix`, and these with the sizes and words.
         """
         count = sum(_count(column) for column in kind.columns)
-        low, high = self.low[:count] - _NEAR, self.high[:count] + _NEAR
-        beyond: NDArray[np.bool_] = np.any((columns[:, :count] < low) | (columns[:, :count] > high), axis=1)
-        return beyond
+        found, low, high = columns[:, :count], self.low[:count], self.high[:count]
+        beyond: Floats = np.maximum(found - high, low - found).max(1)
+        return np.where(beyond > _NEAR, beyond, 0.0)
 
     @property
     def size(self) -> int:

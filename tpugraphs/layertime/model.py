@@ -210,7 +210,7 @@ class LayerTimeModel:
             As `predict`.
         """
         layers = self._read(table, device, timed=False)
-        return self._check_trained().outside(matrix(layers), layers.kind)
+        return self._check_trained().excess(matrix(layers), layers.kind) > 0
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
         """Return what the method says of layers on one device."""

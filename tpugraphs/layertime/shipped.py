@@ -63,5 +63,5 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     """
     if name not in MODELS:
         raise ConfigError(f"models {name!r}: unknown; expected one of {', '.join(MODELS)}")
-    paths = sorted((_FOLDER / name).glob("*.model"))
+    paths = sorted((_FOLDER / name).glob("*.safetensors"))
     return {path.stem: LayerTimeModel.load(path) for path in paths}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,11 @@ from tpugraphs.training.callbacks import pass_on_interrupt
 __all__ = ["Residual", "Trees"]
 
 
-_BEYOND = 0.5  # share of what was learnt at the end of the range that is taken beyond it
+_BEYOND = 0.5  # share of what was learnt at the end of the range that is taken far beyond it
+_FAR = math.log(2)  # excess of the logarithm of a size
+_EPOCHS = 60  # at most, of tables with few layers
+_FEWEST = 150  # steps, however few layers there are
+_BATCH = 1024  # layers in a step
 
 
 class Member(NamedTuple):
@@ -41,8 +46,9 @@ class Residual:
     """Networks of log(ms / linear roofline), trained in the core.
 
     Members that know the device serve layers in range on the devices that were learnt from. All others have
-    members that are kept smooth, with noise and dropout, and do not see which device it is. Further ones,
-    each trained without one of the devices, tell how far off a device never seen is.
+    members that are kept smooth, with noise and dropout, and do not see which device it is; beyond the range
+    the ones give way to the others by and by. Further ones, each trained without one of the devices, tell how
+    far off a device never seen is.
 
     Parameters
     ----------
@@ -50,7 +56,7 @@ class Residual:
     members : int
         Networks of each sort; their mean is taken.
     steps : int
-        Training steps of a network.
+        Training steps of a network at most; tables with few layers take fewer.
     width : int
         Columns of its layers.
     """
@@ -96,21 +102,23 @@ class Residual:
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
         """Predict milliseconds (n,) that pass without work, and of the work."""
-        factor, columns = np.zeros(len(table)), self._columns(table)
-        outside = self.known[0].space.outside(columns, table.kind)
-        learnt = np.isin(table.per_device_name(), self.costs.names) & ~outside
-        for members, rows, told in ((self.known, learnt, True), (self.smooth, ~learnt, False)):
-            if rows.any():
-                own = self._told(columns[rows], table.take(rows)) if told else columns[rows]
-                factor[rows] = _mean(members, own)
-        factor[outside] *= _BEYOND
+        columns, known = self._columns(table), np.isin(table.per_device_name(), self.costs.names)
+        near = np.exp(-self.known[0].space.excess(columns, table.kind) / _FAR)
+        factor, smooth = np.zeros(len(table)), (near < 1) | ~known
+        if smooth.any():
+            share = np.where(known, 0, near) + _BEYOND * (1 - near)
+            factor[smooth] = share[smooth] * _mean(self.smooth, columns[smooth])
+        if known.any():
+            told = self._told(columns[known], table.take(known))
+            factor[known] += near[known] * _mean(self.known, told)
         fixed, working = self.costs.parts(table)
         return fixed * np.exp(factor), working * np.exp(factor)
 
     def _trained(self, table: LayerTable, told: bool, number: int, bar: Progress) -> Member:
         assert table.ms is not None
         columns = self._told(self._columns(table), table) if told else self._columns(table)
-        member = Member(self._ranker(1000 * self.seed + number, smooth=not told), Space.of(columns))
+        ranker = self._ranker(1000 * self.seed + number, len(table), smooth=not told)
+        member = Member(ranker, Space.of(columns))
         ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
         pass_on_interrupt(
             member.ranker.fit([_graph(member.space.place(columns, clipped=True), ratio)], verbose=False)
@@ -126,15 +134,16 @@ class Residual:
         """Return columns and flags of the devices (n, F + D)."""
         return np.concatenate([columns, table.per_device_name()[:, None] == np.array(self.costs.names)], 1)
 
-    def _ranker(self, seed: int, smooth: bool) -> Ranker:
-        """Return an untrained member."""
+    def _ranker(self, seed: int, layers: int, smooth: bool) -> Ranker:
+        """Return an untrained member for so many layers."""
+        steps = min(self.fields["steps"], max(_FEWEST, _EPOCHS * layers // _BATCH))
         return Ranker(
             "graph-config",
             seed=seed,
             width=self.fields["width"],
             blocks=2,
-            steps=max(1, self.fields["steps"] // (4 if smooth else 1)),
-            configs=1024,
+            steps=min(steps, max(_FEWEST, self.fields["steps"] // 4)) if smooth else steps,
+            configs=_BATCH,
             target="log-runtime",
             loss=[{"loss": "quantile"}],  # the median: half the mean absolute error
             noise=0.4 if smooth else 0.0,
@@ -184,7 +193,7 @@ class Trees(Residual):
     def __init__(self, seed: int, members: int = 1, rounds: int = 600, leaves: int = 63) -> None:
         self._set(seed, members=members, rounds=rounds, leaves=leaves)
 
-    def _ranker(self, seed: int, smooth: bool) -> Ranker:
+    def _ranker(self, seed: int, layers: int, smooth: bool) -> Ranker:
         return Ranker(
             "eighth-lightgbm",
             seed=seed,
