@@ -611,3 +611,15 @@ def test_each_model_takes_a_name_for_the_device_it_knows():
     del models["dense"].known_devices, models["softmax"].known_devices
     with pytest.raises(tg.ConfigError, match="'mine': unknown"):
         network_time(models, net, 2, device="mine")
+
+
+def test_layers_beyond_what_was_learnt_are_marked():
+    models = tg.layertime.load_models("tensorflow-gpu")
+    layers = [
+        Layer("usual", "dense", {"dim_input": 1000, "dim_output": 1000}),
+        Layer("huge", "dense", {"dim_input": 25088, "dim_output": 4096}),
+    ]
+    found = tg.layertime.network_time(models, layers, 16, "SGD", "P100")
+    assert [row.out_of_range for row in found.per_layer] == [False, True]
+    assert "huge*" in str(found) and "usual*" not in str(found)
+    assert "* beyond what the model learnt from: 1 layer, " in str(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.model import LayerTimeModel
 from tpugraphs.layertime.table import LayerTable, read_table
@@ -52,6 +52,8 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     ------
     ConfigError
         No such models.
+    DataError
+        They are not where the package had them.
 
     Examples
     --------
@@ -64,4 +66,6 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     if name not in MODELS:
         raise ConfigError(f"models {name!r}: unknown; expected one of {', '.join(MODELS)}")
     paths = sorted((_FOLDER / name).glob("*.safetensors"))
+    if not paths:
+        raise DataError(f"{_FOLDER / name}: no models there; install the package again")
     return {path.stem: LayerTimeModel.load(path) for path in paths}

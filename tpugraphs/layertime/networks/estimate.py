@@ -28,7 +28,10 @@ _SHOWN = 10  # layers in the text of an estimate
 
 
 class LayerTime(NamedTuple):
-    """The time of a layer: milliseconds, with the ends of their interval, and the share of the whole."""
+    """The time of a layer: milliseconds, with the ends of their interval, and the share of the whole.
+
+    `out_of_range`: a size or word is beyond what the model learnt from, and the interval says less.
+    """
 
     name: str
     kind: str
@@ -36,6 +39,7 @@ class LayerTime(NamedTuple):
     low: float
     high: float
     share: float
+    out_of_range: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,17 @@ class Estimate:
         what = "inference" if self.optimizer == "None" else f"training with {self.optimizer}"
         first = f"{self.ms:.4g} ms{known} for a batch of {self.batch_size:,} on {where}, {what}"
         slowest = sorted(self.per_layer, key=lambda row: -row.ms)
-        cells = [[r.name, r.kind, f"{r.ms:.3g}", f"{100 * r.share:.1f}"] for r in slowest[:_SHOWN]]
+        cells = [
+            [r.name + "*" * r.out_of_range, r.kind, f"{r.ms:.3g}", f"{100 * r.share:.1f}"]
+            for r in slowest[:_SHOWN]
+        ]
         if rest := slowest[_SHOWN:]:
             total, share = sum(row.ms for row in rest), sum(row.share for row in rest)
             cells.append([f"{len(rest)} others", "", f"{total:.3g}", f"{100 * share:.1f}"])
-        return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}"
+        beyond = [row.share for row in self.per_layer if row.out_of_range]
+        count = f"{len(beyond)} layer{'s' if len(beyond) > 1 else ''}"
+        note = f"\n* beyond what the model learnt from: {count}, {100 * sum(beyond):.0f} % of the time"
+        return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}{note if beyond else ''}"
 
 
 def network_time(
@@ -276,6 +286,7 @@ def _predicted(
             f"models: none for layers of kind {found}. Add a model of that kind, or leave it out by without="
         )
     times, ends = np.empty(len(said)), np.full((len(said), 2), math.nan)
+    beyond = np.zeros(len(said), bool)
     for kind in kinds:
         rows = [i for i, part in enumerate(said) if part.kind == kind]
         table = table_of(kind, [said[i] for i in rows], batch_size, optimizer, place(models[kind]))
@@ -283,12 +294,14 @@ def _predicted(
             times[rows] = _finite(kind, models[kind].predict(table), (len(rows),))
             if level is not None:
                 ends[rows] = _finite(kind, models[kind].predict_interval(table, level), (len(rows), 2))
+            if hasattr(models[kind], "out_of_range"):
+                beyond[rows] = models[kind].out_of_range(table)
         except Error as error:
             raise type(error)(f"model of kind {kind!r}: {error}") from None
-    both = zip(said, times / factor, ends / factor, strict=True)
+    both = zip(said, times / factor, ends / factor, beyond, strict=True)
     return [
-        LayerTime(part.name, str(part.kind), float(ms), float(end[0]), float(end[1]), 0.0)
-        for part, ms, end in both
+        LayerTime(part.name, str(part.kind), float(ms), float(end[0]), float(end[1]), 0.0, bool(out))
+        for part, ms, end, out in both
     ]
 
 
