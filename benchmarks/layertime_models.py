@@ -55,8 +55,11 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=os.environ.get("TPUGRAPHS_DATA"), help="the data folder")
     parser.add_argument("--sets", nargs="+", choices=tg.layertime.MODELS, default=list(tg.layertime.MODELS))
     args = parser.parse_args()
+    if args.sets != ["pytorch-cpu"] and (args.data is None or not (args.data / "gpu_layers").is_dir()):
+        print("no folder gpu_layers: name the data folder by --data or TPUGRAPHS_DATA", file=sys.stderr)
+        return 2
     sources = {
-        "pytorch-cpu": lambda: own(),
+        "pytorch-cpu": own,
         "pytorch-gpu": lambda: neusight(args.data),
         "tensorflow-gpu": lambda: gpu_layers(args.data),
     }

@@ -580,8 +580,8 @@ def test_tables_describe_their_devices(tmp_path):
     [
         ({"clock_mhz": None}, "no column 'clock_mhz'; a table that describes its devices has device, peak_gflops"),
         ({"device": None}, "no column 'device'; a table that describes"),
-        ({"cache_mb": [32, 0, 32]}, "column 'cache_mb', row 1: expected a number above 0, found 0.0"),
-        ({"memory_gb": [16, 16, np.nan]}, "column 'memory_gb', row 2: expected a number above 0, found nan"),
+        ({"cache_mb": [32, 0, 32]}, "column 'cache_mb', row 1: expected a number above 0, .* found 0.0"),
+        ({"memory_gb": [16, 16, np.nan]}, "column 'memory_gb', row 2: expected a number above 0, .* found nan"),
         ({"peak_gflops": [1, "fast", 1]}, "column 'peak_gflops', row 1: expected a number, found 'fast'"),
         ({"units": [1.5, 4, 1.5]}, "column 'units', row 0: expected a whole number from 1"),
         ({"clock_mhz": [3000, 1, 2000]}, "'clock_mhz', row 2: expected 3000 as in row 0 of the same device 'mine'"),

@@ -115,7 +115,10 @@ def test_layers_of_our_kinds(tmp_path):
         ([{"kind": "softmax", "H": 3, "B": 4}], "column 'B': unknown.*rows= says how often"),
         ([{"kind": "softmax", "H": 3, "rows": 0}], "rows: expected a whole number from 1 on, found 0"),
         ([{"kind": "softmax", "H": [3]}], "layer 'softmax_1': H: expected a number or a word"),
-        ([{"kind": "softmax", "H": 10**400}], "layer 'softmax_1': a column has a number beyond all ranges"),
+        (
+            [{"kind": "softmax", "H": 10**400}],
+            "layer 'softmax_1': column 'H', row 0: a number beyond all ranges",
+        ),
         ([{"kind": ["softmax"]}], r"kind: expected a word, found \['softmax'\]"),
         ([{"type": "Deconvolution", "name": "up"}], "layer 'up': type: expected one of Convolution"),
         (

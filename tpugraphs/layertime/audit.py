@@ -140,13 +140,11 @@ def audit(table: Any, kind: str | None = None, device: str | Device | None = Non
     Raises
     ------
     ConfigError, DataError
-        As `read_table`; no times.
+        As `read_table`.
     """
     if kind is None and not isinstance(table, LayerTable):
         raise ConfigError("kind: say which, for a table that does not know its kind")
     layers = read_table(table, kind or table.kind.name, device)
-    if layers.ms is None:
-        raise ConfigError("table: expected measured times, this one has none")
     work = layers.kind.work(layers.columns)
     found = []
     for name, mask in layers.by_device():

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tpugraphs.layertime.costs import Scales, fitted_scales
 from tpugraphs.system import tensorfile
 
-__all__ = ["MOST_LAYERS", "Calibration", "Views", "choose"]
+__all__ = ["LEAST_LAYERS", "MOST_LAYERS", "Calibration", "Views", "choose"]
 
 Floats = NDArray[np.float64]
 
-MOST_LAYERS = 2000
-"""Layers to calibrate a device by, or to choose, at a time: memory grows with the square."""
+LEAST_LAYERS, MOST_LAYERS = 3, 2000
+"""Layers to calibrate a device by; as many at most are chosen: memory grows with the square."""
 _LENGTH = 1.5  # of the kernel, times the root of the number of columns
 _SLOPE = 0.3  # of the logarithm of the time, among the columns that weigh linearly
 _PLACE = 0.4  # of the same, among those of the place, times the root of their number
@@ -148,6 +148,10 @@ class Calibration:
         """Restore what `to_file` returned, from tensors whose names begin with `prefix`."""
         first = tensors.get(f"{prefix}weights")
         count = 0 if first is None else first.size
+        if not LEAST_LAYERS <= count <= MOST_LAYERS:
+            raise tensorfile.fail(
+                path, f"{prefix}weights", f"{LEAST_LAYERS} to {MOST_LAYERS} numbers", f"{count}"
+            )
         shapes = {
             "numbers": (5,),
             "linear": (count, devices + 3),
@@ -159,6 +163,10 @@ class Calibration:
             tensorfile.take(path, tensors, prefix + name, shape, np.float64) for name, shape in shapes.items()
         )
         a, b, center, u, v = (float(number) for number in numbers)
+        if min(a, b, u, v) <= 0:
+            raise tensorfile.fail(
+                path, f"{prefix}numbers", "scales and variances above 0", f"{min(a, b, u, v):g}"
+            )
         return cls((a, b), center, (u, v), *rest)
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import Device
-from tpugraphs.layertime.kinds import Work
-from tpugraphs.layertime.table import LayerTable
+from tpugraphs.layertime.kinds import Kind, Work
+from tpugraphs.layertime.table import LayerTable, one_layer
 from tpugraphs.system import tensorfile
 
 __all__ = ["Costs", "Scales", "cost_terms", "devices_of", "fitted_scales"]
@@ -175,9 +175,10 @@ class Costs:
         return nonnegative(products, moments) / self.size
 
     def parts(self, table: LayerTable, without: str | None = None) -> tuple[Floats, Floats]:
-        """Return milliseconds that pass without work, and of the work: (n,) each."""
+        """Return milliseconds that pass without work, and of the work: (n,) each, 1e-6 at least together."""
         terms = self._terms(table, without)
-        return terms[:, :_FIXED].sum(1), terms[:, _FIXED:].sum(1)
+        fixed = terms[:, :_FIXED].sum(1)
+        return fixed, np.maximum(terms[:, _FIXED:].sum(1), _LEAST_MS - fixed)
 
     def shares(self, table: LayerTable, without: str | None = None) -> Floats:
         """Return the share of every term in the time (n, T)."""
@@ -197,22 +198,31 @@ class Costs:
         return {"devices": [astuple(device) for device in self.devices]}, tensors
 
     @classmethod
-    def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Costs:
+    def from_file(
+        cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
+    ) -> Costs:
         """Restore what `to_file` returned."""
         devices = devices_of(path, metadata)
-        count, terms = len(devices), tensors["size"].size if "size" in tensors else 0
+        if not devices:
+            raise tensorfile.fail(path, "devices", "at least one", "none")
+        count, terms = len(devices), cost_terms(one_layer(kind)).shape[1]
         shapes = {"products": (count, terms, terms), "moments": (count, terms)}
         parts = [tensorfile.take(path, tensors, name, shape, np.float64) for name, shape in shapes.items()]
         size = tensorfile.take(path, tensors, "size", (terms,), np.float64)
+        if not (size > 0).all():
+            raise tensorfile.fail(path, "size", "numbers above 0", f"{size.min():g}")
         return cls(devices, size, list(zip(*parts, strict=True)))
 
 
 def devices_of(path: str, metadata: dict[str, Any], entry: str = "devices") -> tuple[Device, ...]:
     """Return the devices of a file, which has name and figures of each in an entry."""
     try:
-        return tuple(Device(*row) for row in tensorfile.entry(path, metadata, entry, list))
+        found = tuple(Device(*row) for row in tensorfile.entry(path, metadata, entry, list))
     except (TypeError, ConfigError) as error:
         raise tensorfile.fail(path, entry, "a name and figures each", str(error)) from None
+    if len({one.name for one in found}) < len(found):
+        raise tensorfile.fail(path, entry, "every name once", ", ".join(one.name for one in found))
+    return found
 
 
 def _apart(one: Device, other: Device) -> float:

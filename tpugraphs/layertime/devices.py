@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["DEVICES", "FIGURES", "Device", "get_device"]
+__all__ = ["DEVICES", "FIGURES", "LIMITS", "Device", "get_device"]
+
+LIMITS = (1e-6, 1e12)
+"""Of every figure of a device: within these no prediction overflows."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,14 @@ class Device:
             raise ConfigError(f"device: expected a name of printable characters, got {self.name!r}")
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not (LIMITS[0] <= value <= LIMITS[1])
+            ):
                 raise ConfigError(
-                    f"device {self.name!r}: {field.name}: expected a number above 0, got {value!r}"
+                    f"device {self.name!r}: {field.name}: expected a number above 0, from {LIMITS[0]:g} to "
+                    f"{LIMITS[1]:g}, got {value!r:.60}"
                 )
 
 

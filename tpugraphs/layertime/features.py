@@ -124,10 +124,12 @@ class Space:
         return np.stack([self.low, self.high, self.center, self.spread])
 
     @classmethod
-    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], name: str) -> Space:
-        """Restore what `to_file` returned, from the tensor of that name."""
-        count = tensors[name].shape[-1] if name in tensors and tensors[name].ndim else 0
-        return cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
+    def from_file(cls, path: str, tensors: dict[str, NDArray[Any]], name: str, count: int) -> Space:
+        """Restore what `to_file` returned, of `count` columns, from the tensor of that name."""
+        found = cls(*tensorfile.take(path, tensors, name, (4, count), np.float64))
+        if not (found.spread > 0).all():
+            raise tensorfile.fail(path, name, "spreads above 0", f"{found.spread.min():g}")
+        return found
 
 
 def matrix(table: LayerTable) -> Floats:

@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 LEVELS = np.linspace(0, 1, 101)
 """Levels of the quantiles that errors are kept at."""
+_MOST_LOG = 100.0  # of an error
 _HELD = 0.1  # share of the layers that are not learnt from, for the errors
 
 
@@ -39,16 +40,15 @@ class ErrorQuantiles:
 
     def bounds(self, table: LayerTable, level: float) -> Floats:
         """Return what to add to the predicted logarithms for a central interval (n, 2)."""
-        rows = []
-        for device in table.devices:
-            own = self.known.get(device.name, self.other)
+        found = np.empty((len(table), 2))
+        for name, rows in table.by_device():
+            own = self.known.get(name, self.other)
             if own is None:
                 raise ConfigError(
-                    f"device {device.name!r}: no interval for a device that was not learnt from: that takes "
+                    f"device {name!r}: no interval for a device that was not learnt from: that takes "
                     "measurements of at least two others"
                 )
-            rows.append(np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, own))
-        found: Floats = np.array(rows)[table.device]
+            found[rows] = np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, own)
         return found
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -66,6 +66,9 @@ class ErrorQuantiles:
         other = None
         if "other_errors" in tensors:
             other = tensorfile.take(path, tensors, "other_errors", LEVELS.shape, np.float64)
+        every = rows if other is None else np.vstack([rows, other])
+        if (np.diff(every) < -1e-9).any() or np.abs(every).max(initial=0) > _MOST_LOG:
+            raise tensorfile.fail(path, "errors", "quantiles in ascending order", "others")
         return cls({str(name): row for name, row in zip(names, rows, strict=True)}, other)
 
 

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import __version__
-from tpugraphs.errors import ConfigError
-from tpugraphs.layertime.calibration import MOST_LAYERS, Calibration, Views, choose
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.layertime.calibration import LEAST_LAYERS, MOST_LAYERS, Calibration, Views, choose
 from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.methods import METHODS, log_of
-from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.layertime.table import LayerTable, one_layer, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
@@ -29,6 +29,7 @@ __all__ = ["LayerTimeModel"]
 Floats = NDArray[np.float64]
 _FILE_KIND = "layer-time"
 _CHUNK = 1 << 13  # layers
+_MOST_LOG = 600.0  # of a time; intervals are finite, too
 
 
 class LayerTimeModel:
@@ -74,7 +75,7 @@ class LayerTimeModel:
             self._method = METHODS[method](seed, **fields)
         except TypeError as error:
             raise ConfigError(f"method {method!r}: {error}") from None
-        self.fields = fields
+        self.fields = dict(fields)
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
         self._figures: dict[str, Device] = {}  # of the devices that were calibrated by
@@ -117,7 +118,9 @@ class LayerTimeModel:
             As `read_table`.
         """
         layers = read_table(table, self.kind, device)
-        self._method.fit(layers, verbose)
+        method = METHODS[self.method](self.seed, **self.fields)
+        method.fit(layers, verbose)  # a fit that is interrupted or fails leaves the model as it was
+        self._method = method
         self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
         return self
 
@@ -147,9 +150,9 @@ class LayerTimeModel:
         for name, rows in layers.by_device():
             own = layers.take(rows)
             assert own.ms is not None
-            if not 3 <= len(own) <= MOST_LAYERS:
+            if not LEAST_LAYERS <= len(own) <= MOST_LAYERS:
                 raise ConfigError(
-                    f"device {name!r}: expected 3 to {MOST_LAYERS:,} layers to calibrate by, "
+                    f"device {name!r}: expected {LEAST_LAYERS} to {MOST_LAYERS:,} layers to calibrate by, "
                     f"got {len(own):,}; with more, `fit` learns the device"
                 )
             found[name] = Calibration.fit(self._views(own, space), own.ms)
@@ -226,7 +229,14 @@ class LayerTimeModel:
         """Predict logarithms of milliseconds (n,), calibrations included; some at a time, for the cache."""
         starts = range(0, len(layers), _CHUNK)
         parts = [self._some_log_ms(layers.take(slice(i, i + _CHUNK)), space) for i in starts]
-        return np.concatenate(parts)
+        found = np.concatenate(parts)
+        wrong = np.flatnonzero(~(np.abs(found) < _MOST_LOG))
+        if wrong.size:
+            raise DataError(
+                f"row {wrong[0]}: the model predicts no finite time above 0; fit it to layers that are "
+                "more like this one"
+            )
+        return found
 
     def _some_log_ms(self, layers: LayerTable, space: Space) -> Floats:
         known = np.isin(layers.per_device_name(), list(self._calibrated))
@@ -242,7 +252,7 @@ class LayerTimeModel:
     def _errors(self) -> ErrorQuantiles:
         """Return the errors of the method, and of calibrated devices those of each layer by the others.
 
-        These are widened by a part for the two factors of the scales.
+        The latter are widened by 2 / n, for the two scales that were fitted to the same n layers.
         """
         own = {
             name: np.quantile(one.left, LEVELS) * (1 + 2 / one.left.size)
@@ -264,7 +274,7 @@ class LayerTimeModel:
         ConfigError
             The model is not trained; no such device.
         DataError
-            As `read_table`.
+            As `read_table`; the model predicts no finite time.
         """
         space = self._check_trained()
         found: Floats = np.exp(self._log_ms(self._read(table, device, timed=False), space))
@@ -291,7 +301,7 @@ class LayerTimeModel:
             The model is not trained; no such device; a wrong level; a device never seen, and a model that
             learnt from one device alone.
         DataError
-            As `read_table`.
+            As `read_table`; the model predicts no finite time.
         """
         space = self._check_trained()
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
@@ -333,12 +343,13 @@ class LayerTimeModel:
         fields = tensorfile.entry(name, metadata, "fields", dict)
         try:
             model = cls(kind, method, seed, **fields)
-        except ConfigError as error:
+        except (ConfigError, TypeError) as error:
             raise tensorfile.fail(
                 name, "method", "a kind, method and fields that exist", str(error)
             ) from None
-        model._method.from_file(name, metadata, tensors)
-        model._space = space = Space.from_file(name, tensors, "space")
+        model._method.from_file(name, metadata, tensors, KINDS[kind])
+        count = matrix(one_layer(KINDS[kind])).shape[1]
+        model._space = space = Space.from_file(name, tensors, "space", count)
         for i, device in enumerate(devices_of(name, metadata, "calibrated")):
             model._figures[device.name] = device
             model._calibrated[device.name] = Calibration.from_file(

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.layertime.devices import FIGURES, Device, get_device
+from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
 
-__all__ = ["MOST_BYTES", "LayerTable", "described_devices", "read_table"]
+__all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_table"]
 
 TIMES = ("time_median_ms", "ms")  # columns that hold the time, the first found
 _DESCRIBED_BY = ("peak_gflops", "bandwidth_gbps")  # the other figures may be columns of something else
 MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+_LEAST, _MOST = LIMITS  # of times in milliseconds, too
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class LayerTable:
 
     def take(self, rows: ArrayLike | slice) -> LayerTable:
         """Return some of the rows, by numbers, by a mask or by a slice."""
-        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
+        chosen = rows if isinstance(rows, slice) else np.atleast_1d(rows)
+        if not isinstance(chosen, slice) and not chosen.size:
+            chosen = slice(0)  # an empty list has no type
         columns = {name: values[chosen] for name, values in self.columns.items()}
         return LayerTable(
             self.kind,
@@ -101,14 +104,15 @@ def read_table(
         ``conv2d_K40.csv.gz``. A table that has `FIGURES` as columns describes its devices by them: of any
         name, one or several.
     timed : bool
-        Whether times are read; they stand in ``time_median_ms`` or ``ms``. A `LayerTable` is taken as it is.
+        Whether times are needed; they stand in ``time_median_ms`` or ``ms``.
     known : sequence of Device
         Devices that names may stand for, next to `DEVICES`: those of a model.
 
     Raises
     ------
     ConfigError
-        No such kind or device.
+        No such kind or device; a `LayerTable` of another kind, without rows, or without the times that are
+        needed.
     DataError
         A column is missing or holds something else than it should, a layer has no output, or two rows give
         a device different figures; the message names file, column and row.
@@ -118,6 +122,10 @@ def read_table(
     if isinstance(source, LayerTable):
         if source.kind.name != kind:
             raise ConfigError(f"the table holds layers of kind {source.kind.name!r}, expected {kind!r}")
+        if not len(source):
+            raise ConfigError("table: expected at least one layer, got none")
+        if timed and source.ms is None:
+            raise ConfigError("table: expected measured times, this one has none")
         return source
     if isinstance(source, (list, tuple)):
         if not source:
@@ -127,6 +135,15 @@ def read_table(
         path = Path(source)
         return _table(_read_csv(path), KINDS[kind], str(path), device, timed, known, _named(path, kind))
     return _table(_given(source), KINDS[kind], "table", device, timed, known)
+
+
+def one_layer(kind: Kind) -> LayerTable:
+    """Return the least layer of a kind on any device, to count what is made of layers."""
+    columns: dict[str, NDArray[Any]] = {
+        column.name: np.array([column.values[0] if isinstance(column, Choice) else 1])
+        for column in kind.columns
+    }
+    return LayerTable(kind, columns, tuple(DEVICES.values())[:1], np.zeros(1, np.int64), None)
 
 
 def join(tables: Sequence[LayerTable]) -> LayerTable:
@@ -190,7 +207,7 @@ def _table(
     known: Sequence[Device],
     named: str | None = None,
 ) -> LayerTable:
-    lengths = {name: len(values) for name, values in found.items()}
+    lengths = {name: _length(values, name, where) for name, values in found.items()}
     count = max(lengths.values(), default=0)
     for name, length in lengths.items():
         if length != count:
@@ -213,6 +230,12 @@ def _table(
     return LayerTable(kind, columns, *_devices(names, count, where, known), ms)
 
 
+def _length(values: Any, name: str, where: str) -> int:
+    if isinstance(values, str) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) != 1:
+        raise DataError(f"{where}: column {name!r}: expected one value per row, found {values!r:.60}")
+    return len(values)
+
+
 def _check_possible(kind: Kind, columns: Mapping[str, NDArray[Any]], where: str) -> None:
     """Raise DataError for a layer without outputs: its kernel is larger than what it slides over."""
     wrong = np.flatnonzero(~(kind.work(columns).written > 0))
@@ -229,7 +252,9 @@ def _devices(
     words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
     if numbers.size != count:
         raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
-    return tuple(get_device(str(word), known) for word in words), numbers.astype(np.int64)
+    found = [get_device(str(word), known) for word in words]
+    devices = tuple(dict.fromkeys(found))  # one may go by several names
+    return devices, np.array([devices.index(one) for one in found], np.int64)[numbers]
 
 
 def described_devices(found: Mapping[str, Any], where: str) -> tuple[tuple[Device, ...], NDArray[np.int64]]:
@@ -300,8 +325,10 @@ def _column(found: Mapping[str, Any], column: Size | Choice, count: int, where: 
 
 def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64]:
     try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
+        found = np.asarray(values, np.float64)
+        if found.ndim == 1:
+            return found
+    except (TypeError, ValueError, OverflowError):
         pass
     for i, value in enumerate(values):
         try:
@@ -310,14 +337,17 @@ def _numbers(values: Iterable[Any], name: str, where: str) -> NDArray[np.float64
             raise DataError(
                 f"{where}: column {name!r}, row {i}: expected a number, found {value!r}"
             ) from None
+        except OverflowError:
+            raise DataError(f"{where}: column {name!r}, row {i}: a number beyond all ranges") from None
     raise DataError(f"{where}: column {name!r}: expected one number per row")
 
 
 def _positive(values: Any, name: str, where: str, what: str) -> NDArray[np.float64]:
     numbers = _numbers(values, name, where)
-    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))
+    wrong = np.flatnonzero(~((numbers >= _LEAST) & (numbers <= _MOST)))
     if wrong.size:
         raise DataError(
-            f"{where}: column {name!r}, row {wrong[0]}: expected {what} above 0, found {numbers[wrong[0]]}"
+            f"{where}: column {name!r}, row {wrong[0]}: expected {what} above 0, from {_LEAST:g} to "
+            f"{_MOST:g}, found {numbers[wrong[0]]}"
         )
     return numbers

@@ -35,10 +35,10 @@ _CHANNELS = (Size("channels_in", 1 << 20), Size("channels_out", 1 << 20))
 
 
 def output_size(c: Columns, size: str = "matsize") -> Floats:
-    """Return how many places a kernel takes along a side: (n,)."""
+    """Return how many places a kernel takes along a side, 0 if it is larger: (n,)."""
     side, kernel, stride = numbers(c, size, "kernelsize", "strides")
     same = words(c, "padding") == "SAME"
-    return np.where(same, np.ceil(side / stride), np.ceil((side - kernel + 1) / stride))
+    return np.where(same, np.ceil(side / stride), np.ceil(np.maximum(side - kernel + 1, 0) / stride))
 
 
 def _over(dimensions: int, size: str = "matsize") -> Callable[[Columns], Work]:
@@ -64,7 +64,8 @@ def _conv(c: Columns) -> Work:
     batch, cin, cout, kernel, side, stride, padding = numbers(
         c, "B", "Input_Channel", "Output_Channel", "Kernel_Size", "Input_Size", "Stride", "Padding"
     )
-    rows = batch * (np.floor((side + 2 * padding - kernel) / stride) + 1) ** 2
+    places = np.floor((side + 2 * padding - kernel) / stride) + 1
+    rows = batch * np.maximum(places, 0) ** 2
     depth = kernel**2 * cin
     return product(c, rows, cout, depth, np.ones_like(batch), batch * side**2 * cin, depth * cout)
 

@@ -94,7 +94,8 @@ class Rows:
         last = -1
         for i, row in enumerate(self.rows):
             found = dict(zip(self.names, row, strict=True))
-            number = int(found[NUMBER]) if found[NUMBER].isascii() and found[NUMBER].isdigit() else -1
+            digits = found[NUMBER].isascii() and found[NUMBER].isdigit() and len(found[NUMBER]) < 10
+            number = int(found[NUMBER]) if digits else -1
             if not last < number < len(layers):
                 wanted = f"a number from {last + 1} to {len(layers) - 1}"
                 raise self._other(i, NUMBER, wanted, found[NUMBER])

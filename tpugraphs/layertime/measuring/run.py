@@ -23,7 +23,7 @@ from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.layertime.measuring.torch_layers import Torch
 from tpugraphs.layertime.table import LayerTable, described_devices, read_table
 from tpugraphs.system import machine
-from tpugraphs.system.files import locked
+from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
 
 __all__ = ["FRAMEWORKS", "measure"]
@@ -151,9 +151,10 @@ def measure(
     columns = [column.name for column in KINDS[kind].columns]
     names = [NUMBER, *columns, *_TIMES, "framework", "version", "repeats", "device", *FIGURES]
     with ExitStack() as stack:
+        folder = None if path is None else os.path.dirname(absolute(path))
+        if folder is not None and os.path.isdir(folder):  # held before the file is read
+            stack.enter_context(locked(folder, "another measurement"))
         rows = Rows(path, names)
-        if rows.path is not None:
-            stack.enter_context(locked(str(rows.path.parent), "another measurement"))
         library = FRAMEWORKS[framework](gpu, threads)
         stack.callback(library.close)
         where = _described(library, rows, device, name)

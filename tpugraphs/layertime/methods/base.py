@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.intervals import ErrorQuantiles, error_quantiles
+from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.table import LayerTable
 
 __all__ = ["File", "Floats", "Method", "joined", "log_of", "quantiles_by_device"]
@@ -35,8 +36,10 @@ class Method(Protocol):
     def to_file(self) -> File:
         """Return metadata and tensors."""
 
-    def from_file(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
-        """Take them from a file."""
+    def from_file(
+        self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
+    ) -> None:
+        """Take them from a file of a model of that kind of layers."""
 
 
 def log_of(parts: tuple[Floats, Floats]) -> Floats:

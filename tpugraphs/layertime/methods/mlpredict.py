@@ -16,7 +16,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
-from tpugraphs.layertime.kinds import Choice
+from tpugraphs.layertime.kinds import Choice, Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, quantiles_by_device
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.ranker import filekinds
@@ -116,10 +116,14 @@ class MLPredict:
         }
         return joined(self.errors.to_file(), (own, tensors))
 
-    def from_file(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+    def from_file(
+        self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
+    ) -> None:
         """Take them from a file."""
         self.errors = ErrorQuantiles.from_file(path, metadata, tensors)
         self.devices = devices_of(path, metadata)
+        if not self.devices:
+            raise tensorfile.fail(path, "devices", "at least one", "none")
         self._least_ms = tensorfile.entry(path, metadata, "least_ms", float)
         if not 0 < self._least_ms < math.inf:
             raise tensorfile.fail(path, "least_ms", "a number above 0", f"{self._least_ms}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from tpugraphs.data.columns import Column
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.schema import Schema
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, log_of, quantiles_by_device
-from tpugraphs.layertime.table import LayerTable
+from tpugraphs.layertime.table import LayerTable, one_layer
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
@@ -119,6 +121,11 @@ class Residual:
         columns = self._told(self._columns(table), table) if told else self._columns(table)
         ranker = self._ranker(1000 * self.seed + number, len(table), smooth=not told)
         member = Member(ranker, Space.of(columns))
+        if not member.space.size:
+            raise DataError(
+                f"table: expected layers that differ, found {len(table)} that are alike; the method "
+                "'roofline' learns from such layers"
+            )
         ratio = table.ms / np.exp(log_of(self.costs.parts(table)))
         pass_on_interrupt(
             member.ranker.fit([_graph(member.space.place(columns, clipped=True), ratio)], verbose=False)
@@ -164,15 +171,22 @@ class Residual:
             self.costs.to_file(), self.errors.to_file(), ({"members": members}, {**tensors, **spaces})
         )
 
-    def from_file(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+    def from_file(
+        self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
+    ) -> None:
         """Take them from a file."""
-        self.costs = Costs.from_file(path, metadata, tensors)
+        self.costs = Costs.from_file(path, metadata, tensors, kind)
         self.errors = ErrorQuantiles.from_file(path, metadata, tensors)
         rankers = filekinds.read_members(path, metadata, tensors)
         expected = 2 * self.members
         if len(rankers) != expected or not all(isinstance(one, Ranker) for one in rankers):
             raise tensorfile.fail(path, "members", f"{expected} rankers", f"{len(rankers)} members")
-        members = [Member(one, Space.from_file(path, tensors, f"{i}.space")) for i, one in enumerate(rankers)]
+        smooth = self._columns(replace(one_layer(kind), devices=self.devices[:1])).shape[1]
+        counts = [smooth + len(self.devices)] * self.members + [smooth] * self.members
+        members = [
+            Member(one, Space.from_file(path, tensors, f"{i}.space", count))
+            for i, (one, count) in enumerate(zip(rankers, counts, strict=True))
+        ]
         self.known, self.smooth = members[: self.members], members[self.members :]
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, log_of, quantiles_by_device
 from tpugraphs.layertime.table import LayerTable
 
@@ -49,7 +50,9 @@ class Roofline:
         """Return metadata and tensors."""
         return joined(self.costs.to_file(), self.errors.to_file())
 
-    def from_file(self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+    def from_file(
+        self, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]], kind: Kind
+    ) -> None:
         """Take them from a file."""
-        self.costs = Costs.from_file(path, metadata, tensors)
+        self.costs = Costs.from_file(path, metadata, tensors, kind)
         self.errors = ErrorQuantiles.from_file(path, metadata, tensors)

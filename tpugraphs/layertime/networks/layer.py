@@ -87,8 +87,6 @@ class Layer:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns
         except DataError as error:
             raise DataError(f"{where}: {str(error).removeprefix('table: ')}") from None
-        except OverflowError:
-            raise DataError(f"{where}: a column has a number beyond all ranges") from None
         whole = {name: values[0].item() for name, values in found.items() if name in known}
         object.__setattr__(self, "columns", whole)
 
