@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import tpugraphs as tg
 from tpugraphs.layertime import LayerTable, LayerTimeModel
@@ -157,12 +158,17 @@ def gpu_layers(data: Path) -> Iterator[Section]:
         yield section
 
 
+def neusight_table(data: Path, kind: str) -> tuple[LayerTable, NDArray[np.str_]]:
+    """Return NeuSight's layers of a kind, and the part that its authors put each into."""
+    path = data / "measured" / f"neusight_{kind}.csv.gz"
+    with gzip.open(path, "rt") as file:
+        part = np.array([row["part"] for row in csv.DictReader(file)])
+    return tg.layertime.read_table(path, kind), part
+
+
 def neusight(data: Path) -> Iterator[Section]:
     for kind in NEUSIGHT:
-        path = data / "measured" / f"neusight_{kind}.csv.gz"
-        with gzip.open(path, "rt") as file:
-            part = np.array([row["part"] for row in csv.DictReader(file)])
-        table = tg.layertime.read_table(path, kind)
+        table, part = neusight_table(data, kind)
         train, test = table.take(part == "train"), table.take(part == "test")
         section = Section(kind)
         own = test.take(test.per_device_name() == UNSEEN)
@@ -229,6 +235,7 @@ def page(name: str, data: Path, out: Path | None) -> None:
         *(section.markdown() for section in source.sections(data)),
     ]
     if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / source.page) as file:
             file.write("\n".join(lines).encode())
 

@@ -7,8 +7,6 @@ of the folders ``gpu_layers`` and ``measured`` in the data folder, and writes th
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import os
 import sys
 import time
@@ -16,12 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import tpugraphs as tg
 from tpugraphs.layertime import KINDS, LayerTable, LayerTimeModel
 
-from .layertime import GPU_LAYERS, NEUSIGHT
+from .layertime import GPU_LAYERS, NEUSIGHT, neusight_table
 
 FOLDER = Path(tg.__file__).parent / "measured" / "layers"
 SMALL = {"members": 1, "steps": 2000, "width": 48}  # of tables with few layers
@@ -34,10 +30,7 @@ def own() -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
 
 def neusight(data: Path) -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
     for kind in NEUSIGHT:
-        path = data / "measured" / f"neusight_{kind}.csv.gz"
-        table = tg.layertime.read_table(path, kind)
-        with gzip.open(path, "rt") as file:
-            part = np.array([row["part"] for row in csv.DictReader(file)])
+        table, part = neusight_table(data, kind)
         throttled = (table.per_device_name() == "P4") & (part == "train") & (kind == "linear")
         yield kind, table.take(~throttled), {"members": 1, "width": 96}
 

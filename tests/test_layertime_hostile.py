@@ -235,3 +235,12 @@ def test_a_file_in_use_is_not_read(tmp_path):
     (tmp_path / "dense.csv").write_text("of another kind\n")
     with locked(os.fspath(tmp_path)), pytest.raises(tg.ConfigError, match="another measurement is using"):
         measure("dense", path=tmp_path / "dense.csv")
+
+
+def test_a_mark_of_bytes_and_blank_lines_at_the_end_are_no_harm(tmp_path):
+    path = tmp_path / "dense_K40.csv"
+    path.write_text("\ufeffbatch,dim_input,dim_output,ms\n1,2,3,0.5\n\n\n", encoding="utf-8")
+    assert len(tg.layertime.read_table(path, "dense")) == 1
+    path.write_text("batch,dim_input,dim_output,ms,ms\n1,2,3,0.5,0.6\n")
+    with pytest.raises(tg.DataError, match="line 1: expected every column once, found 'ms' twice"):
+        tg.layertime.read_table(path, "dense")

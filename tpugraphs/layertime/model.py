@@ -131,6 +131,8 @@ class LayerTimeModel:
         of what is predicted for itself, and a correction near the measured layers. A second call replaces the
         first.
 
+        The linear algebra is NumPy's: the last bits may depend on the threads of its BLAS.
+
         Parameters
         ----------
         table : path, dict of arrays, DataFrame or LayerTable

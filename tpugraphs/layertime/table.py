@@ -176,14 +176,18 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
             raise DataError(f"{path}: more than {MOST_BYTES >> 30} GiB of text; split the file")
-        rows = list(csv.reader(io.StringIO(raw.decode("utf-8"), newline="")))
+        rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline="")))
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: not a CSV file in UTF-8, or damaged: {error}") from error
+    while rows and not rows[-1]:
+        rows.pop()
     if len(rows) < 2:
         raise DataError(
             f"{path}: expected a line of column names and at least one row, found {len(rows)} lines"
         )
     head = rows[0]
+    if again := [name for i, name in enumerate(head) if name in head[:i]]:
+        raise DataError(f"{path}: line 1: expected every column once, found {again[0]!r} twice")
     for i, row in enumerate(rows[1:], 2):
         if len(row) != len(head):
             raise DataError(f"{path}: line {i}: expected {len(head)} fields as in line 1, found {len(row)}")
