@@ -476,7 +476,7 @@ def test_frames():
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = network_time({"dense": Fake(), "bmm": Fake()}, NET, 8, device="V100").to_frame()
     assert isinstance(frame, pandas.DataFrame) and frame["name"].tolist() == ["a", "b", "c"]
-    assert list(frame.columns) == ["name", "kind", "ms", "low", "high", "share"]
+    assert list(frame.columns) == ["name", "kind", "ms", "low", "high", "share", "out_of_range"]
 
 
 def test_replicas_share_the_batch_and_send_gradients():
