@@ -23,7 +23,8 @@ def graphs_of(collection):
 
 def test_one_is_here():
     assert "options:xla:cpu" in NAMES
-    size = sum(path.stat().st_size for path in HOME.rglob("*") if path.is_file())
+    graphs = [path for path in HOME.rglob("*") if path.is_file() and "layers" not in path.parts]
+    size = sum(path.stat().st_size for path in graphs)  # that of layers: test_layertime_shipped.py
     assert size <= 2_000_000
 
 

@@ -142,7 +142,7 @@ class Residual:
         return np.concatenate([columns, table.per_device_name()[:, None] == np.array(self.costs.names)], 1)
 
     def _ranker(self, seed: int, layers: int, smooth: bool) -> Ranker:
-        """Return an untrained member for so many layers."""
+        """Return an untrained member, to learn from that number of layers."""
         steps = min(self.fields["steps"], max(_FEWEST, _EPOCHS * layers // _BATCH))
         return Ranker(
             "graph-config",
