@@ -19,8 +19,9 @@ from tpugraphs.layertime import KINDS, LayerTable, LayerTimeModel
 
 from .layertime import GPU_LAYERS, NEUSIGHT, neusight_table
 
+# Narrower than by default: the wheel has a limit of 5 MB.
 FOLDER = Path(tg.__file__).parent / "measured" / "layers"
-SMALL = {"members": 1, "steps": 2000, "width": 48}  # of tables with few layers
+SMALL = {"members": 1, "steps": 2000, "width": 24}  # of tables with few layers
 
 
 def own() -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
@@ -32,13 +33,13 @@ def neusight(data: Path) -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
     for kind in NEUSIGHT:
         table, part = neusight_table(data, kind)
         throttled = (table.per_device_name() == "P4") & (part == "train") & (kind == "linear")
-        yield kind, table.take(~throttled), {"members": 1, "width": 96}
+        yield kind, table.take(~throttled), {"members": 1, "width": 48}
 
 
 def gpu_layers(data: Path) -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
     for kind in GPU_LAYERS:
         paths = sorted((data / "gpu_layers").glob(f"{kind}_*.csv.gz"))
-        yield kind, tg.layertime.read_table(paths, kind), {"members": 1}
+        yield kind, tg.layertime.read_table(paths, kind), {"members": 1, "width": 64}
 
 
 def main() -> int:
