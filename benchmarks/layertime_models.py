@@ -17,7 +17,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.layertime import KINDS, LayerTable, LayerTimeModel
 
-from .layertime import GPU_LAYERS, NEUSIGHT, neusight_table
+from .layertime import GPU_LAYERS, NEUSIGHT, PACKAGED, neusight_table
 
 # Narrower than by default: the wheel has a limit of 5 MB.
 FOLDER = Path(tg.__file__).parent / "measured" / "layers"
@@ -33,13 +33,13 @@ def neusight(data: Path) -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
     for kind in NEUSIGHT:
         table, part = neusight_table(data, kind)
         throttled = (table.per_device_name() == "P4") & (part == "train") & (kind == "linear")
-        yield kind, table.take(~throttled), {"members": 1, "width": 48}
+        yield kind, table.take(~throttled), PACKAGED[kind]
 
 
 def gpu_layers(data: Path) -> Iterator[tuple[str, LayerTable, dict[str, Any]]]:
     for kind in GPU_LAYERS:
         paths = sorted((data / "gpu_layers").glob(f"{kind}_*.csv.gz"))
-        yield kind, tg.layertime.read_table(paths, kind), {"members": 1, "width": 64}
+        yield kind, tg.layertime.read_table(paths, kind), PACKAGED[kind]
 
 
 def main() -> int:

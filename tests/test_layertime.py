@@ -313,7 +313,7 @@ def test_a_few_layers_calibrate_a_device(trained, tmp_path, method):
     few = {name: np.asarray(values)[rows] for name, values in new.items()}
     assert model.calibrate(few) is model
     assert error(model, new) < min(0.25, 0.6 * before)
-    assert error(model, few) < 0.1
+    assert error(model, few) < 0.75 * error(model, new)  # best near what was measured
     np.testing.assert_array_equal(model.predict(rest), other)  # the other devices are not forgotten
     low, high = model.predict_interval(new, 0.8).T
     assert 0.6 < np.mean((low <= new["ms"]) & (new["ms"] <= high)) <= 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.layertime.costs import Scales, fitted_scales
+from tpugraphs.layertime.costs import Scales, evenly, fitted_scales
 from tpugraphs.system import tensorfile
 
 __all__ = ["LEAST_LAYERS", "MOST_LAYERS", "Calibration", "Views", "choose"]
@@ -111,7 +111,7 @@ class Calibration:
         scales, center = fitted_scales(views.fixed, views.working, ms), float(views.usual.mean())
         linear, places = views.columns(scales, center)
         wanted = np.log(ms) - views.usual
-        some = _evenly(ms.size, _MOST_TRIED)
+        some = evenly(ms.size, _MOST_TRIED)
         products, near = linear[some] @ linear[some].T, _near(places[some], places[some])
         best = max(
             itertools.product(_LINEAR, _NEAR, _NOISE),
@@ -209,8 +209,8 @@ def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np
     def kernel(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
         return known * a[0] @ b[0].T + near * _near(a[1], b[1])
 
-    looked = _evenly(len(views.places), MOST_LAYERS)
-    judged = _evenly(len(views.places), _MOST_JUDGED)
+    looked = evenly(len(views.places), MOST_LAYERS)
+    judged = evenly(len(views.places), _MOST_JUDGED)
     here, there = ((columns[0][rows], columns[1][rows]) for rows in (looked, judged))
     between, within = kernel(here, there), kernel(here, here)
     variance = np.diag(within).copy()
@@ -232,8 +232,3 @@ def choose(count: int, views: Views, measured: Calibration | None) -> NDArray[np
         within -= np.outer(row, row) / scale
         variance -= row**2 / scale
     return looked[found]
-
-
-def _evenly(count: int, most: int) -> NDArray[np.int64]:
-    """Return at most `most` of `count` numbers, evenly spaced."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -16,7 +16,7 @@ from tpugraphs.layertime.kinds import Kind, Work
 from tpugraphs.layertime.table import LayerTable, one_layer
 from tpugraphs.system import tensorfile
 
-__all__ = ["Costs", "Scales", "cost_terms", "devices_of", "fitted_scales"]
+__all__ = ["Costs", "Scales", "cost_terms", "devices_of", "evenly", "fitted_scales"]
 
 Floats = NDArray[np.float64]
 Scales = tuple[float, float]  # of the time that passes without work, and of the time of the work
@@ -149,9 +149,7 @@ class Costs:
         for device in table.devices:
             rows = np.flatnonzero(table.per_device_name() == device.name)
             if rows.size:
-                rows = rows[
-                    np.unique(np.linspace(0, rows.size - 1, min(rows.size, _MOST_FITTED)).astype(int))
-                ]
+                rows = rows[evenly(rows.size, _MOST_FITTED)]
                 devices.append(device)
                 fits.append(fitted(terms[rows] / size, table.ms[rows])[1:])
         return cls(devices, size, fits)
@@ -212,6 +210,11 @@ class Costs:
         if not (size > 0).all():
             raise tensorfile.fail(path, "size", "numbers above 0", f"{size.min():g}")
         return cls(devices, size, list(zip(*parts, strict=True)))
+
+
+def evenly(count: int, most: int) -> NDArray[np.int64]:
+    """Return at most `most` of `count` numbers, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def devices_of(path: str, metadata: dict[str, Any], entry: str = "devices") -> tuple[Device, ...]:

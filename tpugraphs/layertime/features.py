@@ -103,13 +103,23 @@ class Space:
         placed /= self.spread[varies]
         return placed
 
-    def excess(self, columns: Floats, kind: Kind) -> Floats:
-        """Return how far the sizes and words of layers are beyond those that were learnt from: (n,).
+    def reaching(self, places: Floats) -> Space:
+        """Return the space with its ends as far as these places (n, V), if they are beyond."""
+        varies = np.flatnonzero(self.high - self.low > _NEAR)
+        low, high = self.low.copy(), self.high.copy()
+        columns = places * self.spread[varies] + self.center[varies]
+        low[varies] = np.minimum(low[varies], columns.min(0))
+        high[varies] = np.maximum(high[varies], columns.max(0))
+        return Space(low, high, self.center, self.spread)
 
-        Sizes count by their logarithm, and the farthest tells; 0 is within the range. The columns (n, F)
-        begin with those of `matrix`, and these with the sizes and words.
+    def excess(self, columns: Floats, kind: Kind) -> Floats:
+        """Return how far layers are beyond those that were learnt from: (n,).
+
+        Sizes and operations count by their logarithm, words as 1; the farthest tells, and 0 is within the
+        range. Layers may have usual sizes and more operations than any that was learnt from. The columns
+        (n, F) begin with those of `matrix`, and these with sizes, words and operations.
         """
-        count = sum(_count(column) for column in kind.columns)
+        count = sum(_count(column) for column in kind.columns) + 1
         found, low, high = columns[:, :count], self.low[:count], self.high[:count]
         beyond: Floats = np.maximum(found - high, low - found).max(1)
         return np.where(beyond > _NEAR, beyond, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,18 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tensorfile
 
-__all__ = ["LEVELS", "ErrorQuantiles", "divided", "error_quantiles", "pooled"]
+__all__ = ["FAR", "HELD", "LEVELS", "ErrorQuantiles", "error_quantiles", "pooled"]
 
 Floats = NDArray[np.float64]
 
 LEVELS = np.linspace(0, 1, 101)
 """Levels of the quantiles that errors are kept at."""
+FAR = math.log(2)
+"""Excess of the logarithm of a size, or of the operations, at which most of what was learnt is given up."""
+_GROWTH = 2.0  # of errors, for every e-fold of the excess
 _MOST_LOG = 100.0  # of an error
-_HELD = 0.1  # share of the layers that are not learnt from, for the errors
+HELD = 0.1
+"""Share of the layers that are not learnt from, but tell the errors."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,15 @@ class ErrorQuantiles:
     known: dict[str, Floats]
     other: Floats | None
 
-    def bounds(self, table: LayerTable, level: float) -> Floats:
-        """Return what to add to the predicted logarithms for a central interval (n, 2)."""
+    def bounds(self, table: LayerTable, level: float, excess: Floats) -> Floats:
+        """Return what to add to the predicted logarithms for a central interval (n, 2).
+
+        `excess` (n,) tells how far layers are beyond those that were learnt from (`Space.excess`). There, a
+        device that was learnt from is known less and less: its errors grow by their double for every e-fold,
+        or by those of devices that were not learnt from, faded in; the wider interval counts.
+        """
         found = np.empty((len(table), 2))
+        levels = [(1 - level) / 2, (1 + level) / 2]
         for name, rows in table.by_device():
             own = self.known.get(name, self.other)
             if own is None:
@@ -48,7 +59,14 @@ class ErrorQuantiles:
                     f"device {name!r}: no interval for a device that was not learnt from: that takes "
                     "measurements of at least two others"
                 )
-            found[rows] = np.interp([(1 - level) / 2, (1 + level) / 2], LEVELS, own)
+            found[rows] = ends = np.interp(levels, LEVELS, own)
+            beyond = excess[rows, None]
+            if name in self.known and beyond.any():
+                wide = ends * (1 + _GROWTH * beyond)
+                if self.other is not None:
+                    faded = ends + (1 - np.exp(-beyond / FAR)) * np.interp(levels, LEVELS, self.other)
+                    wide = np.stack([np.minimum(wide, faded)[:, 0], np.maximum(wide, faded)[:, 1]], 1)
+                found[rows] = np.where(beyond > 0, wide, ends)
         return found
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -85,20 +103,3 @@ def pooled(parts: Sequence[Floats]) -> Floats | None:
         return None
     found: Floats = np.quantile(np.concatenate(parts), LEVELS)
     return found
-
-
-def divided(table: LayerTable, seed: int) -> tuple[LayerTable, LayerTable]:
-    """Return layers to learn from, and layers that tell the errors: a tenth of every device's, one at least.
-
-    Raises
-    ------
-    ConfigError
-        A device with a single layer.
-    """
-    rng, held = np.random.default_rng(seed), np.zeros(len(table), bool)
-    for name, rows in table.by_device():
-        own = rng.permutation(np.flatnonzero(rows))
-        if own.size < 2:
-            raise ConfigError(f"device {name!r}: expected at least two layers to learn from, got {own.size}")
-        held[own[: max(1, int(_HELD * own.size))]] = True
-    return table.take(~held), table.take(held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
@@ -71,10 +72,12 @@ class LayerTimeModel:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 40:
             raise ConfigError(f"seed: expected a whole number from 0 on, got {seed!r}")
         self.kind, self.method, self.seed = kind, method, seed
-        try:
-            self._method = METHODS[method](seed, **fields)
-        except TypeError as error:
-            raise ConfigError(f"method {method!r}: {error}") from None
+        known = list(inspect.signature(METHODS[method]).parameters)[1:]
+        for name in fields:
+            if name not in known:
+                expected = f"one of {', '.join(known)}" if known else "none"
+                raise ConfigError(f"method {method!r}: no field {name!r}; expected {expected}")
+        self._method = METHODS[method](seed, **fields)
         self.fields = dict(fields)
         self._space: Space | None = None
         self._calibrated: dict[str, Calibration] = {}
@@ -200,9 +203,11 @@ class LayerTimeModel:
     def out_of_range(
         self, table: Any, device: str | Device | Sequence[str] | None = None
     ) -> NDArray[np.bool_]:
-        """Return which layers have a size, or a word, beyond those that were learnt from: (n,) bool.
+        """Return which layers are beyond those that were learnt from: (n,) bool.
 
-        Predictions of such layers are those of the end of what was learnt: trust their intervals less.
+        Such a layer has a size or a word that none of them had, or more or fewer operations. Layers that its
+        device was calibrated by count as well. Beyond the range predictions follow the roofline, and
+        intervals are wider: how far off they are was measured on no layer like these.
 
         Parameters
         ----------
@@ -215,7 +220,17 @@ class LayerTimeModel:
             As `predict`.
         """
         layers = self._read(table, device, timed=False)
-        return self._check_trained().excess(matrix(layers), layers.kind) > 0
+        return self._excess(layers, self._check_trained()) > 0
+
+    def _excess(self, layers: LayerTable, space: Space) -> Floats:
+        """Return how far layers are beyond those learnt from, or calibrated by: (n,)."""
+        columns = matrix(layers)
+        found = space.excess(columns, layers.kind)
+        for name, rows in layers.by_device():
+            own = self._calibrated.get(name)
+            if own is not None:
+                found[rows] = space.reaching(own.places[:, :-1]).excess(columns[rows], layers.kind)
+        return found
 
     def _views(self, layers: LayerTable, space: Space) -> Views:
         """Return what the method says of layers on one device."""
@@ -289,6 +304,7 @@ class LayerTimeModel:
 
         Their ends are quantiles of the relative errors on layers that were not learnt from: of the same
         device, or, for a device never seen, of devices that were left out (split conformal prediction).
+        Layers `out_of_range` have wider ones.
 
         Parameters
         ----------
@@ -310,7 +326,7 @@ class LayerTimeModel:
             raise ConfigError(f"level: expected a number above 0 and below 1, got {level!r}")
         layers = self._read(table, device, timed=False)
         middle = self._log_ms(layers, space)[:, None]
-        found: Floats = np.exp(middle + self._errors().bounds(layers, level))
+        found: Floats = np.exp(middle + self._errors().bounds(layers, level, self._excess(layers, space)))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -13,13 +13,13 @@ __all__ = ["unseen_devices", "unseen_layers"]
 
 
 def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple[LayerTable, LayerTable]:
-    """Divide the layers at random: all devices are on both sides.
+    """Divide the layers of every device at random.
 
     Parameters
     ----------
     table : LayerTable
     share : float
-        Of the layers to judge by, above 0 and below 1.
+        Of the layers to judge by, above 0 and below 1; of each device at least one, and one to learn from.
     seed : int
 
     Returns
@@ -29,15 +29,17 @@ def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple
     Raises
     ------
     ConfigError
-        A wrong share, or fewer than two layers.
+        A wrong share, or a device of a single layer.
     """
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
         raise ConfigError(f"share: expected a number above 0 and below 1, got {share!r}")
-    if len(table) < 2:
-        raise ConfigError(f"table: expected at least two layers to divide, got {len(table)}")
-    order = np.random.default_rng(seed).permutation(len(table))
-    count = min(len(table) - 1, max(1, round(share * len(table))))
-    return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
+    rng, held = np.random.default_rng(seed), np.zeros(len(table), bool)
+    for name, rows in table.by_device():
+        own = rng.permutation(np.flatnonzero(rows))
+        if own.size < 2:
+            raise ConfigError(f"device {name!r}: expected at least two layers to divide, got {own.size}")
+        held[own[: min(own.size - 1, max(1, round(share * own.size)))]] = True
+    return table.take(~held), table.take(held)
 
 
 def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTable]]:

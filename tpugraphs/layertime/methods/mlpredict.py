@@ -15,9 +15,10 @@ from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.costs import devices_of
 from tpugraphs.layertime.devices import Device
-from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.intervals import HELD, ErrorQuantiles, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Choice, Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, quantiles_by_device
+from tpugraphs.layertime.splits import unseen_layers
 from tpugraphs.layertime.table import LayerTable
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
@@ -73,7 +74,7 @@ class MLPredict:
 
     def fit(self, table: LayerTable, verbose: bool | None) -> None:
         """Learn from measured layers, with a bar of progress where that is `wanted`."""
-        learnt, held = divided(table, self.seed)
+        learnt, held = unseen_layers(table, HELD, self.seed)
         assert learnt.ms is not None
         self.devices = tuple(learnt.devices[i] for i in np.unique(learnt.device))
         self._least_ms = float(learnt.ms.min())
@@ -83,9 +84,9 @@ class MLPredict:
             bar.update(1)
             known = quantiles_by_device(held, np.log(self._ms(self._network, held)))
             other = []
-            for i, (name, rows) in enumerate(table.by_device() if count else ()):
+            for i, (name, rows) in enumerate(learnt.by_device() if count else ()):
                 part = held.take(held.per_device_name() == name)
-                without = self._trained(table.take(~rows), 1 + i)
+                without = self._trained(learnt.take(~rows), 1 + i)
                 other.append(error_quantiles(part, np.log(self._ms(without, part))))
                 bar.update(1)
         self.errors = ErrorQuantiles(known, pooled(other))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,9 +16,10 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import Space, matrix
-from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.intervals import FAR, HELD, ErrorQuantiles, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, log_of, quantiles_by_device
+from tpugraphs.layertime.splits import unseen_layers
 from tpugraphs.layertime.table import LayerTable, one_layer
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
@@ -30,8 +30,8 @@ from tpugraphs.training.callbacks import pass_on_interrupt
 __all__ = ["Residual", "Trees"]
 
 
-_BEYOND = 0.5  # share of what was learnt at the end of the range that is taken far beyond it
-_FAR = math.log(2)  # excess of the logarithm of a size
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of what smooth members say
+_USUAL_SHARE = 0.5  # if no device can be left out
 _EPOCHS = 60  # at most, of tables with few layers
 _FEWEST = 150  # steps, however few layers there are
 _BATCH = 1024  # layers in a step
@@ -50,7 +50,8 @@ class Residual:
     Members that know the device serve layers in range on the devices that were learnt from. All others have
     members that are kept smooth, with noise and dropout, and do not see which device it is; beyond the range
     the ones give way to the others by and by. Further ones, each trained without one of the devices, tell how
-    far off a device never seen is.
+    far off a device never seen is, and which share of what smooth members say serves it best: 0 leaves the
+    roofline alone.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ class Residual:
 
     errors: ErrorQuantiles
     costs: Costs
+    share: float
 
     def __init__(self, seed: int, members: int = 2, steps: int = 4000, width: int = 128) -> None:
         self._set(seed, members=members, steps=steps, width=width)
@@ -84,7 +86,7 @@ class Residual:
 
     def fit(self, table: LayerTable, verbose: bool | None) -> None:
         """Learn from measured layers, with a bar of progress where that is `wanted`."""
-        learnt, held = divided(table, self.seed)
+        learnt, held = unseen_layers(table, HELD, self.seed)
         self.costs = Costs.fit(learnt)
         count = len(self.costs.names)
         with Progress(2 * self.members + (count if count > 1 else 0), "fit", "member", verbose) as bar:
@@ -93,22 +95,30 @@ class Residual:
     def _fit(self, learnt: LayerTable, held: LayerTable, bar: Progress) -> None:
         self.known = [self._trained(learnt, True, i, bar) for i in range(self.members)]
         self.smooth = [self._trained(learnt, False, self.members + i, bar) for i in range(self.members)]
-        known = quantiles_by_device(held, log_of(self.parts(held)))
-        other = []
-        for i, (name, rows) in enumerate(learnt.by_device() if len(known) > 1 else ()):
+        left_out = []  # layers, roofline and correction
+        for i, (name, rows) in enumerate(learnt.by_device() if len(self.costs.names) > 1 else ()):
             member = self._trained(learnt.take(~rows), False, 2 * self.members + i, bar)
             part = held.take(held.per_device_name() == name)
-            found = log_of(self.costs.parts(part, without=name)) + _mean([member], self._columns(part, name))
-            other.append(error_quantiles(part, found))
-        self.errors = ErrorQuantiles(known, pooled(other))
+            factor = _mean([member], self._columns(part, name))
+            left_out.append((part, log_of(self.costs.parts(part, without=name)), factor))
+
+        def quantiles(share: float) -> list[Floats]:
+            return [error_quantiles(part, plain + share * factor) for part, plain, factor in left_out]
+
+        def off(share: float) -> float:
+            return float(np.mean(np.abs(np.expm1(-np.stack(quantiles(share))))))
+
+        self.share = min(_SHARES, key=off) if left_out else _USUAL_SHARE
+        known = quantiles_by_device(held, log_of(self.parts(held)))
+        self.errors = ErrorQuantiles(known, pooled(quantiles(self.share)))
 
     def parts(self, table: LayerTable) -> tuple[Floats, Floats]:
         """Predict milliseconds (n,) that pass without work, and of the work."""
         columns, known = self._columns(table), np.isin(table.per_device_name(), self.costs.names)
-        near = np.exp(-self.known[0].space.excess(columns, table.kind) / _FAR)
+        near = np.exp(-self.known[0].space.excess(columns, table.kind) / FAR)
         factor, smooth = np.zeros(len(table)), (near < 1) | ~known
         if smooth.any():
-            share = np.where(known, 0, near) + _BEYOND * (1 - near)
+            share = self.share * np.where(known, 1 - near, 1)
             factor[smooth] = share[smooth] * _mean(self.smooth, columns[smooth])
         if known.any():
             told = self._told(columns[known], table.take(known))
@@ -168,7 +178,9 @@ class Residual:
         members, tensors = filekinds.write_members([member.ranker for member in both])
         spaces = {f"{i}.space": member.space.to_file() for i, member in enumerate(both)}
         return joined(
-            self.costs.to_file(), self.errors.to_file(), ({"members": members}, {**tensors, **spaces})
+            self.costs.to_file(),
+            self.errors.to_file(),
+            ({"members": members, "share": self.share}, {**tensors, **spaces}),
         )
 
     def from_file(
@@ -177,6 +189,9 @@ class Residual:
         """Take them from a file."""
         self.costs = Costs.from_file(path, metadata, tensors, kind)
         self.errors = ErrorQuantiles.from_file(path, metadata, tensors)
+        self.share = tensorfile.entry(path, metadata, "share", float)
+        if not 0 <= self.share <= 1:
+            raise tensorfile.fail(path, "share", "a number from 0 to 1", f"{self.share}")
         rankers = filekinds.read_members(path, metadata, tensors)
         expected = 2 * self.members
         if len(rankers) != expected or not all(isinstance(one, Ranker) for one in rankers):

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
-from tpugraphs.layertime.intervals import ErrorQuantiles, divided, error_quantiles, pooled
+from tpugraphs.layertime.intervals import HELD, ErrorQuantiles, error_quantiles, pooled
 from tpugraphs.layertime.kinds import Kind
 from tpugraphs.layertime.methods.base import File, Floats, joined, log_of, quantiles_by_device
+from tpugraphs.layertime.splits import unseen_layers
 from tpugraphs.layertime.table import LayerTable
 
 __all__ = ["Roofline"]
@@ -32,7 +33,7 @@ class Roofline:
 
     def fit(self, table: LayerTable, verbose: bool | None) -> None:
         """Learn from measured layers; soon over, without a bar."""
-        learnt, held = divided(table, self.seed)
+        learnt, held = unseen_layers(table, HELD, self.seed)
         self.costs = Costs.fit(learnt)
         known = quantiles_by_device(held, log_of(self.parts(held)))
         other = [
