@@ -33,9 +33,8 @@ FEW = (10, 30, 100)
 DRAWS = 3  # of random layers to calibrate by
 JUDGED = 8000  # layers that calibrated models are judged on
 METHODS = ("roofline", "residual", "lightgbm", "mlpredict")
-PACKAGED: dict[str, dict[str, Any]] = {  # fields of the models that come with the package
-    **dict.fromkeys(GPU_LAYERS, {"members": 1, "width": 64}),
-    **dict.fromkeys(NEUSIGHT, {"members": 1, "width": 48}),
+PACKAGED = {  # fields of the models that come with the package
+    kind: {"members": 1, "width": 64 if kind in GPU_LAYERS else 48} for kind in (*GPU_LAYERS, *NEUSIGHT)
 }
 NARROW = "residual, narrow"
 

@@ -200,6 +200,8 @@ def test_damaged_tensors_are_refused(saved, tmp_path, name, change):
         {"calibrated": [["T4", 1, 1, 1, 1, 1, 1]] * 2},
         {"fields": {"members": 10**9}},
         {"fields": {"seed": 3}},
+        {"share": -0.25},
+        {"share": "half"},
         {"method": "roof"},
         {"kind_of_layer": "conv2d"},
     ],
