@@ -414,7 +414,7 @@ def test_layers_of_an_onnx_model(tmp_path):
 
 def test_onnx_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    with pytest.raises(tg.ConfigError, match="need onnx, which is missing: pip install onnx"):
+    with pytest.raises(tg.ConfigError, match=r"need onnx, which is missing: pip install tpugraphs\[onnx\]"):
         read_layers("net.onnx")
 
 

@@ -64,7 +64,9 @@ def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> Layer
         onnx = importlib.import_module("onnx")
         inference = importlib.import_module("onnx.shape_inference")
     except ImportError:
-        raise ConfigError("layers of an ONNX model need onnx, which is missing: pip install onnx") from None
+        raise ConfigError(
+            "layers of an ONNX model need onnx, which is missing: pip install tpugraphs[onnx]"
+        ) from None
     where, model = "model", source
     if isinstance(source, (str, os.PathLike)):
         where = file_name(source)
