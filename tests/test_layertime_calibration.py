@@ -1,6 +1,6 @@
 """Calibration of a device by a few of its layers: the Gaussian process, and which layers to measure."""
 
-import itertools
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +10,14 @@ from tpugraphs.layertime.calibration import Calibration, Views, choose
 from tpugraphs.layertime.costs import cost_terms, fitted_scales
 from tpugraphs.layertime.table import read_table
 
-SCALES, CENTER = (1.3, 0.8), -0.2
+TRIED = {
+    "linear": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "near": (1e-4, 1e-3, 1e-2, 3e-2, 1e-1),
+    "each": (1e-5, 1e-2, 3e-2, 1e-1),
+    "noise": (0.03, 0.06, 0.1),
+    "length": (0.5, 1.5, 3.0),
+    "reach": (0.1, 0.3),
+}
 
 
 def views(count, seed):
@@ -30,9 +37,12 @@ def columns(of, scales, center):
     return np.array(linear), np.array(places)
 
 
-def kernel(a, b, linear, correction):
-    apart = ((a[1][:, None] - b[1][None]) ** 2).sum(-1)
-    return linear * a[0] @ b[0].T + correction * np.exp(-apart / (2 * 1.5**2 * a[1].shape[1]))
+def kernel(a, b, linear=0.1, near=0.01, length=1.5, each=0.01, reach=0.3):
+    """The covariance, written out; by default the usual one."""
+    apart = (a[1][:, None] - b[1][None]) ** 2
+    close = np.exp(-apart.mean(-1) / (2 * length**2))
+    alone = np.exp(-apart / (2 * reach**2)).mean(-1)
+    return linear * a[0] @ b[0].T + near * close + each * alone
 
 
 def test_a_device_is_a_gaussian_process_over_the_known_ones():
@@ -45,15 +55,19 @@ def test_a_device_is_a_gaussian_process_over_the_known_ones():
     old, young = (columns(one, found.scales, found.center) for one in (known, new))
     wanted = np.log(ms) - usual
 
-    def evidence(linear, correction, noise):
-        whole = kernel(old, old, linear, correction) + noise**2 * np.eye(12)
+    def evidence(noise, **parts):
+        whole = kernel(old, old, **parts) + noise**2 * np.eye(12)
         return -0.5 * wanted @ np.linalg.solve(whole, wanted) - 0.5 * np.linalg.slogdet(whole)[1]
 
-    tried = itertools.product((0.01, 0.03, 0.1, 0.3, 1.0), (1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (0.03, 0.06, 0.1))
-    linear, correction, noise = max(tried, key=lambda one: evidence(*one))
-    assert found.variances == (linear, correction)
-    whole = kernel(old, old, linear, correction) + noise**2 * np.eye(12)
-    across = kernel(young, old, linear, correction)
+    chosen = dataclasses.asdict(found.covariance)
+    assert evidence(**chosen) > evidence(0.06) + 0.1  # than with the usual one
+    for name, values in TRIED.items():
+        assert chosen[name] in values
+        for value in values:
+            assert evidence(**{**chosen, name: value}) <= evidence(**chosen) + 1e-9
+    noise = chosen.pop("noise")
+    whole = kernel(old, old, **chosen) + noise**2 * np.eye(12)
+    across = kernel(young, old, **chosen)
     expected = new.seen.mean(1) + across @ np.linalg.solve(whole, wanted)
     np.testing.assert_allclose(found.log_ms(new), expected, rtol=1e-9)
     rest = np.arange(12) != 4
@@ -70,13 +84,13 @@ def test_a_device_that_is_another_one_is_found():
 
 def test_the_layers_chosen_leave_least_unknown():
     among, before = views(30, 5), views(3, 6)
-    noise = 0.06**2
+    noise = 0.06**2  # of the usual covariance
     measured = Calibration.fit(before, np.exp(before.seen[:, 0]))
 
     def unknown(all_, known):
-        whole = kernel(known, known, 0.1, 0.01) + noise * np.eye(len(known[0]))
-        across = kernel(all_, known, 0.1, 0.01)
-        prior = np.diag(kernel(all_, all_, 0.1, 0.01))
+        whole = kernel(known, known) + noise * np.eye(len(known[0]))
+        across = kernel(all_, known)
+        prior = np.diag(kernel(all_, all_))
         return np.mean(prior - np.einsum("ij,ji->i", across, np.linalg.solve(whole, across.T)))
 
     plain = (1.0, 1.0), among.seen.mean()
@@ -122,3 +136,16 @@ def test_terms_of_costs():
     np.testing.assert_allclose(cost_terms(table), [expected], rtol=1e-12)
     alone = read_table(layer | {"optimizer": ["None"]}, "dense", "K40", timed=False)
     np.testing.assert_array_equal(cost_terms(alone)[0, 1::2][:9], 0)
+
+
+def test_layers_of_one_size_share_what_is_odd_about_it():
+    """A step in one column, on layers whose other columns are far from all that was measured."""
+    known, new = views(24, 8), views(100, 9)
+    for one in (known, new):
+        one.places[:, 0] = np.round(one.places[:, 0])  # a few sizes
+    new.places[:, 1] += 6
+    ms = [np.exp(one.seen.mean(1) + 0.4 * (one.places[:, 0] % 2)) for one in (known, new)]
+    found = Calibration.fit(known, ms[0])
+    measured = np.isin(new.places[:, 0], known.places[:, 0])
+    error = np.abs(found.log_ms(new) - np.log(ms[1]))[measured].mean()
+    assert error < 0.1 < 0.15 < np.abs(new.seen.mean(1) - np.log(ms[1]))[measured].mean()

@@ -174,6 +174,7 @@ DAMAGE = {
     "errors": (lambda a: a[:, ::-1], lambda a: a + 1e300, lambda a: a[1:]),
     "other_errors": (lambda a: a[::-1], lambda a: a[1:]),
     "calibration.0.numbers": (first(-1.0), first(np.nan), lambda a: a[1:]),
+    "calibration.0.covariance": (first(0.0), first(np.nan), lambda a: a[1:]),
     "calibration.0.weights": (lambda a: a[:0], lambda a: np.zeros(2001), lambda a: a[None]),
     "calibration.0.linear": (lambda a: a[:, 1:], first(np.nan)),
     "calibration.0.places": (lambda a: a[:, 1:], lambda a: a[1:]),
