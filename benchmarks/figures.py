@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .record import Record, Results
+from .workloads import PLAIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +28,7 @@ def bars(results: Results) -> Figure | None:
     panels = [p for p in (("Training step", "ms", training), ("Scoring", "us per config", scoring)) if p[2]]
     if not panels:
         return None
-    rows = max(len(records) for _, _, records in panels)
-    figure, axes = _figure(len(panels), 1, (6.4, 1.6 + 0.42 * rows))
+    figure, axes = _figure(1, len(panels), (8.0, 0.0), [1.0 + 0.36 * len(records) for *_, records in panels])
     for ax, (title, unit, records) in zip(axes, panels, strict=True):
         _bars(ax, title, unit, records)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -57,8 +57,18 @@ def _bars(ax: Axes, title: str, unit: str, records: list[Record]) -> None:
             text = f"{record.ratio:.1f}×"
             ax.annotate(text, (max(ours[i], record.peer or 0), place[i]), (5, 0), textcoords="offset points",
                         va="center", color=INK, fontsize=8.5)  # fmt: skip
-    ax.set_yticks(place, [record.case for record in records])
+    ax.set_yticks(place, [_named(record) for record in records])
+    ax.set_ylim(-0.6, len(records) - 0.4)
     ax.grid(False, axis="y")
+
+
+def _named(record: Record) -> str:
+    """Return what a workload is: short names such as M64 say nothing to a reader."""
+    facts, workload = record.facts, record.facts["workload"]
+    size = f"{facts['nodes']:,} nodes × {facts['configs']} configs"
+    program = "AlexNet, " if workload.removesuffix(PLAIN) == "S" else ""
+    plain = ", no attention" if workload.endswith(PLAIN) else ""
+    return f"{program}{size}{plain}, {record.case.split()[-1]}"
 
 
 def products(results: Results) -> Figure | None:
@@ -74,7 +84,7 @@ def kernels(results: Results) -> Figure | None:
 
 
 def _ratios(records: list[Record], title: str) -> Figure | None:
-    """How many times faster each is than its fastest peer, and what was asked for."""
+    """How many times faster each is than its fastest peer, and the goal."""
     if not records:
         return None
     figure, axes = _figure(1, 1, (8.4, 1.2 + 0.21 * len(records)))
@@ -98,11 +108,11 @@ def _ratios(records: list[Record], title: str) -> Figure | None:
     ax.set_yticks(place, [r.case for r in records], fontsize=7.5)
     ax.set_ylim(-0.8, len(records) - 0.2)
     ax.grid(False, axis="y")
-    marks = [("tpugraphs", OURS)] + [("less than asked for", MISSED)] * (MISSED in colours)
+    marks = [("tpugraphs", OURS)] + [("below the goal", MISSED)] * (MISSED in colours)
     for label, colour in marks:
         ax.barh([np.nan], [np.nan], color=colour, label=label)
     if any(r.required for r in records):
-        ax.plot([np.nan], [np.nan], color=INK, linewidth=1.6, label="asked for")
+        ax.plot([np.nan], [np.nan], color=INK, linewidth=1.6, label="goal")
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
@@ -112,7 +122,8 @@ def scaling(results: Results) -> Figure | None:
     records = results.of("scaling")
     if not records:
         return None
-    figure, axes = _figure(3, 1, (3.9, 3.7))
+    figure, axes = _figure(2, 2, (4.1, 3.5))
+    axes[3].set_axis_off()
     names = {"nodes": "nodes (64 configs)", "configs": "configs (500 nodes)"}
     for ax, (axis, label) in zip(axes, names.items(), strict=False):
         chosen = [r for r in records if r.facts.get("axis") == axis and r.ours]
@@ -150,7 +161,9 @@ def _threads(ax: Axes, results: Results) -> None:
     ]
     for record in pairs:
         if record.facts["threads"] in counts and record.facts["workload"] in ("S", "L64"):
-            ax.plot(record.facts["threads"], record.ratio, "D", markersize=5, label=record.facts["workload"])
+            size = f"{record.facts['nodes']:,} nodes, {record.facts['configs']} configs"
+            mark = "D" if record.facts["workload"] == "S" else "s"
+            ax.plot(record.facts["threads"], record.ratio, mark, color=INK, markersize=5, label=size)
     ax.set_xticks(counts)
     ax.set_ylim(bottom=0.9)
     ax.legend(frameon=False, fontsize=8)
@@ -201,14 +214,18 @@ def draw(results: Results) -> dict[str, bytes]:
     return made
 
 
-def _figure(columns: int, rows: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+def _figure(
+    columns: int, rows: int, panel: tuple[float, float], heights: list[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of panels of one size in inches, or with rows of these heights."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size = (panel[0] * columns, panel[1] * rows)
+    heights = heights or [panel[1]] * rows
+    size = (panel[0] * columns, sum(heights))
     figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False, height_ratios=heights)))
 
 
 def _plain_log(ax: Axes, axis: str, wide: bool = False) -> None:

@@ -82,16 +82,16 @@ def inside(model: LayerTimeModel, table: LayerTable) -> float:
 
 def fitted(kind: str, method: str, known: LayerTable) -> tuple[LayerTimeModel, float]:
     """Return a trained model and the seconds that took."""
-    began = time.perf_counter()
+    began = time.process_time()
     model = LayerTimeModel(kind, **PACKAGED[kind]) if method == NARROW else LayerTimeModel(kind, method)
-    return model.fit(known), time.perf_counter() - began
+    return model.fit(known), time.process_time() - began
 
 
 def judged(name: str, method: str, model: LayerTimeModel, unseen: LayerTable, seconds: float) -> Line:
     """Return one line of a table."""
-    began = time.perf_counter()
+    began = time.process_time()
     predicted = model.predict(unseen)
-    rate = len(unseen) / (time.perf_counter() - began)
+    rate = len(unseen) / (time.process_time() - began)
     off = np.abs(predicted / unseen.ms - 1)
     shares = percent(float(np.mean(off))), percent(float(np.median(off))), percent(inside(model, unseen), 0)
     return (name, method, *shares, f"{seconds:.0f}", f"{rate:,.0f}")
@@ -232,8 +232,8 @@ def page(name: str, data: Path, out: Path | None) -> None:
         "",
         f"Made by `python -m benchmarks.layertime --sources {name} --data DIR --out docs/results` on",
         f"{described['cpu']}, threads: {threads}. Errors are means of |predicted / measured - 1|; the last",
-        "columns of the upper tables are seconds to fit, and layers predicted per second. *In 80 %*: the",
-        "share of layers within their 80 % interval. The lower tables are of `residual` after `calibrate`",
+        "columns of the upper tables are seconds to fit, and layers predicted per second, of processor time.",
+        "*In 80 %*: the share of layers within their 80 % interval. The lower tables are of `residual` after `calibrate`",
         f"with so few layers of the device, drawn at random (means of {DRAWS} draws), and with 30 that",
         "`suggest` chose. *residual, narrow* has the one small network of the models in the package.",
         "",

@@ -63,8 +63,8 @@ def machine(run: dict[str, Any]) -> list[str]:
 
 NOTES = """\
 `ours` and `peer` are medians of interleaved runs in one process, after a warm-up; `ratio` is the median
-over the rounds of peer / ours in the same round, so more is better, and `required` is the least that was
-asked for. *Of the roof* is the time that the operations no implementation can avoid would take at the
+over the rounds of peer / ours in the same round, so more is better, and `required` is the goal
+that was set before. *Of the roof* is the time that the operations no implementation can avoid would take at the
 machine's measured peak (`benchmarks/roof.py` says which are counted, `benchmarks/peak.c` measures the
 peak), as a share of our time. PyTorch runs with glibc settings that make its allocator keep memory and use
 huge pages (`benchmarks/process.py`), which makes it up to three times faster than out of the box, and
