@@ -233,9 +233,9 @@ def page(name: str, data: Path, out: Path | None) -> None:
         f"Made by `python -m benchmarks.layertime --sources {name} --data DIR --out docs/results` on",
         f"{described['cpu']}, threads: {threads}. Errors are means of |predicted / measured - 1|; the last",
         "columns of the upper tables are seconds to fit, and layers predicted per second, of processor time.",
-        "*In 80 %*: the share of layers within their 80 % interval. The lower tables are of `residual` after `calibrate`",
-        f"with so few layers of the device, drawn at random (means of {DRAWS} draws), and with 30 that",
-        "`suggest` chose. *residual, narrow* has the one small network of the models in the package.",
+        "*In 80 %*: the share of layers within their 80 % interval. The lower tables are of `residual` after",
+        f"`calibrate` with so few layers of the device, drawn at random (means of {DRAWS} draws), and with",
+        "30 that `suggest` chose. *residual, narrow* has the one small network of the models in the package.",
         "",
         *(section.markdown() for section in source.sections(data)),
     ]

@@ -64,10 +64,10 @@ def machine(run: dict[str, Any]) -> list[str]:
 NOTES = """\
 `ours` and `peer` are medians of interleaved runs in one process, after a warm-up; `ratio` is the median
 over the rounds of peer / ours in the same round, so more is better, and `required` is the goal
-that was set before. *Of the roof* is the time that the operations no implementation can avoid would take at the
-machine's measured peak (`benchmarks/roof.py` says which are counted, `benchmarks/peak.c` measures the
-peak), as a share of our time. PyTorch runs with glibc settings that make its allocator keep memory and use
-huge pages (`benchmarks/process.py`), which makes it up to three times faster than out of the box, and
+that was set before. *Of the roof* is the time that the operations no implementation can avoid would take
+at the machine's measured peak (`benchmarks/roof.py` says which are counted, `benchmarks/peak.c` measures
+the peak), as a share of our time. PyTorch runs with glibc settings that make its allocator keep memory
+and use huge pages (`benchmarks/process.py`), which makes it up to three times faster than out of the box, and
 libgomp's own spin count (GOMP_SPINCOUNT=300000), which importing tpugraphs would lower; ours shares these
 settings where both run in one process. Where ours runs alone, and for its memory, it has the settings a
 user has.

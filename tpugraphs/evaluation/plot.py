@@ -26,6 +26,7 @@ __all__ = ["compared", "gains", "kept", "learning_curve", "ranks", "report", "sa
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
 _SCORERS = ("#1764ab", "#d9772b", "#9aa0a6", "#3b8f5a", "#8c5fa8")
+_MARKS = "osD^v"  # with the colours: shapes tell scorers apart without them
 _GAIN, _WORSE = "#a9cbe8", "#f0b9b0"
 _TIMES = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # ticks
 DPI = 95
@@ -183,7 +184,8 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     places = np.arange(len(names))
     ends = [before[name] for name in names]
     scorers = list(dict.fromkeys(row.scorer for row in report.rows))
-    for scorer, colour in zip(reversed(scorers), reversed(_SCORERS[: len(scorers)]), strict=True):
+    for i, scorer in reversed(list(enumerate(scorers))):
+        colour, mark = _SCORERS[i % len(_SCORERS)], _MARKS[i % len(_MARKS)]
         found = {
             row.graph: 1 + metrics.top_k_slowdown(row.scores, row.runtimes, k)
             for row in report.rows
@@ -198,7 +200,7 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
                     places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
                 )
         label = f"{scorer}, best of {k}: {_above(after)}"
-        ax.plot(after, places, "o", color=colour, markersize=7 if first else 3.5, label=label, zorder=3)
+        ax.plot(after, places, mark, color=colour, markersize=7 if first else 4.5, label=label, zorder=3)
     ax.plot(
         ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
         label=f"{by}: {_above(ends)}",
