@@ -13,18 +13,21 @@ from functools import partial
 import tpugraphs as tg
 
 FRACTIONS = (0.82, 0.03, 0.15)  # to learn, to choose the checkpoint by, not seen
+TREES = "eighth-lightgbm"  # needs the extra [lightgbm]
 METRICS = ("tau", "opa", "slowdown@1", "slowdown@5")
 
 
 def judged(recipe: str, seed: int, steps: int) -> tg.evaluation.Report:
-    """Train on one split by configuration; report of the ranker, a linear model and a random order."""
+    """Train on one split by configuration; report of the ranker, boosted trees, a linear model and chance."""
     graph = tg.sample("alexnet", download=False)
     rows = tg.training.split_configs(graph, FRACTIONS, seed)
     train, valid, unseen = (graph.select(part) for part in rows)
     ranker = tg.Ranker(recipe, seed=seed, evaluate_every=100)
     ranker.fit(train, valid=valid, steps=steps, verbose=False)
+    trees = tg.Ranker(TREES, seed=seed).fit(train, valid=valid, verbose=False)
     scorers = {
         recipe: ranker.predict,
+        TREES: trees.predict,
         "linear": tg.baselines.LinearBaseline().fit(train).predict,
         "random": partial(tg.baselines.random_scores, seed=seed),
     }
