@@ -73,7 +73,7 @@ def fits(recipe):
     *train, valid, unseen = graphs(recipe)
     r = ranker(recipe)
     assert not r.fitted
-    history = r.fit(train, [valid], verbose=False)
+    history = r.fit(train, [valid], verbose=False).history_
     assert len(history.loss) == len(history.valid_metric) == 2 and np.isfinite(history.loss).all()
     assert r.fitted and r.kind == train[0].kind
     scores = r.predict(unseen)
@@ -104,11 +104,11 @@ def adapts_to_the_same_bits_when_loaded(recipe, folder):
 def resumes_to_the_same_bits(recipe, folder):
     *train, valid, _ = graphs(recipe)
     straight, resumed = ranker(recipe, 4), ranker(recipe, 4)
-    expected = straight.fit(train, [valid], callbacks=[Break()], verbose=False)
+    expected = straight.fit(train, [valid], callbacks=[Break()], verbose=False).history_
     options = {"checkpoint_dir": folder, "checkpoint_every": 1, "verbose": False}
     with pytest.raises(OSError, match="broken"):
         ranker(recipe, 4).fit(train, [valid], callbacks=[Break(3)], **options)
-    history = resumed.fit(train, [valid], callbacks=[Break()], **options)
+    history = resumed.fit(train, [valid], callbacks=[Break()], **options).history_
     assert history.loss == expected.loss and history.valid_metric == expected.valid_metric
     assert state(straight) == state(resumed)
 
@@ -173,7 +173,7 @@ def takes_every_optimizer(recipe):
     ends = set()
     for kind in _core.optimizers():
         r = ranker(recipe, optimizer=kind, learning_rate=1e-2, schedule="constant", weight_decay=1e-2)
-        history = r.fit(train, verbose=False)
+        history = r.fit(train, verbose=False).history_
         assert np.isfinite(r.predict(train)).all() and history.learning_rate == [1e-2, 1e-2]
         ends.add(r.model.params.tobytes())
     assert len(ends) == len(_core.optimizers())

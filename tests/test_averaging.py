@@ -86,7 +86,7 @@ def test_averages_are_validated_and_the_best_is_kept(kind):
                 judged.append((fit.step, metric, fit.model.params.copy()))
 
     ranker = small_ranker(**SOME[kind], valid_configs=96)
-    history = ranker.fit(small_graph(), [graph], callbacks=[Judge()], verbose=False)
+    history = ranker.fit(small_graph(), [graph], callbacks=[Judge()], verbose=False).history_
     best = next(params for step, _, params in judged if step == history.best_step)
     assert (ranker.model.params == best).all()
     assert tg.metrics.kendall_tau(ranker.predict(graph), graph.config_runtime) == history.best_metric
@@ -99,7 +99,7 @@ def test_a_fit_resumes_with_its_average(tmp_path, kind, at):
         ranker = small_ranker(**SOME[kind])
         callbacks = [Break(at), Watch()]
         options = {"checkpoint_dir": folder, "checkpoint_every": 1, "verbose": False}
-        return ranker, ranker.fit(Lazy(0, 1, 2), [small_graph(3)], callbacks=callbacks, **options)
+        return ranker, ranker.fit(Lazy(0, 1, 2), [small_graph(3)], callbacks=callbacks, **options).history_
 
     straight, history = fit(None)
     with pytest.raises(OSError, match="broken"):

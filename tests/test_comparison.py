@@ -326,10 +326,10 @@ def cut_short(monkeypatch):
     fits, whole = [], tg.Ranker.fit
 
     def fit(self, *given, **options):
-        history = whole(self, *given, **options)
-        history.interrupted = True
+        fitted = whole(self, *given, **options)
+        fitted.history_.interrupted = True
         fits.append(self)
-        return history
+        return fitted
 
     monkeypatch.setattr(tg.Ranker, "fit", fit)
     return fits

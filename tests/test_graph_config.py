@@ -98,7 +98,7 @@ def test_it_learns_from_every_shape(shape):
     make = SHAPES[shape]
     train, other = [make(0), make(1)], make(2)
     r = ranker(steps=250, learning_rate=1e-2)
-    history = r.fit(train, verbose=False)
+    history = r.fit(train, verbose=False).history_
     assert np.mean(history.loss[-5:]) < 0.8 * np.mean(history.loss[:5])
     scores = r.predict(other)
     assert scores.shape == (other.num_configs,) and np.isfinite(scores).all() and np.ptp(scores) > 0
@@ -160,7 +160,7 @@ def test_equal_configs_agree_in_digits_and_features():
     g = g.replace(config_feat=feat)
     first, inverse = g.distinct_configs()
     assert first.tolist() == [0, 1, 2, 3] and inverse.tolist() == [0, 1, 2, 3, 1]
-    assert tg.dedup(g).num_configs == 4 and ranker(dedup="first").fit(g, verbose=False).loss
+    assert tg.dedup(g).num_configs == 4 and ranker(dedup="first").fit(g, verbose=False).history_.loss
 
 
 def test_configs_given_as_features_and_digits():
@@ -366,14 +366,16 @@ def test_configs_that_failed_are_not_learnt_from():
     assert some.evaluate(nan).rows[0].configs == 20
     with pytest.raises(tg.DataError, match="config 0 failed"):
         some.evaluate(nan, configs=[0, 1])
-    assert ranker().fit(nan, 0.4, verbose=False).best_metric is not None
+    assert ranker().fit(nan, 0.4, verbose=False).history_.best_metric is not None
     with pytest.raises(tg.DataError, match="at least one config that ran, found none of 30"):
         table(valid=np.zeros(30, bool))
 
 
 def test_graphs_that_nothing_can_be_learnt_from():
-    history = ranker().fit(
-        [table(), table(1, valid=np.arange(30) == 4), table(2, runtime=None)], verbose=False
+    history = (
+        ranker()
+        .fit([table(), table(1, valid=np.arange(30) == 4), table(2, runtime=None)], verbose=False)
+        .history_
     )
     assert [*history.skipped] == ["t1", "t2"]
     for graph, words in (

@@ -97,11 +97,11 @@ def test_a_fit_learns_what_the_scores_of_other_segments_leave():
     ranker = small_ranker(steps=3, **PLAIN)
     before = ranker.model.params.copy()
     others = Others(1e3)
-    history = ranker.fit(GRAPHS, verbose=False, callbacks=[EarlyStopping(), others])
+    history = ranker.fit(GRAPHS, verbose=False, callbacks=[EarlyStopping(), others]).history_
     assert history.loss == [0.0] * 3 and (ranker.model.params == before).all()
     assert others.seen == {(graph.name, 16) for graph in GRAPHS}
     ranker.fit(GRAPHS, verbose=False, callbacks=[Others(-1e3), Others(1e3)])  # the first decides
-    assert min(ranker.history.loss) > 1e3 and (ranker.model.params != before).any()
+    assert min(ranker.history_.loss) > 1e3 and (ranker.model.params != before).any()
 
 
 def test_a_callback_that_gives_something_else_is_refused():
@@ -121,7 +121,7 @@ def test_fits_resume_exactly_and_have_the_bits_of_any_number_of_threads(tmp_path
         ranker = small_ranker(**{**fields, **changes})
         return ranker, ranker.fit(
             GRAPHS, callbacks=[Break(at)], checkpoint_dir=folder, checkpoint_every=2, verbose=False
-        )
+        ).history_
 
     tg.set_num_threads(1)
     whole, history = fit(None)
@@ -150,7 +150,7 @@ def test_passes_draw_ties_as_the_whole_batch_does():
     losses = []
     for slates, passes in ((4, 1), (2, 2)):
         fields = {"slates": slates, "accumulate": passes, "lists": "part", "part": 4, "loss": "list_mle"}
-        losses.append(small_ranker(steps=3, dropout=0.0, **fields).fit(level, verbose=False).loss)
+        losses.append(small_ranker(steps=3, dropout=0.0, **fields).fit(level, verbose=False).history_.loss)
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 

@@ -37,7 +37,7 @@ def test_members_by_name_and_of_trees(graphs):
     trees = tg.Ranker("eighth-lightgbm", min_data_in_leaf=2)
     ensemble = tg.train_members([trees, "first-layout"], graphs[0], steps=2, verbose=False)
     assert [one.name for one in ensemble] == ["eighth-lightgbm", "first-layout"]
-    assert all(one.history.loss and one.fitted for one in ensemble)
+    assert all(one.history_.loss and one.fitted for one in ensemble)
 
 
 def test_members_resume(graphs, tmp_path):
@@ -138,7 +138,7 @@ def test_routed_rankers_take_a_share_to_validate_on(graphs):
     routed.fit(graphs[:2], 0.3, verbose=False)
     alone = ranker()
     alone.fit(graphs[:2], 0.3, verbose=False)
-    assert state(routed.routes["*"]) == state(alone) and alone.history.valid_metric
+    assert state(routed.routes["*"]) == state(alone) and alone.history_.valid_metric
 
 
 def test_routes_by_family_and_shape(graphs, tmp_path):

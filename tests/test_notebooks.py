@@ -97,8 +97,8 @@ data = tg.open_collection("options:xla:cpu")
 """
 ONE = """
 ranker = tg.Ranker("graph-config")
-history = ranker.fit(data.train, data.valid, steps=100_000, callbacks=[Tell()])
-print("interrupted:", history.interrupted)
+ranker.fit(data.train, data.valid, steps=100_000, callbacks=[Tell()])
+print("interrupted:", ranker.history_.interrupted)
 """
 SEVERAL = """
 options = {"seeds": 2, "steps": 100_000, "callbacks": lambda seed: [Tell()]}

@@ -303,7 +303,7 @@ def test_arrays_live_as_long_as_they_are_used(tmp_path):
 
 def params(train, **options):
     ranker = tg.Ranker("first-layout-cross", seed=3, width=32, configs=16)
-    history = ranker.fit(train, steps=6, verbose=False, **options)
+    history = ranker.fit(train, steps=6, verbose=False, **options).history_
     return ranker.model.params.copy(), history.loss, ranker
 
 

@@ -252,7 +252,7 @@ def test_epochs_go_before_the_steps_of_the_preset(graph):
     assert tg.Ranker().set_params(epochs=1000).fields.steps is None
     assert tg.Ranker(epochs=3, steps=4).fields.steps == 4
     r = tg.Ranker(**{**FIELDS, "epochs": 3})
-    assert r.fit([graph, small_graph(1)], verbose=False).total_steps == 6
+    assert r.fit([graph, small_graph(1)], verbose=False).history_.total_steps == 6
     assert tg.Ranker(**r.get_params()).get_params() == r.get_params()
 
 
@@ -273,7 +273,7 @@ def test_copies_are_independent_and_go_on_alike(graph, copies):
     twin = copies(r)
     scores = r.predict(graph)
     assert (twin.predict(graph) == scores).all() and twin.get_params() == r.get_params()
-    assert twin.history.loss == r.history.loss
+    assert twin.history_.loss == r.history_.loss
     assert twin.partial_fit(graph, [0, 1, 2]) == r.partial_fit(graph, [0, 1, 2])
     assert (twin.model.params == r.model.params).all()
     twin.partial_fit(graph, [3, 4, 5])

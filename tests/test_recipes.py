@@ -314,8 +314,8 @@ def test_the_loss_can_be_chosen():
         assert recipe.losses(r.fields) == expected
     g = small_graph()
     assert (
-        r.fit(g, steps=2, verbose=False).loss
-        != small_ranker("first-layout").fit(g, steps=2, verbose=False).loss
+        r.fit(g, steps=2, verbose=False).history_.loss
+        != small_ranker("first-layout").fit(g, steps=2, verbose=False).history_.loss
     )
 
 

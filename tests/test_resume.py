@@ -84,7 +84,7 @@ def test_everything_comes_back(tmp_path, at, every):
         r = small_ranker(steps=20, seed=np.int64(3))
         stopping = EarlyStopping(patience=2)
         options = {"checkpoint_dir": folder, "checkpoint_every": every, "verbose": False}
-        h = r.fit(Lazy(0, 1, 2), [small_graph(3)], callbacks=[Break(at), stopping], **options)
+        h = r.fit(Lazy(0, 1, 2), [small_graph(3)], callbacks=[Break(at), stopping], **options).history_
         return r, h, stopping
 
     r, h, stopping = fit(None)
@@ -97,7 +97,7 @@ def test_everything_comes_back(tmp_path, at, every):
 
 def test_a_finished_fit_is_not_repeated(tmp_path):
     g, r = small_graph(), small_ranker()
-    h = r.fit(g, 0.2, checkpoint_dir=tmp_path, verbose=False)
+    h = r.fit(g, 0.2, checkpoint_dir=tmp_path, verbose=False).history_
     steps = []
 
     class Count(Callback):
@@ -107,7 +107,7 @@ def test_a_finished_fit_is_not_repeated(tmp_path):
     twin = small_ranker()
     with pytest.raises(tg.CheckpointError, match="callbacks"):
         twin.fit(g, 0.2, checkpoint_dir=tmp_path, callbacks=[Count()], verbose=False)
-    again = twin.fit(g, 0.2, checkpoint_dir=tmp_path, verbose=False)
+    again = twin.fit(g, 0.2, checkpoint_dir=tmp_path, verbose=False).history_
     assert same(h, again) and steps == []
     assert (twin.predict(g) == r.predict(g)).all()
     assert twin.partial_fit(g, [0, 1, 2]) == r.partial_fit(g, [0, 1, 2])  # with the moments of the last step
@@ -120,8 +120,8 @@ def test_a_stopped_fit_stays_stopped(tmp_path):
                 fit.stop("enough")
 
     g = small_graph()
-    first = small_ranker().fit(g, checkpoint_dir=tmp_path, callbacks=[Stop()], verbose=False)
-    again = small_ranker().fit(g, checkpoint_dir=tmp_path, callbacks=[Stop()], verbose=False)
+    first = small_ranker().fit(g, checkpoint_dir=tmp_path, callbacks=[Stop()], verbose=False).history_
+    again = small_ranker().fit(g, checkpoint_dir=tmp_path, callbacks=[Stop()], verbose=False).history_
     assert same(first, again) and again.stopped == "enough" and len(again.loss) == 4
 
 
@@ -239,8 +239,8 @@ def test_a_checkpoint_from_before_a_field_existed_had_its_default(tmp_path):
     with pytest.raises(tg.CheckpointError, match="field optimizer: 'adamw' there, 'sgd' here"):
         small_ranker(optimizer="sgd").fit(small_graph(), 0.2, checkpoint_dir=tmp_path, **options)
     resumed, straight = small_ranker(), small_ranker()
-    history = resumed.fit(small_graph(), 0.2, checkpoint_dir=tmp_path, **options)
-    assert same(history, straight.fit(small_graph(), 0.2, **options))
+    history = resumed.fit(small_graph(), 0.2, checkpoint_dir=tmp_path, **options).history_
+    assert same(history, straight.fit(small_graph(), 0.2, **options).history_)
     assert (resumed.model.params == straight.model.params).all()
 
 
@@ -271,7 +271,8 @@ def test_two_fits_cannot_share_a_folder(tmp_path):
 
     r = small_ranker(steps=5)
     assert (
-        r.fit(small_graph(), callbacks=[Second()], checkpoint_dir=tmp_path, verbose=False).stopped == "seen"
+        r.fit(small_graph(), callbacks=[Second()], checkpoint_dir=tmp_path, verbose=False).history_.stopped
+        == "seen"
     )
     with pytest.raises(tg.CheckpointError, match="belongs to another fit"):  # it is free again
         small_ranker(steps=2).fit(small_graph(), checkpoint_dir=tmp_path, verbose=False)

@@ -16,7 +16,7 @@ def weights_of(graph, seed=0):
 
 def trained(train, weights=None, recipe="first-layout-cross", valid=None, **fields):
     ranker = small_ranker(recipe, steps=8, **fields)
-    return ranker, ranker.fit(train, valid, sample_weight=weights, verbose=False)
+    return ranker, ranker.fit(train, valid, sample_weight=weights, verbose=False).history_
 
 
 def same(one, other):

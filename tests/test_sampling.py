@@ -164,18 +164,18 @@ def test_slates_and_passes_make_the_same_step(slates, accumulate):
     fields = {"steps": 12, "dropout": 0.3, "seed": 3}
     graphs = [small_graph(i, configs=40 + 20 * i) for i in range(3)]
     one, cut = small_ranker(slates=4, **fields), small_ranker(slates=slates, accumulate=accumulate, **fields)
-    expected, got = one.fit(graphs, verbose=False), cut.fit(graphs, verbose=False)
+    expected, got = one.fit(graphs, verbose=False).history_, cut.fit(graphs, verbose=False).history_
     assert got.loss == pytest.approx(expected.loss, rel=1e-4)
     # Adam makes full steps of gradients that are zero but for rounding: of biases before a norm.
     assert np.isclose(cut.model.params, one.model.params, rtol=1e-3, atol=1e-4).mean() > 0.9
     alone = small_ranker(**fields)
-    assert alone.fit(graphs, verbose=False).loss[1] != pytest.approx(expected.loss[1], rel=1e-3)
+    assert alone.fit(graphs, verbose=False).history_.loss[1] != pytest.approx(expected.loss[1], rel=1e-3)
 
 
 def test_the_loss_of_a_step_is_the_mean_over_its_slates():
     g = [small_graph(i) for i in range(4)]
     r = small_ranker(steps=1, slates=2, accumulate=2, dropout=0.0)
-    loss = r.fit(g, verbose=False).loss[0]
+    loss = r.fit(g, verbose=False).history_.loss[0]
     taken, _ = slates_of({"slates": 2, "accumulate": 2, "dropout": 0.0}, steps=1, graphs=g)
     assert sorted(name for name, _, _ in taken) == ["small0", "small1", "small2", "small3"]
     singles = []
@@ -195,7 +195,7 @@ def test_an_epoch_is_one_visit_of_every_graph():
     graphs = [small_graph(i) for i in range(5)]
     for fields, steps in (({}, 15), ({"slates": 5}, 3), ({"slates": 2, "accumulate": 2}, 4)):
         taken, r = slates_of({"epochs": 3, **fields}, steps=None, graphs=graphs)
-        assert len(r.history.loss) == steps
+        assert len(r.history_.loss) == steps
         assert Counter(name for name, _, _ in taken[:15]) == {f"small{i}": 3 for i in range(5)}
 
 
@@ -226,7 +226,7 @@ def test_everything_resumes_exactly(tmp_path, at):
     def fit(folder, at=None):
         r = small_ranker(**FIELDS)
         options = {"checkpoint_dir": folder, "checkpoint_every": 2, "verbose": False}
-        return r, r.fit(graphs, [small_graph(3)], callbacks=[Break(at)], **options)
+        return r, r.fit(graphs, [small_graph(3)], callbacks=[Break(at)], **options).history_
 
     whole, h = fit(None)
     with pytest.raises(OSError, match="broken"):
@@ -255,14 +255,16 @@ def test_an_interrupt_between_the_passes_of_a_step_is_exact(tmp_path):
     g = [small_graph(i, configs=200, nodes=60) for i in range(2)]
     fields = {"steps": 100, "accumulate": 5, "width": 64, "close": 0.3}  # long enough for the last Ctrl-C
     whole = small_ranker(**fields)
-    expected = whole.fit(g, verbose=False, callbacks=[PressSoon()])
+    expected = whole.fit(g, verbose=False, callbacks=[PressSoon()]).history_
     for attempt in range(4):
         r, folder = small_ranker(**fields), tmp_path / str(attempt)
         with pytest.warns(UserWarning, match="interrupted"):
-            h = r.fit(g, verbose=False, callbacks=[PressSoon(0.004 * attempt)], checkpoint_dir=folder)
+            h = r.fit(
+                g, verbose=False, callbacks=[PressSoon(0.004 * attempt)], checkpoint_dir=folder
+            ).history_
         assert 3 <= len(h.loss) < 100 and h.loss == expected.loss[: len(h.loss)]
         assert r.predict(g[0]).shape == (200,)
-        h = r.fit(g, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder)
+        h = r.fit(g, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder).history_
         assert h.loss == expected.loss and (r.model.params == whole.model.params).all()
 
 
@@ -303,7 +305,7 @@ def test_graphs_of_very_different_sizes_train_together(monkeypatch):
         monkeypatch.setattr(trainset, "CACHE_BYTES", limit)
         kept.clear()
         r = small_ranker(steps=40, slates=2, configs=configs, graph_sampling="sqrt-configs")
-        h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()])
+        h = r.fit(graphs, graphs[:5], verbose=False, callbacks=[Watch()]).history_
         assert set(h.skipped) == {"bare", "level"} and len(h.loss) == 40
         assert all(size <= limit or count == 1 for size, count in kept)
         report = r.evaluate(graphs[:5])
@@ -327,7 +329,7 @@ def test_sqrt_configs_visits_in_proportion():
 def test_graphs_of_another_kind_are_never_visited(tmp_path):
     tile = madeup.graph("kernel_01")
     r = small_ranker(steps=6, graph_sampling="sqrt-configs")
-    h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path)
+    h = r.fit([tile, small_graph(0)], verbose=False, checkpoint_dir=tmp_path).history_
     assert set(h.skipped) == {tile.name} and len(h.loss) == 6
     lazy = Lazy(0, 1, 2)
     small_ranker(steps=6, graph_sampling="sqrt-configs").fit(lazy, verbose=False)

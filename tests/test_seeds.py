@@ -40,7 +40,7 @@ def train(train=None, valid=VALID, **options):
 def alone(seed, valid=VALID, **options):
     fields = {name: options.pop(name) for name in list(options) if name in SMALL}
     ranker = tg.Ranker(RECIPE, seed=seed, **{**SMALL, **fields})
-    return ranker, ranker.fit(graphs(), valid, verbose=False, **options)
+    return ranker, ranker.fit(graphs(), valid, verbose=False, **options).history_
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -130,7 +130,7 @@ def test_tile_graphs():
     for options in ({"valid": valid}, {"valid": 0.3}):
         runs = tg.train_seeds("first-tile", train, seeds=2, verbose=False, **options, **fields)
         twin = tg.Ranker("first-tile", seed=0, **fields)
-        history = twin.fit(train, **options, verbose=False)
+        history = twin.fit(train, **options, verbose=False).history_
         assert (runs.rankers[0].model.params == twin.model.params).all()
         assert runs.metrics[0] == pytest.approx(history.best_metric, rel=1e-12)
         assert runs.to_dict()["metric"] == "top5" and "validation top5" in runs.table()

@@ -204,7 +204,7 @@ def test_fresh_scores_are_stored_after_the_step_and_the_loss_sees_the_graph():
     )
     prepared = r.pipeline.fit([graph]).apply(graph, training=True)
     before = [r.model.scores([slate])[0] for slate in prepared.slates(np.arange(graph.num_configs))]
-    history = r.fit(graph, verbose=False, callbacks=[watch])
+    history = r.fit(graph, verbose=False, callbacks=[watch]).history_
     table, scores = watch.scores[0]
     (segment,) = np.flatnonzero(~np.isnan(table).all(0))
     assert sorted(table[:, segment]) == sorted(scores) and len(scores) == graph.num_configs
@@ -224,11 +224,11 @@ def test_in_one_segment_it_is_the_ordinary_fit(fields):
     results = []
     for segment in (0, 25, 1 << 30):
         r = small_ranker(steps=6, prune="none", segment=segment, **fields)
-        history = r.fit(GRAPHS, [small_graph(7)], verbose=False)
+        history = r.fit(GRAPHS, [small_graph(7)], verbose=False).history_
         results.append([history.loss, history.valid_metric, state(r), r.predict(GRAPHS[0]).tobytes()])
     assert results[0] == results[1] == results[2]
     r = small_ranker(steps=6, prune="none", segment=24, **fields)  # the largest graph has 24 nodes: two
-    assert r.fit(GRAPHS, verbose=False).loss != results[0][0]
+    assert r.fit(GRAPHS, verbose=False).history_.loss != results[0][0]
 
 
 @pytest.mark.parametrize("recipe", ["first-layout-cross", "seventh-gst"])
@@ -239,7 +239,9 @@ def test_a_fit_resumes_exactly_and_has_the_bits_of_any_number_of_threads(tmp_pat
             recipe, **{**FIELDS, "steps": 20, "configs": 30, "loss": "list_mle", **changes, **more}
         )
         options = {"checkpoint_dir": folder, "checkpoint_every": 4, "verbose": False}
-        return r, r.fit(Lazy(0, 1, 2, configs=20), [small_graph(3)], callbacks=[Break(at)], **options)
+        return r, r.fit(
+            Lazy(0, 1, 2, configs=20), [small_graph(3)], callbacks=[Break(at)], **options
+        ).history_
 
     tg.set_num_threads(1)
     whole, history = fit(None)

@@ -32,11 +32,11 @@ def times(graph):
 
 
 def test_a_fit_ranks_and_tells(kernels, ranker):
-    assert ranker.kind == "tile" and ranker.metric == ranker.history.metric == "top5"
+    assert ranker.kind == "tile" and ranker.metric == ranker.history_.metric == "top5"
     best = np.mean([tg.metrics.tile_score(ranker.predict(g), times(g)) for g in kernels[:2]])
-    assert ranker.history.best_metric == pytest.approx(best, abs=1e-12)
-    assert set(ranker.history.skipped) == set(madeup.CONSTANT)
-    assert "top5" in repr(ranker.history)
+    assert ranker.history_.best_metric == pytest.approx(best, abs=1e-12)
+    assert set(ranker.history_.skipped) == set(madeup.CONSTANT)
+    assert "top5" in repr(ranker.history_)
     report = ranker.evaluate(kernels[2:8])
     assert report.mean("opa") > 0.6
     for graph in kernels:
@@ -62,7 +62,7 @@ def test_mean_of_the_predicted_best(kernels):
     expected = 2 - y[np.argsort(s)[:50]].mean() / np.sort(y)[:50].mean()
     assert tg.metrics.top_mean_score(s, y) == pytest.approx(expected, rel=1e-12)
     r = tg.Ranker("first-tile", preset="full", steps=2, **SMALL)
-    assert r.metric == "mean50" and r.fit(kernels[1], kernels[1], verbose=False).best_metric < 1
+    assert r.metric == "mean50" and r.fit(kernels[1], kernels[1], verbose=False).history_.best_metric < 1
 
 
 def test_files_checkpoints_and_threads_keep_bits(kernels, ranker, tmp_path):
@@ -118,7 +118,7 @@ def test_graphs_of_the_other_kind_are_refused_or_skipped(kernels, ranker):
     with pytest.raises(tg.DataError, match="layout configs: expected a LayoutGraph, found a TileGraph"):
         tg.Ranker().fit(kernels[0])
     r = tg.Ranker("first-tile", steps=2, **SMALL)
-    h = r.fit([layout, kernels[0]], verbose=False)
+    h = r.fit([layout, kernels[0]], verbose=False).history_
     assert "long" in h.skipped
     with pytest.raises(tg.DataError, match="all 40 normalised runtimes are equal"):
         g = small_tile()

@@ -87,8 +87,9 @@ def test_history_tells_what_happened():
     g = small_graph()
     rows = split_configs(g, (0.7, 0.3))
     r = small_ranker(steps=12)
-    h = r.fit(g.select(rows[0]), g.select(rows[1]), verbose=False)
-    assert h is r.history and h.steps == list(range(1, 13)) and len(h.loss) == len(h.learning_rate) == 12
+    assert r.fit(g.select(rows[0]), g.select(rows[1]), verbose=False) is r
+    h = r.history_
+    assert h is r.history_ and h.steps == list(range(1, 13)) and len(h.loss) == len(h.learning_rate) == 12
     assert h.valid_steps == [5, 10, 12] and len(h.valid_metric) == 3
     assert h.best_metric == max(h.valid_metric)
     assert h.best_step == h.valid_steps[int(np.argmax(h.valid_metric))]
@@ -110,7 +111,7 @@ def test_the_best_parameters_are_kept():
     # A rate that destroys what was learnt makes the best parameters earlier ones for some seed.
     for seed in range(5):
         r = small_ranker(seed=seed, steps=20, evaluate_every=2, learning_rate=0.05)
-        h = r.fit(g.select(rest), valid, verbose=False, callbacks=[Record()])
+        h = r.fit(g.select(rest), valid, verbose=False, callbacks=[Record()]).history_
         assert (r.model.params == seen[h.best_step]).all()
         assert tg.metrics.kendall_tau(r.predict(valid), valid.config_runtime) == h.best_metric
         if h.best_step < 20:
@@ -120,7 +121,7 @@ def test_the_best_parameters_are_kept():
 
 def test_a_share_of_the_configs_can_be_held_out():
     r = small_ranker(steps=5)
-    h = r.fit([small_graph(0), small_graph(1)], 0.25, verbose=False)
+    h = r.fit([small_graph(0), small_graph(1)], 0.25, verbose=False).history_
     assert len(h.valid_metric) == 1
     for share in (0.0, 1.0, -0.5):
         with pytest.raises(tg.ConfigError, match="valid"):
@@ -129,9 +130,9 @@ def test_a_share_of_the_configs_can_be_held_out():
 
 def test_graphs_come_in_any_iterable():
     g, r = small_graph(), small_ranker(steps=5)
-    expected = r.fit([g], (small_graph(i) for i in (1, 2)), verbose=False).valid_metric
-    assert r.fit((g,), [small_graph(1), small_graph(2)], verbose=False).valid_metric == expected
-    assert r.fit(iter([g]), [], verbose=False).valid_metric == []
+    expected = r.fit([g], (small_graph(i) for i in (1, 2)), verbose=False).history_.valid_metric
+    assert r.fit((g,), [small_graph(1), small_graph(2)], verbose=False).history_.valid_metric == expected
+    assert r.fit(iter([g]), [], verbose=False).history_.valid_metric == []
 
 
 def test_evaluations_share_their_configs_among_the_graphs(monkeypatch):
@@ -152,10 +153,10 @@ def test_evaluations_share_their_configs_among_the_graphs(monkeypatch):
 
 def test_length_in_steps_or_epochs():
     g, r = small_graph(), small_ranker(steps=4)
-    assert r.fit(g, verbose=False).total_steps == 4
-    assert r.fit([g, small_graph(1)], epochs=3, verbose=False).total_steps == 6
-    assert r.fit(g, steps=2, verbose=False).total_steps == 2
-    assert len(small_ranker(steps=None, epochs=3).fit([g, small_graph(1)], verbose=False).loss) == 6
+    assert r.fit(g, verbose=False).history_.total_steps == 4
+    assert r.fit([g, small_graph(1)], epochs=3, verbose=False).history_.total_steps == 6
+    assert r.fit(g, steps=2, verbose=False).history_.total_steps == 2
+    assert len(small_ranker(steps=None, epochs=3).fit([g, small_graph(1)], verbose=False).history_.loss) == 6
     for wrong in ({"steps": 0}, {"epochs": -1}, {"steps": 1, "epochs": 1}, {"steps": 2.5}):
         with pytest.raises(tg.ConfigError, match=r"steps|epochs"):
             r.fit(g, verbose=False, **wrong)
@@ -194,7 +195,7 @@ def test_graphs_that_teach_nothing_are_left_out():
     same = same.replace(node_config_feat=np.zeros((30, 4, 18), np.int8), name="same")
     bare = small_graph(2).replace(config_runtime=np.zeros(96, np.int64), name="bare")
     r = small_ranker(steps=9)
-    h = r.fit([same, small_graph(0), bare], verbose=False)
+    h = r.fit([same, small_graph(0), bare], verbose=False).history_
     assert set(h.skipped) == {"same", "bare"} and len(h.loss) == 9
     with pytest.raises(tg.DataError, match="none of the 2 graphs"):
         r.fit([same, bare], verbose=False)
@@ -203,7 +204,7 @@ def test_graphs_that_teach_nothing_are_left_out():
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(bare, verbose=False)
     r = small_ranker(steps=5, seed=np.int64(3))
-    h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False)
+    h = r.fit((small_graph(0), bare), [bare, small_graph(1)], verbose=False).history_
     assert set(h.skipped) == {"bare"} and len(h.valid_metric) == 1
     with pytest.raises(tg.DataError, match="placeholders"):
         r.fit(small_graph(0), [bare], verbose=False)
@@ -225,7 +226,7 @@ def test_graphs_of_the_other_kind_are_left_out_in_training_and_validation(tmp_pa
     tile, r = tile_graph(), small_ranker(steps=4)
     for valid, metrics in (([tile, small_graph(1)], 1), (0.25, 1), (None, 0)):
         folder = tmp_path / type(valid).__name__
-        h = r.fit([tile, small_graph(0)], valid, verbose=False, checkpoint_dir=folder)
+        h = r.fit([tile, small_graph(0)], valid, verbose=False, checkpoint_dir=folder).history_
         assert set(h.skipped) == {tile.name} and "found a TileGraph" in h.skipped[tile.name]
         assert len(h.loss) == 4 and len(h.valid_metric) == metrics
     with pytest.raises(tg.DataError, match="none of the 2 graphs"):
@@ -261,11 +262,11 @@ def test_a_runtime_of_zero_is_named():
 )
 def test_wrong_arguments_say_what_is_expected_and_leave_the_ranker_alone(arguments, word):
     g, r = small_graph(), small_ranker(steps=3)
-    history = r.fit(g, verbose=False)
+    history = r.fit(g, verbose=False).history_
     scores = r.predict(g)
     with pytest.raises(tg.ConfigError, match=word):
         r.fit(*arguments, verbose=False)
-    assert r.history is history and (r.predict(g) == scores).all()
+    assert r.history_ is history and (r.predict(g) == scores).all()
 
 
 def test_a_broken_checkpoint_leaves_the_ranker_alone(tmp_path):
@@ -285,7 +286,7 @@ def test_callbacks_must_be_a_list_of_callbacks(callbacks):
 
 
 def test_a_share_may_be_any_real_number():
-    h = small_ranker(steps=2).fit(small_graph(), np.float32(0.25), verbose=False)
+    h = small_ranker(steps=2).fit(small_graph(), np.float32(0.25), verbose=False).history_
     assert len(h.valid_metric) == 1
 
 
@@ -308,7 +309,7 @@ def test_divergence_to_finite_losses_is_warned_of():
                 if fit.step == steps // 2:
                     fit.model.params[:] *= factor
 
-        return small_ranker(steps=steps).fit(small_graph(), verbose=False, callbacks=[Shake()])
+        return small_ranker(steps=steps).fit(small_graph(), verbose=False, callbacks=[Shake()]).history_
 
     assert np.isfinite(fit(1).loss).all()
     with pytest.warns(UserWarning, match=r"diverged: the loss was 0\.\d+ in .*learning_rate below") as warned:
@@ -369,7 +370,7 @@ def test_callbacks_see_every_event_and_can_stop():
         def on_fit_end(self, fit):
             events.append(("end", fit.step))
 
-    h = small_ranker(steps=20).fit(small_graph(), 0.2, verbose=False, callbacks=[Watch()])
+    h = small_ranker(steps=20).fit(small_graph(), 0.2, verbose=False, callbacks=[Watch()]).history_
     assert events[0] == ("begin", 0, 20) and events[-1] == ("end", 6)
     assert [e[1] for e in events if e[0] == "step"] == [1, 2, 3, 4, 5, 6]
     assert [e[1:] for e in events if e[0] == "evaluate"] == [(5, h.valid_metric[0])]
@@ -407,7 +408,7 @@ def test_an_interrupt_leaves_a_usable_ranker(tmp_path):
     g = small_graph()
     r = small_ranker()
     with pytest.warns(UserWarning, match="interrupted after step 7 of 20"):
-        h = r.fit(g, 0.2, verbose=False, callbacks=[Press()])
+        h = r.fit(g, 0.2, verbose=False, callbacks=[Press()]).history_
     assert h.interrupted and len(h.loss) == 7 and h.best_step == 5
     r.predict(g)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -417,9 +418,9 @@ def test_an_interrupt_leaves_a_usable_ranker(tmp_path):
         r.fit(g, 0.2, verbose=False, callbacks=[Press()], checkpoint_dir=tmp_path)
     resumed = r.fit(
         g, 0.2, verbose=False, callbacks=[type("Press", (Callback,), {})()], checkpoint_dir=tmp_path
-    )
+    ).history_
     whole = small_ranker()
-    assert whole.fit(g, 0.2, verbose=False).loss == resumed.loss
+    assert whole.fit(g, 0.2, verbose=False).history_.loss == resumed.loss
     assert (whole.model.params == r.model.params).all()
 
 
@@ -438,14 +439,16 @@ def test_an_interrupt_at_any_moment_is_exact(tmp_path):
     g = small_graph(configs=300)
     fields = {"steps": 60, "evaluate_every": 4, "valid_configs": 300, "width": 64}
     whole = small_ranker(**fields)
-    expected = whole.fit(g, 0.3, verbose=False, callbacks=[PressSoon()])
+    expected = whole.fit(g, 0.3, verbose=False, callbacks=[PressSoon()]).history_
     for attempt in range(6):
         r = small_ranker(**fields)
         folder = tmp_path / str(attempt)
         with pytest.warns(UserWarning, match="interrupted"):
-            h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon(0.003 * attempt)], checkpoint_dir=folder)
+            h = r.fit(
+                g, 0.3, verbose=False, callbacks=[PressSoon(0.003 * attempt)], checkpoint_dir=folder
+            ).history_
         assert 7 <= len(h.loss) < 60 and h.loss == expected.loss[: len(h.loss)]
-        h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder)
+        h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder).history_
         assert h.loss == expected.loss and h.valid_metric == expected.valid_metric
         assert (r.model.params == whole.model.params).all()
 
@@ -484,7 +487,7 @@ def test_an_interrupt_before_the_first_step_is_passed_on():
 def test_an_interrupt_after_an_update_keeps_the_step():
     r, twin = small_ranker(), small_ranker()
     with pytest.warns(UserWarning, match="interrupted after step 1 of 20"):
-        h = r.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)])
+        h = r.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)]).history_
     assert h.interrupted and len(h.loss) == len(h.learning_rate) == 1
     with pytest.warns(UserWarning, match="interrupted after step 1 of 20"):
         twin.fit(small_graph(), verbose=False, callbacks=[Interrupted(after_update=True)])
@@ -538,11 +541,13 @@ def test_training_stops_after_validations_without_a_better_one(tmp_path):
 
     def fit(steps=40, **fields):
         ranker = small_ranker(steps=steps, learning_rate=0.0, **fields)
-        return ranker.fit(small_graph(), [small_graph(1)], checkpoint_dir=tmp_path, verbose=False)
+        return ranker.fit(small_graph(), [small_graph(1)], checkpoint_dir=tmp_path, verbose=False).history_
 
     history = fit(stop_after=3)
     assert history.valid_steps == [5, 10, 15, 20] and len(history.loss) == 20
     assert history.stopped == "no better metric in 3 validations" and history.best_step == 5
     assert fit(stop_after=3).stopped == history.stopped  # from the checkpoint
-    unlimited = small_ranker(steps=40, learning_rate=0.0).fit(small_graph(), [small_graph(1)], verbose=False)
+    unlimited = (
+        small_ranker(steps=40, learning_rate=0.0).fit(small_graph(), [small_graph(1)], verbose=False).history_
+    )
     assert unlimited.stopped is None and len(unlimited.loss) == 40

@@ -143,8 +143,7 @@ def test_a_second_fit_is_refused_and_the_first_has_its_bits() -> None:
             refused.set()
         first.result()
     alone.fit(graph, 0.2, verbose=False)
-    assert ranker.history is not None and alone.history is not None
-    assert state(ranker) == state(alone) and ranker.history.loss == alone.history.loss
+    assert state(ranker) == state(alone) and ranker.history_.loss == alone.history_.loss
     ranker.fit(other, steps=1, verbose=False)  # the first is over
 
 

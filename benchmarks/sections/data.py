@@ -62,7 +62,7 @@ def share(path: str, threads: int, steps: int) -> dict[str, float]:
     import tpugraphs as tg
 
     tg.set_num_threads(threads)
-    history = tg.Ranker().fit(tg.load(path), steps=steps, verbose=False)
+    history = tg.Ranker().fit(tg.load(path), steps=steps, verbose=False).history_
     return {"seconds": history.seconds - history.evaluation_seconds, "waiting": history.waiting}
 
 

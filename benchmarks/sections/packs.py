@@ -116,7 +116,7 @@ def train(folder: str, steps: int, threads: int) -> dict[str, float]:
     ranker = tg.Ranker("first-layout", evaluate_every=max(1, steps // 2))
     history = ranker.fit(
         split.train, valid=split.valid if len(split.valid) else None, steps=steps, verbose=False
-    )
+    ).history_
     return {
         "seconds": time.perf_counter() - start,
         "waiting": history.waiting,

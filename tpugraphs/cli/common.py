@@ -302,7 +302,8 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to resume.
     """
-    history = ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
+    ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
+    history = ranker.history_
     done = f"after step {len(history.loss)} of {history.total_steps}"
     after_fit(args, history, done if history.interrupted else None)
     return history

@@ -255,7 +255,7 @@ class Ensemble(ScorerBase):
         samples = np.stack(scores, 1)
         return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
-    def fit(self, train: Any, valid: Any = None, **options: Any) -> Ensemble:
+    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
         """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.

@@ -100,10 +100,8 @@ def train_members(
         interrupted = bool(fits) and _run(fits, workers, progress.wanted(verbose))
     for one in members:
         if not interrupted and not isinstance(one.estimator, NetworkEstimator):
-            history = one.fit(
-                train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose
-            )
-            pass_on_interrupt(history)
+            one.fit(train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose)
+            pass_on_interrupt(one)
     if interrupted:
         if not all(one.fitted for one in members):
             raise KeyboardInterrupt

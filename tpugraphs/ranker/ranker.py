@@ -62,8 +62,8 @@ class Ranker(ScorerBase):
 
     Attributes
     ----------
-    history : History or None
-        History of the last fit.
+    history_ : History
+        History of the last fit; there is none before a fit, nor of a ranker from a file.
 
     Raises
     ------
@@ -139,8 +139,16 @@ class Ranker(ScorerBase):
         return self._estimator
 
     @property
-    def history(self) -> History | None:
-        """History of the last fit."""
+    def history_(self) -> History:
+        """History of the last fit.
+
+        Raises
+        ------
+        AttributeError
+            Nothing was fitted here: the ranker is new, or its weights come from a file.
+        """
+        if self._estimator.history is None:
+            raise AttributeError("history_: there is none before fit, and files of rankers do not hold it")
         return self._estimator.history
 
     @property
@@ -283,13 +291,13 @@ class Ranker(ScorerBase):
         checkpoint_every: int = 100,
         verbose: bool | None = None,
         init: Ranker | None = None,
-    ) -> History:
+    ) -> Self:
         """Learn from graphs with measured runtimes, from the start.
 
         Every step takes a slate, which is one graph and some of its configs, or several slates (fields
         `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
         come equally often. Graphs without runtimes or with a single distinct config are left out and listed
-        in ``history.skipped``; if it is the only graph, it is an error. A fit that fails before its first
+        in ``history_.skipped``; if it is the only graph, it is an error. A fit that fails before its first
         step leaves the ranker unchanged.
 
         Parameters
@@ -320,9 +328,10 @@ class Ranker(ScorerBase):
 
         Returns
         -------
-        History
-            After Ctrl-C it has ``interrupted`` set, a warning is issued, and the ranker is usable with the
-            best parameters so far. Before the end of the first step Ctrl-C raises KeyboardInterrupt.
+        Ranker
+            This one; `history_` tells what happened. After Ctrl-C that has ``interrupted`` set, a warning is
+            issued, and the ranker is usable with the best parameters so far. Before the end of the first step
+            Ctrl-C raises KeyboardInterrupt.
 
         Raises
         ------
@@ -350,10 +359,11 @@ class Ranker(ScorerBase):
                     sample_weight=sample_weight,
                     init=weights,
                 )
-                return self._estimator.fit(train, valid, how)
+                self._estimator.fit(train, valid, how)
             finally:
                 if not self._estimator.fitted:  # refused before anything was learnt
                     self._estimator = before
+        return self
 
     def length(
         self, epochs: int | None, steps: int | None, checkpoint_every: int

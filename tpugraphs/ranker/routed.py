@@ -103,7 +103,7 @@ class Routed(ScorerBase):
         """Name in reports."""
         return "routed"
 
-    def fit(self, train: Any, valid: Any = None, **options: Any) -> Routed:
+    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,

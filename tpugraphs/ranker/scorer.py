@@ -92,8 +92,8 @@ class ScorerBase(ABC):
     ) -> NDArray[Any]:
         """Return scores (n,) of configs of a graph: smaller = predicted faster."""
 
-    def fit(self, train: Any, valid: Any = None) -> Any:
-        """Learn from measured graphs. By default there is nothing to learn."""
+    def fit(self, train: Any, valid: Any = None) -> Self:
+        """Learn from measured graphs and return the scorer. By default there is nothing to learn."""
         return self
 
     @property

@@ -67,7 +67,7 @@ class SeedRun:
     @property
     def history(self) -> History | None:
         """History of the fit."""
-        return self.ranker.history
+        return getattr(self.ranker, "history_", None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with the whole curves."""

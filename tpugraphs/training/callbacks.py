@@ -27,9 +27,10 @@ def pass_on_interrupt(fitted: object) -> None:
     Parameters
     ----------
     fitted : object
-        What ``fit`` returned; anything but a `History` tells of no interrupt.
+        What was fitted; anything without a `History` as ``history_`` tells of no interrupt.
     """
-    if isinstance(fitted, History) and fitted.interrupted:
+    history = getattr(fitted, "history_", None)
+    if isinstance(history, History) and history.interrupted:
         raise KeyboardInterrupt
 
 
