@@ -16,6 +16,7 @@ from tpugraphs.data.packs import PackReport, pack_tree
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.samples import list_samples, sample, sample_info
 from tpugraphs.data.schema import Column, Digit, Schema
+from tpugraphs.data.sliceable import as_samples
 from tpugraphs.data.splits import split_configs
 from tpugraphs.names import COLLECTIONS, SPLITS, collection_of
 
@@ -33,6 +34,7 @@ __all__ = [
     "Split",
     "TileGraph",
     "as_joint",
+    "as_samples",
     "audit",
     "collection_of",
     "family",

@@ -192,7 +192,7 @@ def check_weighted(name: str, count: int) -> None:
     if count < 2:
         raise DataError(
             f"sample_weight: expected at least two configs of a weight above 0, found {count}: "
-            "there is nothing to compare",
+            "there is nothing to compare, as a weight of zero leaves a config out",
             file=name, field="sample_weight", found=str(count), expected=">= 2",
         )  # fmt: skip
 

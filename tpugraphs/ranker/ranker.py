@@ -21,6 +21,7 @@ from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import as_graph, is_table, learnable, not_fitted
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
@@ -150,6 +151,25 @@ class Ranker(ScorerBase):
         if self._estimator.history is None:
             raise AttributeError("history_: there is none before fit, and files of rankers do not hold it")
         return self._estimator.history
+
+    @property
+    def takes_tables(self) -> bool:  # type: ignore[override]
+        """Whether tables (n, F) may stand in for graphs: of recipes for any schema."""
+        return self.kind in ("graph", "any")
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the configs it learnt from, as scikit-learn calls them.
+
+        Raises
+        ------
+        AttributeError
+            Nothing was learnt, or the recipe is not for any schema, or trains no network.
+        """
+        schema = self.schema if self.fitted and isinstance(self._estimator, NetworkEstimator) else None
+        if schema is None:
+            raise AttributeError("n_features_in_: networks of any schema have it, from fit on")
+        return len(schema.config)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -283,6 +303,7 @@ class Ranker(ScorerBase):
         train: Any,
         valid: Any = None,
         *,
+        y: Any = None,
         sample_weight: Any = None,
         epochs: int | None = None,
         steps: int | None = None,
@@ -303,11 +324,15 @@ class Ranker(ScorerBase):
         Parameters
         ----------
         train : graph, list of graphs, or split of a collection
+            For recipes of any schema also a table (n, F), one config per row, with runtimes (n,) as `y`.
             To train on some of the configs of a graph, give ``g.select(rows)``, with rows from
             :func:`tpugraphs.training.split_configs`.
         valid : the same, or float, optional
             Graphs that are ranked every `evaluate_every` steps; the ranker ends with the parameters that had
             the best mean metric. A number such as 0.1 holds out that share of the configs of `train`.
+            `y` may stand here, too, where scikit-learn passes it.
+        y : (C,) array, or list of one such array per graph, optional
+            Runtimes to learn from, in place of those of the graph or graphs (None in the list: its own).
         sample_weight : (C,) array, or list of these and None, optional
             Weight >= 0 of every config in the loss, for the graph or for each graph of `train`. A pair of
             configs counts with the product of their weights. A config of weight 0 is left out, but the
@@ -342,6 +367,7 @@ class Ranker(ScorerBase):
         ConfigError
             A value out of range, or another fit is using `checkpoint_dir`.
         """
+        train, valid = learnable(train, valid, y)
         with self._alone():
             epochs, steps = self.length(epochs, steps, checkpoint_every)
             weights = None if init is None else _weights_of(init, self)
@@ -398,6 +424,9 @@ class Ranker(ScorerBase):
         float
             Loss before the step.
         """
+        if self.takes_tables and is_table(graph):
+            graph = as_graph(graph, configs, getattr(self, "n_features_in_", None))
+            configs = np.arange(graph.num_configs)
         with self._alone():
             return self._networked().partial_fit(graph, configs)
 
@@ -489,12 +518,14 @@ class Ranker(ScorerBase):
             The graph cannot be ranked, or `configs` are not as described.
         """
         self.require_fit("predict")
+        if self.takes_tables and is_table(graph):
+            graph = as_graph(graph, columns=getattr(self, "n_features_in_", None))
         return self._estimator.scores(graph, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
-            raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
+            raise not_fitted(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
     def share_prepared(self, other: Any) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""

@@ -13,6 +13,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import measured
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -139,9 +140,10 @@ class Routed(ScorerBase):
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 
-    def score(self, graphs: Any) -> float:
+    def score(self, graphs: Any, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
-        means = [(len(mine), ranker.score(mine)) for ranker, mine in self._parted("graphs", graphs).values()]
+        parts = self._parted("graphs", measured(graphs, y)).values()
+        means = [(len(mine), ranker.score(mine)) for ranker, mine in parts]
         return sum(count * mean for count, mean in means) / sum(count for count, _ in means)
 
     def __repr__(self) -> str:

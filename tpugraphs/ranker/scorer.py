@@ -17,6 +17,7 @@ from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import Convention, measured, not_fitted
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
@@ -58,13 +59,13 @@ class Scorer(Protocol):
     ) -> NDArray[np.int64]: ...
     def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any: ...
     def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
-    def score(self, graphs: Any) -> float: ...
+    def score(self, graphs: Any, y: Any = None) -> float: ...
     def share_prepared(self, other: Any) -> bool: ...
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
 
 
-class ScorerBase(ABC):
+class ScorerBase(Convention, ABC):
     """Base of scorers: everything that follows from `predict`.
 
     A subclass says its `kind` and scores in `predict`, which may take `tta`, `precision` and `verbose` as
@@ -226,20 +227,22 @@ class ScorerBase(ABC):
         scorers = {self.name: self, **(self.members if members else {})}
         return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
 
-    def score(self, graphs: Any) -> float:
+    def score(self, graphs: Any, y: Any = None) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
 
         Parameters
         ----------
         graphs : graph or iterable of graphs
             Graphs with measured runtimes. Configs that failed are left out.
+        y : (C,) array, or list of one such array per graph, optional
+            Runtimes to judge by, in place of those of the graphs.
 
         Returns
         -------
         float
             Kendall's tau, or for tile graphs 1 - the slowdown of the best of five.
         """
-        values = []
+        values, graphs = [], measured(graphs, y, getattr(self, "n_features_in_", None))
         for graph in [graphs] if hasattr(graphs, "config_runtime") else graphs:
             rows = getattr(graph, "ran", None)
             runtimes = measured_runtimes(graph, rows)
@@ -249,7 +252,7 @@ class ScorerBase(ABC):
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
-            raise Error(f"this {type(self).__name__} has learnt nothing yet: call fit before {what}")
+            raise not_fitted(f"this {type(self).__name__} has learnt nothing yet: call fit before {what}")
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata (JSON values) and tensors (float32, float64 or int64) that `from_file` takes.

@@ -459,11 +459,27 @@ def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
         )
 
 
+# What other libraries call it -> what to write here.
+_ELSEWHERE = {
+    "random_state": "seed=",
+    "n_jobs": "tg.set_num_threads(n), for the whole process",
+    "num_threads": "tg.set_num_threads(n), for the whole process",
+    "lr": "learning_rate=",
+    "max_iter": "steps=",
+    "n_estimators": "steps=",
+    "batch_size": "configs=, the configs of a slate, and slates=",
+    "verbose": "fit(..., verbose=)",
+    "callbacks": "fit(..., callbacks=)",
+    "early_stopping": "stop_after=, or tg.training.EarlyStopping among the callbacks of fit",
+}
+
+
 def unknown(what: str, name: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown name, with the closest known one."""
+    """Return the message for an unknown name, with what to write instead: the closest known one."""
     known = sorted(known)
     near = difflib.get_close_matches(str(name), known, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
+    hint = f" (here it is {_ELSEWHERE[name]})" if isinstance(name, str) and name in _ELSEWHERE else hint
     return f"unknown {what}: {name!r}{hint}; valid: {', '.join(known)}"
 
 

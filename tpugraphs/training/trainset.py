@@ -78,8 +78,9 @@ def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
         return None
     if hasattr(train, "config_runtime"):
         return [given]
-    if not isinstance(given, (list, tuple)) or len(given) != len(graphs):
-        found = f"{len(given)}" if isinstance(given, (list, tuple)) else f"a {type(given).__name__}"
+    listed = isinstance(given, (list, tuple)) or getattr(given, "dtype", None) == np.dtype(object)
+    if not listed or len(given) != len(graphs):
+        found = f"{len(given)}" if listed else f"a {type(given).__name__}"
         raise ConfigError(
             f"sample_weight: expected a list of {len(graphs)} arrays, one per graph (None: all 1), "
             f"got {found}"
@@ -339,10 +340,13 @@ class TrainingSet:
     def _weigh(self, i: int, graph: Graph, hashes: list[str]) -> None:
         """Look at the weights of graph `i`, which count with its fingerprint."""
         weights = graph_weights(graph, self.weights[i]) if self.weights else None
-        if weights is None or (weights == 1).all():
+        if weights is None:
             return
         assert self.weights is not None
-        self.weights[i], self.counts[i] = weights, int(np.count_nonzero(weights))
+        self.weights[i] = weights
+        if (weights == 1).all():
+            return
+        self.counts[i] = int(np.count_nonzero(weights))
         if self.hashed:
             hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
 

@@ -1,0 +1,380 @@
+"""scikit-learn's convention: what is searched over, cross-validated, cloned and checked by it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rankers import small_graph, small_ranker, small_tile
+from test_multitask import programs
+
+import tpugraphs as tg
+from tpugraphs.ranker import LinearBaseline, MeanEffect, MultiTaskGaussianProcess, RandomBaseline, ScorerBase
+
+sklearn = pytest.importorskip("sklearn", minversion="1.6", reason="needs the extra [sklearn]")
+from sklearn.base import clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+from sklearn.utils import get_tags  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+PAGE = Path(__file__).parents[1] / "docs" / "scikit-learn.md"
+
+
+@pytest.fixture(scope="module")
+def graphs() -> list[tg.Graph]:
+    return programs(8)
+
+
+@pytest.fixture(scope="module")
+def layouts() -> list[tg.LayoutGraph]:
+    return [small_graph(i, configs=40) for i in range(6)]
+
+
+def ranker(**fields: Any) -> tg.Ranker:
+    return tg.Ranker("graph-config", **{"steps": 3, **fields})
+
+
+# ---- the checks of scikit-learn ---------------------------------------------------------------------------
+
+
+def expected() -> dict[str, str]:
+    """The checks that cannot hold, as the page lists them, with the reason."""
+    return dict(re.findall(r"^\| `(check_\w+)` \| (.+) \|$", PAGE.read_text(), re.M))
+
+
+@pytest.fixture(scope="module")
+def checks() -> list[dict[str, Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no BaseEstimator, checks that are skipped
+        return check_estimator(ranker(), expected_failed_checks=expected(), on_fail=None)
+
+
+def test_all_checks_hold_but_those_stated(checks: list[dict[str, Any]]) -> None:
+    failed = {one["check_name"]: one["exception"] for one in checks if one["status"] == "failed"}
+    assert not failed
+    assert sum(one["status"] == "passed" for one in checks) >= 30
+
+
+def test_the_page_lists_no_check_that_holds(checks: list[dict[str, Any]]) -> None:
+    known = {one["check_name"] for one in checks}
+    failed = {one["check_name"] for one in checks if one["status"] == "xfail"}
+    assert failed == expected().keys() & known and len(failed) >= 4
+
+
+def test_tags_and_what_is_fitted(layouts: list[Any]) -> None:
+    layout, table = get_tags(small_ranker()), get_tags(ranker())
+    assert not layout.input_tags.two_d_array and not layout.target_tags.required
+    assert table.input_tags.two_d_array and table.requires_fit and not table.non_deterministic
+    assert get_tags(MeanEffect()).estimator_type is None
+    for unfitted in (small_ranker(), ranker(), MultiTaskGaussianProcess()):
+        with pytest.raises(NotFittedError):
+            check_is_fitted(unfitted)
+    with pytest.raises(NotFittedError, match="learnt nothing yet") as caught:
+        small_ranker().predict(layouts[0])
+    assert isinstance(caught.value, tg.Error)
+    check_is_fitted(small_ranker(steps=1).fit(layouts[0], verbose=False))
+
+
+def test_it_is_not_imported_with_the_package() -> None:
+    code = (
+        "import sys, tpugraphs as tg; r = tg.Ranker('graph-config', steps=1)\n"
+        "import numpy as np; x = np.arange(8.)[:, None]; r.fit(x, x[:, 0] + 1, verbose=False).predict(x)\n"
+        "try: tg.Ranker().predict(x)\nexcept tg.Error: pass\n"
+        "print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# ---- parameters and clones --------------------------------------------------------------------------------
+
+
+def scorers(layouts: list[Any]) -> list[ScorerBase]:
+    fitted = small_ranker(steps=1).fit(layouts[0], verbose=False)
+    return [
+        RandomBaseline(3, "layout"), LinearBaseline(0.1), MeanEffect(), MultiTaskGaussianProcess(length=0.7),
+        tg.ranker.GaussianProcess(spread=0.5), tg.Nearest(small_ranker(steps=2), n=2),
+        tg.Ensemble([fitted, fitted], [1, 2], "rank"), tg.Routed({"*": fitted}),
+    ]  # fmt: skip
+
+
+def test_all_scorers_have_parameters_and_clones(layouts: list[Any]) -> None:
+    for scorer in scorers(layouts):
+        made = clone(scorer)
+        assert type(made) is type(scorer) and made is not scorer
+        plain = {n: v for n, v in scorer.get_params(deep=False).items() if isinstance(v, (int, float, str))}
+        assert {n: made.get_params()[n] for n in plain} == plain
+        assert scorer.set_params() is scorer
+        with pytest.raises(tg.errors.ConfigError, match="unknown parameter 'nothing'"):
+            scorer.set_params(nothing=1)
+
+
+def test_parameters_of_a_scorer_in_a_scorer() -> None:
+    nearest = tg.Nearest(small_ranker(steps=2), n=2)
+    assert nearest.get_params()["ranker__steps"] == 2 and "ranker__steps" not in nearest.get_params(
+        deep=False
+    )
+    other = clone(nearest)
+    other.set_params(ranker__steps=5, n=1)
+    assert (other.ranker.fields.steps, other.n, nearest.ranker.fields.steps) == (5, 1, 2)
+
+
+def test_changed_parameters_forget_what_was_learnt(graphs: list[Any]) -> None:
+    process = MultiTaskGaussianProcess().fit(graphs)
+    assert process.set_params(noise=2.0) is process and process.noise == 2.0 and not process.fitted
+    with pytest.raises(tg.errors.ConfigError, match="noise"):
+        process.set_params(noise=-1)
+
+
+def test_a_scorer_of_ones_own_keeps_its_arguments() -> None:
+    class Odd(ScorerBase):
+        kind = "layout"
+
+        def __init__(self, place: int = 0) -> None:
+            self.elsewhere = place
+
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            return np.zeros(graph.num_configs)
+
+    with pytest.raises(tg.errors.ConfigError, match="no attribute 'place'"):
+        Odd().get_params()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("random_state", "seed="),
+        ("n_jobs", "tg.set_num_threads"),
+        ("lr", "learning_rate="),
+        ("n_estimators", "steps="),
+    ],
+)
+def test_names_of_other_libraries_get_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(tg.errors.ConfigError, match=re.escape(f"{name!r} (here it is {hint}")):
+        tg.Ranker(**{name: 1})
+    with pytest.raises(tg.errors.ConfigError, match=re.escape(hint)):
+        tg.Ranker().set_params(**{name: 1})
+
+
+# ---- cross-validation over graphs -------------------------------------------------------------------------
+
+
+def test_cross_validation_by_groups(graphs: list[Any]) -> None:
+    groups = [0, 0, 1, 1, 2, 2, 3, 3]
+    scores = cross_val_score(ranker(seed=3), graphs, groups=groups, cv=GroupKFold(4), error_score="raise")
+    by_hand = []
+    for left_out in np.unique(groups):
+        train = [graph for graph, group in zip(graphs, groups, strict=True) if group != left_out]
+        test = [graph for graph, group in zip(graphs, groups, strict=True) if group == left_out]
+        by_hand.append(ranker(seed=3).fit(train, verbose=False).score(test))
+    assert sorted(scores) == sorted(by_hand) and len(set(scores)) == 4
+
+
+def test_what_stands_for_a_list_of_graphs(graphs: list[Any]) -> None:
+    array = np.empty(len(graphs), object)
+    array[:] = graphs
+    expected = cross_val_score(ranker(), graphs, cv=KFold(2), error_score="raise")
+    for x in (array, tuple(graphs)):
+        assert (cross_val_score(ranker(), x, cv=KFold(2), error_score="raise") == expected).all()
+    times = [graph.runtime for graph in graphs]
+    assert (cross_val_score(ranker(), graphs, times, cv=KFold(2), error_score="raise") == expected).all()
+    some = [None if i % 2 else t for i, t in enumerate(times)]
+    assert (cross_val_score(ranker(), graphs, some, cv=KFold(2), error_score="raise") == expected).all()
+
+
+def test_runtimes_replace_those_of_the_graphs(layouts: list[Any]) -> None:
+    turned = [graph.config_runtime.max() + 1 - graph.config_runtime for graph in layouts]
+    scorer = small_ranker(steps=1).fit(layouts[0], verbose=False)
+    assert scorer.score(layouts, turned) == pytest.approx(-scorer.score(layouts), abs=1e-6)
+    assert scorer.score(layouts[0], turned[0]) == pytest.approx(-scorer.score(layouts[0]), abs=1e-6)
+    routed = tg.Routed({"*": scorer})
+    assert routed.score(layouts, turned) == scorer.score(layouts, turned)
+    other = [g.replace(config_runtime=t) for g, t in zip(layouts, turned, strict=True)]
+    expected = small_ranker(steps=3).fit(other, verbose=False)
+    for fit in (
+        lambda r: r.fit(layouts, turned, verbose=False),
+        lambda r: r.fit(layouts, y=turned, verbose=False),
+    ):
+        assert (fit(small_ranker(steps=3)).model.params == expected.model.params).all()
+    held = small_ranker(steps=3).fit(layouts[:4], layouts[4:], y=turned[:4], verbose=False)
+    assert held.history_.valid_metric
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        ([1.0, 2.0], "6 arrays of runtimes, one per graph, got 2"),
+        ([[1.0]] * 6, r"one runtime per config \(40,\)"),
+        ([["a"] * 40] * 6, "expected runtimes"),
+        (np.ones(6), r"one runtime per config \(40,\)"),
+    ],
+)
+def test_runtimes_that_are_none(layouts: list[Any], y: Any, words: str) -> None:
+    with pytest.raises(tg.Error, match=words):
+        small_ranker().fit(layouts, y)
+    with pytest.raises(tg.Error, match="given twice"):
+        small_ranker().fit(layouts, y, y=y)
+
+
+def test_grid_search_over_fields(graphs: list[Any]) -> None:
+    grid = {"learning_rate": [0.0, 1e-2], "seed": [1]}
+    search = GridSearchCV(ranker(steps=40), grid, cv=KFold(2), error_score="raise").fit(graphs)
+    assert search.best_params_["learning_rate"] == 1e-2 and search.best_estimator_.history_.loss
+    assert search.score(graphs) == search.best_estimator_.score(graphs) > 0.2
+    trial = search.cv_results_["mean_test_score"]
+    assert len(trial) == 2 and trial[1] > trial[0]
+    process = GridSearchCV(MultiTaskGaussianProcess(), {"noise": [0.5, 1.0]}, cv=KFold(2)).fit(graphs)
+    assert process.best_estimator_.fitted
+
+
+def test_a_search_in_a_search_and_another_metric(graphs: list[Any]) -> None:
+    def slowdown(fitted: Any, x: Any, y: Any = None) -> float:
+        fitted = getattr(fitted, "best_estimator_", fitted)
+        return -float(fitted.evaluate(x, draws=2).mean("slowdown@5"))
+
+    inner = GridSearchCV(MeanEffect(), {}, cv=KFold(2), scoring=slowdown, error_score="raise")
+    scores = cross_val_score(inner, graphs, cv=KFold(2), scoring=slowdown, error_score="raise")
+    assert len(scores) == 2 and (scores <= 0).all()
+
+
+def test_pipelines_of_graphs(graphs: list[Any]) -> None:
+    seen = []
+
+    def halve(given: Any) -> list[Any]:
+        seen.append(len(given))
+        return [graph.select(slice(0, 12)) for graph in given]
+
+    pipeline = make_pipeline(FunctionTransformer(halve), ranker())
+    scores = cross_val_score(pipeline, graphs, cv=KFold(2), error_score="raise")
+    assert seen == [4, 4, 4, 4]  # each fold is fitted, then judged
+    assert list(scores) == list(
+        cross_val_score(ranker(), [g.select(slice(0, 12)) for g in graphs], cv=KFold(2))
+    )
+    search = GridSearchCV(pipeline, {"ranker__steps": [1, 2]}, cv=KFold(2), error_score="raise").fit(graphs)
+    assert search.best_params_["ranker__steps"] in (1, 2)
+
+
+# ---- configs of one graph, and tables ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "graph", [small_graph(1, configs=60), small_tile(), programs(1)[0]], ids=lambda g: g.kind
+)
+def test_configs_as_samples(graph: Any) -> None:
+    configs = tg.data.as_samples(graph)
+    assert isinstance(configs, type(graph)) and configs.shape == (graph.num_configs,) == (len(configs),)
+    assert tg.data.as_samples(configs) is configs and not hasattr(graph, "__len__")
+    some = configs[np.array([4, 2])]
+    assert (some.runtime == graph.runtime[[4, 2]]).all() or np.isnan(some.runtime).any()
+    assert len(some[1]) == 1 and len(some[:1]) == 1 and len(list(some)) == 2
+    assert len(configs[np.arange(len(configs)) < 3]) == 3
+    again = pickle.loads(pickle.dumps(some))
+    assert len(again) == 2 and type(again) is type(some) and repr(again) == repr(some)
+    with pytest.raises(tg.errors.DataError, match="configs"):
+        configs[len(configs)]
+    with pytest.raises(tg.errors.ConfigError, match="expected a graph"):
+        tg.data.as_samples([graph])
+
+
+def test_cross_validation_over_configs() -> None:
+    graph = small_graph(1, configs=200)
+    configs = tg.data.as_samples(graph)
+    scores = cross_val_score(LinearBaseline(), configs, cv=KFold(2), error_score="raise")
+    half = np.arange(100)
+    assert scores[1] == LinearBaseline().fit(graph, half).score(graph.select(half + 100)) > 0.3
+    own = small_ranker(steps=3)
+    scores = cross_val_score(own, configs, cv=KFold(2), error_score="raise")
+    by_hand = small_ranker(steps=3).fit(graph.select(half), verbose=False).score(graph.select(half + 100))
+    assert scores[1] == by_hand
+    assert (cross_val_score(own, configs, graph.runtime, cv=KFold(2)) == scores).all()
+    search = GridSearchCV(own, {"seed": [0, 1]}, cv=KFold(2), error_score="raise")
+    assert len(cross_val_score(search, configs, cv=KFold(2), error_score="raise")) == 2
+
+
+def table(rows: int = 60) -> tuple[Any, Any]:
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    return x, np.exp(x[:, 0])
+
+
+def test_tables_in_place_of_graphs() -> None:
+    x, y = table()
+    r = ranker(steps=60).fit(x, y)
+    graph = tg.Graph(config_feat=x, runtime=y)
+    same = ranker(steps=60).fit(graph, verbose=False)
+    assert (r.model.params == same.model.params).all() and r.n_features_in_ == 3
+    assert (r.predict(x) == same.predict(graph)).all() and r.score(x, y) == same.score(graph) > 0.6
+    assert cross_val_score(ranker(steps=60), x, y, cv=3, error_score="raise").min() > 0.5
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame(x, columns=["a", "b", "c"])
+    assert (ranker(steps=60).fit(frame, pandas.Series(y)).predict(frame) == r.predict(x)).all()
+    with pytest.raises(AttributeError):
+        _ = small_ranker().fit(small_graph(), steps=1, verbose=False).n_features_in_
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.zeros((4, 2)), None, "requires y"),
+        (np.zeros((4, 2)), [1, 2, 3], r"one runtime per row \(4,\), found shape \(3,\)"),
+        (np.full((4, 2), np.nan), [1, 2, 3, 4], "NaN or inf in row 0"),
+        (np.zeros(4), [1, 2, 3, 4], "Reshape your data"),
+        (np.zeros((4, 0)), [1, 2, 3, 4], "0 feature"),
+        (np.zeros((0, 2)), [], "0 sample"),
+        (np.zeros((1, 2)), [1], "1 sample"),
+        (np.array([["a", "b"]] * 4), [1, 2, 3, 4], "tg.from_frame reads words"),
+        (np.zeros((4, 2)), [1, 2, -3, 4], "-3"),
+        (np.zeros((4, 2), complex), [1, 2, 3, 4], "Complex data not supported"),
+        (np.zeros((4, 2)), 0.5, "requires y"),
+    ],
+)
+def test_tables_that_are_refused(x: Any, y: Any, words: str) -> None:
+    with pytest.raises(tg.Error, match=words):
+        ranker().fit(x, y, verbose=False)
+
+
+def test_a_recipe_of_layouts_takes_no_table() -> None:
+    with pytest.raises(tg.errors.DataError, match="layout"):
+        small_ranker().fit(*table(), verbose=False)
+
+
+# ---- weights ----------------------------------------------------------------------------------------------
+
+
+def test_weights_through_cross_validation(graphs: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.random(graph.num_configs).astype(np.float32) for graph in graphs]
+    by_hand = ranker().fit(graphs[4:], sample_weight=weights[4:], verbose=False).score(graphs[:4])
+    array = np.empty(len(weights), object)
+    array[:] = weights
+    for given in (weights, array):
+        scores = cross_val_score(
+            ranker(), graphs, cv=KFold(2), params={"sample_weight": given}, error_score="raise"
+        )
+        assert scores[0] == by_hand
+    assert by_hand != ranker().fit(graphs[4:], verbose=False).score(graphs[:4])
+
+
+def test_weights_are_routed(graphs: list[Any]) -> None:
+    weights = [np.linspace(0.1, 1, graph.num_configs, dtype=np.float32) for graph in graphs]
+    asks = ranker().set_fit_request(sample_weight=True)
+    expected = ranker().fit(graphs[4:], sample_weight=weights[4:], verbose=False).score(graphs[:4])
+    with sklearn.config_context(enable_metadata_routing=True):
+        given = {"params": {"sample_weight": weights}, "cv": KFold(2), "error_score": "raise"}
+        assert cross_val_score(clone(asks), graphs, **given)[0] == expected
+        with pytest.raises(ValueError, match="sample_weight"):
+            cross_val_score(ranker(), graphs, **given)
+        search = GridSearchCV(asks, {"seed": [0]}, cv=KFold(2), error_score="raise")
+        assert search.fit(graphs, sample_weight=weights).cv_results_["split0_test_score"][0] == expected
+    twin = pickle.loads(pickle.dumps(asks))
+    assert twin.get_params() == asks.get_params()

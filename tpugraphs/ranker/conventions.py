@@ -1,0 +1,290 @@
+"""What scikit-learn expects of an estimator: parameters, tags, clones, metadata, tables as graphs.
+
+scikit-learn is imported when it asks for something, never with this package.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.training.trainset import as_graphs
+
+__all__ = ["Convention", "as_graph", "learnable", "measured", "not_fitted"]
+
+
+class Convention:
+    """Parameters, clones, tags and metadata requests, as scikit-learn expects them of an estimator.
+
+    A scorer whose constructor keeps every argument under its name needs nothing else.
+    """
+
+    #: Whether tables (n, F) may stand in for graphs.
+    takes_tables: bool = False
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it can predict."""
+        return True
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Also those of a scorer among them, as ``ranker__steps``.
+
+        Raises
+        ------
+        ConfigError
+            The constructor keeps an argument under another name, or takes ``*args`` or ``**kwargs``.
+        """
+        found: dict[str, Any] = {}
+        for name in self._arguments():
+            if not hasattr(self, name):
+                raise ConfigError(
+                    f"{type(self).__name__}: no attribute {name!r}; keep every argument of the constructor "
+                    "under its name, as scikit-learn expects, or define get_params"
+                )
+            found[name] = getattr(self, name)
+        if deep:
+            inner = {name: value for name, value in found.items() if hasattr(value, "get_params")}
+            for name, value in inner.items():
+                found |= {f"{name}__{key}": own for key, own in value.get_params().items()}
+        return found
+
+    def _arguments(self) -> list[str]:
+        """Names of the constructor's arguments."""
+        if type(self).__init__ is object.__init__:
+            return []
+        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+            raise ConfigError(f"{type(self).__name__}: define get_params, as the constructor takes any names")
+        return [parameter.name for parameter in parameters]
+
+    def set_params(self, **params: Any) -> Self:
+        """Change constructor arguments, and forget what was learnt.
+
+        Raises
+        ------
+        ConfigError
+            A name that the constructor does not have, or a value that it refuses.
+        """
+        if not params:
+            return self
+        given = copy.copy(self.get_params(deep=False))
+        for name, value in params.items():
+            outer, _, inner = name.partition("__")
+            if outer not in given or (inner and not hasattr(given[outer], "set_params")):
+                raise ConfigError(
+                    f"unknown parameter {name!r} of {type(self).__name__}; there are {', '.join(given)}"
+                )
+            given[outer] = given[outer].set_params(**{inner: value}) if inner else value
+        vars(self).clear()
+        self.__init__(**given)  # type: ignore[misc]
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return one with copies of the arguments; scorers among them are copied with what they learnt."""
+        made = type(self)(**{name: copy.deepcopy(v) for name, v in self.get_params(deep=False).items()})
+        if hasattr(self, "_metadata_request"):
+            made._metadata_request = copy.deepcopy(self._metadata_request)
+        return made
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.fitted
+
+    def __sklearn_tags__(self) -> Any:
+        utils = importlib.import_module("sklearn.utils")
+        tables = utils.InputTags(two_d_array=self.takes_tables)
+        target = utils.TargetTags(required=self.takes_tables, positive_only=True)
+        return utils.Tags(estimator_type=None, target_tags=target, input_tags=tables)
+
+    def get_metadata_routing(self) -> Any:
+        """Return which metadata `fit` asks for, where scikit-learn routes it (``set_fit_request``)."""
+        return getattr(self, "_metadata_request", None) or _request(self, None)
+
+    def set_fit_request(self, *, sample_weight: bool | str | None = None) -> Self:
+        """Say whether `fit` is to be given `sample_weight` by meta-estimators, where metadata is routed.
+
+        Parameters
+        ----------
+        sample_weight : bool, str or None
+            True: pass it on; False: do not; None: an error if it is given; a name: pass on that one.
+        """
+        self._metadata_request = _request(self, sample_weight)
+        return self
+
+
+def _request(owner: object, sample_weight: bool | str | None) -> Any:
+    routing = importlib.import_module("sklearn.utils.metadata_routing")
+    request = routing.MetadataRequest(owner=owner)
+    if "sample_weight" in inspect.signature(owner.fit).parameters:  # type: ignore[attr-defined]
+        request.fit.add_request(param="sample_weight", alias=sample_weight)
+    return request
+
+
+def not_fitted(message: str) -> Error:
+    """Make the error of a scorer that has learnt nothing; it is scikit-learn's, too, if that is in use."""
+    theirs = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", None)
+    return Error(message) if theirs is None else type("NotFittedError", (Error, theirs), {})(message)
+
+
+# Tables and runtimes
+
+
+def is_table(given: Any) -> bool:
+    """Whether it is an array that somebody means as a table (n, F), whatever its shape; not one of graphs."""
+    if hasattr(given, "config_runtime") or not (hasattr(given, "shape") or hasattr(given, "__array__")):
+        return False
+    return _ndim(given) != 1 or getattr(given, "dtype", None) != np.dtype(object)
+
+
+def _ndim(array: Any) -> int:
+    return len(array.shape) if hasattr(array, "shape") else np.asarray(array).ndim
+
+
+def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any:
+    """Return a table as a graph whose configs are the rows; anything else as it is.
+
+    Parameters
+    ----------
+    given : graph, or (n, F) array
+    runtime : (n,) array, optional
+    columns : int, optional
+        F of the table that was learnt from.
+
+    Raises
+    ------
+    DataError
+        Not a table of finite numbers, without rows, or with another number of columns.
+    """
+    if not is_table(given):
+        return given
+    if not isinstance(given, np.ndarray) and hasattr(given, "nnz"):
+        raise ConfigError("X: expected a dense table, got a sparse one; use X.toarray()")
+    try:
+        table = np.asarray(given)
+        table = table if table.dtype.kind in "fiubc" else table.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X: expected numbers, found others ({error}); tg.from_frame reads words") from None
+    if table.ndim != 2:
+        raise DataError(
+            f"X: expected a 2D table, one row per configuration, found shape {table.shape}. Reshape your data"
+        )
+    if table.dtype.kind == "c":
+        raise DataError("X: expected real numbers. Complex data not supported")
+    if columns is not None and table.shape[1] != columns:
+        raise DataError(
+            f"X has {table.shape[1]} features, but Ranker is expecting {columns} features as input"
+        )
+    if not table.shape[0] or not table.shape[1]:
+        what = "sample(s)" if not table.shape[0] else "feature(s)"
+        raise DataError(f"Found array with 0 {what} (shape={table.shape}) while a minimum of 1 is required.")
+    bad = ~np.isfinite(table) if table.dtype.kind == "f" else np.zeros(1, np.bool_)
+    if bad.any():
+        raise DataError(f"X: expected finite numbers, found NaN or inf in row {int(np.argwhere(bad)[0][0])}")
+    times = None if runtime is None else _times(runtime)
+    if times is not None and times.shape != (len(table),):
+        raise DataError(f"y: expected one runtime per row ({len(table)},), found shape {times.shape}")
+    if times is not None and len(times) == 1:
+        raise DataError("X: expected rows to compare with each other, found 1 sample")
+    return Graph(config_feat=table, runtime=times, name="table")
+
+
+def _times(runtime: Any) -> NDArray[Any]:
+    """Return runtimes as an array of numbers."""
+    try:
+        times = np.asarray(runtime)
+        times = times.astype(np.float64) if times.dtype.kind not in "fiu" else times
+    except (TypeError, ValueError):
+        raise DataError(f"y: expected runtimes, found {type(runtime).__name__} of something else") from None
+    return times.ravel() if times.ndim == 2 and times.shape[1] == 1 else times
+
+
+def is_runtimes(given: Any) -> bool:
+    """Whether the second argument of `fit` is y: runtimes, and not validation graphs or a share."""
+    if given is None or isinstance(given, (Real, str, Mapping)) or hasattr(given, "config_runtime"):
+        return False
+    if is_table(given):
+        return _ndim(given) > 0
+    first = given[0] if isinstance(given, (Sequence, np.ndarray)) and len(given) else None
+    return isinstance(first, (Real, list, tuple)) or is_table(first)
+
+
+def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
+    """Return graphs, or a table, with runtimes `y` in place of their own.
+
+    Parameters
+    ----------
+    graphs : graph, sequence of graphs, or (n, F) array
+    y : (C,) array, or one such array per graph, or None
+        In the unit of the graphs; None: the graphs' own, here and in place of any of the arrays.
+    columns : int, optional
+        See `as_graph`.
+
+    Raises
+    ------
+    ConfigError
+        Not one array per graph.
+    DataError
+        Not one runtime per config, or one that is not above 0; see also `as_graph`.
+    """
+    if is_table(graphs):
+        if y is None:
+            raise ConfigError(
+                "requires y to be passed, but the target y is None: a table has no runtimes of its own"
+            )
+        return as_graph(graphs, y, columns)
+    if y is None:
+        return graphs
+    if hasattr(graphs, "config_runtime"):
+        return _with(graphs, y)
+    listed = as_graphs("graphs", graphs)
+    if not hasattr(y, "__len__") or len(y) != len(listed):
+        found = f"{len(y)}" if hasattr(y, "__len__") else type(y).__name__
+        raise ConfigError(
+            f"y: expected None, or {len(listed)} arrays of runtimes, one per graph, got {found}"
+        )
+    return [_with(listed[i], y[i]) for i in range(len(listed))]
+
+
+def _with(graph: Any, runtime: Any) -> Any:
+    if runtime is None:
+        return graph
+    times = _times(runtime)
+    if times.shape != (graph.num_configs,):
+        raise DataError(
+            f"y: expected one runtime per config ({graph.num_configs},), or None for the graph's own, found "
+            f"shape {times.shape}",
+            file=str(graph.name), field="y",
+        )  # fmt: skip
+    if np.array_equal(times, graph.config_runtime, equal_nan=times.dtype.kind == "f"):
+        return graph
+    return graph.replace(**{"runtime" if "runtime" in graph.fields() else "config_runtime": times})
+
+
+def learnable(train: Any, second: Any, y: Any = None) -> tuple[Any, Any]:
+    """Return what `fit` learns from and validates on, of its two first arguments, or the first and `y`.
+
+    scikit-learn passes runtimes as the second one. Otherwise it is validation graphs, or a share of configs.
+    """
+    if is_table(train):
+        given, second = (y, second) if y is not None or isinstance(second, Real) else (second, None)
+        return measured(train, given), second
+    if is_runtimes(second):
+        if y is not None:
+            raise ConfigError("y: runtimes are given twice, as the second argument and as y=")
+        y, second = second, None
+    return measured(train, y), second
