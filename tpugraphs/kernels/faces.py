@@ -42,7 +42,7 @@ _SHAPES = {
     "UNIQUE": ("U", "F"),
 }
 _NODES = {"NODE", "NODE_CONFIG"}
-_ARRAYS = {
+GRAPH_ARRAYS = {
     "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
     "digits": "(C, K, D) int8: digits of the configs, -1: not set",
     "config_nodes": "(K,) int64: the configurable nodes",
@@ -142,7 +142,7 @@ def _document(meta: Meta) -> str:
     for spec in meta["inputs"]:
         shapes = " or ".join(map(_text, _shapes(spec)))
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
-    lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
+    lines += [f"{name} : {GRAPH_ARRAYS[name]}" for name in _graph_arguments(meta)]
     needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
     lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
@@ -313,7 +313,7 @@ def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
     return front
 
 
-def _binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
     parameters = signature.parameters
     plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -352,7 +352,7 @@ def _pair(
     only = inspect.Parameter("only", inspect.Parameter.KEYWORD_ONLY, default=None)
     mine = {"dy": dy, **signature.parameters, result: outs, "only": only}
     behind = inspect.Signature(list(mine.values()), return_annotation="dict[str, Array]")
-    bind_forward, bind_backward = _binder(name, signature), _binder(f"{name}_backward", behind)
+    bind_forward, bind_backward = binder(name, signature), binder(f"{name}_backward", behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
         given = bind_forward(args, kwargs)
