@@ -108,3 +108,38 @@ def test_what_cannot_be_written_to_is_refused():
         _core.op_backward(*call, dy, (None,))
     with pytest.raises(ValueError, match="must not share memory"):
         _core.product_tn(square, square, "f32", None, square)
+
+
+@CASES
+def test_gradients_that_are_asked_for_have_the_same_bits(case):
+    arguments = cases.single(case.arguments())
+    dy = np.float32(cases.direction_of(case, cases.forward32(case, arguments)))
+    expected = cases.backward32(case, dy, arguments)
+    for key, value in expected.items():
+        found = cases.backward32(case, dy, arguments, only=[key])
+        assert list(found) == [key] and same(found[key], value), key
+    assert cases.backward32(case, dy, arguments, only=()) == {}
+
+
+def test_only_of_parts_of_mix_and_mlp():
+    x, dy, t = array(5, 4, 16), array(5, 4, 16), np.float32([0.5])
+    expected = k.config_attention_backward(dy, x, t)
+    for key in ("x", "temperature"):
+        found = k.config_attention_backward(dy, x, t, only=[key])
+        assert list(found) == [key] and same(found[key], expected[key])
+    assert list(k.gelu_backward(dy, x, only=["x"])) == ["x"] and k.gelu_backward(dy, x, only=[]) == {}
+    with pytest.raises(ValueError, match="only: no gradient is called 'z'; expected x$"):
+        k.gelu_backward(dy, x, only=["z"])
+    layers = [array(8, 16), array(16, 8)], [array(8), array(16)]
+    every, some = k.mlp_backward(dy, x, *layers), k.mlp_backward(dy, x, *layers, only=["weights"])
+    assert list(some) == ["weights"] and all(map(same, some["weights"], every["weights"]))
+    with pytest.raises(ValueError, match="only: no gradient is called 'w'; expected x, weights, biases"):
+        k.mlp_backward(dy, x, *layers, only=["w"])
+
+
+def test_only_fills_the_arrays_of_what_it_names():
+    x, w, bias, dy = array(6, 4), array(3, 4), array(3), array(6, 3)
+    dx, untouched = np.empty_like(x), np.full_like(w, 7)
+    found = k.linear_backward(dy, x, w, bias, out={"x": dx, "weight": untouched}, only={"x", "bias"})
+    assert list(found) == ["x", "bias"] and found["x"] is dx and np.all(untouched == 7)
+    assert same(dx, k.linear_backward(dy, x, w, bias)["x"])

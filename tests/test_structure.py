@@ -290,6 +290,7 @@ WINGS = {
     "download": 4,
     "preprocess": 4,
     "evaluation": 4,
+    "torch": 4,
     "xla": 4,
     "recipes": 5,
     "submission": 5,

@@ -46,7 +46,7 @@ _MODULES = {
         name: name
         for name in (
             *("errors", "metrics", "kernels", "data", "preprocess", "recipes", "training", "ranker"),
-            *("evaluation", "submission", "download", "cli", "xla", "layertime"),
+            *("evaluation", "submission", "download", "cli", "xla", "layertime", "torch"),
         )
     },
     **{

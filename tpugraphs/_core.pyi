@@ -1,7 +1,7 @@
 """Types of the C core. One section per room of csrc/py."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final, overload
+from typing import Any, Literal, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -292,10 +292,12 @@ def op_backward(
     key: int,
     training: bool,
     dy: NDArray[np.float32],
-    outs: tuple[NDArray[np.float32] | None, ...] | None = None,
+    outs: tuple[NDArray[np.float32] | Literal[False] | None, ...] | None = None,
     precision: str = "f32",
     /,
-) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], NDArray[np.float32] | None]: ...
+) -> tuple[
+    list[NDArray[np.float32] | None], list[NDArray[np.float32] | None], NDArray[np.float32] | None
+]: ...
 def ops() -> list[dict[str, Any]]: ...
 def plan_parameters(
     steps: list[dict[str, Any]],

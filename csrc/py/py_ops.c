@@ -321,56 +321,71 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
 /* Whether `outs` is None or a tuple of n, else an exception. */
 static int check_outs(PyObject *outs, Py_ssize_t n) {
     if (outs == NULL || outs == Py_None || (PyTuple_Check(outs) && PyTuple_Size(outs) == n)) return 1;
-    PyErr_Format(PyExc_TypeError, "op_backward: outs must be None or a tuple of %zd arrays or None", n);
+    PyErr_Format(PyExc_TypeError, "op_backward: outs must be None or a tuple of %zd arrays, None or False",
+                 n);
     return 0;
 }
 
-/* Gradients that are made one after the other; `outs`: for each an array or None. */
+/* Gradients that are made one after the other; `outs`: for each an array, None, or False if nobody wants it. */
 typedef struct gradients {
     PyObject *outs;
     PyArrayObject *made[TG_MAX_IN + TG_MAX_PARAMS + 1];
-    int n;
+    int n_made, n;
 } gradients;
 
-/* The next of them: where it is written to, or NULL with an exception. `list` takes it. */
-static float *next_gradient(const call *c, gradients *g, const char *name, int ndim, const npy_intp *dims,
-                            PyObject *list, int at) {
-    PyObject *given = g->outs == NULL || g->outs == Py_None ? NULL : PyTuple_GetItem(g->outs, g->n);
+static PyObject *out_given(const gradients *g, int i) {
+    return g->outs == NULL || g->outs == Py_None ? NULL : PyTuple_GetItem(g->outs, i);
+}
+
+/* The next of them: 0, or -1 with an exception. `list` takes it, `*place` is where it is written to; both have none of
+   one that may be left out and that nobody wants. */
+static int next_gradient(const call *c, gradients *g, const char *name, int ndim, const npy_intp *dims,
+                         PyObject *list, int at, int needed, float **place) {
+    PyObject *given = out_given(g, g->n++);
+    *place = NULL;
+    if (given == Py_False) {
+        if (!needed) return PyList_SetItem(list, at, Py_NewRef(Py_None));
+        given = NULL;
+    }
     PyArrayObject *a = tg_out_array(given, name, NPY_FLOAT32, ndim, dims, c->n_read, c->read);
-    if (a == NULL) return NULL;
-    for (int i = 0; i < g->n; i++)
+    if (a == NULL) return -1;
+    for (int i = 0; i < g->n_made; i++)
         if (tg_overlap(g->made[i], a)) {
             PyErr_SetString(PyExc_ValueError, "out: two of its arrays share memory");
             Py_DECREF(a);
-            return NULL;
+            return -1;
         }
-    g->made[g->n++] = a;
-    PyList_SetItem(list, at, (PyObject *)a);
-    return TG_F32(a);
+    g->made[g->n_made++] = a;
+    *place = TG_F32(a);
+    return PyList_SetItem(list, at, (PyObject *)a);
 }
 
 static int input_gradients(call *c, gradients *g, PyObject *list) {
     for (int i = 0; i < c->plan.n_in; i++) {
         npy_intp dims[3];
         const int ndim = space_dims(&c->slate, c->e.in[i].space, c->e.in[i].cols, dims);
-        if ((c->e.dx[i] = next_gradient(c, g, "out", ndim, dims, list, i)) == NULL) return -1;
+        if (next_gradient(c, g, "out", ndim, dims, list, i, 0, &c->e.dx[i]) < 0) return -1;
     }
     return 0;
 }
 
+/* All or none, as in models: some ops make them together. */
 static int param_gradients(call *c, gradients *g, PyObject *list) {
+    int needed = 0;
+    for (int i = 0; i < count_params(&c->plan); i++) needed |= out_given(g, g->n + i) != Py_False;
     for (int i = 0, at = 0; i < TG_MAX_PARAMS; i++) {
         const tg_param_spec *p = &c->plan.params[i];
         npy_intp dims[2] = {p->rows, p->cols};
         if (p->name == NULL) continue;
-        if ((c->e.dw[i] = next_gradient(c, g, p->name, p->cols == 0 ? 1 : 2, dims, list, at++)) == NULL)
+        if (next_gradient(c, g, p->name, p->cols == 0 ? 1 : 2, dims, list, at++, needed, &c->e.dw[i]) < 0)
             return -1;
     }
     return 0;
 }
 
 /* Arrays for all gradients, filled in by backward: ([dx...], [dw...], ddigits or None). `outs`: for each of them,
-   in that order, an array or None. */
+   in that order, an array, None, or False for one that nobody wants: None stands in its place, unless others of the
+   parameters are wanted. */
 static PyObject *gradient_arrays(call *c, PyObject *outs) {
     const int digits = (c->plan.flags & TG_NEEDS_DIGITS) != 0, params = count_params(&c->plan);
     if (!check_outs(outs, c->plan.n_in + params + digits)) return NULL;
@@ -380,7 +395,7 @@ static PyObject *gradient_arrays(call *c, PyObject *outs) {
                param_gradients(c, &g, dw) == 0;
     if (fine && digits) {
         npy_intp dims[4] = {c->slate.C, c->slate.K, c->slate.digit_cols, c->slate.digit_rows};
-        fine = (c->e.ddigits = next_gradient(c, &g, "digits", 4, dims, dd, 0)) != NULL;
+        fine = next_gradient(c, &g, "digits", 4, dims, dd, 0, 0, &c->e.ddigits) == 0;
     }
     if (fine) result = Py_BuildValue("OOO", dx, dw, digits ? PyList_GetItem(dd, 0) : Py_None);
     Py_XDECREF(dx);
@@ -469,7 +484,8 @@ PyMethodDef tg_model_methods[] = {
     {"op_backward", op_backward, METH_VARARGS,
      PyDoc_STR(
          "(op, attrs, inputs, params, graph, configs, key, training, dy, outs=None) -> (dx list, dw list, "
-         "ddigits or None). outs: a tuple with an array to write to, or None, for each of them.")},
+         "ddigits or None). outs: a tuple with an array to write to, or None, for each of them; False: it is "
+         "not wanted, and may be None.")},
     {"ops", tg_py_ops, METH_NOARGS,
      PyDoc_STR("What every op says about itself: name, doc, inputs, params, attrs, flags.")},
     {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,

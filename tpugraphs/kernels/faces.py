@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, ParamSpec
 
@@ -42,7 +42,7 @@ _SHAPES = {
     "UNIQUE": ("U", "F"),
 }
 _NODES = {"NODE", "NODE_CONFIG"}
-_ARRAYS = {
+GRAPH_ARRAYS = {
     "edge_index": "(E, 2) int64: rows (u, v); forward, v receives from u, in reverse u from v",
     "digits": "(C, K, D) int8: digits of the configs, -1: not set",
     "config_nodes": "(K,) int64: the configurable nodes",
@@ -142,7 +142,7 @@ def _document(meta: Meta) -> str:
     for spec in meta["inputs"]:
         shapes = " or ".join(map(_text, _shapes(spec)))
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
-    lines += [f"{name} : {_ARRAYS[name]}" for name in _graph_arguments(meta)]
+    lines += [f"{name} : {GRAPH_ARRAYS[name]}" for name in _graph_arguments(meta)]
     needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
     lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
@@ -264,19 +264,33 @@ class _Call:
         y: Array = self.run(_core.op_forward, None, out, precision)
         return y
 
-    def backward(self, dy: Array, out: Mapping[str, Array] | None, precision: Precision) -> Gradients:
-        outs = None
+    def _known(self, names: Iterable[str], argument: str) -> None:
+        if unknown := sorted(set(names) - set(self.gradients)):
+            expected = ", ".join(self.gradients)
+            raise ValueError(f"{argument}: no gradient is called {unknown[0]!r}; expected {expected}")
+
+    def backward(
+        self,
+        dy: Array,
+        out: Mapping[str, Array] | None,
+        precision: Precision,
+        only: Collection[str] | None = None,
+    ) -> Gradients:
+        outs: list[Array | Literal[False] | None] = [None] * len(self.gradients)
         if out is not None:
-            if unknown := sorted(set(out) - set(self.gradients)):
-                raise ValueError(
-                    f"out: no gradient is called {unknown[0]!r}; expected {', '.join(self.gradients)}"
-                )
+            self._known(out, "out")
             for name, array in zip(self.gradients, self.arrays.values(), strict=False):
                 if name in out:
                     require(out[name], f"out[{name!r}]", array.shape)
-            outs = tuple(out.get(name) for name in self.gradients)
-        dx, dw, digits = self.run(_core.op_backward, dy, outs, precision)
-        return dict(zip(self.gradients, [*dx, *dw, *([] if digits is None else [digits])], strict=True))
+            outs = [out.get(name) for name in self.gradients]
+        if only is not None:
+            self._known(only, "only")
+            pairs = zip(self.gradients, outs, strict=True)
+            outs = [array if name in only else False for name, array in pairs]
+        dx, dw, digits = self.run(_core.op_backward, dy, tuple(outs), precision)
+        made = dict(zip(self.gradients, [*dx, *dw, digits], strict=False))  # there may be no digits
+        wanted = self.gradients if only is None else [name for name in self.gradients if name in only]
+        return {name: made[name] for name in wanted}
 
 
 def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
@@ -299,7 +313,7 @@ def _flatten(given: dict[str, Any]) -> tuple[int, ...] | None:
     return front
 
 
-def _binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def binder(name: str, signature: inspect.Signature) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     """Make a `Signature.bind` with defaults that is fast where nothing is wrong: small products notice it."""
     parameters = signature.parameters
     plain = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -335,9 +349,10 @@ def _pair(
     """
     dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Array")
     outs = signature.parameters[result].replace(annotation="Mapping[str, Array] | None")
-    mine = {"dy": dy, **signature.parameters, result: outs}
+    only = inspect.Parameter("only", inspect.Parameter.KEYWORD_ONLY, default=None)
+    mine = {"dy": dy, **signature.parameters, result: outs, "only": only}
     behind = inspect.Signature(list(mine.values()), return_annotation="dict[str, Array]")
-    bind_forward, bind_backward = _binder(name, signature), _binder(f"{name}_backward", behind)
+    bind_forward, bind_backward = binder(name, signature), binder(f"{name}_backward", behind)
 
     def forward(*args: Any, **kwargs: Any) -> Array:
         given = bind_forward(args, kwargs)
@@ -348,8 +363,9 @@ def _pair(
     def backward(*args: Any, **kwargs: Any) -> Gradients:
         given = bind_backward(args, kwargs)
         out, front = given[result], _flatten(given) if flat else None
-        grads = call(given).backward(given["dy"], given[result], given.get("precision", "f32"))
-        if front is not None:
+        precision, only = given.get("precision", "f32"), given.pop("only")
+        grads = call(given).backward(given["dy"], given[result], precision, only)
+        if front is not None and "x" in grads:
             grads["x"] = out["x"] if out and "x" in out else grads["x"].reshape(*front, -1)
         return grads
 

@@ -65,6 +65,8 @@ def pairwise_hinge(
     margin: float = 1.0,
     reduction: Literal["mean-all", "sum", "mean-pairs"] = "mean-all",
     offsets: NDArray[np.int64] | None = None,
+    *,
+    weights: NDArray[np.float32] | None = None,
 ) -> Result:
     """Hinge over all pairs: ``max(0, margin - (scores[i] - scores[j]))`` for ``runtimes[i] > runtimes[j]``.
 
@@ -74,7 +76,7 @@ def pairwise_hinge(
 
     Parameters
     ----------
-    scores, runtimes, offsets
+    scores, runtimes, offsets, weights
         As for `weighted_sum`; a list of fewer than two entries adds 0 but counts.
     margin : float
         At least 0; taken as float32.
@@ -89,7 +91,7 @@ def pairwise_hinge(
         Gradient of the loss with respect to the scores.
     """
     terms = [{"loss": "pairwise_hinge", "reduction": reduction, "margin": margin}]
-    return weighted_sum(scores, terms, runtimes, offsets=offsets)
+    return weighted_sum(scores, terms, runtimes, weights=weights, offsets=offsets)
 
 
 def list_mle(
@@ -98,6 +100,10 @@ def list_mle(
     reduction: Literal["sum", "mean-all"] = "sum",
     seed: int = 0,
     offsets: NDArray[np.int64] | None = None,
+    *,
+    temperature: float = 1.0,
+    max_norm: float = 0.0,
+    weights: NDArray[np.float32] | None = None,
 ) -> Result:
     """ListMLE (Xia et al. 2008): ``sum_k log(sum_{l>=k} exp(s_l)) - s_k``, entries in order slowest first.
 
@@ -106,18 +112,22 @@ def list_mle(
 
     Parameters
     ----------
-    scores, runtimes, seed, offsets
+    scores, runtimes, seed, offsets, weights
         As for `weighted_sum`.
     reduction : {"sum", "mean-all"}
         Sum over a list, or that divided by its length.
+    temperature : float
+        Scores are divided by it; from 0.001 to 1e6.
+    max_norm : float
+        A list's scores are scaled down to this norm first; 0: never.
 
     Returns
     -------
     loss : float
     dscores : (L,) float32
     """
-    terms = [{"loss": "list_mle", "reduction": reduction}]
-    return weighted_sum(scores, terms, runtimes, offsets=offsets, seed=seed)
+    terms = [{"loss": "list_mle", "reduction": reduction, "temperature": temperature, "max_norm": max_norm}]
+    return weighted_sum(scores, terms, runtimes, weights=weights, offsets=offsets, seed=seed)
 
 
 def weighted_sum(

@@ -7,14 +7,15 @@ Every function takes float32 C-contiguous arrays and returns new ones; nothing i
 With ``out`` results go to existing arrays, which saves the operating system the work of finding zeroed
 memory for them in every call. Forward: one array of the shape of the result, which is returned. Backward: a
 dict of them under the keys of the result; what it does not name is allocated. They must be writable and share
-no memory with the arguments nor with each other (``ValueError``).
+no memory with the arguments nor with each other (``ValueError``). With ``only``, a collection of keys, a
+backward function makes no other gradients, which saves their time and memory.
 
 The functions here have arguments of their own; all other ops have those of the op (`faces`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -431,7 +432,7 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
 
 
 def config_attention_backward(
-    dy: Array, x: Array, temperature: Array, out: Outs | None = None
+    dy: Array, x: Array, temperature: Array, out: Outs | None = None, *, only: Collection[str] | None = None
 ) -> dict[str, Array]:
     """Gradients of `config_attention`: keys ``x``, ``temperature``."""
     require(x, "x", ("N", "C", "D"))
@@ -439,8 +440,9 @@ def config_attention_backward(
     require(dy, "dy", x.shape)
     both = np.concatenate([np.zeros_like(dy), dy], axis=2)  # nothing comes back from x itself
     given = None if out is None else {"z" if key == "x" else key: array for key, array in out.items()}
-    grads = mix_backward(both, x, temperature=temperature, out=given)
-    return {"x": grads["z"], "temperature": grads["temperature"]}
+    wanted = None if only is None else {"z" if key == "x" else key for key in only}
+    grads = mix_backward(both, x, temperature=temperature, out=given, only=wanted)
+    return {"x" if key == "z" else key: gradient for key, gradient in grads.items()}
 
 
 def mlp(
@@ -469,9 +471,17 @@ def mlp(
 
 
 def mlp_backward(
-    dy: Array, x: Array, weights: Sequence[Array], biases: Sequence[Array], act: Activation = "gelu"
+    dy: Array,
+    x: Array,
+    weights: Sequence[Array],
+    biases: Sequence[Array],
+    act: Activation = "gelu",
+    *,
+    only: Collection[str] | None = None,
 ) -> dict[str, Array | list[Array]]:
     """Gradients of `mlp`: keys ``x``, ``weights`` and ``biases`` (lists in the order of the layers)."""
+    if unknown := sorted(set(only or ()) - {"x", "weights", "biases"}):
+        raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")
     inputs = [x]
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
         inputs.append(linear(inputs[-1], weight, bias, act))
@@ -482,4 +492,5 @@ def mlp_backward(
         d_weights.insert(0, grads["weight"])
         d_biases.insert(0, grads["bias"])
         dy = grads["x"]
-    return {"x": dy, "weights": d_weights, "biases": d_biases}
+    made: dict[str, Array | list[Array]] = {"x": dy, "weights": d_weights, "biases": d_biases}
+    return {key: gradient for key, gradient in made.items() if only is None or key in only}

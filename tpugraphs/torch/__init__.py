@@ -1,0 +1,53 @@
+"""The kernels as autograd functions of PyTorch, and graphs as those of PyTorch Geometric (extra ``[torch]``).
+
+Every op of `tpugraphs.kernels` that has gradients and every loss is here under the same name, with the same
+arguments but ``out``, for tensors in place of arrays. A loss returns its value alone, a tensor without
+dimensions.
+
+>>> scores = torch.zeros(3, requires_grad=True)  # doctest: +SKIP
+>>> tg.torch.list_mle(scores, torch.tensor([30, 10, 20])).backward()  # doctest: +SKIP
+
+What is copied
+    Float32 tensors of the CPU that are C-contiguous are read in place, and so are whole numbers; results are
+    tensors over the memory that the kernel wrote. A float tensor of another dtype, or one that is not
+    contiguous, is copied to contiguous float32: once in the forward and once more in the backward pass, which
+    keeps no copy in between. So all sums are those of float32, whatever the dtype: ``gradcheck`` of float64
+    tensors sees rounding to float32.
+What comes back
+    The result of an op has the dtype that its float tensors have together (`torch.promote_types`), a loss
+    that of the scores, and each gradient that of its tensor. Whole numbers are never converted: the error
+    says which dtype is expected. Loss `values` are read as float64, `runtimes` as they are.
+Gradients
+    They are made for the tensors that require them. Graph arrays and targets of losses have none: a float
+    tensor that requires one is refused there. There are no second derivatives, and no forward mode.
+    Inputs are kept by ``save_for_backward``: a change in place is noticed, hooks for saved tensors see them.
+Threads
+    Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads: their own, next to those of
+    ``torch.set_num_threads``. Import tpugraphs before torch, or set the environment variable
+    ``GOMP_SPINCOUNT=4000``: else threads of PyTorch spin for milliseconds where a kernel wants to run.
+
+Edges are (E, 2), as everywhere in tpugraphs: pass ``data.edge_index.T`` of a graph of PyTorch Geometric.
+Tensors on another device and sparse ones are refused (`ConfigError`); wrong shapes are a `ShapeError`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "tpugraphs.torch needs PyTorch: pip install 'tpugraphs[torch]'", name=error.name
+    ) from None
+
+from tpugraphs.torch.bridge import LOSSES, OPS, faces
+from tpugraphs.torch.pyg import from_pyg, to_pyg
+
+__all__ = ["LOSSES", "OPS", "from_pyg", "to_pyg"]
+_FACES = faces()
+globals().update(_FACES)
+__all__ += _FACES
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...

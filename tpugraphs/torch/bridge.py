@@ -1,0 +1,251 @@
+"""Functions of tensors, made from those of `tpugraphs.kernels`: a new op or loss of the core is one, too."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tpugraphs import _core, kernels
+from tpugraphs.errors import ConfigError
+from tpugraphs.kernels.faces import GRAPH_ARRAYS, binder
+
+__all__ = ["LOSSES", "OPS", "as_array", "faces", "loss_function", "op_function"]
+
+OPS = tuple(name for name in kernels.__all__ if f"{name}_backward" in kernels.__all__)
+"""Names of the ops: those of `tpugraphs.kernels` that have gradients."""
+LOSSES = ("weighted_sum", *(loss["name"] for loss in _core.losses()))
+"""Names of the losses."""
+
+Array = NDArray[Any]
+Slot = tuple[str, int | None]  # an argument, and the place in it if it is a sequence
+SINGLE, DOUBLE = (torch.float32,), (torch.float64,)
+NO_DTYPES: Mapping[str, tuple[Any, ...]] = {}
+# Dtypes that arguments of losses may have if these are not SINGLE; others are converted to the first.
+_OF_LOSSES = {"runtimes": SINGLE + DOUBLE, "values": DOUBLE}
+
+
+def as_array(name: str, tensor: Any, dtypes: tuple[Any, ...] = SINGLE) -> Array:
+    """Return a C-contiguous array of a tensor: over its memory, or a copy if dtype or strides ask for one.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    tensor : torch.Tensor
+    dtypes : tuple of torch.dtype
+        What floats may be; others are converted to the first of them. Whole numbers stay as they are.
+
+    Raises
+    ------
+    ConfigError
+        A tensor on another device than the CPU, or a sparse one.
+    """
+    if tensor.device.type != "cpu":
+        text = f"{name}: expected a tensor on the CPU, where the kernels run, found one on {tensor.device}"
+        raise ConfigError(f"{text}; pass {name}.cpu()")
+    if tensor.layout != torch.strided:
+        text = f"{name}: expected a dense tensor, found {tensor.layout}"
+        raise ConfigError(f"{text}; pass {name}.to_dense()")
+    if tensor.is_floating_point() and tensor.dtype not in dtypes:
+        tensor = tensor.to(dtypes[0])
+    array: Array = tensor.numpy(force=True)  # without gradients; it shares memory where it can
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _refuse_gradient(function: str, name: str, tensor: Any) -> None:
+    """Raise ConfigError if somebody wants a gradient that does not exist."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        text = f"tg.torch.{function}: {name} requires a gradient, and has none here"
+        raise ConfigError(f"{text}; pass {name}.detach()")
+
+
+def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[Any]]:
+    """Return the arguments that are not tensors, and those that are, with what they are called."""
+    plain: dict[str, Any] = {}
+    slots: list[Slot] = []
+    tensors: list[Any] = []
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor):
+            slots.append((name, None))
+            tensors.append(value)
+        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
+            slots += [(name, place) for place in range(len(value))]
+            tensors += value
+        else:
+            plain[name] = value
+    return plain, slots, tensors
+
+
+def _arrays(
+    slots: Iterable[Slot], tensors: Iterable[Any], dtypes: Mapping[str, tuple[Any, ...]] = NO_DTYPES
+) -> dict[str, Any]:
+    """Return the arrays of tensors by argument, sequences put together again."""
+    given: dict[str, Any] = {}
+    for (name, place), tensor in zip(slots, tensors, strict=True):
+        array = as_array(name, tensor, dtypes.get(name, SINGLE))
+        if place is None:
+            given[name] = array
+        else:
+            given.setdefault(name, []).append(array)
+    return given
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """Gradients that `function` makes of tensors: to differentiate them again is refused, not wrong."""
+
+    @staticmethod
+    def forward(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
+        return function(*tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.name = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        text = f"tg.torch.{ctx.name}: expected to be differentiated once, found a second derivative"
+        raise ConfigError(f"{text}; compute it with PyTorch's own functions")
+
+
+# ---- ops ----
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """An op: both functions of arrays."""
+
+    name: str
+    forward: Callable[..., Array]
+    backward: Callable[..., Mapping[str, Any]]
+
+
+class _Op(torch.autograd.Function):  # type: ignore[misc]
+    """One call of an op: `plain` are the arguments that are not tensors, `slots` say which ones these are."""
+
+    @staticmethod
+    def forward(pair: _Pair, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> Any:
+        y = torch.from_numpy(pair.forward(**plain, **_arrays(slots, tensors)))
+        dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+        return y if dtypes <= {torch.float32} else y.to(reduce(torch.promote_types, dtypes))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.pair, ctx.plain, ctx.slots, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> tuple[Any, ...]:
+        pair, plain, slots, wanted = ctx.pair, ctx.plain, ctx.slots, ctx.needs_input_grad[3:]
+        names = {name for (name, _), want in zip(slots, wanted, strict=True) if want}
+
+        def gradients(dy: Any, *tensors: Any) -> tuple[Any, ...]:
+            arrays = _arrays(slots, tensors)
+            made = pair.backward(as_array("dy", dy), **plain, **arrays, only=names)
+            found = []
+            for (name, place), tensor in compress(zip(slots, tensors, strict=True), wanted):
+                array = made[name] if place is None else made[name][place]
+                found.append(torch.from_numpy(array).to(tensor.dtype))
+            return tuple(found)
+
+        found = iter(_Once.apply(pair.name, gradients, dy, *ctx.saved_tensors))
+        return None, None, None, *(next(found) if want else None for want in wanted)
+
+
+def op_function(
+    name: str, forward: Callable[..., Array], backward: Callable[..., Mapping[str, Any]]
+) -> Callable[..., Any]:
+    """Make a function of tensors out of the two functions of arrays that an op has."""
+    pair = _Pair(name, forward, backward)
+    parameters = dict(inspect.signature(pair.forward).parameters)
+    del parameters["result" if "result" in parameters else "out"]
+    signature = inspect.Signature(list(parameters.values()))
+    bind = binder(name, signature)
+
+    def face(*args: Any, **kwargs: Any) -> Any:
+        plain, slots, tensors = _sorted(bind(args, kwargs))
+        for (key, _), tensor in zip(slots, tensors, strict=True):
+            if key in GRAPH_ARRAYS:
+                _refuse_gradient(name, key, tensor)
+        return _Op.apply(pair, plain, slots, *tensors)
+
+    return _named(face, pair.forward, signature)
+
+
+# ---- losses ----
+
+
+class _Loss(torch.autograd.Function):  # type: ignore[misc]
+    """One call of a loss, which gives value and gradient together; the first tensor are the scores."""
+
+    @staticmethod
+    def forward(name: str, plain: Mapping[str, Any], slots: Sequence[Slot], *tensors: Any) -> tuple[Any, Any]:
+        arrays = _arrays(slots, tensors, _OF_LOSSES)
+        value, gradient = getattr(kernels, name)(**arrays, **plain)
+        return torch.tensor(value, dtype=tensors[0].dtype), torch.from_numpy(gradient)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
+        ctx.name, _, _, scores, *targets = inputs
+        ctx.others = (None,) * len(targets)
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(scores, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, dloss: Any, unused: Any) -> tuple[Any, ...]:
+        def product(dloss: Any, gradient: Any, scores: Any) -> tuple[Any, ...]:
+            return (gradient.to(scores.dtype) * dloss,)
+
+        scores, gradient = ctx.saved_tensors
+        return None, None, None, *_Once.apply(ctx.name, product, dloss, gradient, scores), *ctx.others
+
+
+def loss_function(name: str) -> Callable[..., Any]:
+    """Make a function of tensors out of that of arrays which a loss has."""
+    signature = inspect.signature(getattr(kernels, name))
+    signature = signature.replace(return_annotation=inspect.Signature.empty)
+    bind = binder(name, signature)
+
+    def face(*args: Any, **kwargs: Any) -> Any:
+        given = bind(args, kwargs)
+        scores = given.pop("scores")
+        if not isinstance(scores, torch.Tensor):
+            text = f"tg.torch.{name}: scores: expected a torch.Tensor, found {type(scores).__name__}"
+            raise ConfigError(f"{text}; tg.kernels.{name} takes arrays of NumPy")
+        plain, slots, tensors = _sorted({"scores": scores, **given})
+        for (key, _), tensor in zip(slots[1:], tensors[1:], strict=True):
+            _refuse_gradient(name, key, tensor)
+        return _Loss.apply(name, plain, slots, *tensors)[0]
+
+    return _named(face, getattr(kernels, name), signature)
+
+
+# ---- both ----
+
+_NOTE = """
+
+Notes
+-----
+With tensors in place of arrays; see `tpugraphs.torch` for what is copied, and what comes back."""
+
+
+def _named(face: Any, of: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    face.__name__ = face.__qualname__ = of.__name__
+    face.__module__ = "tpugraphs.torch"
+    face.__doc__ = (inspect.getdoc(of) or "").rstrip() + _NOTE
+    face.__signature__ = signature
+    return face  # type: ignore[no-any-return]
+
+
+def faces() -> dict[str, Callable[..., Any]]:
+    """Make the function of every op and loss by its name."""
+    pairs = {name: (getattr(kernels, name), getattr(kernels, f"{name}_backward")) for name in OPS}
+    ops = {name: op_function(name, *pair) for name, pair in pairs.items()}
+    return ops | {name: loss_function(name) for name in LOSSES}

@@ -1,0 +1,177 @@
+"""Graphs as `torch_geometric.data.Data`, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tpugraphs.data import Graph, LayoutGraph, TileGraph
+from tpugraphs.data.arrays import Rows
+from tpugraphs.data.schema import read_schema, write_schema
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.torch.bridge import DOUBLE, SINGLE, as_array
+
+__all__ = ["from_pyg", "to_pyg"]
+
+_KINDS = {cls.kind: cls for cls in (Graph, LayoutGraph, TileGraph)}
+# Arguments of graphs, and what their arrays are called in a Data; all others are called the same. A name with
+# "index" in it holds numbers of nodes, which a Batch of several graphs counts on.
+_NAMES = {
+    "node_feat": "x",
+    "node_config_ids": "config_node_index",
+    "node_config_feat": "digits",
+    "config_runtime": "runtime",
+}
+_TEXTS = ("name", "collection")
+_FIELDS = (
+    *("node_feat", "node_opcode", "edge_index", "node_splits", "graph_feat", "config_feat"),
+    *("node_config_ids", "node_config_feat", "runtime", "config_runtime", "config_runtime_normalizers"),
+    *("valid", "repeats"),
+)
+
+
+def _data_class() -> Any:
+    """Import the class `Data` of PyTorch Geometric."""
+    try:
+        from torch_geometric.data import Data
+    except ImportError as error:
+        text = "to_pyg and from_pyg need PyTorch Geometric: pip install 'tpugraphs[pyg]'"
+        raise ImportError(text, name=error.name) from None
+    return Data
+
+
+def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
+    """Make a `torch_geometric.data.Data` of a graph (Fey and Lenssen, 2019); extra ``[pyg]``.
+
+    All tensors are copies: graphs are read-only, tensors are not.
+
+    Parameters
+    ----------
+    graph : Graph
+    configs : slice, bool (C,) or int (n,), optional
+        Only these configs, as for :meth:`Graph.select`. Of a pack only these are read.
+
+    Returns
+    -------
+    torch_geometric.data.Data
+        ``x`` (N, F) float32, ``edge_index`` (2, E) int64, ``runtime`` (C,) int64 or float64 in the graph's
+        unit, ``num_configs`` C; where the graph has them ``node_opcode`` (N,) int64, ``graph_feat`` (1, G)
+        float32, ``config_feat`` (C, T) float32, ``config_node_index`` (K,) int64 with ``digits`` (K, C, D)
+        int8 from -1 on, ``valid`` (C,) bool, ``repeats`` (C, R) float64, ``node_splits`` (S,) int64 and
+        ``config_runtime_normalizers`` (C,) int64; ``name``, ``collection``, ``kind`` and ``schema``, which
+        are text.
+
+    Raises
+    ------
+    ConfigError
+        `graph` is not a graph.
+    DataError
+        Rows that the graph does not have.
+    ImportError
+        PyTorch Geometric is not installed.
+
+    Notes
+    -----
+    A `torch_geometric.data.Batch` joins nodes, edges and configs of several graphs, and numbers the nodes of
+    ``edge_index`` and ``config_node_index`` accordingly. Graphs with digits then need equally many configs.
+    For a loss the configs of a graph are a list, from one of the ``offsets`` to the next:
+    ``torch.cat([torch.zeros(1, dtype=torch.int64), batch.num_configs.cumsum(0)])``.
+
+    Edges are as published: a node of row 0 uses the output of that of row 1, so messages of PyG's layers flow
+    from users to operands. ``data.edge_index.flip(0)`` turns them round.
+    """
+    data_class = _data_class()
+    if not isinstance(graph, Graph):
+        raise not_a_graph("to_pyg", graph)
+    if configs is not None:
+        graph = graph.select(configs)
+    tensors: dict[str, Any] = {}
+    for field, value in graph.fields().items():
+        if field not in _FIELDS or value is None:
+            continue
+        array = np.array(graph.config_digits if field == "node_config_feat" else value)
+        if field == "edge_index":
+            array = np.ascontiguousarray(array.T)
+        elif field == "node_config_feat":
+            array = np.ascontiguousarray(array.transpose(1, 0, 2))
+        elif field == "node_opcode":
+            array = array.astype(np.int64)
+        elif field == "graph_feat":
+            array = array[None]
+        elif field == "node_splits":
+            array = array.reshape(-1)
+        tensors[_NAMES.get(field, field)] = torch.from_numpy(array)
+    texts = {text: value for text in _TEXTS if (value := getattr(graph, text)) is not None}
+    schema = write_schema(graph.schema, graph.about).tobytes().decode()
+    return data_class(**tensors, **texts, num_configs=graph.num_configs, kind=graph.kind, schema=schema)
+
+
+def _array(name: str, value: Any) -> Any:
+    return as_array(name, value, SINGLE + DOUBLE) if isinstance(value, torch.Tensor) else value
+
+
+def _ours(field: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Put an array of a Data into the shape that the graph has."""
+    dimensions = {"edge_index": 2, "node_config_feat": 3}.get(field)
+    if dimensions is not None and (array.ndim != dimensions or (dimensions == 2 and len(array) != 2)):
+        expected = "shape (2, E)" if dimensions == 2 else "shape (K, C, D)"
+        raise DataError.of(name, expected, f"shape {array.shape}", "bring it into PyG's order first")
+    if field == "edge_index":
+        return array.T
+    if field == "node_config_feat":
+        return array.transpose(1, 0, 2)
+    return array[0] if field == "graph_feat" and array.ndim == 2 and len(array) == 1 else array
+
+
+def from_pyg(data: Any, **fields: Any) -> Graph:
+    """Make a graph of a `torch_geometric.data.Data`: one of :func:`to_pyg`, or any other; extra ``[pyg]``.
+
+    Arrays are copied. Float features are rounded to float32 and checked, as all that a graph is made of.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        The fields that :func:`to_pyg` makes are read, as far as it has them; others are ignored. Without
+        ``kind`` the result is a :class:`Graph` of any schema.
+    **fields
+        Arguments of the graph's class, tensors or arrays in its own shapes, in place of what `data` has:
+        ``from_pyg(data, runtime=data.y)``.
+
+    Returns
+    -------
+    Graph, LayoutGraph or TileGraph
+
+    Raises
+    ------
+    ConfigError
+        `data` is not a Data, or a batch of several; a tensor on another device; an unknown ``kind``.
+    DataError
+        A tensor is not what the graph needs; it is named.
+    ImportError
+        PyTorch Geometric is not installed.
+    """
+    if not isinstance(data, _data_class()):
+        found = type(data).__name__
+        raise ConfigError(f"from_pyg: expected a torch_geometric.data.Data, found {found}; make one of it")
+    if hasattr(data, "num_graphs"):
+        text = f"from_pyg: expected one graph, found a batch of {data.num_graphs}"
+        raise ConfigError(f"{text}; use data.to_data_list()")
+    kind = data["kind"] if "kind" in data else Graph.kind
+    if kind not in _KINDS:
+        raise ConfigError(f"from_pyg: kind: expected {', '.join(_KINDS)}, found {kind!r}; leave it out")
+    skipped = "config_runtime" if kind == Graph.kind else "runtime"  # what the class does not call it
+    given: dict[str, Any] = {text: data[text] for text in _TEXTS if text in data}
+    for field in _FIELDS:
+        name = _NAMES.get(field, field)
+        if field != skipped and name in data and data[name] is not None:
+            given[field] = _ours(field, name, np.asarray(_array(name, data[name])))
+    if kind == Graph.kind and "schema" in data:
+        text = data["schema"]
+        if not isinstance(text, str):
+            raise DataError.of("schema", "text, as of to_pyg", f"{type(text).__name__}", "leave it out")
+        given["schema"], given["about"] = read_schema(np.frombuffer(text.encode(), np.uint8))
+    given |= {name: _array(name, value) for name, value in fields.items()}
+    return _KINDS[kind](**given)
