@@ -16,6 +16,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
+from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
@@ -50,14 +51,18 @@ class Network:
     """
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
-        self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
-        _core.losses_need(recipe.losses(fields))
+        self.recipe, self.seed, self.precision = recipe, int(seed), precision
+        self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
         self.last = PreparedCache()
+
+    def take(self, fields: Any) -> None:
+        """Take other values of fields that the model does not follow from."""
+        self.fields, self._reads = fields, _read_by(self.recipe.losses(fields))
 
     # What it is
 
@@ -138,7 +143,12 @@ class Network:
     @property
     def reads_values(self) -> bool:
         """Whether a loss fits values, and not only the order of runtimes."""
-        return "values" in _core.losses_need(self.loss)
+        return "values" in self._reads
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether a loss is a function of the user's own, which is given runtimes."""
+        return "times" in self._reads
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -243,6 +253,12 @@ class Network:
             self.model.params[:] = arrays.pop("params")
         for key, array in arrays.items():
             getattr(self.trainer, key)[:] = array
+
+
+def _read_by(terms: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what losses read; a function that was left behind when a ranker was saved reads nothing."""
+    known = [term for term in terms if not is_lost(term["loss"])]
+    return _core.losses_need(known) if known else ()
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:

@@ -26,6 +26,7 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
+from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
@@ -224,9 +225,14 @@ class Ranker(ScorerBase):
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
 
-        Fields that had the value of the old preset or recipe get the value of the new one.
+        Fields that had the value of the old preset or recipe get the value of the new one. A loss in place of
+        one that the ranker's file could not hold changes nothing else.
         """
         old = self.get_params()
+        if [*params] == ["loss"] and self.fitted and self._lost_loss():
+            self.fields = self._recipe.fields(self.preset, {**vars(self.fields), **params})
+            self.network.take(self.fields)
+            return self
         by_epochs = params.get("epochs") is not None and "steps" not in params
         same = all(name in old and old[name] == value for name, value in params.items())
         if same and not (by_epochs and old.get("steps") is not None):
@@ -240,6 +246,10 @@ class Ranker(ScorerBase):
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
+
+    def _lost_loss(self) -> bool:
+        """Whether a loss is a Python function that was left behind when this ranker was saved."""
+        return any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields))
 
     def __repr__(self) -> str:
         defaults = self._recipe.fields(self.preset)

@@ -19,6 +19,7 @@ from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.preprocess.targets import TARGETS
+from tpugraphs.recipes.functions import function_name
 
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
@@ -73,10 +74,10 @@ class TrainingFields:
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
     epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph, where steps are not given")
-    loss: str | list[dict[str, Any]] | None = option(  # noqa: RUF009
+    loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
-        doc="a loss by name, or several to be added up: [{'loss': 'list_mle', 'weight': 1.0}, ...]; "
-        "None: those of the recipe",
+        doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
+        "added up: [{'loss': 'list_mle', 'weight': 1.0}, ...]; None: those of the recipe",
     )
     target: str = option(
         "log-runtime",
@@ -321,7 +322,9 @@ class Recipe:
         if self.estimator != "network":
             return []
         terms = [dict(term) for term in self.loss(fields)]
-        if isinstance(fields.loss, str):
+        if callable(fields.loss):
+            terms = [{"loss": fields.loss}]
+        elif isinstance(fields.loss, str):
             own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
@@ -363,6 +366,7 @@ _WORDS = {
     str: "a string",
     bool: "True or False",
     list: "a list of dicts",
+    Callable: "a function",
 }
 
 
@@ -451,8 +455,9 @@ def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
 
 
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
-    named = isinstance(term.get("loss"), str)
-    if not named or not all(isinstance(value, str) or _is_number(value) for value in term.values()):
+    named = isinstance(term.get("loss"), str) or callable(term.get("loss"))
+    others = [value for name, value in term.items() if name != "loss"]
+    if not named or not all(isinstance(value, str) or _is_number(value) for value in others):
         raise ConfigError(
             f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
             f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"
@@ -468,7 +473,7 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
 
 
 def plain(fields: Any) -> dict[str, Any]:
-    """Fields as plain Python values for JSON (a NumPy integer becomes an int)."""
+    """Return fields as plain Python values for JSON: a NumPy integer as an int, a function as its name."""
 
     def value(v: Any) -> Any:
         if v is None or isinstance(v, (str, bool)):
@@ -477,6 +482,8 @@ def plain(fields: Any) -> dict[str, Any]:
             return {str(key): value(item) for key, item in v.items()}
         if isinstance(v, (list, tuple)):
             return [value(item) for item in v]
+        if callable(v):
+            return function_name(v)
         return int(v) if isinstance(v, numbers.Integral) else float(v)
 
     return {field.name: value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, DataError, RecipeError
+from tpugraphs.training.own_loss import with_own
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
@@ -41,17 +42,19 @@ class Optimizer:
     ------
     RecipeError
         A pattern of the recipe's groups that matches no parameter.
+    ConfigError
+        A loss is a function that is not in the ranker's file, or is combined with weights of configs.
     """
 
     def __init__(self, network: Network) -> None:
         f, self.trainer = network.fields, network.trainer
         self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
-            "losses": network.loss,
+            "losses": with_own(network.loss),
             "seed": network.seed,
             "precision": network.precision,
         }
-        self._values = f.target if network.reads_values else None
+        self._values, self._times = f.target if network.reads_values else None, network.reads_times
         self._kind, self._most = f.lists, int(f.part)
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
@@ -92,7 +95,14 @@ class Optimizer:
         targets["order"] = [prepared.runtimes[rows] for prepared, rows in chosen]
         if self._values is not None:
             targets["value"] = [prepared.values(self._values)[rows] for prepared, rows in chosen]
-        if any(prepared.weights is not None for prepared, _ in chosen):
+        if self._times:
+            targets["time"] = [prepared.times[rows].astype(np.float64) for prepared, rows in chosen]
+        weighted = any(prepared.weights is not None for prepared, _ in chosen)
+        if weighted and self._times:
+            raise ConfigError(
+                "sample_weight: a loss that is a Python function sees no weights; weigh its terms inside"
+            )
+        if weighted:
             targets["weight"] = [
                 np.ones(len(rows), np.float32) if prepared.weights is None else prepared.weights[rows]
                 for prepared, rows in chosen
