@@ -30,6 +30,7 @@ from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 
@@ -293,6 +294,9 @@ class Ranker(ScorerBase):
         checkpoint_every: int = 100,
         verbose: bool | None = None,
         init: Ranker | None = None,
+        freeze: str | Sequence[str] = (),
+        learning_rate: float | None = None,
+        groups: Sequence[Mapping[str, Any]] = (),
     ) -> History:
         """Learn from graphs with measured runtimes, from the start.
 
@@ -327,6 +331,14 @@ class Ranker(ScorerBase):
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
+        freeze : str or sequence of str
+            Patterns of names of `parameters` that stay as they are, such as ``"embedding*"``.
+        learning_rate : float, optional
+            Peak of the schedule in this fit, in place of the field.
+        groups : sequence of mapping
+            Parameters with a rate of their own: ``[{"match": "head.*", "learning_rate": 10.0}]``, where the
+            number is a factor of the learning rate. The first pattern that matches decides. Its factor
+            multiplies the recipe's own, its ``weight_decay`` replaces the recipe's.
 
         Returns
         -------
@@ -345,6 +357,7 @@ class Ranker(ScorerBase):
         """
         with self._alone():
             epochs, steps = self.length(epochs, steps, checkpoint_every)
+            tuning = self._tuning(freeze, learning_rate, groups)
             weights = None if init is None else _weights_of(init, self)
             before = self._estimator
             self.reset()
@@ -359,6 +372,8 @@ class Ranker(ScorerBase):
                     checkpoint_dir=checkpoint_dir,
                     sample_weight=sample_weight,
                     init=weights,
+                    learning_rate=learning_rate,
+                    tuning=tuning,
                 )
                 return self._estimator.fit(train, valid, how)
             finally:
@@ -380,6 +395,15 @@ class Ranker(ScorerBase):
                 f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
             )
         return epochs, steps
+
+    def _tuning(self, freeze: Any, learning_rate: float | None, groups: Any) -> Tuning:
+        """Check what a fit trains differently from the recipe."""
+        tuning = Tuning(freeze, groups)
+        if tuning.patterns or learning_rate is not None:
+            self._networked()
+        if learning_rate is not None:
+            self._recipe.fields(self.preset, {"learning_rate": learning_rate})
+        return tuning
 
     def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.

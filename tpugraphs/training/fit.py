@@ -7,6 +7,7 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -36,6 +37,7 @@ from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
 from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
+from tpugraphs.training.tuning import Tuning
 
 __all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
 
@@ -53,6 +55,10 @@ class FitOptions:
         Whose fit it is, for callbacks.
     init : Network, optional
         Its weights are where the training begins.
+    learning_rate : float, optional
+        Peak of the schedule, in place of the field.
+    tuning : Tuning
+        Parameters that stay as they are or have a rate of their own.
     epochs, steps, callbacks, checkpoint_every, verbose, checkpoint_dir, sample_weight
         See :meth:`tpugraphs.Ranker.fit`.
     """
@@ -66,6 +72,8 @@ class FitOptions:
     checkpoint_dir: str | os.PathLike[str] | None = None
     sample_weight: Any = None
     init: Network | None = None
+    learning_rate: float | None = None
+    tuning: Tuning = dataclasses.field(default_factory=Tuning)
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -102,11 +110,13 @@ class Fit(RunningFit):
     def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
         _check_callbacks(how.callbacks)
         self.network, self.fields = network, network.fields
+        if how.learning_rate is not None:
+            self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params
-        self.optimizer, self.seed = Optimizer(network), network.seed
+        self.optimizer, self.seed = Optimizer(network, how.tuning), network.seed
         self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
@@ -148,6 +158,7 @@ class Fit(RunningFit):
             "total steps": self.total,
             **self.data.hashes,
             **self._began_with(how),
+            **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
 

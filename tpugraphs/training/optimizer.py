@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.training.own_loss import with_own
+from tpugraphs.training.tuning import Tuning
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
@@ -32,6 +33,8 @@ class Optimizer:
     Parameters
     ----------
     network : Network
+    tuning : Tuning, optional
+        What a fit trains differently from the recipe.
 
     Attributes
     ----------
@@ -46,7 +49,7 @@ class Optimizer:
         A loss is a function that is not in the ranker's file, or is combined with weights of configs.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, tuning: Tuning | None = None) -> None:
         f, self.trainer = network.fields, network.trainer
         self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
@@ -56,10 +59,13 @@ class Optimizer:
         }
         self._values, self._times = f.target if network.reads_values else None, network.reads_times
         self._kind, self._most = f.lists, int(f.part)
+        tuning = Tuning() if tuning is None else tuning
+        layout = network.model.layout
+        self._frozen = tuning.frozen(layout)
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
             "kind": f.optimizer,
-            "groups": parameter_groups(network.groups, network.model.layout, float(f.weight_decay)),
+            "groups": parameter_groups(network.groups, layout, float(f.weight_decay), tuning.patterns),
             **{name: float(getattr(f, name)) for name in numbers},
         }
 
@@ -142,6 +148,8 @@ class Optimizer:
         taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
+        for begin, end in self._frozen:  # they have no part in the norm that clips the others
+            self.trainer.grads[begin:end] = 0
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
@@ -157,7 +165,10 @@ def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
 
 
 def parameter_groups(
-    patterns: Sequence[Mapping[str, Any]], layout: Layout, weight_decay: float
+    patterns: Sequence[Mapping[str, Any]],
+    layout: Layout,
+    weight_decay: float,
+    over: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[int, int, float, float]]:
     """Resolve patterns to groups of the core: (begin, end, factor of the learning rate, weight decay).
 
@@ -170,6 +181,8 @@ def parameter_groups(
         Layout of the model's parameters.
     weight_decay : float
         Weight decay of all other parameters.
+    over : sequence of mapping
+        Patterns of a fit: their factors multiply those of `patterns`, their weight decays replace them.
 
     Raises
     ------
@@ -187,7 +200,9 @@ def parameter_groups(
         found = next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
         chosen = {} if found is None else patterns[found]
         used.add(found)
-        kind = (float(chosen.get("learning_rate", 1.0)), float(chosen.get("weight_decay", weight_decay)))
+        tuned = next((p for p in over if fnmatchcase(name, p["match"])), {})
+        rate = float(chosen.get("learning_rate", 1.0)) * float(tuned.get("learning_rate", 1.0))
+        kind = (rate, float(tuned.get("weight_decay", chosen.get("weight_decay", weight_decay))))
         end = begin + math.prod(shape)
         if groups and groups[-1][2:] == kind:
             begin = groups.pop()[0]

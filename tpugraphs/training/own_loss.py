@@ -87,6 +87,6 @@ def with_own(terms: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             name = term["loss"].removeprefix(PREFIX).partition("#")[0]
             raise ConfigError(
                 f"loss: this ranker was trained with the Python function {name}, and files hold no code: "
-                f"give it with ranker.set_params(loss={name}), which keeps what was learnt, or name another loss"
+                f"give it with ranker.set_params(loss={name}), which keeps what was learnt, or choose another"
             )
     return [{**t, "loss": t["loss"] if isinstance(t["loss"], str) else OwnLoss(t["loss"])} for t in terms]
