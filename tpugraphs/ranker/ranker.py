@@ -25,11 +25,12 @@ from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
-from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
+from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.optimizer import parameter_groups
 from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
@@ -606,8 +607,15 @@ class Ranker(ScorerBase):
             "preset": self.preset,
             "precision": self.precision,
             "fields": plain(self.fields),
+            **self._described(),
             **metadata,
         }, tensors
+
+    def _described(self) -> dict[str, Any]:
+        """Say in a file what other machines do not know of the recipe."""
+        if self._recipe.estimator != "network" or is_built_in(self._recipe):
+            return {}
+        return {described.ENTRY: described.describe(self._recipe, self.fields)}
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -619,8 +627,11 @@ class Ranker(ScorerBase):
         if metadata.get("feature_schema") != SCHEMA:
             raise tensorfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
-        own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
-        if own["recipe"] not in list_recipes():
+        own: dict[str, Any] = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+        known = own["recipe"] in list_recipes()
+        if not known and described.ENTRY in metadata:
+            own["recipe"] = described.restore(path, metadata)
+        elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
@@ -629,7 +640,17 @@ class Ranker(ScorerBase):
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
         ranker._estimator.read(path, metadata, tensors)
+        if not known:
+            _check_groups(path, ranker.network)
         return ranker
+
+
+def _check_groups(path: str, network: Network) -> None:
+    """Raise CheckpointError unless the groups of a recipe out of a file are groups of its parameters."""
+    try:
+        parameter_groups(network.groups, network.model.layout, 0.0)
+    except RecipeError as error:
+        raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None
 
 
 def _weights_of(init: Any, ranker: Ranker) -> Network:

@@ -75,6 +75,11 @@ def unregister(name: str) -> None:
     del _registered[name]
 
 
+def is_built_in(recipe: Recipe) -> bool:
+    """Whether a recipe comes with the package, and so is known on every machine."""
+    return _built_in().get(recipe.name) == recipe
+
+
 def is_registered(recipe: Recipe) -> bool:
     """Whether `get_recipe` finds a recipe by its name."""
     return _known().get(recipe.name) == recipe

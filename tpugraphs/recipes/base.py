@@ -380,9 +380,12 @@ class _Declared:
     high: float | None = None
     choices: tuple[str, ...] = ()
     doc: str = ""
+    fixed: tuple[Any, ...] = ()  # the one value it may have
 
     def fits(self, value: Any) -> bool:
         """Whether the field may have this value."""
+        if self.fixed:
+            return type(value) is type(self.fixed[0]) and bool(value == self.fixed[0])
         return any(self._is(kind, value) for kind in self.kinds)
 
     def _is(self, kind: type, value: Any) -> bool:
@@ -394,13 +397,15 @@ class _Declared:
             low = -math.inf if self.low is None else self.low
             high = math.inf if self.high is None else self.high
             return (
-                _is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
+                is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
             )
         return isinstance(value, kind)
 
     @property
     def expected(self) -> str:
         """The values it may have, in words."""
+        if self.fixed:
+            return f"{self.fixed[0]!r}, as in the file of its ranker"
         ends = f" in {self.low}..{self.high}" if self.low is not None else ""
         words = []
         for kind in self.kinds:
@@ -444,7 +449,7 @@ def _check_options(options: Any) -> None:
             raise RecipeError(f"{name}: the default must be {one.expected}, got {one.default!r}")
 
 
-def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
+def is_number(value: Any, kind: Any = numbers.Real) -> bool:
     """Whether `value` is a finite number; math.isfinite alone raises for whole numbers beyond floats."""
     if not isinstance(value, kind) or isinstance(value, bool):
         return False
@@ -457,7 +462,7 @@ def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
     named = isinstance(term.get("loss"), str) or callable(term.get("loss"))
     others = [value for name, value in term.items() if name != "loss"]
-    if not named or not all(isinstance(value, str) or _is_number(value) for value in others):
+    if not named or not all(isinstance(value, str) or is_number(value) for value in others):
         raise ConfigError(
             f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
             f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"
@@ -474,16 +479,17 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
 
 def plain(fields: Any) -> dict[str, Any]:
     """Return fields as plain Python values for JSON: a NumPy integer as an int, a function as its name."""
+    return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
 
-    def value(v: Any) -> Any:
-        if v is None or isinstance(v, (str, bool)):
-            return v
-        if isinstance(v, Mapping):
-            return {str(key): value(item) for key, item in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [value(item) for item in v]
-        if callable(v):
-            return function_name(v)
-        return int(v) if isinstance(v, numbers.Integral) else float(v)
 
-    return {field.name: value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
+def plain_value(v: Any) -> Any:
+    """Return a value of a field, or lists and dicts of such values, for JSON."""
+    if v is None or isinstance(v, (str, bool)):
+        return v
+    if isinstance(v, Mapping):
+        return {str(key): plain_value(item) for key, item in v.items()}
+    if isinstance(v, (list, tuple)):
+        return [plain_value(item) for item in v]
+    if callable(v):
+        return function_name(v)
+    return int(v) if isinstance(v, numbers.Integral) else float(v)
