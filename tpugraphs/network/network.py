@@ -16,7 +16,8 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
-from tpugraphs.recipes.functions import is_lost
+from tpugraphs.recipes.described import extra_of
+from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
@@ -216,9 +217,21 @@ class Network:
         metadata = {
             "preprocessing": self.pipeline.steps,
             **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
+            **self._extra(),
             "steps": self.steps,
         }
         return metadata, {**self.parameters, **self.pipeline.tensors()}
+
+    def _extra(self) -> dict[str, str]:
+        """Name in a file the function that makes further features; ConfigError unless it is registered."""
+        function = self.pipeline.extra
+        name = None if function is None else name_of_extra(function)
+        if function is not None and name is None:
+            raise ConfigError(
+                f"extra: {plain_name(function)} makes features of graphs, and files hold no code: give it a "
+                "name, here and where the file is opened: tg.recipes.register_extra(name, function)"
+            )
+        return {} if name is None else {"extra": name}
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `to_file` returned; `path` names the file in errors.
@@ -229,6 +242,7 @@ class Network:
             An entry or tensor that is missing, or of another type or shape.
         """
         self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
+        self.pipeline.extra = extra_of(path, metadata)
         if "schema" in metadata:
             self.pipeline.schema = schema_of(path, metadata)
         self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)

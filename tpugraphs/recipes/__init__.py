@@ -14,6 +14,7 @@ import pkgutil
 
 from tpugraphs.errors import RecipeError
 from tpugraphs.recipes.base import Recipe, TableFields, TrainingFields, option, plain, unknown
+from tpugraphs.recipes.functions import register_extra
 
 __all__ = [
     "Recipe",
@@ -26,6 +27,7 @@ __all__ = [
     "option",
     "plain",
     "register",
+    "register_extra",
     "unregister",
 ]
 

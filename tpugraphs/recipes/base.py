@@ -199,7 +199,7 @@ class Recipe:
     name, summary : str
         `summary` is one sentence.
     steps : callable
-        ``steps(fields)``: list of model steps.
+        ``steps(fields)``: list of model steps, or a :class:`tpugraphs.Model`.
     preprocessing : callable
         ``preprocessing(fields)``: list of dicts, in order; see
         :class:`tpugraphs.preprocess.pipeline.Pipeline`.
@@ -238,6 +238,11 @@ class Recipe:
         What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
+    extra : callable, optional
+        For `kind` ``"graph"``: ``extra(graph)`` returns further features of a graph as arguments of
+        :func:`tpugraphs.with_extra`, such as ``{"node": {"depth": (N,)}}``. It is called before all
+        preprocessing, in training and prediction, also on graphs of some of the configs, so a number of a
+        config must not depend on the others. A ranker is saved only if :func:`register_extra` knows it.
 
     Raises
     ------
@@ -260,6 +265,7 @@ class Recipe:
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., Any] = _nothing
+    extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
@@ -274,6 +280,11 @@ class Recipe:
             raise RecipeError(str(error)) from None
         except RecipeError as error:
             raise RecipeError(f"recipe {self.name}: {error}") from None
+        if self.extra is not None and (not callable(self.extra) or self.kind != "graph"):
+            raise RecipeError(
+                f"recipe {self.name}: extra: expected a function, and graphs of any schema (kind='graph'), "
+                f"got {type(self.extra).__name__} and kind={self.kind!r}"
+            )
         if "cpu" not in self.presets:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
@@ -282,11 +293,13 @@ class Recipe:
     def pipeline(self, fields: Any) -> Pipeline:
         """Preprocessing, nothing learnt yet."""
         make = functools.partial(_preprocessing, self.preprocessing, fields)
-        return Pipeline([], self.kind, make=make) if self.kind == "graph" else Pipeline(make(), self.kind)
+        if self.kind == "graph":
+            return Pipeline([], self.kind, make=make, extra=self.extra)
+        return Pipeline(make(), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
         """List the steps of the model for graphs of these sizes."""
-        return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
+        return [*(self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields))]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.

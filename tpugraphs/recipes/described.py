@@ -11,15 +11,16 @@ import copy
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.recipes.base import Recipe, TrainingFields, is_number, plain_value
+from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
 
-__all__ = ["ENTRY", "describe", "restore"]
+__all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
 ENTRY = "own_recipe"  # of the metadata of a file
 _KINDS = ("layout", "tile", "graph")
@@ -77,6 +78,7 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
     fields = tensorfile.entry(path, metadata, "fields", dict)
     preset = tensorfile.entry(path, metadata, "preset", str)
     prepare = [step for step in steps("preprocessing") if step.get("step") != "segments"]  # of a field
+    extra = extra_of(path, metadata)
     try:
         schema = Schema.from_dict(metadata["schema"]) if kind == "graph" else None
         return Recipe(
@@ -90,9 +92,28 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
             preprocessing=functools.partial(_prepared, prepare, schema),
             loss=functools.partial(_given, loss),
             groups=functools.partial(_given, groups),
+            extra=extra,
         )
     except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
         raise tensorfile.fail(path, ENTRY, "a recipe", str(error)[:300], _TODO) from None
+
+
+def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[str, Any]] | None:
+    """Return the function that a file names for further features, None if it names none.
+
+    Raises
+    ------
+    CheckpointError
+        It is not registered here.
+    """
+    if "extra" not in metadata:
+        return None
+    name = tensorfile.entry(path, metadata, "extra", str)
+    function = extra_named(name)
+    if function is None:
+        todo = f"register the function first: tg.recipes.register_extra({name[:80]!r}, ...)"
+        raise tensorfile.fail(path, "extra", "the name of a registered function", repr(name)[:80], todo)
+    return function
 
 
 def _given(entries: Steps, *_: Any) -> Steps:

@@ -15,10 +15,10 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["columns_named", "function_name", "is_lost", "name_of_columns", "register_columns"]
+__all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra"]
 
 PREFIX = "python:"
-_COLUMNS: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
+_EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
 
 
 def plain_name(function: Any) -> str:
@@ -71,14 +71,14 @@ def _add(digest: Any, value: Any) -> None:
             )
 
 
-def register_columns(name: str, function: Callable[[Any], Mapping[str, Any]]) -> None:
+def register_extra(name: str, function: Callable[[Any], Mapping[str, Any]]) -> None:
     """Make a function of columns known by a name, under which files of rankers refer to it.
 
     Parameters
     ----------
     name : str
     function : callable
-        ``function(graph)`` returns what :func:`tpugraphs.with_columns` takes: ``{"node": {"depth": (N,)}}``.
+        ``function(graph)`` returns what :func:`tpugraphs.with_extra` takes: ``{"node": {"depth": (N,)}}``.
 
     Raises
     ------
@@ -86,19 +86,19 @@ def register_columns(name: str, function: Callable[[Any], Mapping[str, Any]]) ->
         Another function has the name, or one of the arguments is of another type.
     """
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"register_columns: expected a name, got {name!r:.60}")
+        raise ConfigError(f"register_extra: expected a name, got {name!r:.60}")
     if not callable(function):
-        raise ConfigError(f"register_columns: expected a function of a graph, got {type(function).__name__}")
-    if _COLUMNS.get(name, function) is not function:
-        raise ConfigError(f"register_columns: another function is called {name!r}; give yours another name")
-    _COLUMNS[name] = function
+        raise ConfigError(f"register_extra: expected a function of a graph, got {type(function).__name__}")
+    if _EXTRA.get(name, function) is not function:
+        raise ConfigError(f"register_extra: another function is called {name!r}; give yours another name")
+    _EXTRA[name] = function
 
 
-def columns_named(name: str) -> Callable[[Any], Mapping[str, Any]] | None:
+def extra_named(name: str) -> Callable[[Any], Mapping[str, Any]] | None:
     """Return the function that is registered under a name, None if there is none."""
-    return _COLUMNS.get(name)
+    return _EXTRA.get(name)
 
 
-def name_of_columns(function: Any) -> str | None:
+def name_of_extra(function: Any) -> str | None:
     """Return the name that a function is registered under, None if it is not."""
-    return next((name for name, known in _COLUMNS.items() if known is function), None)
+    return next((name for name, known in _EXTRA.items() if known is function), None)

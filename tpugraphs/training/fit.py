@@ -28,6 +28,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
+from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress, wanted
@@ -141,12 +142,13 @@ class Fit(RunningFit):
             return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
-    @staticmethod
-    def _began_with(how: FitOptions) -> dict[str, str]:
-        """Digest of the weights that were given."""
+    def _began_with(self, how: FitOptions) -> dict[str, str]:
+        """Digests of the weights that were given and of the function that makes further features."""
+        extra = self.network.pipeline.extra
+        found = {} if extra is None else {"extra": function_name(extra)}
         if how.init is None:
-            return {}
-        return {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
+            return found
+        return found | {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return what a checkpoint must agree with before a fit resumes from it."""
@@ -158,6 +160,11 @@ class Fit(RunningFit):
             "total steps": self.total,
             **self.data.hashes,
             **self._began_with(how),
+            **(
+                {}
+                if self.network.pipeline.extra is None
+                else {"extra": function_name(self.network.pipeline.extra)}
+            ),
             **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
