@@ -25,7 +25,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             *("load", "sample", "list_samples", "open_collection", "audit"),
-            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame", "nearest"),
+            *("Graph", "LayoutGraph", "TileGraph", "Schema", "from_frame", "nearest", "with_extra"),
         ),
         "data",
     ),
@@ -38,6 +38,7 @@ _LAZY = {
         ),
         "ranker",
     ),
+    "Model": "recipes.model",
     **dict.fromkeys(("set_num_threads", "get_num_threads"), "_core"),
 }
 # Public module -> where it is. Those in a wing had a place of their own, which scripts may still import from.

@@ -305,17 +305,8 @@ static PyObject *get_layout(PyObject *object, void *unused) {
 }
 
 static PyObject *get_slots(PyObject *object, void *unused) {
-    const tg_model *m = ((tg_py_model *)object)->model;
-    PyObject *dict = PyDict_New();
     (void)unused;
-    for (int i = 0; dict != NULL && i < m->n_slots; i++) {
-        if (m->slots[i].shape.cols == 0) continue; /* the graphs do not have it */
-        PyObject *item =
-            Py_BuildValue("(si)", tg_py_space_name(m->slots[i].shape.space), m->slots[i].shape.cols);
-        if (item == NULL || PyDict_SetItemString(dict, m->slots[i].name, item) < 0) Py_CLEAR(dict);
-        Py_XDECREF(item);
-    }
-    return dict;
+    return tg_py_list_slots(((tg_py_model *)object)->model);
 }
 
 static PyObject *get_num_parameters(PyObject *object, void *unused) {

@@ -491,6 +491,9 @@ PyMethodDef tg_model_methods[] = {
     {"plan_parameters", (PyCFunction)(void (*)(void))tg_py_plan_parameters, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR(
          "List of (name, shape) of every parameter that a model of these steps has, without making one.")},
+    {"plan_slots", (PyCFunction)(void (*)(void))tg_py_plan_slots, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("({name: (rows, columns)} of every slot, parameters) of steps, without making a model; "
+               "outputs: slots that no step needs to read.")},
     {"isa_levels", isa_levels, METH_NOARGS,
      PyDoc_STR("Instruction sets this machine can run, fastest first.")},
     {"isa_levels_of", isa_levels_of, METH_VARARGS,

@@ -309,7 +309,7 @@ static int take_targets(tg_py_pass *p, PyObject *targets) {
     if (!PyDict_Check(targets))
         return (t->order = gather(p, targets, "runtimes", NPY_INT64, sizeof(int64_t))) == NULL ? -1 : 0;
     PyObject *order = PyDict_GetItemString(targets, "order"), *value = PyDict_GetItemString(targets, "value"),
-             *weight = PyDict_GetItemString(targets, "weight");
+             *weight = PyDict_GetItemString(targets, "weight"), *time = PyDict_GetItemString(targets, "time");
     if (((need & TG_NEED_ORDER) && order == NULL) || ((need & TG_NEED_VALUE) && value == NULL)) {
         PyErr_Format(PyExc_ValueError, "targets: a loss reads '%s', which is missing",
                      (need & TG_NEED_ORDER) && order == NULL ? "order" : "value");
@@ -321,6 +321,7 @@ static int take_targets(tg_py_pass *p, PyObject *targets) {
         return -1;
     if (weight != NULL && (t->weight = gather(p, weight, "weight", NPY_FLOAT32, sizeof(float))) == NULL)
         return -1;
+    if (time != NULL && (t->time = gather(p, time, "time", NPY_FLOAT64, sizeof(double))) == NULL) return -1;
     return 0;
 }
 
@@ -359,7 +360,14 @@ static int take_lists(tg_py_pass *p, PyObject *dict) {
 }
 
 int tg_py_pass_losses(tg_py_pass *p, PyObject *losses, PyObject *targets, PyObject *lists, uint64_t key) {
-    if (tg_py_losses(losses, &p->losses) < 0 || take_targets(p, targets) < 0) return -1;
+    if (tg_py_losses(losses, &p->losses) < 0) return -1;
+    for (int t = 0; t < p->losses.n; t++) { /* functions that the list may lose while the pass runs */
+        PyObject *own = p->losses.term[t].context;
+        Py_XINCREF(own);
+        p->keep[p->n_keep] = own;
+        p->n_keep += own != NULL;
+    }
+    if (take_targets(p, targets) < 0) return -1;
     p->losses.key = p->pass.key = key;
     p->pass.losses = &p->losses;
     return lists == NULL || lists == Py_None ? 0 : take_lists(p, lists);

@@ -23,7 +23,7 @@ typedef struct tg_py_pass {
         digit_rows;
     const tg_model *model; /* for what is made once the batch is bound */
     PyObject *unique_of;   /* list of (K,C) int32, or NULL */
-    PyObject *keep[6];
+    PyObject *keep[6 + TG_MAX_LOSSES];
     int n_keep;
     void *owned[6]; /* free() */
     int n_owned;

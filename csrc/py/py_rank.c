@@ -39,21 +39,67 @@ static int set_field(tg_loss_term *term, const char *key, PyObject *value) {
     return -1;
 }
 
+/* A new array of these n items. */
+static PyObject *copied(int typenum, const void *items, int64_t n, size_t size) {
+    npy_intp dims[1] = {(npy_intp)n};
+    PyArrayObject *array = tg_new_array(typenum, 1, dims);
+    if (array != NULL && n > 0) memcpy(PyArray_DATA(array), items, (size_t)n * size);
+    return (PyObject *)array;
+}
+
+/* (value, gradient (E,) float32) of a function of the caller's, called with copies that are its own. */
+static int call_own(PyObject *function, const tg_own_lists *l, float *gradient, double *value) {
+    npy_intp length = (npy_intp)l->E;
+    PyObject *scores = copied(NPY_FLOAT32, l->scores, l->E, sizeof *l->scores),
+             *times = copied(NPY_FLOAT64, l->time, l->E, sizeof *l->time),
+             *offsets = copied(NPY_INT64, l->offsets, l->count + 1, sizeof *l->offsets), *result = NULL;
+    int status = -1;
+    if (scores != NULL && times != NULL && offsets != NULL)
+        result = PyObject_CallFunctionObjArgs(function, scores, times, offsets, NULL);
+    if (result != NULL && (!PyTuple_Check(result) || PyTuple_Size(result) != 2)) {
+        PyErr_SetString(PyExc_TypeError, "loss: expected a function that returns (loss, gradient)");
+    } else if (result != NULL) {
+        PyArrayObject *array =
+            tg_array(PyTuple_GetItem(result, 1), "gradient", NPY_FLOAT32, 1, &length, "(E,)");
+        *value = array == NULL ? 0 : PyFloat_AsDouble(PyTuple_GetItem(result, 0));
+        status = array == NULL || PyErr_Occurred() ? -1 : 0;
+        if (status == 0 && length > 0)
+            memcpy(gradient, PyArray_DATA(array), (size_t)length * sizeof *gradient);
+    }
+    Py_XDECREF(scores);
+    Py_XDECREF(times);
+    Py_XDECREF(offsets);
+    Py_XDECREF(result);
+    return status;
+}
+
+/* Its exception stays set, as that of an interrupted pass does. */
+static tg_status run_own(void *context, const tg_own_lists *lists, float *gradient, double *value,
+                         tg_error *err) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    const int status = call_own(context, lists, gradient, value);
+    PyGILState_Release(gil);
+    return status == 0 ? TG_OK : tg_fail(err, TG_E_CANCELLED, "a loss of the caller's own failed");
+}
+
 static int add_term(tg_losses *losses, PyObject *dict) {
-    PyObject *key, *value;
+    PyObject *key, *value, *own = NULL;
     const char *name = NULL, *text;
     tg_error err;
     if (PyDict_Check(dict))
-        for (Py_ssize_t at = 0; name == NULL && PyDict_Next(dict, &at, &key, &value);) {
+        for (Py_ssize_t at = 0; name == NULL && own == NULL && PyDict_Next(dict, &at, &key, &value);) {
             if ((text = text_of(key, "a key")) == NULL) return -1;
-            if (strcmp(text, "loss") == 0 && (name = text_of(value, "a name")) == NULL) return -1;
+            if (strcmp(text, "loss") != 0) continue;
+            if (!PyUnicode_Check(value) && PyCallable_Check(value)) own = value;
+            else if ((name = text_of(value, "a name")) == NULL) return -1;
         }
-    if (name == NULL) {
+    if (name == NULL && own == NULL) {
         PyErr_SetString(PyExc_TypeError,
                         "loss: every term must be a dict with its name: {\"loss\": \"pairwise_hinge\"}");
         return -1;
     }
-    if (tg_losses_add(losses, name, &err) != TG_OK) {
+    if ((own != NULL ? tg_losses_add_own(losses, run_own, own, &err) : tg_losses_add(losses, name, &err)) !=
+        TG_OK) {
         tg_raise(&err, NULL);
         return -1;
     }
@@ -106,7 +152,8 @@ static PyObject *describe_attr(const tg_loss_attr *a) {
 }
 
 static PyObject *target_words(unsigned targets) {
-    static const char *const words[] = {"", "runtimes", "values", "runtimes|values"};
+    static const char *const words[] = {"",      "runtimes",       "values",       "runtimes|values",
+                                        "times", "runtimes|times", "values|times", "runtimes|values|times"};
     return targets == 0 ? PyTuple_New(0) : words_of(words[targets]);
 }
 

@@ -180,6 +180,26 @@ PyObject *tg_py_param_shape(const tg_param *param) {
                             : Py_BuildValue("(ii)", param->rows, param->cols);
 }
 
+/* A list of (name, shape) of all parameters. */
+static PyObject *list_parameters(const tg_model *m) {
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < m->n_params; i++)
+        tg_append(&list, Py_BuildValue("(sN)", m->params[i].name, tg_py_param_shape(&m->params[i])));
+    return list;
+}
+
+PyObject *tg_py_list_slots(const tg_model *m) {
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < m->n_slots; i++) {
+        const tg_shape shape = m->slots[i].shape;
+        if (shape.cols == 0) continue; /* the graphs do not have it */
+        PyObject *value = Py_BuildValue("(si)", tg_py_space_name(shape.space), shape.cols);
+        if (value == NULL || PyDict_SetItemString(dict, m->slots[i].name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
 PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"steps", "node_features", "config_features", "graph_features", "digits", NULL};
     PyObject *steps, *list = NULL;
@@ -192,12 +212,29 @@ PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs
         return NULL;
     tg_model *m = tg_model_new(&sizes);
     if (m == NULL) return PyErr_NoMemory();
-    if (tg_py_build(m, steps, NULL, NULL) == 0) list = PyList_New(m->n_params);
-    for (int i = 0; list != NULL && i < m->n_params; i++) {
-        PyObject *item = Py_BuildValue("(sN)", m->params[i].name, tg_py_param_shape(&m->params[i]));
-        if (item == NULL) Py_CLEAR(list);
-        else PyList_SetItem(list, i, item);
-    }
+    if (tg_py_build(m, steps, NULL, NULL) == 0) list = list_parameters(m);
     tg_model_free(m);
     return list;
+}
+
+PyObject *tg_py_plan_slots(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"steps",           "outputs",        "inputs", "node_features",
+                            "config_features", "graph_features", "digits", NULL};
+    PyObject *steps, *outputs, *inputs = NULL, *result = NULL;
+    tg_model_sizes sizes = TG_PY_SIZES;
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|Oiii(ii)", names, &PyList_Type, &steps, &outputs,
+                                     &inputs, &sizes.node_features, &sizes.config_features,
+                                     &sizes.graph_features, &sizes.digit_cols, &sizes.digit_rows) ||
+        tg_py_check_sizes(&sizes) < 0)
+        return NULL;
+    tg_model *m = tg_model_new(&sizes);
+    if (m == NULL) return PyErr_NoMemory();
+    if (tg_py_build(m, steps, inputs, outputs) == 0) {
+        PyObject *slots = tg_py_list_slots(m), *parameters = slots == NULL ? NULL : list_parameters(m);
+        if (parameters != NULL) result = Py_BuildValue("NN", slots, parameters);
+        else Py_XDECREF(slots);
+    }
+    tg_model_free(m);
+    return result;
 }

@@ -30,5 +30,9 @@ int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *ou
 PyObject *tg_py_param_shape(const tg_param *param);
 /* _core.plan_parameters(): (name, shape) of the parameters that steps have. */
 PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs);
+/* {name: (rows, columns)} of every slot of a model. */
+PyObject *tg_py_list_slots(const tg_model *model);
+/* _core.plan_slots(): these, and the parameters, of steps that may be the beginning of a model. */
+PyObject *tg_py_plan_slots(PyObject *self, PyObject *args, PyObject *kwargs);
 
 #endif

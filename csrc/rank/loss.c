@@ -47,6 +47,28 @@ tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err) {
     return TG_OK;
 }
 
+/* What stands in a term for a loss of the caller's own. */
+static tg_reads own_reads(const double *attr) {
+    (void)attr;
+    return (tg_reads){.targets = TG_NEED_TIME};
+}
+
+static double own_carve(tg_scratch *c, int64_t length) {
+    (void)c;
+    return (double)length;
+}
+
+static const tg_loss own_loss = {
+    .name = "a loss of your own", .doc = "of the caller's own", .reads = own_reads, .carve = own_carve};
+
+tg_status tg_losses_add_own(tg_losses *losses, tg_own_loss own, void *context, tg_error *err) {
+    if (losses->n == TG_MAX_LOSSES)
+        return tg_fail(err, TG_E_CONFIG, "loss: a sum has at most %d terms", TG_MAX_LOSSES);
+    losses->term[losses->n++] =
+        (tg_loss_term){.loss = &own_loss, .own = own, .context = context, .weight = 1};
+    return TG_OK;
+}
+
 /* Position of the attribute, or -1 with err naming those there are. */
 static int find_attr(const tg_loss *loss, const char *key, tg_error *err) {
     names known = {0};
@@ -63,6 +85,8 @@ static int find_attr(const tg_loss *loss, const char *key, tg_error *err) {
 tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err) {
     static const tg_loss_attr weight = {.name = "weight", .low = 0, .high = 1e30};
     const tg_loss_attr *attr = &weight;
+    const int own = term->own != NULL && strcmp(key, "weight") != 0;
+    if (own) return tg_fail(err, TG_E_CONFIG, "%s takes \"weight\", got \"%s\"", term->loss->name, key);
     double *to = &term->weight;
     if (strcmp(key, "reduction") == 0 || strcmp(key, "over") == 0)
         return tg_fail(err, TG_E_CONFIG, "%s: %s is a word, got %g", term->loss->name, key, number);
@@ -111,6 +135,9 @@ static tg_status set_choice(tg_loss_term *term, int a, const char *word, tg_erro
 }
 
 tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err) {
+    if (term->own != NULL)
+        return tg_fail(err, TG_E_CONFIG, "%s takes \"weight\", a number, got %s = \"%s\"", term->loss->name,
+                       key, word);
     if (strcmp(key, "reduction") == 0) return set_reduction(term, word, err);
     if (strcmp(key, "over") == 0) {
         term->over_batch = strcmp(word, "batch") == 0;

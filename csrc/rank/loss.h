@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 enum { TG_MAX_LOSSES = 8, TG_MAX_LOSS_ATTRS = 6 };
-enum { TG_NEED_ORDER = 1, TG_NEED_VALUE = 2 };
+enum { TG_NEED_ORDER = 1, TG_NEED_VALUE = 2, TG_NEED_TIME = 4 };
 
 /* Within a list; the value is the mean over lists. W: sum of the weights of the list's entries, its length if there
    are none.
@@ -35,7 +35,7 @@ typedef struct tg_loss_attr {
     const char *choices, *meaning;
 } tg_loss_attr;
 
-/* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE. Values must be finite, more than `above`, and
+/* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE | TG_NEED_TIME. Values must be finite, more than `above`, and
    from 0 to 1 if they are `shares`. */
 typedef struct tg_reads {
     unsigned targets;
@@ -74,10 +74,27 @@ typedef struct tg_loss {
 extern const tg_loss *const tg_loss_table[]; /* NULL-terminated */
 extern const char *const tg_reduction_names[TG_REDUCTIONS];
 
+/* ---- losses of the caller's own ---- */
+
+/* All lists, one after the other: E entries. */
+typedef struct tg_own_lists {
+    int64_t count, E;
+    const int64_t *offsets; /* (count + 1) */
+    const float *scores;    /* (E,), scaled and shifted */
+    const double *time;     /* (E,) */
+} tg_own_lists;
+
+/* Fills the value and gradient (E,); where it fails, with TG_E_CANCELLED and its own account of why. */
+typedef tg_status (*tg_own_loss)(void *context, const tg_own_lists *lists, float *gradient, double *value,
+                                 tg_error *err);
+
 /* ---- weighted sums of losses ---- */
 
 typedef struct tg_loss_term {
     const tg_loss *loss;
+    tg_own_loss
+        own; /* NULL, or called in place of loss->run, once for all lists, on the thread of the pass */
+    void *context;
     double attr[TG_MAX_LOSS_ATTRS];
     tg_reduction reduction;
     int over_batch; /* all lists together are one */
@@ -93,17 +110,21 @@ typedef struct tg_losses {
 /* Appends a term with every field at its fallback. */
 tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err);
 
+/* Appends a loss of the caller's own, which has a weight and no attributes. */
+tg_status tg_losses_add_own(tg_losses *losses, tg_own_loss own, void *context, tg_error *err);
+
 /* Sets "weight", or a number among the loss's attributes; "reduction", "over", or a word among them. */
 tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err);
 tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err);
 
-unsigned tg_losses_need(const tg_losses *losses); /* TG_NEED_ORDER | TG_NEED_VALUE */
+unsigned tg_losses_need(const tg_losses *losses); /* TG_NEED_ORDER | TG_NEED_VALUE | TG_NEED_TIME */
 
 /* Of all L entries, one after the other. */
 typedef struct tg_targets {
     const int64_t *order; /* exact order: smaller = faster; NULL if no loss of the sum reads it */
     const double *value;  /* numbers: times, log-times, percentiles ...; NULL if no loss reads them */
     const float *weight;  /* sample weights >= 0; NULL: all 1 */
+    const double *time;   /* measured times, for losses of the caller's own */
 } tg_targets;
 
 /* A list: a slate, a part of one, or entries from all over the batch. */

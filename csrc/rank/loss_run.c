@@ -18,6 +18,7 @@ typedef struct batch {
     const int64_t *order;
     const double *value;
     const float *weight;
+    const double *time;
     uint64_t key;
     int64_t first;
 } batch;
@@ -26,7 +27,7 @@ typedef struct batch {
 typedef struct room {
     float *scores, *weight, *gradient, *term; /* (E,) */
     int64_t *order;
-    double *value;
+    double *value, *time;
     double *values; /* (count,) of the lists */
     char *scratch;  /* (threads, bytes) */
 } room;
@@ -46,6 +47,7 @@ static room carve(tg_scratch *c, const tg_losses *losses, const batch *b, unsign
         if (weighted) r.weight = tg_take(c, b->E, sizeof *r.weight);
         if (need & TG_NEED_ORDER) r.order = tg_take(c, b->E, sizeof *r.order);
         if (need & TG_NEED_VALUE) r.value = tg_take(c, b->E, sizeof *r.value);
+        if (need & TG_NEED_TIME) r.time = tg_take(c, b->E, sizeof *r.time);
     }
     if (losses->n > 1) r.term = tg_take(c, b->E, sizeof *r.term);
     r.values = tg_take(c, b->count, sizeof *r.values);
@@ -174,6 +176,7 @@ static tg_status check(const tg_losses *losses, int64_t E, const float *scores, 
         const unsigned reads = term->loss->reads(term->attr).targets;
         const char *lacks = reads & TG_NEED_ORDER && targets->order == NULL   ? "runtimes"
                             : reads & TG_NEED_VALUE && targets->value == NULL ? "values"
+                            : reads & TG_NEED_TIME && targets->time == NULL   ? "times"
                                                                               : NULL;
         if (lacks != NULL)
             return tg_fail(err, TG_E_CONFIG, "%s reads %s, and there are none", term->loss->name, lacks);
@@ -204,11 +207,13 @@ static tg_status gather(batch *b, const tg_lists *lists, const room *r, tg_error
         if (r->order != NULL) r->order[at] = b->order[i];
         if (r->value != NULL) r->value[at] = b->value[i];
         if (r->weight != NULL) r->weight[at] = b->weight[i];
+        if (r->time != NULL) r->time[at] = b->time[i];
     }
     b->scores = r->scores;
     b->order = r->order;
     b->value = r->value;
     b->weight = r->weight;
+    b->time = r->time;
     return TG_OK;
 }
 
@@ -236,7 +241,7 @@ static double run_list(const tg_loss_term *term, const batch *b, int64_t number,
                           .key = tg_key(b->key, (uint64_t)(b->first + number)),
                           .gradient = gradient + start,
                           .scratch = scratch};
-    TG_ASSERT(isfinite(share) && (term->loss->reductions >> term->reduction & 1));
+    TG_ASSERT(term->own == NULL && isfinite(share) && (term->loss->reductions >> term->reduction & 1));
     if (list.length < term->loss->least) {
         memset(list.gradient, 0, (size_t)list.length * sizeof *list.gradient);
         return 0;
@@ -250,13 +255,25 @@ static double run_list(const tg_loss_term *term, const batch *b, int64_t number,
 /* Threads that share out the lists; one list may use them all by itself. */
 static int threads_for(const tg_loss_term *term, const batch *b) {
     double work = 0;
-    if (b->count < 2 || term->over_batch) return 1;
+    if (b->count < 2 || term->over_batch || term->own != NULL) return 1;
     for (int64_t list = 0; list < b->count; list++) {
         tg_scratch c = {0};
         work += term->loss->carve(&c, b->offsets[list + 1] - b->offsets[list]);
     }
     const int threads = tg_threads(work);
     return threads < b->count ? threads : (int)b->count;
+}
+
+/* Value of a loss of the caller's own; fills gradient (E,). */
+static tg_status run_own(const tg_loss_term *term, const batch *b, float *gradient, double *value,
+                         tg_error *err) {
+    const tg_own_lists lists = {
+        .count = b->count, .E = b->E, .offsets = b->offsets, .scores = b->scores, .time = b->time};
+    const tg_status status = term->own(term->context, &lists, gradient, value, err);
+    if (status != TG_OK) return status;
+    *value *= term->weight;
+    for (int64_t at = 0; at < b->E; at++) gradient[at] = (float)(term->weight * (double)gradient[at]);
+    return TG_OK;
 }
 
 /* Value of one term; fills gradient (E,). */
@@ -295,7 +312,12 @@ static tg_status run_in(const room *r, batch b, sizes s, const tg_losses *losses
     if (status != TG_OK) return status;
     float *gradient = s.gathered ? r->gradient : dscores;
     for (int t = 0; t < losses->n; t++) {
-        *value += run_term(&losses->term[t], b, s, r, t == 0 ? gradient : r->term);
+        const tg_loss_term *term = &losses->term[t];
+        float *to = t == 0 ? gradient : r->term;
+        double found = 0;
+        const tg_status own = term->own != NULL ? run_own(term, &b, to, &found, err) : TG_OK;
+        if (own != TG_OK) return own;
+        *value += term->own != NULL ? found : run_term(term, b, s, r, to);
         for (int64_t at = 0; t > 0 && at < b.E; at++) gradient[at] += r->term[at];
     }
     if (s.gathered) scatter(&b, L, lists, gradient, dscores);
@@ -315,6 +337,7 @@ tg_status tg_losses_run(const tg_losses *losses, int64_t L, const float *scores,
                      .order = targets->order,
                      .value = targets->value,
                      .weight = targets->weight,
+                     .time = targets->time,
                      .key = losses->key,
                      .first = lists->first};
     status = check_index(lists, b.E, L, err);

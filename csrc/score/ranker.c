@@ -77,6 +77,9 @@ static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error
         return tg_described_wrong(err, "kind", "'ranker'", "give the file of a ranker", kind);
     tg_status status = check_version(root, "version", VERSION, err);
     if (status == TG_OK) status = check_version(root, "feature_schema", FEATURE_SCHEMA, err);
+    if (status == TG_OK && tg_json_find(root, "extra") != NULL)
+        return tg_described_wrong(err, "extra", "no features that a Python function makes",
+                                  "score with Python, or train on graphs that hold them", NULL);
     if (status == TG_OK) status = take_precision(tg_json_find(root, "precision"), &r->precision, err);
     if (status == TG_OK)
         status = take_whole(tg_json_find(root, "fields"), "chunk", 1, MOST_CHUNK, &r->chunk, err);

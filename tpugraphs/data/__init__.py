@@ -8,6 +8,7 @@ from tpugraphs.data.collections import (
     load,
     open_collection,
 )
+from tpugraphs.data.extra import with_extra
 from tpugraphs.data.frames import from_frame
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.joint import JOINT, as_joint
@@ -47,4 +48,5 @@ __all__ = [
     "sample",
     "sample_info",
     "split_configs",
+    "with_extra",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
 
-__all__ = ["faces", "named_faces"]
+__all__ = ["SHAPES", "default_of", "faces", "named_faces"]
 
 P = ParamSpec("P")
 Array = NDArray[np.float32]
@@ -30,7 +30,7 @@ _GRAPH = {  # what an op needs of a graph -> the arguments that give it
     "opcodes": ("node_opcode",),
     "layout": ("layout_digits",),
 }
-_SHAPES = {
+SHAPES = {
     "NODE": ("N", "F"),
     "NODE_CONFIG": ("N", "C", "F"),
     "CONFIG_NODE": ("K", "F"),
@@ -84,9 +84,9 @@ def require(array: object, name: str, *shapes: tuple[int | str, ...], dtype: typ
 
 def _shapes(spec: Meta) -> tuple[tuple[int | str, ...], ...]:
     """Shapes that an input may have."""
-    if len(spec["rows"]) == len(_SHAPES):
+    if len(spec["rows"]) == len(SHAPES):
         return ("rows", "F"), ("rows", "C", "F")
-    return tuple(_SHAPES[row] for row in spec["rows"])
+    return tuple(SHAPES[row] for row in spec["rows"])
 
 
 def _graph_arguments(meta: Meta) -> list[str]:
@@ -107,7 +107,7 @@ def _has_nodes(meta: Meta) -> bool:
     nodes = _NODES
     if "config_nodes" not in _graph_arguments(meta):
         nodes = nodes | {"CONFIG_NODE", "CONFIG_NODE_CONFIG"}
-    return any(spaces <= nodes or len(spaces) == len(_SHAPES) for spaces in rows)
+    return any(spaces <= nodes or len(spaces) == len(SHAPES) for spaces in rows)
 
 
 def _result(meta: Meta) -> str:
@@ -115,7 +115,8 @@ def _result(meta: Meta) -> str:
     return "result" if any(attr["name"] == "out" for attr in meta["attrs"]) else "out"
 
 
-def _default(attr: Meta) -> Any:
+def default_of(attr: Meta) -> Any:
+    """Return the default of an attribute of an op as a plain value."""
     if attr["kind"] == "choice":
         return attr["choices"][int(attr["default"])]
     kinds: dict[str, type] = {"flag": bool, "int": int, "real": float}
@@ -128,7 +129,7 @@ def _signature(meta: Meta) -> inspect.Signature:
     parameters = [inspect.Parameter(name, plain) for name in names]
     parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
     extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
-    extra |= {attr["name"]: _default(attr) for attr in meta["attrs"]}
+    extra |= {attr["name"]: default_of(attr) for attr in meta["attrs"]}
     extra |= {} if _has_nodes(meta) or _of_configs(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
@@ -157,7 +158,7 @@ class _Op:
     def __init__(self, meta: Meta) -> None:
         self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
         self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
-        self.defaults = {attr["name"]: _default(attr) for attr in meta["attrs"]}
+        self.defaults = {attr["name"]: default_of(attr) for attr in meta["attrs"]}
         self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
         self.digits, self.of_configs = "digits" in meta["flags"], _of_configs(meta)
         rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}

@@ -16,6 +16,8 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
+from tpugraphs.recipes.described import extra_of
+from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
 
@@ -50,14 +52,18 @@ class Network:
     """
 
     def __init__(self, recipe: Recipe, fields: Any, seed: int, precision: str) -> None:
-        self.recipe, self.fields, self.seed, self.precision = recipe, fields, int(seed), precision
-        _core.losses_need(recipe.losses(fields))
+        self.recipe, self.seed, self.precision = recipe, int(seed), precision
+        self.take(fields)
         self.pipeline = recipe.pipeline(fields)
         self.trained_steps, self.fitted = 0, False
         self._steps: list[dict[str, Any]] | None = None
         self._model: _core.Model | None = None
         self._trainer: _core.Trainer | None = None
         self.last = PreparedCache()
+
+    def take(self, fields: Any) -> None:
+        """Take other values of fields that the model does not follow from."""
+        self.fields, self._reads = fields, _read_by(self.recipe.losses(fields))
 
     # What it is
 
@@ -138,7 +144,12 @@ class Network:
     @property
     def reads_values(self) -> bool:
         """Whether a loss fits values, and not only the order of runtimes."""
-        return "values" in _core.losses_need(self.loss)
+        return "values" in self._reads
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether a loss is a function of the user's own, which is given runtimes."""
+        return "times" in self._reads
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -206,9 +217,21 @@ class Network:
         metadata = {
             "preprocessing": self.pipeline.steps,
             **({} if self.pipeline.schema is None else {"schema": self.pipeline.schema.to_dict()}),
+            **self._extra(),
             "steps": self.steps,
         }
         return metadata, {**self.parameters, **self.pipeline.tensors()}
+
+    def _extra(self) -> dict[str, str]:
+        """Name in a file the function that makes further features; ConfigError unless it is registered."""
+        function = self.pipeline.extra
+        name = None if function is None else name_of_extra(function)
+        if function is not None and name is None:
+            raise ConfigError(
+                f"extra: {plain_name(function)} makes features of graphs, and files hold no code: give it a "
+                "name, here and where the file is opened: tg.recipes.register_extra(name, function)"
+            )
+        return {} if name is None else {"extra": name}
 
     def read(self, path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `to_file` returned; `path` names the file in errors.
@@ -219,6 +242,7 @@ class Network:
             An entry or tensor that is missing, or of another type or shape.
         """
         self._steps = steps = tensorfile.entry(path, metadata, "steps", list)
+        self.pipeline.extra = extra_of(path, metadata)
         if "schema" in metadata:
             self.pipeline.schema = schema_of(path, metadata)
         self.pipeline = Pipeline.from_file(path, metadata.get("preprocessing"), tensors, self.pipeline)
@@ -243,6 +267,12 @@ class Network:
             self.model.params[:] = arrays.pop("params")
         for key, array in arrays.items():
             getattr(self.trainer, key)[:] = array
+
+
+def _read_by(terms: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return what losses read; a function that was left behind when a ranker was saved reads nothing."""
+    known = [term for term in terms if not is_lost(term["loss"])]
+    return _core.losses_need(known) if known else ()
 
 
 def schema_of(path: str, metadata: Mapping[str, Any]) -> Schema:

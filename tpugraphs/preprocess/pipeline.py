@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core, kernels
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
+from tpugraphs.data.extra import with_extra
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT, Schema
@@ -216,7 +217,7 @@ class _Kept:
             known[key] = (gone, weakref.ref(nodes), kept)
 
 
-_STATE = ("steps", "kind", "schema", "_make", "has_edges")
+_STATE = ("steps", "kind", "schema", "_make", "has_edges", "extra")
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,8 @@ class Pipeline:
     make : callable, optional
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
         of the first graph that `fit` sees; `steps` is empty until then.
+    extra : callable, optional
+        ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`.
     """
 
     def __init__(
@@ -268,7 +271,9 @@ class Pipeline:
         kind: str = "layout",
         schema: Schema | None = None,
         make: Callable[[Schema], list[dict[str, Any]]] | None = None,
+        extra: Callable[[Any], Mapping[str, Any]] | None = None,
     ) -> None:
+        self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
         self._make, self.has_edges = make, False
         self._core, self._kept = self._program(), _Kept()
@@ -310,6 +315,7 @@ class Pipeline:
         mine, theirs = self.tensors(), other.tensors()
         return (
             self.steps == other.steps
+            and self.extra is other.extra
             and self.schema == other.schema  # which knows the digits
             and mine.keys() == theirs.keys()
             and all(np.array_equal(mine[name], theirs[name]) for name in mine)
@@ -337,7 +343,8 @@ class Pipeline:
     def fit(self, graphs: Iterable[Any]) -> Pipeline:
         """Fit all steps that have state, in one pass over the graphs."""
         core = self._program()
-        for graph in graphs:
+        for given in graphs:
+            graph = self._extended(given)
             check_kind(graph, self.kind)
             if self._make is not None and self.schema is None:
                 self.schema = graph.schema
@@ -354,6 +361,19 @@ class Pipeline:
         core.finish()
         self._core = core
         return self
+
+    def _extended(self, graph: Graph) -> Graph:
+        """Return the graph with the features that a function of the user's own makes, if there is one."""
+        if self.extra is None:
+            return graph
+        made = self.extra(graph)
+        if not isinstance(made, Mapping) or not made.keys() <= {"node", "config", "graph", "kinds"}:
+            found = ", ".join(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
+            raise ConfigError(
+                "extra: expected a function that returns a dict of node, config, graph or kinds, as "
+                f"tpugraphs.with_extra takes them; got {found}"
+            )
+        return with_extra(graph, **made)
 
     def _widen(self, graph: Graph) -> None:
         """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
@@ -386,6 +406,7 @@ class Pipeline:
         Without `configs`, its configs are not read and ``prepared.graph`` is None; `Prepared.with_configs`
         adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
         """
+        graph = self._extended(graph)
         self._check(graph)
         if weights is not None:
             graph, weights = _weighted(graph, weights)
@@ -454,6 +475,13 @@ class Pipeline:
     def configs(self, configs: Configs) -> Configs:
         """Return configs as the core takes them: digits (C, K, D) unchanged, features (C, T) prepared."""
         digits, features = configs
+        wanted = 0 if self.schema is None else len(self.schema.config)
+        if self.extra is not None and wanted != (0 if features is None else features.shape[1]):
+            raise DataError(
+                "configs: this ranker has features that a function makes from the configs of a graph, so new "
+                "ones need a graph: give row numbers of a graph that has them (graph.replace)",
+                field="configs",
+            )
         if digits is not None and self.schema is not None:
             check_digits("configs", digits, tuple(digit.values for digit in self.schema.digits), 0)
         return digits, None if features is None else self._core.configs(features)
@@ -479,7 +507,7 @@ class Pipeline:
         """Pipeline of a ranker file or checkpoint, of the kind and sizes of `like`, or CheckpointError."""
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
-            pipeline = cls(steps, like.kind, like.schema, like._make)
+            pipeline = cls(steps, like.kind, like.schema, like._make, like.extra)
         except (ConfigError, TypeError, ValueError) as error:
             raise CheckpointError(f"{error}; {todo}", file=os.fspath(path), field="preprocessing") from None
         pipeline._must_give(path, like, todo)
@@ -509,7 +537,8 @@ class Pipeline:
         return {name: getattr(self, name) for name in _STATE} | {"tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["steps"], state["kind"], state["schema"], state["_make"])  # type: ignore[misc]
+        made = (state["steps"], state["kind"], state["schema"], state["_make"], state["extra"])
+        self.__init__(*made)  # type: ignore[misc]
         self.has_edges = state["has_edges"]
         if state["tensors"] is not None:
             self.load(state["tensors"])

@@ -26,10 +26,13 @@ from tpugraphs.ranker.estimator import Estimator, NetworkEstimator
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
-from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
+from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
+from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
+from tpugraphs.training.optimizer import parameter_groups
+from tpugraphs.training.tuning import Tuning
 
 __all__ = ["ESTIMATORS", "Ranker", "list_recipes"]
 
@@ -252,9 +255,14 @@ class Ranker(ScorerBase):
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments. If any of them changes, the ranker forgets what it has learnt.
 
-        Fields that had the value of the old preset or recipe get the value of the new one.
+        Fields that had the value of the old preset or recipe get the value of the new one. A loss in place of
+        one that the ranker's file could not hold changes nothing else.
         """
         old = self.get_params()
+        if [*params] == ["loss"] and self.fitted and self._lost_loss():
+            self.fields = self._recipe.fields(self.preset, {**vars(self.fields), **params})
+            self.network.take(self.fields)
+            return self
         by_epochs = params.get("epochs") is not None and "steps" not in params
         same = all(name in old and old[name] == value for name, value in params.items())
         if same and not (by_epochs and old.get("steps") is not None):
@@ -268,6 +276,10 @@ class Ranker(ScorerBase):
         own = {name: params.pop(name, old[name]) for name in ("recipe", "seed", "preset", "precision")}
         self._configure(**own, given={**given, **params})
         return self
+
+    def _lost_loss(self) -> bool:
+        """Whether a loss is a Python function that was left behind when this ranker was saved."""
+        return any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields))
 
     def __repr__(self) -> str:
         defaults = self._recipe.fields(self.preset)
@@ -312,6 +324,9 @@ class Ranker(ScorerBase):
         checkpoint_every: int = 100,
         verbose: bool | None = None,
         init: Ranker | None = None,
+        freeze: str | Sequence[str] = (),
+        learning_rate: float | None = None,
+        groups: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Learn from graphs with measured runtimes, from the start.
 
@@ -350,6 +365,14 @@ class Ranker(ScorerBase):
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
+        freeze : str or sequence of str
+            Patterns of names of `parameters` that stay as they are, such as ``"embedding*"``.
+        learning_rate : float, optional
+            Peak of the schedule in this fit, in place of the field.
+        groups : sequence of mapping
+            Parameters with a rate of their own: ``[{"match": "head.*", "learning_rate": 10.0}]``, where the
+            number is a factor of the learning rate. The first pattern that matches decides. Its factor
+            multiplies the recipe's own, its ``weight_decay`` replaces the recipe's.
 
         Returns
         -------
@@ -370,6 +393,7 @@ class Ranker(ScorerBase):
         train, valid = learnable(train, valid, y)
         with self._alone():
             epochs, steps = self.length(epochs, steps, checkpoint_every)
+            tuning = self._tuning(freeze, learning_rate, groups)
             weights = None if init is None else _weights_of(init, self)
             before = self._estimator
             self.reset()
@@ -384,6 +408,8 @@ class Ranker(ScorerBase):
                     checkpoint_dir=checkpoint_dir,
                     sample_weight=sample_weight,
                     init=weights,
+                    learning_rate=learning_rate,
+                    tuning=tuning,
                 )
                 self._estimator.fit(train, valid, how)
             finally:
@@ -406,6 +432,15 @@ class Ranker(ScorerBase):
                 f"checkpoint_every: expected a whole number of at least 1, got {checkpoint_every!r}"
             )
         return epochs, steps
+
+    def _tuning(self, freeze: Any, learning_rate: float | None, groups: Any) -> Tuning:
+        """Check what a fit trains differently from the recipe."""
+        tuning = Tuning(freeze, groups)
+        if tuning.patterns or learning_rate is not None:
+            self._networked()
+        if learning_rate is not None:
+            self._recipe.fields(self.preset, {"learning_rate": learning_rate})
+        return tuning
 
     def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
@@ -613,8 +648,15 @@ class Ranker(ScorerBase):
             "preset": self.preset,
             "precision": self.precision,
             "fields": plain(self.fields),
+            **self._described(),
             **metadata,
         }, tensors
+
+    def _described(self) -> dict[str, Any]:
+        """Say in a file what other machines do not know of the recipe."""
+        if self._recipe.estimator != "network" or is_built_in(self._recipe):
+            return {}
+        return {described.ENTRY: described.describe(self._recipe, self.fields)}
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
@@ -626,8 +668,11 @@ class Ranker(ScorerBase):
         if metadata.get("feature_schema") != SCHEMA:
             raise tensorfile.fail(path, "feature_schema", str(SCHEMA), repr(metadata.get("feature_schema")),
                                   "use the version of tpugraphs that wrote it")  # fmt: skip
-        own = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
-        if own["recipe"] not in list_recipes():
+        own: dict[str, Any] = {name: entry(name, str) for name in ("recipe", "preset", "precision")}
+        known = own["recipe"] in list_recipes()
+        if not known and described.ENTRY in metadata:
+            own["recipe"] = described.restore(path, metadata)
+        elif not known:
             todo = "give the recipe it was trained with to tpugraphs.recipes.register, then load again"
             raise tensorfile.fail(path, "recipe", ", ".join(list_recipes()), repr(own["recipe"]), todo)
         try:
@@ -636,7 +681,17 @@ class Ranker(ScorerBase):
             message = f"{error}; the file is damaged, or was written by a later version of tpugraphs"
             raise CheckpointError(message, file=os.fspath(path), field="fields") from None
         ranker._estimator.read(path, metadata, tensors)
+        if not known:
+            _check_groups(path, ranker.network)
         return ranker
+
+
+def _check_groups(path: str, network: Network) -> None:
+    """Raise CheckpointError unless the groups of a recipe out of a file are groups of its parameters."""
+    try:
+        parameter_groups(network.groups, network.model.layout, 0.0)
+    except RecipeError as error:
+        raise CheckpointError(str(error), file=os.fspath(path), field=described.ENTRY) from None
 
 
 def _weights_of(init: Any, ranker: Ranker) -> Network:

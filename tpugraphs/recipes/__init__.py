@@ -14,6 +14,7 @@ import pkgutil
 
 from tpugraphs.errors import RecipeError
 from tpugraphs.recipes.base import Recipe, TableFields, TrainingFields, option, plain, unknown
+from tpugraphs.recipes.functions import register_extra
 
 __all__ = [
     "Recipe",
@@ -26,6 +27,7 @@ __all__ = [
     "option",
     "plain",
     "register",
+    "register_extra",
     "unregister",
 ]
 
@@ -73,6 +75,11 @@ def unregister(name: str) -> None:
     if name not in _registered:
         raise RecipeError(unknown("registered recipe", name, _registered))
     del _registered[name]
+
+
+def is_built_in(recipe: Recipe) -> bool:
+    """Whether a recipe comes with the package, and so is known on every machine."""
+    return _built_in().get(recipe.name) == recipe
 
 
 def is_registered(recipe: Recipe) -> bool:

@@ -19,6 +19,7 @@ from tpugraphs.errors import ConfigError, RecipeError
 from tpugraphs.kernels.schedules import SCHEDULES
 from tpugraphs.preprocess.pipeline import Pipeline, Sizes
 from tpugraphs.preprocess.targets import TARGETS
+from tpugraphs.recipes.functions import function_name
 
 __all__ = ["SCHEDULES", "Recipe", "TableFields", "TrainingFields", "option"]
 
@@ -73,10 +74,10 @@ class TrainingFields:
     )
     steps: int | None = option(None, 1, 10**9, doc="optimizer steps; None: as many as the epochs take")
     epochs: int | None = option(1000, 1, 10**9, doc="visits of every graph, where steps are not given")
-    loss: str | list[dict[str, Any]] | None = option(  # noqa: RUF009
+    loss: str | list[dict[str, Any]] | Callable[..., Any] | None = option(  # noqa: RUF009
         None,
-        doc="a loss by name, or several to be added up: [{'loss': 'list_mle', 'weight': 1.0}, ...]; "
-        "None: those of the recipe",
+        doc="a loss by name, a function (scores, runtimes, lists) -> (loss, gradient), or several to be "
+        "added up: [{'loss': 'list_mle', 'weight': 1.0}, ...]; None: those of the recipe",
     )
     target: str = option(
         "log-runtime",
@@ -198,7 +199,7 @@ class Recipe:
     name, summary : str
         `summary` is one sentence.
     steps : callable
-        ``steps(fields)``: list of model steps.
+        ``steps(fields)``: list of model steps, or a :class:`tpugraphs.Model`.
     preprocessing : callable
         ``preprocessing(fields)``: list of dicts, in order; see
         :class:`tpugraphs.preprocess.pipeline.Pipeline`.
@@ -237,6 +238,11 @@ class Recipe:
         What lists in the node features were padded with in its training. None: -1 for layout, 0 for tile.
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
+    extra : callable, optional
+        For `kind` ``"graph"``: ``extra(graph)`` returns further features of a graph as arguments of
+        :func:`tpugraphs.with_extra`, such as ``{"node": {"depth": (N,)}}``. It is called before all
+        preprocessing, in training and prediction, also on graphs of some of the configs, so a number of a
+        config must not depend on the others. A ranker is saved only if :func:`register_extra` knows it.
 
     Raises
     ------
@@ -259,6 +265,7 @@ class Recipe:
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
     features: Callable[..., Any] = _nothing
+    extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
     published_order: Callable[[Any], Order] = _as_they_are
     published_unread: tuple[str, ...] = ()
@@ -273,6 +280,11 @@ class Recipe:
             raise RecipeError(str(error)) from None
         except RecipeError as error:
             raise RecipeError(f"recipe {self.name}: {error}") from None
+        if self.extra is not None and (not callable(self.extra) or self.kind != "graph"):
+            raise RecipeError(
+                f"recipe {self.name}: extra: expected a function, and graphs of any schema (kind='graph'), "
+                f"got {type(self.extra).__name__} and kind={self.kind!r}"
+            )
         if "cpu" not in self.presets:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
@@ -281,11 +293,13 @@ class Recipe:
     def pipeline(self, fields: Any) -> Pipeline:
         """Preprocessing, nothing learnt yet."""
         make = functools.partial(_preprocessing, self.preprocessing, fields)
-        return Pipeline([], self.kind, make=make) if self.kind == "graph" else Pipeline(make(), self.kind)
+        if self.kind == "graph":
+            return Pipeline([], self.kind, make=make, extra=self.extra)
+        return Pipeline(make(), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
         """List the steps of the model for graphs of these sizes."""
-        return self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields)
+        return [*(self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields))]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
@@ -321,7 +335,9 @@ class Recipe:
         if self.estimator != "network":
             return []
         terms = [dict(term) for term in self.loss(fields)]
-        if isinstance(fields.loss, str):
+        if callable(fields.loss):
+            terms = [{"loss": fields.loss}]
+        elif isinstance(fields.loss, str):
             own = [{**term, "weight": 1.0} for term in terms if term.get("loss") == fields.loss]
             terms = own[:1] or [{"loss": fields.loss}]
         elif fields.loss is not None:
@@ -363,6 +379,7 @@ _WORDS = {
     str: "a string",
     bool: "True or False",
     list: "a list of dicts",
+    Callable: "a function",
 }
 
 
@@ -376,9 +393,12 @@ class _Declared:
     high: float | None = None
     choices: tuple[str, ...] = ()
     doc: str = ""
+    fixed: tuple[Any, ...] = ()  # the one value it may have
 
     def fits(self, value: Any) -> bool:
         """Whether the field may have this value."""
+        if self.fixed:
+            return type(value) is type(self.fixed[0]) and bool(value == self.fixed[0])
         return any(self._is(kind, value) for kind in self.kinds)
 
     def _is(self, kind: type, value: Any) -> bool:
@@ -390,13 +410,15 @@ class _Declared:
             low = -math.inf if self.low is None else self.low
             high = math.inf if self.high is None else self.high
             return (
-                _is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
+                is_number(value, numbers.Integral if kind is int else numbers.Real) and low <= value <= high
             )
         return isinstance(value, kind)
 
     @property
     def expected(self) -> str:
         """The values it may have, in words."""
+        if self.fixed:
+            return f"{self.fixed[0]!r}, as in the file of its ranker"
         ends = f" in {self.low}..{self.high}" if self.low is not None else ""
         words = []
         for kind in self.kinds:
@@ -440,7 +462,7 @@ def _check_options(options: Any) -> None:
             raise RecipeError(f"{name}: the default must be {one.expected}, got {one.default!r}")
 
 
-def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
+def is_number(value: Any, kind: Any = numbers.Real) -> bool:
     """Whether `value` is a finite number; math.isfinite alone raises for whole numbers beyond floats."""
     if not isinstance(value, kind) or isinstance(value, bool):
         return False
@@ -451,8 +473,9 @@ def _is_number(value: Any, kind: Any = numbers.Real) -> bool:
 
 
 def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
-    named = isinstance(term.get("loss"), str)
-    if not named or not all(isinstance(value, str) or _is_number(value) for value in term.values()):
+    named = isinstance(term.get("loss"), str) or callable(term.get("loss"))
+    others = [value for name, value in term.items() if name != "loss"]
+    if not named or not all(isinstance(value, str) or is_number(value) for value in others):
         raise ConfigError(
             f"recipe {recipe}: loss must be a list of dicts of names and numbers such as "
             f"{{'loss': 'pairwise_hinge', 'weight': 1.0, 'margin': 1.0}}, got {term!r}"
@@ -484,15 +507,18 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
 
 
 def plain(fields: Any) -> dict[str, Any]:
-    """Fields as plain Python values for JSON (a NumPy integer becomes an int)."""
+    """Return fields as plain Python values for JSON: a NumPy integer as an int, a function as its name."""
+    return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
 
-    def value(v: Any) -> Any:
-        if v is None or isinstance(v, (str, bool)):
-            return v
-        if isinstance(v, Mapping):
-            return {str(key): value(item) for key, item in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [value(item) for item in v]
-        return int(v) if isinstance(v, numbers.Integral) else float(v)
 
-    return {field.name: value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
+def plain_value(v: Any) -> Any:
+    """Return a value of a field, or lists and dicts of such values, for JSON."""
+    if v is None or isinstance(v, (str, bool)):
+        return v
+    if isinstance(v, Mapping):
+        return {str(key): plain_value(item) for key, item in v.items()}
+    if isinstance(v, (list, tuple)):
+        return [plain_value(item) for item in v]
+    if callable(v):
+        return function_name(v)
+    return int(v) if isinstance(v, numbers.Integral) else float(v)

@@ -7,6 +7,7 @@ ends with the same bits as one that was never stopped.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -27,6 +28,7 @@ from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared
 from tpugraphs.recipes import plain
+from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress, wanted
@@ -36,6 +38,7 @@ from tpugraphs.training.optimizer import Optimizer
 from tpugraphs.training.sampling import EvenVisits, Visits, WeightedVisits, close_rows, fast_rows, happens
 from tpugraphs.training.segments import Drawn, Segments
 from tpugraphs.training.trainset import TrainingSet
+from tpugraphs.training.tuning import Tuning
 
 __all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
 
@@ -53,6 +56,10 @@ class FitOptions:
         Whose fit it is, for callbacks.
     init : Network, optional
         Its weights are where the training begins.
+    learning_rate : float, optional
+        Peak of the schedule, in place of the field.
+    tuning : Tuning
+        Parameters that stay as they are or have a rate of their own.
     epochs, steps, callbacks, checkpoint_every, verbose, checkpoint_dir, sample_weight
         See :meth:`tpugraphs.Ranker.fit`.
     """
@@ -66,6 +73,8 @@ class FitOptions:
     checkpoint_dir: str | os.PathLike[str] | None = None
     sample_weight: Any = None
     init: Network | None = None
+    learning_rate: float | None = None
+    tuning: Tuning = dataclasses.field(default_factory=Tuning)
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -102,11 +111,13 @@ class Fit(RunningFit):
     def __init__(self, network: Network, data: TrainingSet, folder: str | None, how: FitOptions) -> None:
         _check_callbacks(how.callbacks)
         self.network, self.fields = network, network.fields
+        if how.learning_rate is not None:
+            self.fields = dataclasses.replace(self.fields, learning_rate=how.learning_rate)
         self.data, network.pipeline = data, data.pipeline
         self.model, self.trainer = network.model, network.trainer
         if how.init is not None:
             self.model.params[:] = how.init.model.params
-        self.optimizer, self.seed = Optimizer(network), network.seed
+        self.optimizer, self.seed = Optimizer(network, how.tuning), network.seed
         self.segments = Segments(self.fields.segment_keep, network.seed)
         self.checkpoint_every = how.checkpoint_every
         self.verbose, self.valid, self.store = wanted(how.verbose), data.valid, data.store
@@ -131,12 +142,13 @@ class Fit(RunningFit):
             return WeightedVisits(np.sqrt(self.data.counts), (self.seed, Stream.ORDER))
         return EvenVisits(len(self.data.graphs), (self.seed, Stream.ORDER))
 
-    @staticmethod
-    def _began_with(how: FitOptions) -> dict[str, str]:
-        """Digest of the weights that were given."""
+    def _began_with(self, how: FitOptions) -> dict[str, str]:
+        """Digests of the weights that were given and of the function that makes further features."""
+        extra = self.network.pipeline.extra
+        found = {} if extra is None else {"extra": function_name(extra)}
         if how.init is None:
-            return {}
-        return {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
+            return found
+        return found | {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
 
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return what a checkpoint must agree with before a fit resumes from it."""
@@ -148,6 +160,12 @@ class Fit(RunningFit):
             "total steps": self.total,
             **self.data.hashes,
             **self._began_with(how),
+            **(
+                {}
+                if self.network.pipeline.extra is None
+                else {"extra": function_name(self.network.pipeline.extra)}
+            ),
+            **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, DataError, RecipeError
+from tpugraphs.training.own_loss import with_own
+from tpugraphs.training.tuning import Tuning
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
@@ -31,6 +33,8 @@ class Optimizer:
     Parameters
     ----------
     network : Network
+    tuning : Tuning, optional
+        What a fit trains differently from the recipe.
 
     Attributes
     ----------
@@ -41,22 +45,27 @@ class Optimizer:
     ------
     RecipeError
         A pattern of the recipe's groups that matches no parameter.
+    ConfigError
+        A loss is a function that is not in the ranker's file, or is combined with weights of configs.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, tuning: Tuning | None = None) -> None:
         f, self.trainer = network.fields, network.trainer
         self.scores: list[NDArray[np.float32]] = []
         self._pass: dict[str, Any] = {
-            "losses": network.loss,
+            "losses": with_own(network.loss),
             "seed": network.seed,
             "precision": network.precision,
         }
-        self._values = f.target if network.reads_values else None
+        self._values, self._times = f.target if network.reads_values else None, network.reads_times
         self._kind, self._most = f.lists, int(f.part)
+        tuning = Tuning() if tuning is None else tuning
+        layout = network.model.layout
+        self._frozen = tuning.frozen(layout)
         numbers = ("clip", "beta1", "beta2", "eps", "momentum")
         self._optimizer = {
             "kind": f.optimizer,
-            "groups": parameter_groups(network.groups, network.model.layout, float(f.weight_decay)),
+            "groups": parameter_groups(network.groups, layout, float(f.weight_decay), tuning.patterns),
             **{name: float(getattr(f, name)) for name in numbers},
         }
 
@@ -92,7 +101,14 @@ class Optimizer:
         targets["order"] = [prepared.runtimes[rows] for prepared, rows in chosen]
         if self._values is not None:
             targets["value"] = [prepared.values(self._values)[rows] for prepared, rows in chosen]
-        if any(prepared.weights is not None for prepared, _ in chosen):
+        if self._times:
+            targets["time"] = [prepared.times[rows].astype(np.float64) for prepared, rows in chosen]
+        weighted = any(prepared.weights is not None for prepared, _ in chosen)
+        if weighted and self._times:
+            raise ConfigError(
+                "sample_weight: a loss that is a Python function sees no weights; weigh its terms inside"
+            )
+        if weighted:
             targets["weight"] = [
                 np.ones(len(rows), np.float32) if prepared.weights is None else prepared.weights[rows]
                 for prepared, rows in chosen
@@ -132,6 +148,8 @@ class Optimizer:
         taken.
         """
         optimizer = {**self._optimizer, "lr": learning_rate, "step": step}
+        for begin, end in self._frozen:  # they have no part in the norm that clips the others
+            self.trainer.grads[begin:end] = 0
         norms.extend(map(self.trainer.update, [optimizer]))
 
 
@@ -147,7 +165,10 @@ def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
 
 
 def parameter_groups(
-    patterns: Sequence[Mapping[str, Any]], layout: Layout, weight_decay: float
+    patterns: Sequence[Mapping[str, Any]],
+    layout: Layout,
+    weight_decay: float,
+    over: Sequence[Mapping[str, Any]] = (),
 ) -> list[tuple[int, int, float, float]]:
     """Resolve patterns to groups of the core: (begin, end, factor of the learning rate, weight decay).
 
@@ -160,6 +181,8 @@ def parameter_groups(
         Layout of the model's parameters.
     weight_decay : float
         Weight decay of all other parameters.
+    over : sequence of mapping
+        Patterns of a fit: their factors multiply those of `patterns`, their weight decays replace them.
 
     Raises
     ------
@@ -177,7 +200,9 @@ def parameter_groups(
         found = next((i for i, p in enumerate(patterns) if fnmatchcase(name, p["match"])), None)
         chosen = {} if found is None else patterns[found]
         used.add(found)
-        kind = (float(chosen.get("learning_rate", 1.0)), float(chosen.get("weight_decay", weight_decay)))
+        tuned = next((p for p in over if fnmatchcase(name, p["match"])), {})
+        rate = float(chosen.get("learning_rate", 1.0)) * float(tuned.get("learning_rate", 1.0))
+        kind = (rate, float(tuned.get("weight_decay", chosen.get("weight_decay", weight_decay))))
         end = begin + math.prod(shape)
         if groups and groups[-1][2:] == kind:
             begin = groups.pop()[0]

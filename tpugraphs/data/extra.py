@@ -1,0 +1,123 @@
+"""Further features of a graph, by name: :func:`with_extra`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data import arrays
+from tpugraphs.data.graph import Graph
+from tpugraphs.data.published import TileGraph
+from tpugraphs.data.schema import GROUPS, Column
+from tpugraphs.errors import ConfigError
+
+__all__ = ["with_extra"]
+
+Columns = Mapping[str, Any]
+
+
+def with_extra(
+    base: Graph,
+    /,
+    *,
+    node: Columns | None = None,
+    config: Columns | None = None,
+    graph: Columns | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> Graph:
+    """Return a graph with further features behind those it has, for recipes of any schema.
+
+    The new columns stand in its schema by their names. Files and packs keep them, and a ranker standardises
+    them like all others and refuses graphs without them.
+
+    Parameters
+    ----------
+    base : Graph
+        A layout or tile graph becomes one of any schema. Opcodes beyond the published ones become 0, and
+        runtimes of tile graphs are divided by their normalizers.
+    node : dict of str to (N,) array, optional
+        A number per node.
+    config : dict of str to (C,) array, optional
+        A number per config.
+    graph : dict of str to number, optional
+        A number of the whole graph.
+    kinds : dict of str to str, optional
+        Kinds of columns, ``"number"``, ``"log"`` or ``"flag"``. By default arrays of bool are flags, all
+        others numbers; see :class:`tpugraphs.data.Column`.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    DataError
+        An array of another shape, numbers that are not finite or not of their kind.
+    ConfigError
+        A name that the graph has already, or a kind that there is not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tpugraphs as tg
+    >>> table = tg.Graph(config_feat=[[1.0], [2.0], [4.0]], runtime=[3.0, 2.0, 5.0])
+    >>> more = tg.with_extra(table, config={"fits": np.array([True, True, False])})
+    >>> [column.name for column in more.schema.config]
+    ['config_0', 'fits']
+    """
+    if not isinstance(base, Graph):
+        raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
+    given: dict[str, Columns] = {"node": node or {}, "config": config or {}, "graph": graph or {}}
+    for group, columns in given.items():
+        if not isinstance(columns, Mapping):
+            raise ConfigError(f"{group}: expected names and columns, got {type(columns).__name__}")
+    kinds = {} if kinds is None else kinds
+    unknown = sorted(set(kinds) - {name for columns in given.values() for name in columns})
+    if unknown:
+        raise ConfigError(f"kinds: {unknown[0]!r} is none of the columns that are given")
+    rows = {"node": base.num_nodes, "config": base.num_configs, "graph": None}
+    fields, groups = _fields(base), dict[str, Any]()
+    for group in GROUPS:
+        found, added = _columns(group, given[group], rows[group], kinds)
+        groups[group] = (*getattr(base.schema, group), *added)
+        old = fields[f"{group}_feat"]
+        if added:
+            fields[f"{group}_feat"] = found if old is None else np.concatenate([old, found], -1)
+    schema = replace(base.schema, **groups, unit=None if isinstance(base, TileGraph) else base.schema.unit)
+    return Graph(**fields, schema=schema)
+
+
+def _columns(
+    group: str, given: Columns, rows: int | None, kinds: Mapping[str, str]
+) -> tuple[NDArray[np.float32], list[Column]]:
+    """Return new columns as an array (rows, n), of the whole graph (n,), and what they mean."""
+    found, columns = [], []
+    shape: tuple[int, ...] = () if rows is None else (rows,)
+    for name, values in given.items():
+        field = f"{group} column {name!r}"
+        array = arrays.shaped(field, values, shape)
+        columns.append(Column(name, kinds.get(name, "flag" if array.dtype == np.bool_ else "number")))
+        numbers = array.astype(np.float32) if array.dtype == np.bool_ else array
+        found.append(arrays.floats(field, numbers).reshape(shape))
+    return np.stack(found, -1) if found else np.zeros((*shape, 0), np.float32), columns
+
+
+def _fields(base: Graph) -> dict[str, Any]:
+    """Return what the constructor of a graph of any schema takes, without the schema."""
+    names = (*Graph._SAVED, "name", "collection", "path")
+    fields: dict[str, Any] = {name: getattr(base, name, None) for name in names}
+    fields["about"] = dict(base.about)
+    if base._digits.shape[2] == 0:
+        fields["node_config_ids"] = fields["node_config_feat"] = None
+    if isinstance(base, TileGraph):
+        fields["runtime"] = np.asarray(base.runtime, np.float64)
+        if base.has_runtimes:
+            fields["runtime"] = base.runtime / base.config_runtime_normalizers
+    most = base.schema.opcodes
+    if most is not None and base.kind != "graph":
+        fields["node_opcode"] = np.where(base.node_opcode < most, base.node_opcode, 0)
+    return fields

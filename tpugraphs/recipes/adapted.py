@@ -1,0 +1,63 @@
+"""Recipes out of a list of steps, with the preprocessing and the training of a recipe that is known."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tpugraphs.errors import ConfigError
+from tpugraphs.recipes import get_recipe
+from tpugraphs.recipes.base import Recipe, TrainingFields, plain, unknown
+
+__all__ = ["adapted"]
+
+Steps = list[dict[str, Any]]
+
+
+def adapted(
+    steps: Steps,
+    name: str,
+    like: str | Recipe,
+    summary: str,
+    loss: Sequence[Mapping[str, Any]] | None,
+    groups: Sequence[Mapping[str, Any]],
+    extra: Callable[[Any], Mapping[str, Any]] | None,
+    fields: Mapping[str, Any],
+) -> Recipe:
+    """Make the recipe; parameters and errors: see :meth:`tpugraphs.Model.recipe`."""
+    other = get_recipe(like)
+    if other.estimator != "network":
+        raise ConfigError(f"like: expected a recipe that trains a network, got {other.name!r}")
+    trained = TrainingFields.__dataclass_fields__
+    own = other.options.__dataclass_fields__
+    for field in fields:
+        if field not in trained and field not in own:
+            raise ConfigError(unknown("field", field, [*trained, *own]))
+    given = {field: value for field, value in fields.items() if field in trained}
+    fixed = {field: value for field, value in fields.items() if field not in trained}
+    other.fields("cpu", fixed)  # checks the values
+
+    def of_other(values: Any, preset: str = "cpu") -> Any:
+        """Return fields of the other recipe: those of training have the values of this one."""
+        shared = {field: value for field, value in dataclasses.asdict(values).items() if field in own}
+        shared.pop("loss", None)
+        return other.options(**{**vars(other.fields(preset)), **shared, **fixed})
+
+    def preset(which: str) -> dict[str, Any]:
+        values = plain(other.fields(which))
+        return {**{field: values[field] for field in trained if field in values}, **given}
+
+    return Recipe(
+        name=name,
+        summary=summary or f"A model of one's own of {len(steps)} steps, trained like {other.name}.",
+        kind=other.kind,
+        options=TrainingFields,
+        presets={which: preset(which) for which in other.presets},
+        steps=lambda fields, *sizes: copy.deepcopy(steps),
+        preprocessing=lambda fields, *schema: other.preprocessing(of_other(fields), *schema),
+        loss=lambda fields: other.loss(of_other(fields)) if loss is None else [dict(term) for term in loss],
+        groups=lambda fields: [dict(group) for group in groups],
+        extra=other.extra if extra is None else extra,
+    )

@@ -1,0 +1,162 @@
+"""Recipes out of files: a ranker of an own recipe loads where the recipe itself is not known.
+
+A file holds what the recipe's functions returned: steps of the model and of the preprocessing, losses,
+groups. What stands in for the recipe returns these. The core plans the steps before anything is allocated by
+them, as it does for any other file, and nothing in a file is executed.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpugraphs.data.schema import Schema
+from tpugraphs.errors import ConfigError, DataError, RecipeError
+from tpugraphs.recipes.base import Recipe, TrainingFields, is_number, plain_value
+from tpugraphs.recipes.functions import extra_named
+from tpugraphs.system import tensorfile
+
+__all__ = ["ENTRY", "describe", "extra_of", "restore"]
+
+ENTRY = "own_recipe"  # of the metadata of a file
+_KINDS = ("layout", "tile", "graph")
+_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MOST_FIELDS, _MOST_GROUPS, _MOST_STEPS = 256, 256, 1024
+_TAKEN = {"recipe", "seed", "preset", "precision"}  # arguments of a ranker
+_TODO = "the file is damaged, or was written by a later version of tpugraphs"
+Steps = list[dict[str, Any]]
+
+
+def describe(recipe: Recipe, fields: Any) -> dict[str, Any]:
+    """Return what a file must say about a recipe of the user's own, apart from the steps, as JSON values."""
+    told: dict[str, Any] = plain_value(
+        {
+            "kind": recipe.kind,
+            "summary": recipe.summary,
+            "source": recipe.source,
+            "loss": recipe.loss(fields),
+            "groups": recipe.groups(fields),
+        }
+    )
+    return told
+
+
+def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
+    """Make a recipe of what stands in the metadata of a file.
+
+    Fields of training may be changed, as with any recipe. Those of the recipe's own keep the values in the
+    file, because its steps follow from them.
+
+    Raises
+    ------
+    CheckpointError
+        An entry that is missing or of another form, naming it.
+    """
+    told = tensorfile.entry(path, metadata, ENTRY, dict)
+
+    def entry(name: str, kind: type) -> Any:
+        return tensorfile.entry(path, told, name, kind)
+
+    def steps(name: str) -> Steps:
+        found = tensorfile.entry(path, metadata, name, list)
+        if len(found) > _MOST_STEPS or not all(isinstance(step, dict) for step in found):
+            raise tensorfile.fail(path, name, f"at most {_MOST_STEPS} steps", f"{len(found)} entries", _TODO)
+        return [*found]
+
+    kind, loss, groups = entry("kind", str), entry("loss", list), entry("groups", list)
+    if kind not in _KINDS:
+        raise tensorfile.fail(path, "kind", f"one of {', '.join(_KINDS)}", repr(kind)[:80], _TODO)
+    if len(groups) > _MOST_GROUPS or not all(_is_group(group) for group in groups):
+        raise tensorfile.fail(path, "groups", "groups of parameters", repr(groups)[:80], _TODO)
+    if ("schema" in metadata) != (kind == "graph"):
+        expected, found = ("a schema", "none") if kind == "graph" else (f"none for {kind} graphs", "one")
+        raise tensorfile.fail(path, "schema", expected, found, _TODO)
+    fields = tensorfile.entry(path, metadata, "fields", dict)
+    preset = tensorfile.entry(path, metadata, "preset", str)
+    prepare = [step for step in steps("preprocessing") if step.get("step") != "segments"]  # of a field
+    extra = extra_of(path, metadata)
+    try:
+        schema = Schema.from_dict(metadata["schema"]) if kind == "graph" else None
+        return Recipe(
+            name=tensorfile.entry(path, metadata, "recipe", str),
+            summary=entry("summary", str),
+            source=entry("source", str),
+            kind=kind,
+            options=_options(fields),
+            presets={"cpu": fields, preset: fields},
+            steps=functools.partial(_given, steps("steps")),
+            preprocessing=functools.partial(_prepared, prepare, schema),
+            loss=functools.partial(_given, loss),
+            groups=functools.partial(_given, groups),
+            extra=extra,
+        )
+    except (RecipeError, ConfigError, DataError, TypeError, ValueError, KeyError) as error:
+        raise tensorfile.fail(path, ENTRY, "a recipe", str(error)[:300], _TODO) from None
+
+
+def extra_of(path: str, metadata: Mapping[str, Any]) -> Callable[[Any], Mapping[str, Any]] | None:
+    """Return the function that a file names for further features, None if it names none.
+
+    Raises
+    ------
+    CheckpointError
+        It is not registered here.
+    """
+    if "extra" not in metadata:
+        return None
+    name = tensorfile.entry(path, metadata, "extra", str)
+    function = extra_named(name)
+    if function is None:
+        todo = f"register the function first: tg.recipes.register_extra({name[:80]!r}, ...)"
+        raise tensorfile.fail(path, "extra", "the name of a registered function", repr(name)[:80], todo)
+    return function
+
+
+def _given(entries: Steps, *_: Any) -> Steps:
+    return copy.deepcopy(entries)
+
+
+def _prepared(steps: Steps, own: Schema | None, fields: Any, schema: Schema | None = None) -> Steps:
+    """Return the preprocessing in the file; the steps of a schema fit no other one."""
+    found = own.difference(schema) if own is not None and schema is not None else None
+    if found is not None:
+        raise DataError(
+            f"this recipe comes from a file, whose model is for graphs of another schema: {found}; fit with "
+            "init=, or give the recipe it was made with to tpugraphs.recipes.register",
+            field="schema", expected="the schema in the file", found=found,
+        )  # fmt: skip
+    return copy.deepcopy(steps)
+
+
+def _is_group(group: Any) -> bool:
+    numbers = {"learning_rate", "weight_decay"}
+    return (
+        isinstance(group, dict)
+        and isinstance(group.get("match"), str)
+        and group.keys() <= {"match", *numbers}
+        and all(is_number(group[name]) and 0 <= group[name] <= 1e9 for name in numbers & group.keys())
+    )
+
+
+def _options(fields: Mapping[str, Any]) -> type[Any]:
+    """Make the declarations of a recipe's fields: of the recipe's own ones, constants."""
+    known = TrainingFields.__dataclass_fields__
+    own = {name: value for name, value in fields.items() if name not in known}
+    for name, value in own.items():
+        plain = value is None or isinstance(value, (str, bool)) or is_number(value)
+        if not _FIELD.fullmatch(name) or name in _TAKEN or len(own) > _MOST_FIELDS or not plain:
+            raise RecipeError(f"field {name[:80]!r}: expected a name and a plain value, got {value!r:.80}")
+    made = [
+        (name, type(value), dataclasses.field(default=value, metadata=_constant(value)))
+        for name, value in own.items()
+    ]
+    return dataclasses.make_dataclass("FieldsOfFile", made, bases=(TrainingFields,), frozen=True)
+
+
+def _constant(value: Any) -> dict[str, Any]:
+    doc = "what the steps in the file were made with"
+    return {"low": None, "high": None, "choices": (), "doc": doc, "fixed": (value,)}

@@ -1,0 +1,104 @@
+"""Functions of a user's own that a recipe names: losses, and columns made from a graph.
+
+A file holds no code. Of a loss it keeps the name, which is enough to predict; a fit from such a file asks for
+the function. Columns are needed for every prediction, so their function must be registered by name before a
+ranker is saved, and again where its file is opened.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpugraphs.errors import ConfigError
+
+__all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra"]
+
+PREFIX = "python:"
+_EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
+
+
+def plain_name(function: Any) -> str:
+    """Return the name of a function for people, such as ``my_loss``."""
+    if isinstance(function, functools.partial):
+        return plain_name(function.func)
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def function_name(function: Any) -> str:
+    """Return what stands for a function in files, name and digest: ``python:my_loss#1f0c9a7e``.
+
+    The digest differs if the code, its constants or the plain values it was made with do, so that a
+    checkpoint or a finished trial of another function is not taken for its own.
+    """
+    digest = hashlib.blake2b(digest_size=4)
+    _add(digest, function)
+    return f"{PREFIX}{plain_name(function)}#{digest.hexdigest()}"
+
+
+def is_lost(loss: object) -> bool:
+    """Whether this stands for a function that a file could not hold."""
+    return isinstance(loss, str) and loss.startswith(PREFIX)
+
+
+def _add(digest: Any, value: Any) -> None:
+    """Add what tells one function from another: its code, and plain values; of other objects the type."""
+    if isinstance(value, functools.partial):
+        value = (value.func, value.args, sorted(value.keywords.items()))
+    if isinstance(value, types.CodeType):
+        value = (value.co_code.hex(), value.co_names, value.co_consts)
+    elif isinstance(value, types.FunctionType):
+        cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        value = (value.__code__, value.__defaults__, cells)
+    elif isinstance(value, types.MethodType):
+        value = (value.__func__, value.__self__)
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            _add(digest, item)
+        digest.update(b")")
+    elif value is None or isinstance(value, (str, bytes, bool, int, float)):
+        digest.update(f"{value!r};".encode())
+    else:
+        digest.update(f"{type(value).__qualname__};".encode())
+        code = getattr(type(value).__call__, "__code__", None) if callable(value) else None
+        if code is not None:
+            _add(
+                digest,
+                (code, *(f"{k}={v!r}" for k, v in vars(value).items() if isinstance(v, (str, int, float)))),
+            )
+
+
+def register_extra(name: str, function: Callable[[Any], Mapping[str, Any]]) -> None:
+    """Make a function of columns known by a name, under which files of rankers refer to it.
+
+    Parameters
+    ----------
+    name : str
+    function : callable
+        ``function(graph)`` returns what :func:`tpugraphs.with_extra` takes: ``{"node": {"depth": (N,)}}``.
+
+    Raises
+    ------
+    ConfigError
+        Another function has the name, or one of the arguments is of another type.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"register_extra: expected a name, got {name!r:.60}")
+    if not callable(function):
+        raise ConfigError(f"register_extra: expected a function of a graph, got {type(function).__name__}")
+    if _EXTRA.get(name, function) is not function:
+        raise ConfigError(f"register_extra: another function is called {name!r}; give yours another name")
+    _EXTRA[name] = function
+
+
+def extra_named(name: str) -> Callable[[Any], Mapping[str, Any]] | None:
+    """Return the function that is registered under a name, None if there is none."""
+    return _EXTRA.get(name)
+
+
+def name_of_extra(function: Any) -> str | None:
+    """Return the name that a function is registered under, None if it is not."""
+    return next((name for name, known in _EXTRA.items() if known is function), None)

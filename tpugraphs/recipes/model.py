@@ -1,0 +1,350 @@
+"""Models of one's own: a list of steps, written op by op and checked at once."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tpugraphs import _core
+from tpugraphs.errors import RecipeError
+from tpugraphs.kernels.faces import SHAPES, default_of
+from tpugraphs.preprocess.pipeline import Sizes
+from tpugraphs.recipes.adapted import adapted
+from tpugraphs.recipes.base import Recipe, unknown
+
+__all__ = ["Model"]
+
+Meta = Mapping[str, Any]
+Shape = tuple[str, int | None]
+_OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
+_OWN = ("name", "to", "share")  # arguments of every method that are not the op's
+# Columns that the features of graphs might have, as long as nobody says: most widths divide one of them.
+_GUESSES = (_core.SCHEMA["scaled_features"], _core.SCHEMA["node_features"], 8, 4096, 5040)
+
+
+class _NoSuchOp(RecipeError, AttributeError):
+    """An op that there is not; an AttributeError, too, so that `hasattr` and `copy` work."""
+
+
+class Model:
+    """A model as a list of steps. Every op of the core is a method that appends a step.
+
+    A method takes the slots that the op reads and its attributes, checks all of them, and returns the name of
+    the slot that it makes, which later steps read. The last slot is called ``"scores"``: one number per
+    config, smaller is faster. ``help(tg.Model.linear)`` and `docs/tables.md` say what an op takes.
+
+    Besides its own arguments every method has `name`, the name of the step, which the names of its parameters
+    begin with; `to`, the name of the slot, by default that of the step; and `share`, parameters that are
+    those of an earlier step: ``share={"weight": "first.weight"}``.
+
+    Parameters
+    ----------
+    sizes : Sizes, optional
+        Columns of the features, as ``Recipe.steps(fields, sizes)`` is given them. Without it, numbers of
+        columns are checked as far as they do not depend on the graphs, the rest when the model meets them.
+
+    Attributes
+    ----------
+    node_feat, config_feat, graph_feat : str
+        Slots that come with the graphs: features (N, F) of the nodes, (C, T) of the configs, (1, G) of the
+        graph. Digits, opcodes and edges are read by the ops that need them.
+
+    Raises
+    ------
+    RecipeError
+        From every method: no such op (with the closest one), slot or attribute, a value out of its range,
+        rows that the op does not take, columns that do not fit.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> model = tg.Model()
+    >>> x = model.linear(model.config_feat, out=64, act="silu")
+    >>> x = model.linear(model.layer_norm(x), out=64, act="silu")
+    >>> scores = model.linear(x, out=1, to="scores")
+    >>> ranker = tg.Ranker(model.recipe("two-layers"))
+    >>> model
+    Model of 4 steps
+      linear     = linear(config_feat, out=64, act='silu')    (C, 64)
+      layer_norm = layer_norm(linear)                         (C, 64)
+      linear2    = linear(layer_norm, out=64, act='silu')     (C, 64)
+      scores     = linear(linear2, out=1)                     (C, 1)
+    """
+
+    node_feat, config_feat, graph_feat = "node_feat", "config_feat", "graph_feat"
+
+    def __init__(self, sizes: Sizes | None = None) -> None:
+        if sizes is not None and not isinstance(sizes, Sizes):
+            raise RecipeError(f"sizes: expected those that steps(fields, sizes) is given, got {sizes!r:.60}")
+        self._sizes, self._steps = sizes, list[dict[str, Any]]()
+        self._shapes: dict[str, Shape] = self._plan([])
+
+    @classmethod
+    def from_steps(cls, steps: Iterable[Mapping[str, Any]], sizes: Sizes | None = None) -> Model:
+        """Make a model of a list of steps, such as ``ranker.steps``, to read it or to add to it.
+
+        Raises
+        ------
+        RecipeError
+            The steps make no model.
+        """
+        model = cls(sizes)
+        for step in steps:
+            model._append({**step})
+        return model
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps as plain values, as recipes, files and ``_core.Model`` take them."""
+        return [{**step, "in": [*step["in"]], "attrs": {**step.get("attrs", {})}} for step in self._steps]
+
+    @property
+    def slots(self) -> dict[str, Shape]:
+        """Rows and columns of every slot; None where the number of columns depends on the graphs."""
+        return {**self._shapes}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __repr__(self) -> str:
+        lines = [(step["out"], _call(step), _text(self._shapes[step["out"]])) for step in self._steps]
+        left, middle = (max((len(line[i]) for line in lines), default=0) for i in (0, 1))
+        shown = [f"  {out:{left}} = {call:{middle}}    {shape}" for out, call, shape in lines]
+        return "\n".join([f"Model of {len(lines)} step{'s' * (len(lines) != 1)}", *shown])
+
+    def recipe(
+        self,
+        name: str,
+        *,
+        like: str | Recipe = "graph-config",
+        summary: str = "",
+        loss: Sequence[Mapping[str, Any]] | None = None,
+        groups: Sequence[Mapping[str, Any]] = (),
+        extra: Callable[[Any], Mapping[str, Any]] | None = None,
+        **fields: Any,
+    ) -> Recipe:
+        """Make a recipe of this model, for ``tg.Ranker(recipe)``.
+
+        Parameters
+        ----------
+        name : str
+            Name of the recipe, which no other has.
+        like : str or Recipe
+            A recipe that the preprocessing, the losses and the defaults of training come from:
+            ``"graph-config"`` for graphs of any schema, ``"first-layout"`` or ``"first-tile"`` for published
+            ones.
+        summary : str
+            What it is, in one sentence.
+        loss : list of dict, optional
+            Losses in place of those of `like`; see :class:`tpugraphs.recipes.Recipe`.
+        groups : list of dict
+            Parameters that are trained differently; see :class:`tpugraphs.recipes.Recipe`.
+        extra : callable, optional
+            Further features, made from a graph; see :class:`tpugraphs.recipes.Recipe`.
+        **fields
+            Other defaults of its fields, and values of fields of `like` that its preprocessing reads, such as
+            ``powers=False``.
+
+        Raises
+        ------
+        RecipeError
+            The model makes no ``"scores"``, or a slot is never read.
+        ConfigError
+            An unknown field, or a value out of range.
+        """
+        self._plan(self._steps, finished=True)
+        return adapted(self.steps, name, like, summary, loss, groups, extra, fields)
+
+    def __getattr__(self, name: str) -> Callable[..., str]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _NoSuchOp(unknown("op", name, _OPS))
+
+    def _add(
+        self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
+    ) -> str:
+        op = meta["name"]
+        slots = self._inputs(meta, inputs, attrs)
+        known = {attr["name"]: attr for attr in meta["attrs"]}
+        for key, value in attrs.items():
+            if key not in known:
+                raise RecipeError(unknown(f"attribute of {op}", key, [*known, *_OWN]))
+            _check(op, known[key], value)
+        for what, text in (("name", name), ("to", to)):
+            if text is not None and (not isinstance(text, str) or not text):
+                raise RecipeError(f"{op}: {what} must be a text, got {text!r:.60}")
+        name = self._free(to or op) if name is None else name
+        step = {"op": op, "name": name, "in": slots, "out": name if to is None else to, "attrs": attrs}
+        if share:
+            step["share"] = {**share}
+        return self._append(step)
+
+    def _append(self, step: dict[str, Any]) -> str:
+        self._shapes = self._plan([*self._steps, step])
+        self._steps.append(step)
+        return str(step["out"])
+
+    def _inputs(self, meta: Meta, given: tuple[Any, ...], attrs: dict[str, Any]) -> list[str]:
+        """Return the slots that a step reads; those given by name are taken out of `attrs`."""
+        op, specs = meta["name"], meta["inputs"]
+        names = [spec["name"] for spec in specs]
+        if len(given) > len(names):
+            raise RecipeError(
+                f"{op}: takes {len(names)} slots ({', '.join(names) or 'none'}), got {len(given)}"
+            )
+        slots = dict(zip(names, given, strict=False))
+        for name in names:
+            if name in slots and name in attrs:
+                raise RecipeError(f"{op}: got {name} twice")
+            if attrs.get(name) is not None:
+                slots[name] = attrs[name]
+            attrs.pop(name, None)
+        count = len(slots)
+        needed = [spec["name"] for spec in specs if not spec["optional"]]
+        for name in (*needed, *names[:count]):
+            if name not in slots:
+                raise RecipeError(f"{op}: {name} is missing: give the slot it reads")
+        for name, slot in slots.items():
+            if not isinstance(slot, str):
+                raise RecipeError(
+                    f"{op}: {name} must be a slot, as the methods return them, got {type(slot).__name__}"
+                )
+            if slot not in self._shapes:
+                raise RecipeError(unknown("slot", slot, self._shapes))
+        return [slots[name] for name in names[:count]]
+
+    def _free(self, op: str) -> str:
+        """Return a name for a step that neither a step nor a slot has."""
+        taken = {*self._shapes, *(step["name"] for step in self._steps)}
+        number = 1
+        while (name := op if number == 1 else f"{op}{number}") in taken:
+            number += 1
+        return name
+
+    def _plan(self, steps: list[dict[str, Any]], finished: bool = False) -> dict[str, Shape]:
+        """Return the slots of the steps, as the core plans them."""
+        outputs = ["scores"] if finished else [step["out"] for step in steps]
+        if self._sizes is not None:
+            s = self._sizes
+            slots, _ = _core.plan_slots(steps, outputs, None, s.node, s.config, s.graph, s.digits)
+            return {**slots}
+        found, refused = [], None
+        for guess in _GUESSES:
+            try:
+                slots, _ = _core.plan_slots(steps, outputs, None, guess, guess, guess)
+            except RecipeError as error:
+                refused = error
+            else:
+                found.append(slots)
+        if not found:
+            assert refused is not None
+            raise refused
+        return {
+            slot: (rows, columns if all(other[slot][1] == columns for other in found) else None)
+            for slot, (rows, columns) in found[0].items()
+        }
+
+
+def _check(op: str, attr: Meta, value: Any) -> None:
+    """Raise RecipeError unless an attribute may have the value."""
+    kind, name = attr["kind"], attr["name"]
+    if kind == "choice":
+        if value not in attr["choices"] or not isinstance(value, str):
+            raise RecipeError(unknown(f"{name} of {op}", value, attr["choices"]))
+        return
+    if kind == "flag":
+        if not isinstance(value, bool):
+            raise RecipeError(f"{op}: {name} must be True or False, got {value!r:.60}")
+        return
+    number = numbers.Integral if kind == "int" else numbers.Real
+    fits = isinstance(value, number) and not isinstance(value, bool) and attr["low"] <= value <= attr["high"]
+    if not fits:
+        word = "whole number" if kind == "int" else "number"
+        raise RecipeError(
+            f"{op}: {name} must be a {word} in {attr['low']:.10g}..{attr['high']:.10g}, got {value!r:.60}"
+        )
+
+
+def _call(step: Mapping[str, Any]) -> str:
+    """Return a step as the call that makes it, without the slot it makes."""
+    named = {} if step["name"] == step["out"] else {"name": step["name"]}
+    rest = {**step.get("attrs", {}), **named, **({"share": step["share"]} if step.get("share") else {})}
+    return f"{step['op']}({', '.join([*step['in'], *(f'{key}={value!r}' for key, value in rest.items())])})"
+
+
+def _text(shape: Shape) -> str:
+    """Return a shape as the tables write it: ``(N, C, 64)``."""
+    rows, columns = shape
+    return f"({', '.join(map(str, SHAPES[rows][:-1]))}, {'F' if columns is None else columns})"
+
+
+def _method(meta: Meta) -> Callable[..., str]:
+    """Make the method of an op."""
+
+    def add(
+        self: Model,
+        *inputs: Any,
+        name: str | None = None,
+        to: str | None = None,
+        share: Any = None,
+        **attrs: Any,
+    ) -> str:
+        return self._add(meta, inputs, name, to, share, attrs)
+
+    plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    empty = inspect.Parameter.empty
+    parameters = [inspect.Parameter("self", plain)]
+    parameters += [
+        inspect.Parameter(spec["name"], plain, default=None if spec["optional"] else empty)
+        for spec in meta["inputs"]
+    ]
+    parameters += [inspect.Parameter(a["name"], named, default=default_of(a)) for a in meta["attrs"]]
+    parameters += [inspect.Parameter(one, named, default=None) for one in _OWN]
+    add.__name__ = meta["name"]
+    add.__qualname__ = f"Model.{meta['name']}"
+    add.__doc__ = _document(meta)
+    add.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    return add
+
+
+def _document(meta: Meta) -> str:
+    lines = [f"Append a step: {meta['doc'][0].lower()}{meta['doc'][1:]}", "", "Parameters", "----------"]
+    for spec in meta["inputs"]:
+        every = len(spec["rows"]) == len(SHAPES)
+        rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])
+        lines.append(f"{spec['name']} : slot {rows}{', optional' if spec['optional'] else ''}")
+    for attr in meta["attrs"]:
+        lines += [f"{attr['name']} : {_values(attr)}", f"    {_sentence(attr['doc'])}"]
+    lines += ["name, to, share", "    See :class:`tpugraphs.Model`.", "", "Returns", "-------", "str"]
+    parameters = ", ".join(f"``{name}``" for name in meta["params"])
+    needs = ", ".join(flag for flag in meta["flags"] if flag in ("edges", "digits", "opcodes", "layout"))
+    notes = [f"Parameters it may learn: {parameters}."] * bool(parameters)
+    notes += [f"It reads from the graph: {needs}."] * bool(needs)
+    lines += ["    The slot that it makes.", *(["", "Notes", "-----", *notes] if notes else [])]
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    """Return a note as a sentence, unless it begins with the choice that it is about."""
+    return f"{text if text.split()[0].endswith(':') else text[0].upper() + text[1:]}."
+
+
+def _values(attr: Meta) -> str:
+    """Say which values an attribute may have, and its default."""
+    default = default_of(attr)
+    if attr["kind"] == "choice":
+        return "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'
+    if attr["kind"] == "flag":
+        return f"bool, default {default}"
+    kind = "int" if attr["kind"] == "int" else "float"
+    return f"{kind} in {attr['low']:.10g}..{attr['high']:.10g}, default {default}"
+
+
+if not TYPE_CHECKING:
+    for _meta in _OPS.values():
+        setattr(Model, _meta["name"], _method(_meta))
