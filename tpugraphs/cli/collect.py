@@ -10,6 +10,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
 EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
@@ -82,7 +83,8 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
 def _line(graph: Any) -> str:
     found = _result(graph)
     return (
-        f"{graph.name}: {found['configs']} configs, {found['programs']} programs, {found['failed']} failed; "
+        f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
+        f"{found['failed']:,} failed; "
         f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, noise ceiling "
         f"{found['noise_ceiling']:.2f}"
     )

@@ -303,7 +303,7 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
         After Ctrl-C, with one line that says how to resume.
     """
     history = ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
-    done = f"after step {len(history.loss)} of {history.total_steps}"
+    done = f"after step {len(history.loss):,} of {history.total_steps:,}"
     after_fit(args, history, done if history.interrupted else None)
     return history
 

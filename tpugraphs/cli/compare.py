@@ -10,6 +10,7 @@ from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
@@ -82,7 +83,7 @@ def _heading(args: argparse.Namespace) -> str:
     threads = tg.get_num_threads()
     return (
         f"Made by tpugraphs {tg.__version__} on {processor() or 'an unknown processor'}, "
-        f"{threads} {'thread' if threads == 1 else 'threads'}:\n\n```sh\n{args.line}\n```\n\n"
+        f"{counted(threads, 'thread')}:\n\n```sh\n{args.line}\n```\n\n"
         "Mean ± standard deviation over the seeds (of an ensemble: over the folds). Times of training and "
         "scoring are means over the trainings; a peak of memory holds the graphs and the interpreter."
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.system.words import counted
 
 HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
 EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
@@ -63,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
     network = tg.Ranker(RECIPE, seed=args.seed)
     steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
     history = common.fit(args, network, known, steps=steps)
-    trained = f"{RECIPE}: {network.num_parameters:,} parameters, {steps:,} steps, {history.seconds:.0f} s"
-    common.say(args, f"Trained a network to compare, {trained}.")
+    size = f"{counted(network.num_parameters, 'parameter')}, {counted(steps, 'step')}"
+    common.say(args, f"Trained a network to compare, {RECIPE}: {size}, {history.seconds:.0f} s.")
     scorers = {
         "ranker": scoring(ranker, together=TRIED),
         RECIPE: network.predict,

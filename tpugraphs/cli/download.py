@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "show where the published collections and times of layers are, or download them"
 EXAMPLE = (
@@ -66,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     common.emit(args, results)
     for result in results:
         name = f"{result['collection']}/{result['split']}"
-        common.say(args, f"{name}: {result['files']:,} graphs, {result['state']}, in {result['folder']}")
+        graphs = counted(result["files"], "graph")
+        common.say(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
     common.say(args, f"next: tpugraphs audit {what}")
     return 0
@@ -80,13 +83,13 @@ def _layer_times(args: argparse.Namespace) -> int:
         raise ConfigError(f"{LAYERS}: give the folder that they go to, for example {LAYERS} ~/data/layers")
     folder, what = args.collection[1], args.collection[2:]
     if not args.now:
-        told = [
+        told: list[dict[str, Any]] = [
             {"table": one.name, "files": len(one.parts), "bytes": one.size, "source": one.source}
             for one in layer_times.tables(what)
         ]
         for line in told:
-            count = f"{line['files']} file{'s' * (line['files'] != 1)}"
-            common.say(args, f"{line['table']}: {count}, {line['bytes']:,} bytes, of {line['source']}")
+            size = f"{counted(line['files'], 'file')}, {counted(line['bytes'], 'byte')}"
+            common.say(args, f"{line['table']}: {size}, of {line['source']}")
         common.say(
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import atomic_write
+from tpugraphs.system.words import counted
 
 HELP = "score the configurations of graphs; smaller is predicted faster"
 EXAMPLE = "tpugraphs predict ranker.safetensors sample:alexnet --out scores.csv"
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 np.save(content, results[0][1])
                 file.write(content.getbuffer())
     for name, scores, order in results:
-        common.say(args, f"{name}: {scores.size:,} configurations, predicted fastest first:")
+        common.say(args, f"{name}: {counted(scores.size, 'configuration')}, predicted fastest first:")
         best = ", ".join(f"{row} ({scores[row]:.4g})" for row in order[:_SHOWN].tolist())
         common.say(args, f"  {best}{', ...' if scores.size > _SHOWN else ''}")
     if args.out is not None:

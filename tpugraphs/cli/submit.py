@@ -11,6 +11,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
+from tpugraphs.system.words import counted
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         rankings, counts = _rank_all(args, out) if several else _rank(args)
         tg.submission.write(out, rankings, counts)
-    common.say(args, f"wrote {out}: {len(rankings)} graphs")
+    common.say(args, f"wrote {out}: {counted(len(rankings), 'graph')}")
     return _check(args, out, args.template, counts)
 
 
@@ -164,7 +165,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        said = f": {rows} row{'s' * (rows != 1)}" if rows else ""
+        said = f": {counted(rows, 'row')}" if rows else ""
         if name not in rankers:
             said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
         common.say(args, f"{name}{said}")
@@ -176,10 +177,8 @@ def _save_part(out: str, rankings: Rankings) -> None:
     if rankings:
         part = f"{os.path.splitext(out)[0]}.partial.csv"
         tg.submission.write(part, rankings)
-        print(
-            f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to resume",
-            file=sys.stderr,
-        )
+        done = counted(len(rankings), "graph")
+        print(f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume", file=sys.stderr)
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
+from tpugraphs.system.words import counted
 
 HELP = "train a ranker on measured graphs and save it"
 EXAMPLE = (
@@ -116,7 +117,7 @@ def _train_seeds(
     )
     histories = [run.history for run in runs.runs if run.history is not None]
     done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
-    done_of = f"after {done} of {total} steps of all seeds" if runs.interrupted else None
+    done_of = f"after {done:,} of {counted(total, 'step')} of all seeds" if runs.interrupted else None
     common.after_fit(args, histories[0], done_of)
     runs.ensemble(normalize=args.normalize).save(args.out)
     runs.save(log)
@@ -125,15 +126,12 @@ def _train_seeds(
     common.say(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
 
 
-def _count(graphs: int) -> str:
-    return f"{graphs} graph{'s' if graphs != 1 else ''}"
-
-
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
     train, valid = _parts(args, graphs)
-    share = f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ()))
-    common.say(args, f"{args.recipe}: {_count(len(train))} to train on, {share} to validate on")
+    is_share = isinstance(valid, float)
+    share = f"{valid:.0%} of the configurations" if is_share else counted(len(valid or ()), "graph")
+    common.say(args, f"{args.recipe}: {counted(len(train), 'graph')} to train on, {share} to validate on")
     return train, valid
 
 

@@ -25,6 +25,7 @@ from tpugraphs.names import COLLECTIONS, SPLITS
 from tpugraphs.system.files import absolute, atomic_write, locked
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
+from tpugraphs.system.words import counted
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 
@@ -255,7 +256,9 @@ def _get(
     if not keep:
         target.unlink()
     seconds = time.monotonic() - start
-    notice(f"{_bytes(size)} in {seconds:.0f} s: {len(files):,} graphs in {base / 'npz' / archive.place}")
+    notice(
+        f"{_bytes(size)} in {seconds:.0f} s: {counted(len(files), 'graph')} in {base / 'npz' / archive.place}"
+    )
     return files
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
+from tpugraphs.system.words import counted
 
 __all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_table"]
 
@@ -183,14 +184,17 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
         rows.pop()
     if len(rows) < 2:
         raise DataError(
-            f"{path}: expected a line of column names and at least one row, found {len(rows)} lines"
+            f"{path}: expected a line of column names and at least one row, found "
+            f"{counted(len(rows), 'line')}"
         )
     head = rows[0]
     if again := [name for i, name in enumerate(head) if name in head[:i]]:
         raise DataError(f"{path}: line 1: expected every column once, found {again[0]!r} twice")
     for i, row in enumerate(rows[1:], 2):
         if len(row) != len(head):
-            raise DataError(f"{path}: line {i}: expected {len(head)} fields as in line 1, found {len(row)}")
+            raise DataError(
+                f"{path}: line {i}: expected {counted(len(head), 'field')} as in line 1, found {len(row)}"
+            )
     return {name: [row[i] for row in rows[1:]] for i, name in enumerate(head)}
 
 
@@ -216,7 +220,7 @@ def _table(
     for name, length in lengths.items():
         if length != count:
             raise DataError(
-                f"{where}: column {name!r}: expected {count} rows as in the others, found {length}"
+                f"{where}: column {name!r}: expected {counted(count, 'row')} as in the others, found {length}"
             )
     if count == 0:
         raise DataError(f"{where}: no rows")
@@ -255,7 +259,7 @@ def _devices(
         return (get_device(names, known),), np.zeros(count, np.int64)
     words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
     if numbers.size != count:
-        raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
+        raise DataError(f"{where}: device: expected {counted(count, 'name')}, found {numbers.size}")
     found = [get_device(str(word), known) for word in words]
     devices = tuple(dict.fromkeys(found))  # one may go by several names
     return devices, np.array([devices.index(one) for one in found], np.int64)[numbers]

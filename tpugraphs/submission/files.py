@@ -24,6 +24,7 @@ from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_
 from tpugraphs.names import FOLDERS
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 
 __all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
 
@@ -71,10 +72,10 @@ class Validation:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.path}: valid, {self.rows} rows"
+            return f"{self.path}: valid, {counted(self.rows, 'row')}"
         n = len(self.problems)
         limit = "at least " if n >= _MAX_PROBLEMS else ""
-        lines = [f"{self.path}: {limit}{n} problems in {self.rows} rows"]
+        lines = [f"{self.path}: {limit}{counted(n, 'problem')} in {counted(self.rows, 'row')}"]
         lines += [f"  {problem}" for problem in self.problems[:20]]
         return "\n".join(lines + [f"  ... and {n - 20} more"] * (n > 20))
 
@@ -98,16 +99,17 @@ def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None)
         return "no indices"
     best = _is_tile(row_id) and n >= TILE_PLACES  # a choice of the configs, else all of them
     if count is not None and (n > count or (n < count and not best)):
-        return f"{n} indices, expected {min(count, TILE_PLACES) if _is_tile(row_id) else count}"
+        needed = min(count, TILE_PLACES) if _is_tile(row_id) else count
+        return f"{counted(n, 'index', 'indices')}, expected {needed:,}"
     limit = n if count is None and not best else count
     ordered = np.sort(ranking)
     if ordered[0] < 0:
         return f"index {ordered[0]} is negative"
     if limit is not None and ordered[-1] >= limit:
-        return f"index {ordered[-1]} is out of range 0..{limit - 1} (graph of {limit} configs)"
+        return f"index {ordered[-1]} is out of range 0..{limit - 1} (graph of {counted(limit, 'config')})"
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
-        return f"index {repeated[0]} appears {(ranking == repeated[0]).sum()} times, expected once"
+        return f"index {repeated[0]} appears {counted((ranking == repeated[0]).sum(), 'time')}, expected once"
     return None
 
 
@@ -245,7 +247,8 @@ def validate(
             problem = _ranking_problem(row.id, row.ranking, count)
             listed = expected[row.id] if expected else 0
             if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
-                problem = f"{len(row.ranking)} indices, expected at least the {listed} of the template"
+                found = counted(len(row.ranking), "index", "indices")
+                problem = f"{found}, expected at least the {listed:,} of the template"
         if row.id:
             seen.setdefault(row.id, row.line)
         if problem:
@@ -389,7 +392,7 @@ class Score:
         for name in FOLDERS:
             count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
             if count:
-                lines.append(f"  {name:<20} {self.collections[name]:.6f}, {count} graphs")
+                lines.append(f"  {name:<20} {self.collections[name]:.6f}, {counted(count, 'graph')}")
             elif competes and name in COLLECTIONS:
                 lines.append(f"  {name:<20} no graphs given: counts as 0")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):

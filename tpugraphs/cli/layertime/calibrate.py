@@ -7,6 +7,7 @@ import argparse
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
+from tpugraphs.system.words import counted
 
 HELP = "adapt a model to a device by 10 to 100 layers that were measured there"
 EXAMPLE = "tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors"
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # of every layer, by what the others say
         common.say(
             args,
-            f"{name}: {rows.sum():,} layers; mean error {100 * before[rows].mean():.1f} % before, "
+            f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * before[rows].mean():.1f} % before, "
             f"{100 * left.mean():.1f} % after, each layer by what the others say",
         )
         results.append(

@@ -10,6 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system import tables
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable, LayerTimeModel
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         table, unseen = tg.layertime.unseen_layers(table, args.held_out, args.seed)
     names = [name for name, _ in table.by_device()]
     where = shared.said_devices(names)
-    common.say(args, f"{kind}, {args.method}: learning from {len(table):,} layers on {where}")
+    common.say(args, f"{kind}, {args.method}: learning from {counted(len(table), 'layer')} on {where}")
     model.fit(table)
     model.save(args.out)
     judged = [] if unseen is None else _judged(model, unseen)

@@ -12,6 +12,7 @@ from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         assert table.ms is not None
         median = float(sorted(table.ms)[len(table) // 2])
         name = table.devices[0].name
-        common.say(args, f"{kind}: {len(table):,} layers on {name}, median {median:.3g} ms, in {paths[kind]}")
+        layers = counted(len(table), "layer")
+        common.say(args, f"{kind}: {layers} on {name}, median {median:.3g} ms, in {paths[kind]}")
         results.append(
             {"kind": kind, "layers": len(table), "device": name, "median_ms": median, "out": str(paths[kind])}
         )

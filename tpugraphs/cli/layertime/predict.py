@@ -10,6 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTable, LayerTimeModel
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         common.emit(args, rows)
     if args.out != "-":
         shared.write_csv(args.out, columns)
-        common.say(args, f"wrote {len(table):,} layers to {args.out}")
+        common.say(args, f"wrote {counted(len(table), 'layer')} to {args.out}")
     elif not args.json:
         shared.write_csv("-", columns)
     return 0

@@ -15,6 +15,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import atomic_write
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
@@ -148,4 +149,4 @@ def write_csv(path: str, columns: dict[str, Any]) -> None:
 def said_devices(names: Sequence[str]) -> str:
     """Return a few names, for people."""
     few = ", ".join(names[:4])
-    return few if len(names) <= 4 else f"{few} and {len(names) - 4} others"
+    return few if len(names) <= 4 else f"{few} and {counted(len(names) - 4, 'other')}"

@@ -8,6 +8,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "choose layers to measure on a device, so that `calibrate` learns most from them"
 EXAMPLE = "tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv"
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if not (args.json and args.out == "-"):
         shared.write_csv(args.out, columns)
     if args.out != "-":
-        common.say(args, f"wrote {args.count} of {len(table):,} layers to {args.out}")
+        common.say(args, f"wrote {args.count} of {counted(len(table), 'layer')} to {args.out}")
         name = f"{model.kind}_next.csv"
         common.say(args, f"next: tpugraphs layertime measure {model.kind} --layers {args.out} --out {name}")
     common.emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})
