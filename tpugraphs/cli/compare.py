@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, name="data")
     names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
-    common.option(parser, "--recipes NAME", names, nargs="+")
+    common.option(parser, "--recipes RECIPE", names, nargs="+")
     common.option(
         parser,
         "--hold-out",
@@ -66,7 +66,6 @@ def run(args: argparse.Namespace) -> int:
         preset=args.preset,
         folder=args.trials,
         tta=args.tta,
-        verbose=common.show_progress(args),
         **common.parse_fields(args.set),
     )
     if args.out is not None:
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     common.emit(args, comparison.to_dict())
     common.say(args, comparison.table())
     if args.out is not None:
-        common.say(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
+        common.remark(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
     return 0
 
 

@@ -56,22 +56,21 @@ def run(args: argparse.Namespace) -> int:
         lines = [line for name, part in plan.items() for line in ([f"# {name}"] if name else []) + part]
         common.say(args, "\n".join(lines))
         if args.source == "official":
-            common.say(args, "# or: the same command with --run, which resumes, checks and unpacks")
+            common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
         return 0
     if args.source == "kaggle":
         raise ConfigError(
             "--run downloads the archives of the authors; Kaggle needs your account: leave out --run and run "
             "the commands that are shown, or use --source official"
         )
-    verbose = False if args.json else (True if common.show_progress(args) else None)
-    results = download.run(args.collection, args.root, url, keep=args.keep, verbose=verbose)
+    results = download.run(args.collection, args.root, url, keep=args.keep)
     common.emit(args, results)
     for result in results:
         name = f"{result['collection']}/{result['split']}"
         graphs = counted(result["files"], "graph")
-        common.say(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
+        common.remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
-    common.say(args, f"next: tpugraphs audit {what}")
+    common.remark(args, f"next: tpugraphs audit {what}")
     return 0
 
 
@@ -90,17 +89,16 @@ def _layer_times(args: argparse.Namespace) -> int:
         for line in told:
             size = f"{counted(line['files'], 'file')}, {counted(line['bytes'], 'byte')}"
             common.say(args, f"{line['table']}: {size}, of {line['source']}")
-        common.say(
+        common.remark(
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )
         common.emit(args, {"tables": told, "pickled": layer_times.PICKLED})
         return 0
-    verbose = False if args.json else (True if common.show_progress(args) else None)
     url = {} if args.url is None else {"url": args.url}
-    results = layer_times.run(folder, what, keep=args.keep, verbose=verbose, **url)
+    results = layer_times.run(folder, what, keep=args.keep, **url)
     for result in results:
-        common.say(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
+        common.remark(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
     if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
-        common.say(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
+        common.remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
     common.emit(args, results)
     return 0

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
+from tpugraphs.system.files import name_of, opened
 from tpugraphs.system.words import counted
 
 __all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_table"]
@@ -96,8 +97,8 @@ def read_table(
 
     Parameters
     ----------
-    source : path, dict of arrays, DataFrame, LayerTable, or a list of them
-        A path names a CSV file, which may be compressed (``.gz``).
+    source : path, open file, dict of arrays, DataFrame, LayerTable, or a list of them
+        A path names a CSV file, which may be compressed (``.gz``). A file that is open gives bytes of CSV.
     kind : str
         One of `KINDS`.
     device : name, Device or (n,) names, optional
@@ -132,6 +133,8 @@ def read_table(
         if not source:
             raise ConfigError("table: expected at least one file or table, got an empty list")
         return join([read_table(one, kind, device, timed, known) for one in source])
+    if hasattr(source, "read"):
+        return _table(_read_csv(source), KINDS[kind], name_of(source), device, timed, known)
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         return _table(_read_csv(path), KINDS[kind], str(path), device, timed, known, _named(path, kind))
@@ -171,9 +174,11 @@ def _named(path: Path, kind: str) -> str | None:
     return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
-def _read_csv(path: Path) -> dict[str, list[str]]:
+def _read_csv(source: Any) -> dict[str, list[str]]:
+    path = name_of(source)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        packed = isinstance(source, Path) and source.suffix == ".gz"
+        with gzip.open(source) if packed else opened(source) as file:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
             raise DataError(f"{path}: more than {MOST_BYTES >> 30} GiB of text; split the file")

@@ -24,7 +24,7 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, progress
+from tpugraphs.system import files
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
@@ -152,7 +152,7 @@ class SeedRuns:
         """
         judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
         judged["ensemble"] = self.ensemble(normalize=normalize)
-        verbose = bool(options.get("progress", False))
+        verbose = options.get("verbose")
         scorers = {name: scoring(one, tta, precision, verbose) for name, one in judged.items()}
         return evaluate(scorers, graphs, configs=configs, **options)
 
@@ -310,7 +310,7 @@ def train_seeds(
             )
             fits.append(estimator.start(material, own, how))
         crew = Crew(fits, workers)
-        crew.run(progress.wanted(verbose))
+        crew.run(verbose)
         return _runs(fits, crew, rule, began)
 
 
