@@ -181,7 +181,7 @@ def test_submit_validate(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     submission.write(good, {"layout:xla:random:g": np.array([2, 0, 1])})
     bad.write_text("ID,TopConfigs\nlayout:xla:random:g,0;0;1\n")
     code, out, _ = run(capsys, "submit", "--validate", good)
-    assert code == 0 and "valid, 1 rows" in out
+    assert code == 0 and "valid, 1 row" in out
     code, out, _ = run(capsys, "submit", "--validate", bad, "--json")
     told = json.loads(out)
     assert code == 1 and not told["valid"] and told["problems"][0]["line"] == 2

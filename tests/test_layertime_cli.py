@@ -429,7 +429,7 @@ def test_layers_that_cannot_be_measured_are_told(tmp_path, capsys, monkeypatch):
     code, out, err = run(
         capsys, "layertime", "measure", "softmax", "--layers", layer, "--out", tmp_path / "a.csv", "--cpu"
     )
-    assert code == 0 and "softmax: 1 layers" in out
+    assert code == 0 and "softmax: 1 layer" in out
     assert err == (
         "tpugraphs layertime measure: warning: softmax: 1 of 2 layers skipped: 1 with more memory than is free\n"
     )

@@ -158,7 +158,7 @@ def test_competition_score():
     "function", [metrics.kendall_tau, metrics.opa, metrics.spearman, metrics.top_k_slowdown, metrics.ndcg]
 )
 def test_different_lengths_are_both_told(function):
-    with pytest.raises(tg.ShapeError, match="got 1 scores and 2 runtimes"):
+    with pytest.raises(tg.ShapeError, match="got 1 score and 2 runtimes"):
         function([1], [2, 3])
 
 

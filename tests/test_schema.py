@@ -395,7 +395,7 @@ def test_descriptions():
     assert told["runtime_ns"] == {"min": 500.0, "median": 2000.0, "max": 3000.0}
     assert told["failed_configs"] == 1 and told["schema"]["config"][0]["name"] == "c0"
     text = tg.data.description.format_description(told)
-    assert "c0 (number)" in text and "0.0005 / 0.002 / 0.003 ms" in text and "1 configs failed" in text
+    assert "c0 (number)" in text and "0.0005 / 0.002 / 0.003 ms" in text and "1 config failed" in text
     assert "&lt;b&gt;" in g._repr_html_() and repr(g) == "Graph('<b>', nodes=1, edges=0, configs=4)"
     bare = tg.Graph(config_feat=np.eye(2), runtime=[1, 4], node_opcode=[3])
     assert bare.describe()[

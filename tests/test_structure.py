@@ -284,7 +284,7 @@ WINGS = {
     "errors": 0,
     "system": 1,
     "names": 0,
-    "metrics": 1,
+    "metrics": 2,
     "kernels": 2,
     "data": 3,
     "download": 4,

@@ -93,7 +93,7 @@ def test_all_problems_of_a_file_are_reported(tmp_path):
 def test_endless_problems_are_cut(tmp_path):
     report = submission.validate(save(tmp_path, "ID,TopConfigs\n" + "x\n" * 5000))
     assert len(report.problems) == 1000
-    assert "at least 1000" in str(report)
+    assert "at least 1,000" in str(report)
 
 
 def test_endless_line_is_refused_without_reading_it(tmp_path):
@@ -120,7 +120,7 @@ def test_against_a_template(sample, tmp_path):
     found = {p.id: p for p in submission.validate(path, sample).problems}
     assert set(found) == {layout, tile, A}
     assert (
-        "999 indices, expected at least the 1000 of the template" in found[layout].message
+        "999 indices, expected at least the 1,000 of the template" in found[layout].message
         and found[layout].line is not None
     )
     assert found[tile].line is None and "missing" in found[tile].message
@@ -147,12 +147,12 @@ def test_known_counts_win_over_a_template(tmp_path):
     assert submission.validate(path, template, {A: 1001}).ok
     found = submission.validate(path, template, {A: 1000, T: 6}).problems
     assert [p.message for p in found] == [
-        "1001 indices, expected 1000", "index 6 is out of range 0..5 (graph of 6 configs)",
+        "1,001 indices, expected 1,000", "index 6 is out of range 0..5 (graph of 6 configs)",
     ]  # fmt: skip
     submission.write(path, {A: np.arange(1000), T: np.arange(5)})
     found = submission.validate(path, template, {A: 1001}).problems
-    assert [p.message for p in found] == ["1000 indices, expected 1001"]
-    assert "expected 1001" in submission.validate(path, {A: 1000, T: 9}, {A: 1001}).problems[0].message
+    assert [p.message for p in found] == ["1,000 indices, expected 1,001"]
+    assert "expected 1,001" in submission.validate(path, {A: 1000, T: 9}, {A: 1001}).problems[0].message
 
 
 def test_broken_template_is_an_error(tmp_path):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core, names
 from tpugraphs.errors import ConfigError, ShapeError
+from tpugraphs.system.words import counted
 
 __all__ = [
     "COLLECTIONS",
@@ -56,8 +57,8 @@ def _pair(scores: ArrayLike, runtimes: ArrayLike) -> tuple[NDArray[Any], NDArray
     left, right = _numbers(scores, "scores"), _numbers(runtimes, "runtimes")
     if left.ndim == right.ndim == 1 and len(left) != len(right):
         raise ShapeError(
-            f"scores and runtimes: expected one runtime per score, got {len(left)} scores and "
-            f"{len(right)} runtimes"
+            f"scores and runtimes: expected one runtime per score, got {counted(len(left), 'score')} and "
+            f"{counted(len(right), 'runtime')}"
         )
     return left, right
 

@@ -16,15 +16,18 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError, Error, RecipeError
+from tpugraphs.system import progress
 
 __all__ = ["main"]
 
 COMMANDS = (
-    "demo download inspect audit pack recipes train compare evaluate predict submit collect layertime doctor"
+    "demo download inspect audit pack recipes train compare evaluate predict submit collect layertime doctor "
+    "completion"
 ).split()
 
 
@@ -66,6 +69,7 @@ def _add_commands(parser: argparse.ArgumentParser, names: Sequence[str], within:
             continue
         module.add_arguments(command)
         common.option(command, "--json", "print the result as JSON, and nothing else")
+        common.option(command, "--quiet", "print results, warnings and errors only: no progress, no remarks")
         meaning = "use N threads (default: all allowed)"
         common.option(command, "--threads N", meaning, type=common.whole(1, 4096))
         common.option(command, "--debug", "show the traceback of an error")
@@ -117,7 +121,8 @@ def _run(argv: Sequence[str] | None) -> int:
             from tpugraphs import _core
 
             _core.set_num_threads(args.threads)
-        with warnings.catch_warnings():
+        silent = progress.quiet() if args.quiet or args.json else nullcontext()
+        with silent, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="interrupted after step")  # told below
             code: int = args.run(args)
             return code

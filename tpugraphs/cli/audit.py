@@ -8,7 +8,6 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.system.files import atomic_write
 
 HELP = "look through measured graphs: duplicates, noise, level shifts, files to leave out"
 EXAMPLE = "tpugraphs audit ~/data/tpugraphs/npz/layout/xla --write-exclude exclude.txt"
@@ -22,17 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "COLLECTION[/SPLIT] below --root",
     )
     common.option(parser, "--all", "list graphs without findings, too")
-    common.option(parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE")
+    common.option(
+        parser, "--write-exclude FILE", "write what to leave out to FILE, for --exclude @FILE; - prints it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a file cannot be read, after all have been looked at."""
     common.check_writable(args.write_exclude)
+    common.is_stdout(args, args.write_exclude)
     sources = [_source(spec, args) for spec in args.data]
-    result = tg.audit(sources, exclude=common.patterns(args.exclude), verbose=common.show_progress(args))
+    result = tg.audit(sources, exclude=common.patterns(args))
     if args.write_exclude is not None:
-        with atomic_write(args.write_exclude) as file:
-            file.write(result.exclude_file().encode())
+        with common.text_file(args.write_exclude) as file:
+            file.write(result.exclude_file())
     common.emit(args, result.to_dict())
     common.say(args, result.table(every=True if args.all else None))
     for graph in result.graphs:
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             if finding.exclude or finding.kind == "unreadable":
                 common.say(args, f"{graph.name}: {finding.text}")
     if args.write_exclude is not None:
-        common.say(args, f"wrote {args.write_exclude}; use it with --exclude @{args.write_exclude}")
+        common.remark(args, f"wrote {args.write_exclude}; use it with --exclude @{args.write_exclude}")
     return 1 if "unreadable" in result.counts() else 0
 
 

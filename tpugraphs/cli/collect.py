@@ -10,6 +10,7 @@ from typing import Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "measure compiler configurations of a JAX program, or of the zoo of programs, on this machine"
 EXAMPLE = "tpugraphs collect --zoo --out ~/data/tpugraphs\n  tpugraphs collect model.py:build --out model.npz"
@@ -50,14 +51,14 @@ def run(args: argparse.Namespace) -> int:
     if args.zoo == (args.program is not None):
         raise ConfigError("expected FILE.py:FUNCTION or --zoo, one of them")
     how: dict[str, Any] = {"n_configs": args.configs, "rounds": args.rounds, "passes": args.passes}
-    how |= {"seed": args.seed, "space": args.space, "verbose": common.show_progress(args)}
+    how |= {"seed": args.seed, "space": args.space}
     if args.zoo:
         return _zoo(args, how)
     if args.only or args.sizes:
         raise ConfigError("--only and --sizes: expected together with --zoo")
     name, (fn, given) = _built(args.program)
     graph = tg.xla.collect(fn, *given, name=name, out=args.out, **how)
-    common.say(args, _line(graph))
+    common.remark(args, _line(graph))
     common.emit(args, _result(graph))
     return 0
 
@@ -70,11 +71,11 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
             common.warn(args, found, "error")
             done.append({"name": program.name, "error": str(found)})
         else:
-            common.say(args, _line(found))
+            common.remark(args, _line(found))
             done.append(_result(found))
 
     folder = tg.xla.build(args.out, only=args.only, sizes=args.sizes, report=report, **how)
-    common.say(args, f"data sheet: {folder / 'README.md'}")
+    common.remark(args, f"data sheet: {folder / 'README.md'}")
     common.emit(args, {"folder": str(folder), "graphs": done})
     return 1 if any("error" in entry for entry in done) else 0
 
@@ -82,7 +83,8 @@ def _zoo(args: argparse.Namespace, how: dict[str, Any]) -> int:
 def _line(graph: Any) -> str:
     found = _result(graph)
     return (
-        f"{graph.name}: {found['configs']} configs, {found['programs']} programs, {found['failed']} failed; "
+        f"{graph.name}: {counted(found['configs'], 'config')}, {counted(found['programs'], 'program')}, "
+        f"{found['failed']:,} failed; "
         f"default {found['default_ms']:.3f} ms, best {found['best_ms']:.3f} ms, noise ceiling "
         f"{found['noise_ceiling']:.2f}"
     )

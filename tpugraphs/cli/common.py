@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import tpugraphs as tg
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import FOLDERS, SPLITS
+from tpugraphs.system.files import atomic_write, opened
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -73,7 +76,8 @@ def add_data(
         parser,
         "--exclude PATTERN",
         "leave out graphs of that name, as '*unet*'; known-corrupt: those whose published measurements "
-        "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`; repeatable",
+        "are known to be corrupt; @FILE: those of `tpugraphs audit --write-exclude FILE`, @- reads them; "
+        "repeatable",
         **REPEATED,
     )
 
@@ -98,10 +102,10 @@ def add_precision(parser: argparse.ArgumentParser, training: bool = False) -> No
     option(parser, "--precision", meaning, **how)
 
 
-def add_rankers(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+def add_rankers(parser: argparse.ArgumentParser, *, usage: str = "RANKER", optional: bool = False) -> None:
     """Add RANKER, and what belongs to several of them; see `open_rankers`."""
     meaning = "ranker or ensemble file, from `tpugraphs train`; several .safetensors files rank together"
-    option(parser, "ranker RANKER", meaning, nargs="?" if optional else None)
+    option(parser, f"ranker {usage}", meaning, nargs="?" if optional else None)
     group = parser.add_argument_group("several rankers, or an ensemble")
     option(
         group,
@@ -165,7 +169,7 @@ def open_graphs(specs: Sequence[str], args: argparse.Namespace, split: str) -> G
     DataError
         A directory without .npz files, or everything excluded.
     """
-    exclude = patterns(args.exclude)
+    exclude = patterns(args)
     readers = [reader for spec in specs for reader in _readers(spec, args.root, split)]
     kept = [(name, read) for name, of, read in readers if not tg.data.collections.excluded(name, of, exclude)]
     if not kept:
@@ -218,21 +222,25 @@ def _readers(spec: str, root: str, split: str) -> list[tuple[str, str | None, Ca
     return [(name, of, read) for file in files for name, read in tg.data.collections.graphs_in(file)]
 
 
-def patterns(exclude: Sequence[str]) -> list[str]:
-    """Patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
+def patterns(args: argparse.Namespace) -> list[str]:
+    """Return the patterns of --exclude; ``@FILE`` stands for the lines of a file, comments left out."""
+    if hasattr(args, "excluded"):
+        return list(args.excluded)  # standard input is read once
     found = []
-    for pattern in exclude:
+    for pattern in args.exclude:
         if not pattern.startswith("@"):
             found.append(pattern)
             continue
         try:
-            lines = Path(pattern[1:]).expanduser().read_text(encoding="utf-8").splitlines()
+            with opened(stdin(args, pattern[1:])) as file:
+                lines = file.read().decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"--exclude {pattern}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at "
                 f"{error.start}; save the file as UTF-8"
             ) from None
         found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    args.excluded = found
     return found
 
 
@@ -259,10 +267,63 @@ def parse_fields(assignments: Sequence[str]) -> dict[str, Any]:
     return fields
 
 
+STREAM = "-"  # standard input or output, where a file is expected
+
+
+def stdin(args: argparse.Namespace, path: Any) -> Any:
+    """Return a path as it is, or standard input as an open binary file for ``-``.
+
+    Raises
+    ------
+    ConfigError
+        Standard input is closed, or asked for a second time.
+    """
+    if path != STREAM:
+        return path
+    if sys.stdin is None or getattr(args, "stdin_taken", False):
+        raise ConfigError("-: standard input is closed, or given twice; it can be read once")
+    args.stdin_taken = True
+    return sys.stdin.buffer
+
+
+def is_stdout(args: argparse.Namespace, path: str | None) -> bool:
+    """Return whether an output is standard output, ``-``; what is said then goes to stderr.
+
+    Raises
+    ------
+    ConfigError
+        The JSON of the result would go there, too.
+    """
+    if path != STREAM:
+        return False
+    if args.json:
+        raise ConfigError("-: --json prints the result on standard output, too; write to a file")
+    args.piped = True
+    return True
+
+
+@contextmanager
+def text_file(path: str) -> Iterator[TextIO]:
+    """Open a text file that appears when it is complete, or standard output for ``-``."""
+    if path == STREAM:
+        yield sys.stdout
+        return
+    with atomic_write(path) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        yield text
+        text.detach()  # flushes, and leaves closing to `atomic_write`
+
+
 def say(args: argparse.Namespace, text: str = "") -> None:
-    """Print text for people, unless the result is asked for as JSON."""
+    """Print a result for people, unless it is asked for as JSON."""
     if not args.json:
-        print(text, flush=True)
+        print(text, flush=True, file=sys.stderr if getattr(args, "piped", False) else sys.stdout)
+
+
+def remark(args: argparse.Namespace, text: str = "") -> None:
+    """Print what is not a result, such as what is done or comes next, unless --quiet."""
+    if not args.quiet:
+        say(args, text)
 
 
 def emit(args: argparse.Namespace, result: Any) -> None:
@@ -271,22 +332,9 @@ def emit(args: argparse.Namespace, result: Any) -> None:
         print(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def show_progress(args: argparse.Namespace) -> bool:
-    """Tell whether progress bars (on stderr) are wanted."""
-    return not args.json and sys.stderr.isatty()
-
-
 def error_fields(error: BaseException) -> dict[str, str | None]:
     """File, field, found and expected of an error, None where it has none."""
     return {key: getattr(error, key, None) for key in ("file", "field", "found", "expected")}
-
-
-def each(args: argparse.Namespace, graphs: Sequence[Graph], what: str) -> Iterable[Graph]:
-    """Go through graphs, with a progress bar in a terminal."""
-    from tqdm import tqdm
-
-    bar: Iterable[Graph] = tqdm(graphs, desc=what, unit="graph", leave=False, disable=not show_progress(args))
-    return bar
 
 
 def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
@@ -302,9 +350,9 @@ def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) ->
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to resume.
     """
-    ranker.fit(train, callbacks=[progress_lines(args)], verbose=show_progress(args), **options)
+    ranker.fit(train, callbacks=[progress_lines(args)], **options)
     history = ranker.history_
-    done = f"after step {len(history.loss)} of {history.total_steps}"
+    done = f"after step {len(history.loss):,} of {history.total_steps:,}"
     after_fit(args, history, done if history.interrupted else None)
     return history
 
@@ -325,7 +373,7 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
-            if not args.json and not sys.stderr.isatty():
+            if not (args.json or args.quiet or sys.stderr.isatty()):
                 reached = f"{fit.history.metric} {metric:.4f}, {fit.history.seconds:.0f} s"
                 text = f"{who}step {fit.step:,} of {fit.total:,}: {reached}"
                 print(text, file=sys.stderr, flush=True)
@@ -335,7 +383,7 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
 
 def check_writable(path: str | None) -> None:
     """Refuse an output file whose directory does not exist, before the long work rather than after it."""
-    if path is None:
+    if path is None or path == STREAM:
         return
     folder = Path(path).expanduser().parent
     if not folder.is_dir():

@@ -10,6 +10,7 @@ from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import SPLITS
 from tpugraphs.system.machine import processor
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_data(parser, name="data")
     names = "recipes; RECIPE:FIELD=VALUE is a variant (default: all for graphs of this kind, every `variant`)"
-    common.option(parser, "--recipes NAME", names, nargs="+")
+    common.option(parser, "--recipes RECIPE", names, nargs="+")
     common.option(
         parser,
         "--hold-out",
@@ -65,7 +66,6 @@ def run(args: argparse.Namespace) -> int:
         preset=args.preset,
         folder=args.trials,
         tta=args.tta,
-        verbose=common.show_progress(args),
         **common.parse_fields(args.set),
     )
     if args.out is not None:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     common.emit(args, comparison.to_dict())
     common.say(args, comparison.table())
     if args.out is not None:
-        common.say(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
+        common.remark(args, f"wrote {args.out}.md, {args.out}.json and {args.out}.png")
     return 0
 
 
@@ -82,7 +82,7 @@ def _heading(args: argparse.Namespace) -> str:
     threads = tg.get_num_threads()
     return (
         f"Made by tpugraphs {tg.__version__} on {processor() or 'an unknown processor'}, "
-        f"{threads} {'thread' if threads == 1 else 'threads'}:\n\n```sh\n{args.line}\n```\n\n"
+        f"{counted(threads, 'thread')}:\n\n```sh\n{args.line}\n```\n\n"
         "Mean ± standard deviation over the seeds (of an ensemble: over the folds). Times of training and "
         "scoring are means over the trainings; a peak of memory holds the graphs and the interpreter."
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
+from tpugraphs.system.words import counted
 
 HELP = "train on measured compile options of small programs and judge the ranker on programs it has not seen"
 EXAMPLE = "tpugraphs demo --out demo_out\n  tpugraphs demo --live"
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     live = _measure(args) if args.live else []  # first: what is missing for it is said at once
     data = tg.open_collection(COLLECTION)
     known, unseen = [*data.train, *data.valid], list(data.test)
-    common.say(
+    common.remark(
         args,
         f"{COLLECTION}: {len(known) + len(unseen)} programs, each compiled by XLA with "
         f"{known[0].num_configs} sets of options and timed on a CPU.\n{len(known)} to learn from, "
@@ -59,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
     )
     began = time.perf_counter()
     ranker = tg.ranker.MultiTaskGaussianProcess(seed=args.seed).fit(known)
-    common.say(args, f"Trained the ranker, {ranker.name}: {time.perf_counter() - began:.1f} s.")
+    common.remark(args, f"Trained the ranker, {ranker.name}: {time.perf_counter() - began:.1f} s.")
     network = tg.Ranker(RECIPE, seed=args.seed)
     steps = args.steps or (QUICK_STEPS if args.quick else STEPS)
     history = common.fit(args, network, known, steps=steps)
-    trained = f"{RECIPE}: {network.num_parameters:,} parameters, {steps:,} steps, {history.seconds:.0f} s"
-    common.say(args, f"Trained a network to compare, {trained}.")
+    size = f"{counted(network.num_parameters, 'parameter')}, {counted(steps, 'step')}"
+    common.remark(args, f"Trained a network to compare, {RECIPE}: {size}, {history.seconds:.0f} s.")
     scorers = {
         "ranker": scoring(ranker, together=TRIED),
         RECIPE: network.predict,
@@ -81,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
         files |= {str(folder / "live.npz"): "what was measured now"}
         result["live"] = judged.to_dict()
     for path, what in files.items():
-        common.say(args, f"  {path}  {what}")
+        common.remark(args, f"  {path}  {what}")
     seconds = time.perf_counter() - start
-    common.say(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
+    common.remark(args, f"\n{seconds:.0f} s in all.\n\n{_NEXT}")
     common.emit(args, {**result, "files": list(files), "seconds": round(seconds, 2)})
     return 0
 
@@ -117,8 +118,10 @@ def _measure(args: argparse.Namespace) -> list[Any]:
     rng = np.random.default_rng(args.seed)
     x, w, v = (rng.standard_normal(shape, np.float32) for shape in ((512, 192), (192, 256), (192, 256)))
     out = Path(args.out).expanduser() / "live.npz"
-    common.say(args, f"Measuring {LIVE['n_configs']} sets of options of a small program on this machine ...")
-    how = {**LIVE, "name": "gated-layer", "seed": args.seed, "verbose": common.show_progress(args)}
+    common.remark(
+        args, f"Measuring {LIVE['n_configs']} sets of options of a small program on this machine ..."
+    )
+    how = {**LIVE, "name": "gated-layer", "seed": args.seed}
     return [tg.xla.collect(program, x, w, v / 16, out=out, **how)]
 
 

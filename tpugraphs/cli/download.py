@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "show where the published collections and times of layers are, or download them"
 EXAMPLE = (
@@ -54,21 +56,21 @@ def run(args: argparse.Namespace) -> int:
         lines = [line for name, part in plan.items() for line in ([f"# {name}"] if name else []) + part]
         common.say(args, "\n".join(lines))
         if args.source == "official":
-            common.say(args, "# or: the same command with --run, which resumes, checks and unpacks")
+            common.remark(args, "# or: the same command with --run, which resumes, checks and unpacks")
         return 0
     if args.source == "kaggle":
         raise ConfigError(
             "--run downloads the archives of the authors; Kaggle needs your account: leave out --run and run "
             "the commands that are shown, or use --source official"
         )
-    verbose = False if args.json else (True if common.show_progress(args) else None)
-    results = download.run(args.collection, args.root, url, keep=args.keep, verbose=verbose)
+    results = download.run(args.collection, args.root, url, keep=args.keep)
     common.emit(args, results)
     for result in results:
         name = f"{result['collection']}/{result['split']}"
-        common.say(args, f"{name}: {result['files']:,} graphs, {result['state']}, in {result['folder']}")
+        graphs = counted(result["files"], "graph")
+        common.remark(args, f"{name}: {graphs}, {result['state']}, in {result['folder']}")
     what = f"{' '.join(args.collection)} --root {args.root}" if args.collection else args.root
-    common.say(args, f"next: tpugraphs audit {what}")
+    common.remark(args, f"next: tpugraphs audit {what}")
     return 0
 
 
@@ -80,24 +82,23 @@ def _layer_times(args: argparse.Namespace) -> int:
         raise ConfigError(f"{LAYERS}: give the folder that they go to, for example {LAYERS} ~/data/layers")
     folder, what = args.collection[1], args.collection[2:]
     if not args.now:
-        told = [
+        told: list[dict[str, Any]] = [
             {"table": one.name, "files": len(one.parts), "bytes": one.size, "source": one.source}
             for one in layer_times.tables(what)
         ]
         for line in told:
-            count = f"{line['files']} file{'s' * (line['files'] != 1)}"
-            common.say(args, f"{line['table']}: {count}, {line['bytes']:,} bytes, of {line['source']}")
-        common.say(
+            size = f"{counted(line['files'], 'file')}, {counted(line['bytes'], 'byte')}"
+            common.say(args, f"{line['table']}: {size}, of {line['source']}")
+        common.remark(
             args, f"not to be downloaded: {layer_times.PICKLED}.\nthe same command with --run downloads"
         )
         common.emit(args, {"tables": told, "pickled": layer_times.PICKLED})
         return 0
-    verbose = False if args.json else (True if common.show_progress(args) else None)
     url = {} if args.url is None else {"url": args.url}
-    results = layer_times.run(folder, what, keep=args.keep, verbose=verbose, **url)
+    results = layer_times.run(folder, what, keep=args.keep, **url)
     for result in results:
-        common.say(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
+        common.remark(args, f"{result['table']}: {result['state']}, {result['file']}, of {result['source']}")
     if layers := [result["file"] for result in results if result["file"].endswith(".gz")]:
-        common.say(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
+        common.remark(args, f"next: tpugraphs layertime fit {layers[0]} --out model.safetensors")
     common.emit(args, results)
     return 0

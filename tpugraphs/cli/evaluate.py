@@ -25,8 +25,10 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    common.add_rankers(parser)
-    common.option(parser, "--out FILE", f"also write the report: {' '.join(SUFFIXES)}")
+    common.add_rankers(parser, usage="RANKER|RECIPE")
+    common.option(
+        parser, "--out FILE", f"also write the report, which is printed in any case: {' '.join(SUFFIXES)}"
+    )
     common.option(parser, "--random", "judge a random order as well")
     common.option(
         parser,
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         common.say(args, f"\nGraphs with more than {_TOP} configurations:\n")
         common.say(args, report.at_least(_TOP + 1).table(per_graph=False))
     if args.out is not None:
-        common.say(args, f"wrote {args.out}")
+        common.remark(args, f"wrote {args.out}")
     return 0
 
 
@@ -98,7 +100,6 @@ def _leave_out(args: argparse.Namespace) -> Report:
         ranker,
         graphs,
         beside=_random(args),
-        verbose=common.show_progress(args),
         seed=args.seed,
         **({} if args.steps is None else {"steps": args.steps}),
     )
@@ -107,13 +108,11 @@ def _leave_out(args: argparse.Namespace) -> Report:
 
 def _evaluate(args: argparse.Namespace) -> Report:
     """Judge what is there."""
-    ranker, progress = common.open_rankers(args), common.show_progress(args)
+    ranker = common.open_rankers(args)
     graphs = common.open_graphs(args.data, args, "valid")
-    judged = ranker.judged(args.tta, args.precision, progress, args.members)
+    judged = ranker.judged(args.tta, args.precision, members=args.members)
     scorers = {ranker.file_kind: judged.pop(ranker.name), **judged, **_random(args)}
-    report: Report = tg.evaluation.evaluate(
-        scorers, graphs, official=args.official, seed=args.seed, progress=progress
-    )
+    report: Report = tg.evaluation.evaluate(scorers, graphs, official=args.official, seed=args.seed)
     return report
 
 

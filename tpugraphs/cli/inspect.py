@@ -6,6 +6,7 @@ import argparse
 
 from tpugraphs.cli import common
 from tpugraphs.errors import DataError
+from tpugraphs.system.words import counted
 
 HELP = "check graphs completely and show what is in them"
 EXAMPLE = "tpugraphs inspect sample:alexnet ~/data/tpugraphs/npz/layout/xla/random/valid"
@@ -35,5 +36,5 @@ def run(args: argparse.Namespace) -> int:
             common.say(args, ("\n" if place else "") + format_description(results[-1]))
     common.emit(args, results[0] if len(graphs) == 1 else results)
     if len(graphs) > 1:
-        common.say(args, f"\n{len(graphs)} graphs, {broken} broken")
+        common.say(args, f"\n{counted(len(graphs), 'graph')}, {broken} broken")
     return 1 if broken else 0

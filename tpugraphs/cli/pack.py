@@ -23,16 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack; 1 if a file could not be, after all the others have been."""
-    report = tg.packs.pack_tree(
-        args.dir, args.out, jobs=args.jobs, verify=args.verify, verbose=common.show_progress(args)
-    )
+    report = tg.packs.pack_tree(args.dir, args.out, jobs=args.jobs, verify=args.verify)
     for failure in report.failed:
         common.warn(args, failure["error"], "error")
     parts = [f"{report.packed} packed", f"{report.skipped} up to date"]
     if args.verify:
         parts.append(f"{report.verified} verified")
     parts.append(f"{len(report.failed)} failed")
-    common.say(
+    common.remark(
         args,
         f"{', '.join(parts)}; {report.bytes_in / 1e6:,.1f} MB of files gave "
         f"{report.bytes_out / 1e6:,.1f} MB of packs in {report.seconds:.1f} s",

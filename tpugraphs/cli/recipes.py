@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         common.emit(args, summaries)
         width = max(map(len, summaries))
         common.say(args, "\n".join(f"{name:<{width}}  {text}" for name, text in summaries.items()))
-        common.say(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
+        common.remark(args, "\ntpugraphs recipes RECIPE shows the fields for --set")
         return 0
     told = tg.recipes.get_recipe(args.recipe).describe()
     common.emit(args, {**told, "fields": tg.Ranker(args.recipe).get_params()})

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
+from tpugraphs.system.progress import Progress, tracked
+from tpugraphs.system.words import counted
 
 Rankings = dict[str, Any]  # ID -> (n,) configs
 
@@ -29,8 +33,12 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.add_rankers(parser, optional=True)
-    common.option(parser, "--out FILE", "file to write (default: submission.csv)")
-    common.option(parser, "--collection NAME", "collection of files that do not lie in one")
+    common.option(
+        parser,
+        "--out FILE",
+        "file to write (default: submission.csv); - prints it. One file that is read may be - as well",
+    )
+    common.option(parser, "--collection COLLECTION", "collection of files that do not lie in one")
     group = parser.add_argument_group("all collections at once, instead of RANKER and DATA")
     common.option(
         group,
@@ -76,17 +84,24 @@ def run(args: argparse.Namespace) -> int:
         return _score(args)
     if args.validate is not None:
         counts = tg.competition.counts(_splits(args, args.split or "test")) if root_given else None
-        return _check(args, args.validate, args.template or counts, counts)
+        template = counts if args.template is None else common.stdin(args, args.template)
+        return _check(args, common.stdin(args, args.validate), template, counts)
     out = args.out or "submission.csv"
     common.check_writable(out)
+    written: Any = io.BytesIO() if common.is_stdout(args, out) else out
+    template = common.stdin(args, args.template)
     rankings: Rankings
     if args.merge is not None:
-        rankings, counts = tg.submission.merge(args.merge, out=out, overwrite=args.overwrite), None
+        given = [common.stdin(args, path) for path in args.merge]
+        rankings, counts = tg.submission.merge(given, out=written, overwrite=args.overwrite), None
     else:
         rankings, counts = _rank_all(args, out) if several else _rank(args)
-        tg.submission.write(out, rankings, counts)
-    common.say(args, f"wrote {out}: {len(rankings)} graphs")
-    return _check(args, out, args.template, counts)
+        tg.submission.write(written, rankings, counts)
+    if written is not out:
+        sys.stdout.write(written.getvalue().decode())
+        written.seek(0)
+    common.remark(args, f"wrote {out}: {counted(len(rankings), 'graph')}")
+    return _check(args, written, template, counts, common.remark)
 
 
 def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
@@ -99,8 +114,8 @@ def _rank(args: argparse.Namespace) -> tuple[Rankings, dict[str, int]]:
     graphs = common.open_graphs(args.data, args, args.split or "test")
     rankings: Rankings = {}
     counts: dict[str, int] = {}
-    options = {"tta": args.tta, "precision": args.precision, "verbose": common.show_progress(args)}
-    for graph in common.each(args, graphs, "rank"):
+    options = {"tta": args.tta, "precision": args.precision}
+    for graph in tracked(graphs, "rank", "graph", None):
         file = graph.path or graph.name
         if args.collection is not None:
             graph = graph.replace(collection=args.collection)
@@ -133,15 +148,13 @@ def _files(args: argparse.Namespace) -> dict[str, list[str]]:
 
 def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, int]]:
     """Rankings of all collections with a ranker, and what --keep and --fill add; numbers of configs."""
-    from tpugraphs.system.progress import Progress
-
     if args.data or args.weights or args.normalize:
         raise ConfigError("DATA, --weights and --normalize do not go with --ranker COLLECTION=FILE")
     files = _files(args)
     rankers = {name: tg.ensemble.open_rankers(files[name]) for name in COLLECTIONS if name in files}
-    kept = tg.submission.merge(args.keep)
-    filling = tg.submission.read(args.fill) if args.fill else {}
-    exclude = common.patterns(args.exclude)
+    kept = tg.submission.merge([common.stdin(args, path) for path in args.keep])
+    filling = tg.submission.read(common.stdin(args, args.fill)) if args.fill else {}
+    exclude = common.patterns(args)
     splits: dict[str, Any] = {}
     for name in rankers:
         splits |= tg.competition.open_splits(args.root, args.split or "test", [name], exclude)
@@ -150,7 +163,7 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
     options = {"tta": args.tta, "precision": args.precision, "verbose": False}
     graphs = sum(len(split) for split in splits.values())
     try:
-        with Progress(graphs, "rank", "graph", common.show_progress(args) or None) as bar:
+        with Progress(graphs, "rank", "graph", None) as bar:
             for row in tg.competition.rank_all(rankers, splits, kept, **options):
                 bar.update(1)
                 if row.note:
@@ -164,27 +177,26 @@ def _rank_all(args: argparse.Namespace, out: str) -> tuple[Rankings, dict[str, i
         rankings.setdefault(row_id, ranking)
     for name in COLLECTIONS:
         rows = sum(row_id.startswith(f"{name}:") for row_id in rankings)
-        said = f": {rows} row{'s' * (rows != 1)}" if rows else ""
+        said = f": {counted(rows, 'row')}" if rows else ""
         if name not in rankers:
             said += " (no ranker)" if rows else ": no ranker, no rows; it will score 0"
-        common.say(args, f"{name}{said}")
+        common.remark(args, f"{name}{said}")
     return rankings, counts
 
 
 def _save_part(out: str, rankings: Rankings) -> None:
     """Write what is done when ranking ends in the middle."""
     if rankings:
-        part = f"{os.path.splitext(out)[0]}.partial.csv"
+        stem = "submission" if out == common.STREAM else os.path.splitext(out)[0]
+        part = f"{stem}.partial.csv"
         tg.submission.write(part, rankings)
-        print(
-            f"tpugraphs submit: {len(rankings)} graphs are ranked in {part}; add --keep {part} to resume",
-            file=sys.stderr,
-        )
+        done = counted(len(rankings), "graph")
+        print(f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume", file=sys.stderr)
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:
     """Open that split of the collections below --root; says which are not there."""
-    exclude = common.patterns(args.exclude)
+    exclude = common.patterns(args)
     splits: dict[str, Any] = tg.competition.open_splits(args.root, split, exclude=exclude)
     absent = [name for name in COLLECTIONS if name not in splits]
     if absent:
@@ -196,16 +208,22 @@ def _score(args: argparse.Namespace) -> int:
     split = args.split or "valid"
     data = [*([args.ranker] if args.ranker is not None else []), *args.data]
     graphs = [common.open_graphs(data, args, split)] if data else list(_splits(args, split).values())
-    result = tg.submission.score(args.score, *graphs, progress=common.show_progress(args))
-    common.emit(args, {"file": args.score, **{k: v for k, v in vars(result).items() if k != "path"}})
+    result = tg.submission.score(common.stdin(args, args.score), *graphs)
+    common.emit(args, {"file": result.path, **{k: v for k, v in vars(result).items() if k != "path"}})
     common.say(args, str(result))
     return 0
 
 
-def _check(args: argparse.Namespace, path: str, template: Any, counts: dict[str, int] | None) -> int:
+def _check(
+    args: argparse.Namespace,
+    file: Any,
+    template: Any,
+    counts: dict[str, int] | None,
+    tell: Callable[[argparse.Namespace, str], None] = common.say,
+) -> int:
     """Check a file against the IDs of a template and the numbers of configs that are known."""
-    result = tg.submission.validate(path, template, counts)
+    result = tg.submission.validate(file, template, counts)
     problems = [vars(problem) for problem in result.problems]
-    common.emit(args, {"file": path, "rows": result.rows, "valid": result.ok, "problems": problems})
-    common.say(args, str(result))
+    common.emit(args, {"file": result.path, "rows": result.rows, "valid": result.ok, "problems": problems})
+    (tell if result.ok else common.say)(args, str(result))
     return 0 if result.ok else 1

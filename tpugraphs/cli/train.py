@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
 from tpugraphs.names import COLLECTIONS
+from tpugraphs.system.words import counted
 
 HELP = "train a ranker on measured graphs and save it"
 EXAMPLE = (
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     defaults = [f"{name} for {kind} graphs" for kind, name in RECIPES.items() if kind != "graph"]
     meaning = f"see `tpugraphs recipes` (default: {', '.join(defaults)}, {RECIPES['graph']} for others)"
-    common.option(parser, "--recipe NAME", meaning)
+    common.option(parser, "--recipe RECIPE", meaning)
     common.option(
         parser, "--preset", "sized for a CPU, or as published", choices=("cpu", "full"), default="cpu"
     )
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(group, "--normalize", meaning, choices=common.NORMALIZE, default="none")
     meaning = "steps at a time (default: as many as seeds or threads); fewer take less memory"
     common.option(group, "--workers N", meaning, type=common.whole(1, 4096))
-    common.option(group, "--log FILE", "curves and selection, as JSON (default: next to --out)")
+    common.option(group, "--log FILE", "curves and selection, as JSON (default: next to --out); - prints it")
     common.option(parser, "--checkpoint-dir DIR", "save state here; the same command resumes from it")
     common.option(parser, "--set FIELD=VALUE", "set a field of the recipe; repeatable", **common.REPEATED)
     common.add_precision(parser, training=True)
@@ -89,8 +91,8 @@ def _train(
     result = {"out": args.out, "recipe": args.recipe, "parameters": ranker.num_parameters}
     common.emit(args, {**result, f"best_valid_{history.metric}": best, "history": history.to_dict()})
     if best is not None:
-        common.say(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
-    common.say(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
+        common.remark(args, f"best validation {history.metric} {best:.4f}, at step {history.best_step}")
+    common.remark(args, f"wrote {args.out}; next: tpugraphs evaluate {args.out} DATA")
 
 
 def _train_seeds(
@@ -101,6 +103,7 @@ def _train_seeds(
         tg.selection.Rule.parse(args.select)
     log = args.log or str(Path(args.out).with_suffix(".json"))
     common.check_writable(log)
+    common.is_stdout(args, log)
     train, valid = _split(args, graphs)
     runs = tg.train_seeds(
         args.recipe,
@@ -110,30 +113,29 @@ def _train_seeds(
         select=args.select,
         callbacks=lambda seed: [common.progress_lines(args, f"seed {seed}, ")],
         workers=args.workers,
-        verbose=common.show_progress(args),
         **length,
         **options,
     )
     histories = [run.history for run in runs.runs if run.history is not None]
     done, total = sum(len(h.loss) for h in histories), sum(h.total_steps for h in histories)
-    done_of = f"after {done} of {total} steps of all seeds" if runs.interrupted else None
+    done_of = f"after {done:,} of {counted(total, 'step')} of all seeds" if runs.interrupted else None
     common.after_fit(args, histories[0], done_of)
     runs.ensemble(normalize=args.normalize).save(args.out)
-    runs.save(log)
+    if log == common.STREAM:
+        print(json.dumps(runs.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        runs.save(log)
     common.emit(args, {"out": args.out, "log": log, **runs.to_dict()})
     common.say(args, runs.table())
-    common.say(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
-
-
-def _count(graphs: int) -> str:
-    return f"{graphs} graph{'s' if graphs != 1 else ''}"
+    common.remark(args, f"wrote {args.out} and {log}; next: tpugraphs evaluate {args.out} DATA")
 
 
 def _split(args: argparse.Namespace, graphs: common.Graphs) -> tuple[Any, Any]:
     """Graphs to train on; graphs, or a share of the configurations, to validate on, or None. Says which."""
     train, valid = _parts(args, graphs)
-    share = f"{valid:.0%} of the configurations" if isinstance(valid, float) else _count(len(valid or ()))
-    common.say(args, f"{args.recipe}: {_count(len(train))} to train on, {share} to validate on")
+    is_share = isinstance(valid, float)
+    share = f"{valid:.0%} of the configurations" if is_share else counted(len(valid or ()), "graph")
+    common.remark(args, f"{args.recipe}: {counted(len(train), 'graph')} to train on, {share} to validate on")
     return train, valid
 
 

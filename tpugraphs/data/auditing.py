@@ -22,6 +22,7 @@ from tpugraphs.names import collection_of
 from tpugraphs.system import tables
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 
 __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 
@@ -157,7 +158,7 @@ class Audit:
         shown = [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
         blocks = [_table(shown)] if shown else []
         clean = sum(not graph.findings for graph in self.graphs)
-        summary = [f"{len(self)} graph{'s' if len(self) != 1 else ''}; {clean} without findings"]
+        summary = [f"{counted(len(self), 'graph')}; {clean} without findings"]
         summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
         equal = "of the runtimes of equal configs"
         if any(graph.noise_median is not None for graph in self.graphs):
@@ -183,7 +184,7 @@ class Audit:
         return {"graphs": graphs, "counts": self.counts(), "exclude": self.exclude}
 
     def __repr__(self) -> str:
-        return f"<Audit: {len(self)} graphs>\n{self.table()}"
+        return f"<Audit: {counted(len(self), 'graph')}>\n{self.table()}"
 
 
 def _percent(value: float | None) -> str:
@@ -234,7 +235,7 @@ def _audit_graph(graph: Graph) -> GraphAudit:
     configs, distinct = graph.num_configs, len(first)
     found = list(judge(graph, distinct, DUPLICATES))
     if graph.kind == "tile" and 1 < configs < FEW:
-        found.append(("few-configs", f"{configs} configs: the best {FEW} are all there are"))
+        found.append(("few-configs", f"{counted(configs, 'config')}: the best {FEW} are all there are"))
     needed = "placeholder" in dict(found)
     noise = _measurements(graph, inverse, found) if graph.has_runtimes else {}
     findings = _findings(graph.name, graph.collection, needed, found)

@@ -20,6 +20,7 @@ from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, collection_of
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted
 
 __all__ = [
     "COLLECTIONS",
@@ -242,7 +243,9 @@ class Split(Sequence[Graph]):
             raise TypeError(f"a split is indexed by numbers and slices, not {index!r}; {todo}")
         graphs = load_all(self.paths[index], self._max_bytes)
         if len(graphs) != 1:
-            raise _structure("file", "one graph in every file of a collection", f"{len(graphs)} kernels")
+            raise _structure(
+                "file", "one graph in every file of a collection", counted(len(graphs), "kernel")
+            )
         graph: Graph = graphs[0]
         return graph._with(collection=self.collection)
 
@@ -260,7 +263,7 @@ class Split(Sequence[Graph]):
         return Split(self.collection, kept, self._max_bytes)
 
     def __repr__(self) -> str:
-        return f"Split({self.collection!r}, {len(self)} graphs)"
+        return f"Split({self.collection!r}, {counted(len(self), 'graph')})"
 
 
 def excluded(name: str, collection: str | None, patterns: Iterable[str]) -> bool:

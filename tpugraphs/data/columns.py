@@ -12,6 +12,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.data.arrays import CHECK, AnyArray, check_mask, fail
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 __all__ = ["KINDS", "Column", "Digit"]
 
@@ -80,7 +81,7 @@ class Column:
             if mine != theirs or type(mine) is not type(theirs):
                 return f"{self.name!r} has the value {mine!r}, found {theirs!r} in its place"
         if len(self.values) != len(other.values):
-            return f"{self.name!r} has {len(self.values)} values, found {len(other.values)}"
+            return f"{self.name!r} has {counted(len(self.values), 'value')}, found {len(other.values)}"
         return None
 
 

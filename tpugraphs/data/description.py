@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tpugraphs.data import corrupt
 from tpugraphs.data.opcodes import opcode_name
 from tpugraphs.data.schema import GROUPS, UNITS
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
@@ -70,7 +71,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     why = corrupt.reason(graph.name, graph.collection)
     result["warnings"] = [text for _, text in judge(graph, distinct, MOSTLY_DUPLICATES)]
     result["warnings"] += [f"measurements of this graph are known to be corrupt: {why}"] if why else []
-    result["warnings"] += [f"{unknown} nodes have an opcode that is not known"] if unknown else []
+    result["warnings"] += [f"{counted(unknown, 'node')} with an opcode that is not known"] if unknown else []
     return result
 
 
@@ -90,11 +91,11 @@ def judge(graph: Graph, distinct: int, share: float) -> Iterator[tuple[str, str]
         yield "placeholder", "runtimes are placeholders: the graph can be ranked, not trained on or scored"
     elif configs:
         if len(runtimes) < configs:
-            yield "failed-configs", f"{configs - len(runtimes):,} configs failed: they are left out"
+            yield "failed-configs", f"{counted(configs - len(runtimes), 'config')} failed, and left out"
         if len(runtimes) > 1 and runtimes.min() == runtimes.max():
             yield "constant", f"all runtimes are equal ({runtimes[0]:,}{unit}): no order can be learnt"
         if runtimes.min() == 0:
-            yield "zero-runtimes", f"{int((runtimes == 0).sum()):,} runtimes of 0{unit}"
+            yield "zero-runtimes", f"{counted(int((runtimes == 0).sum()), 'runtime')} of 0{unit}"
 
 
 def html_table(graph: Graph) -> str:
@@ -136,9 +137,9 @@ def _top_opcodes(opcode: npt.NDArray[np.uint8], most: int = 10) -> dict[str, int
 def format_description(description: Mapping[str, Any]) -> str:
     """Format what :meth:`Graph.describe` returns as lines of text."""
     d = description
-    size = f"{d['nodes']:,} nodes, {d['edges']:,} edges, {d['configs']:,} configs"
+    size = f"{counted(d['nodes'], 'node')}, {counted(d['edges'], 'edge')}, {counted(d['configs'], 'config')}"
     if "config_nodes" in d:
-        size += f", {d['config_nodes']:,} configurable nodes"
+        size += f", {counted(d['config_nodes'], 'configurable node')}"
     runtime = _times(d["runtime_ns"], 1 / UNITS["ms"], " ms") if d["runtime_ns"] else None
     if not runtime and d.get("runtime"):
         runtime = _times(d["runtime"], 1.0, ", unit not said")

@@ -17,6 +17,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES, Column, Digit, objects, pl
 from tpugraphs.data.published import Graph
 from tpugraphs.data.schema import UNITS, Schema
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.words import counted
 
 __all__ = ["from_frame"]
 
@@ -332,7 +333,7 @@ def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
     rows = len(result[first])
     for name, column in result.items():
         if len(column) != rows:
-            expected, found = f"{rows} rows, as {first!r} has", str(len(column))
+            expected, found = f"{counted(rows, 'row')}, as {first!r} has", str(len(column))
             raise _refuse(name, expected, found, "the table is ragged")
     if rows == 0:
         raise fail("table", "at least one row", "none")

@@ -25,6 +25,7 @@ from tpugraphs.data.npz import write_npz
 from tpugraphs.data.schema import GROUPS, MEMBER, Schema, check_about, write_schema
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.data.packfile import Pack
@@ -179,7 +180,8 @@ class Graph:
         if digits is not None:
             own = self._own_digits(digits, schema)
         if self.config_feat is not None and own.shape[0] != count:
-            raise arrays.fail("config_feat", f"{own.shape[0]} configs, as node_config_feat has", f"{count}")
+            expected = f"{counted(own.shape[0], 'config')}, as node_config_feat has"
+            raise arrays.fail("config_feat", expected, str(count))
         self._set(_digits=own)
 
     def _own_digits(self, given: Any, schema: Schema | None) -> Digits:
@@ -199,7 +201,9 @@ class Graph:
             own: Digits = given
             return own
         if said is not None and len(said) != shape[2]:
-            raise arrays.fail(field, f"{len(said)} digits per node, as in the schema", f"{shape[2]}")
+            raise arrays.fail(
+                field, f"{counted(len(said), 'digit')} per node, as in the schema", f"{shape[2]}"
+            )
         values = said or (MOST_DIGIT_VALUES,) * shape[2]
         packed = as_digits(field, given.get() if stored else given, values)
         if said is None:
@@ -404,7 +408,7 @@ class Graph:
         """`rows` as an index array, slice or mask."""
         if isinstance(rows, slice):
             return rows
-        count, whose = self.num_configs, f"graph {self.name!r} has {self.num_configs} configs"
+        count, whose = self.num_configs, f"graph {self.name!r} has {counted(self.num_configs, 'config')}"
         index = arrays.numbers(name, rows)
         if index.size == 0 and index.dtype.kind == "f":  # an empty list
             index = index.astype(np.int64)

@@ -21,6 +21,7 @@ from tpugraphs import _core
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.data.schema import LAYOUT, TILE
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 __all__ = ["kernel", "program"]
 
@@ -62,7 +63,7 @@ def program(
     if nodes < max(8, 4 * configurable) or min(configurable, configs) < 1:
         raise ConfigError(
             "expected 1 configurable node and 1 config or more, and 8 nodes or more, 4 for each configurable "
-            f"one; found {nodes} nodes, {configurable} configurable, {configs} configs"
+            f"one; found {counted(nodes, 'node')}, {configurable} configurable, {counted(configs, 'config')}"
         )
     rng = np.random.default_rng((seed, nodes, configurable, configs))
     made = _instructions(rng, nodes, configurable)
@@ -97,7 +98,10 @@ def kernel(seed: int = 0, nodes: int = 16, configs: int = 40, name: str | None =
         Too few nodes, or no configs.
     """
     if nodes < 8 or configs < 1:
-        raise ConfigError(f"expected 8 nodes and 1 config or more, found {nodes} nodes, {configs} configs")
+        raise ConfigError(
+            f"expected 8 nodes and 1 config or more, found {counted(nodes, 'node')}, "
+            f"{counted(configs, 'config')}"
+        )
     rng = np.random.default_rng((seed, nodes, configs))
     made = _instructions(rng, nodes, 1)
     shape = made[-1].shape

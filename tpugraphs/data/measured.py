@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import DataError
+from tpugraphs.system.words import plural
 
 __all__ = ["require_measured"]
 
@@ -24,7 +25,8 @@ def require_measured(graph: Graph, rows: NDArray[np.int64], purpose: str, remedy
         return DataError(f"{field}: {text}", file=graph.name, field=field, found=found, expected=expected)
 
     if runtimes.size and not ran.any():
-        text = f"all {runtimes.size} configs failed, so {purpose}: leave it out"
+        every = plural(runtimes.size, "the only config", f"all {runtimes.size:,} configs")
+        text = f"{every} failed, so {purpose}: leave it out"
         raise refuse("valid", text, "none that ran", "configs that ran")
     failed = rows[~ran[rows]]
     if failed.size:

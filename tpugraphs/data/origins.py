@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from urllib.parse import quote
 
 from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
+from tpugraphs.system.progress import notice
 from tpugraphs.system.transfer import Retries, fetch
+from tpugraphs.system.words import counted
 
 __all__ = ["GITHUB", "VARIABLE", "PublicFile", "data_folder", "find", "get"]
 
@@ -113,7 +114,7 @@ def get(file: PublicFile, download: bool = True, attempts: int = 3) -> Path:
 
 def _download(file: PublicFile, attempts: int) -> Path:
     store = data_folder() / _STORE
-    print(f"tpugraphs: downloading {file.url} ({file.size:,} bytes) to {store}", file=sys.stderr)
+    notice(f"tpugraphs: downloading {file.url} ({counted(file.size, 'byte')}) to {store}")
     try:
         store.mkdir(parents=True, exist_ok=True)
         # In a folder of its own, so that several processes may do this at a time.

@@ -26,6 +26,7 @@ from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
@@ -80,7 +81,7 @@ class Pack:
         none = np.zeros((len(arrays["runtime"]), 0, len(values)), np.int8)
         array: NDArray[np.int8] = arrays.get("node_config_feat", none)
         if array.shape[2] != len(values):
-            expected = f"{len(values)} digits per node, as in the schema"
+            expected = f"{counted(len(values), 'digit')} per node, as in the schema"
             raise fail("node_config_feat", expected, f"{array.shape[2]}", "make the pack again")
         shape = (array.shape[0], array.shape[1], array.shape[2])
         return Digits(shape, array, self.path, handle=self.handle, values=values)

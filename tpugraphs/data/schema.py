@@ -21,6 +21,7 @@ from tpugraphs import _core
 from tpugraphs.data.arrays import AnyArray, fail
 from tpugraphs.data.columns import KINDS, Column, Digit, Place, check_values, encoded, in_row, plain, typed
 from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.data.graph import Graph
@@ -237,7 +238,7 @@ class Schema:
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
         if len(values) != len(columns):
-            raise fail(f"{group} row", f"{len(columns)} values", str(len(values)))
+            raise fail(f"{group} row", counted(len(columns), "value"), str(len(values)))
         result = {}
         for column, value in zip(columns, values, strict=True):
             if column.kind == "category":
@@ -289,8 +290,9 @@ class Schema:
         for name, schema in (("LAYOUT", LAYOUT), ("TILE", TILE)):
             if self is schema:
                 return f"schema.{name}"
-        parts = [f"{len(getattr(self, g))} {g}" for g in (*GROUPS, "digits") if getattr(self, g)]
-        parts += [f"{self.opcodes} opcodes"] if self.opcodes else []
+        sizes = {g: len(getattr(self, g)) for g in (*GROUPS, "digits")}
+        parts = [counted(n, g.removesuffix("s"), g) for g, n in sizes.items() if n]
+        parts += [counted(self.opcodes, "opcode")] if self.opcodes else []
         return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
 
 

@@ -14,7 +14,6 @@ import io
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 from tpugraphs.data.origins import GITHUB, PublicFile
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, atomic_write, locked
-from tpugraphs.system.progress import Progress
+from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Retries, check_url, fetch
 
 __all__ = ["PICKLED", "PublicTable", "run", "tables"]
@@ -184,11 +183,9 @@ def run(
 
 def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: bool | None) -> list[Path]:
     """Return where the files of a table are, each with the digest that it should have."""
-    from tqdm import tqdm
 
-    def notice(text: str) -> None:
-        if verbose is not False:
-            tqdm.write(f"{table.name}: {text}", file=sys.stderr)
+    def told(text: str) -> None:
+        notice(f"{table.name}: {text}", verbose)
 
     found, done = [], 0
     with Progress(table.size, f"{table.name}: download", "B", verbose) as bar:
@@ -199,7 +196,7 @@ def _get(table: PublicTable, store: Path, base: str, retries: Retries, verbose: 
                 bar.move(before + there, table.size)
 
             if not path.is_file():
-                fetch(part.at(base), path, retries, move, notice)
+                fetch(part.at(base), path, retries, move, told)
             _compare(part, path, base)
             done += part.size
             found.append(path)

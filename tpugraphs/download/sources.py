@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,8 +22,9 @@ from tpugraphs.download.unpack import unpack
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import COLLECTIONS, SPLITS
 from tpugraphs.system.files import absolute, atomic_write, locked
-from tpugraphs.system.progress import Progress
+from tpugraphs.system.progress import Progress, notice
 from tpugraphs.system.transfer import Notice, Remote, Retries, check_url, fetch, on_disk, probe
+from tpugraphs.system.words import counted
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 
@@ -187,13 +187,7 @@ def run(
 
 def _notice(archive: Archive, verbose: bool | None) -> Notice:
     """Give what prints lines about an archive on stderr, above a progress bar."""
-    from tqdm import tqdm
-
-    def notice(text: str) -> None:
-        if verbose is not False:
-            tqdm.write(f"{archive.name}: {text}", file=sys.stderr)
-
-    return notice
+    return lambda text: notice(f"{archive.name}: {text}", verbose)
 
 
 def _recorded(base: Path, archive: Archive) -> Path:
@@ -237,12 +231,12 @@ def _get(
     base: Path, archive: Archive, keep: bool, retries: Retries, verbose: bool | None
 ) -> list[tuple[str, int]]:
     """Download one archive, unpack it, and note down that it is done."""
-    target, notice, start = base / _STORE / archive.name, _notice(archive, verbose), time.monotonic()
+    target, tell, start = base / _STORE / archive.name, _notice(archive, verbose), time.monotonic()
     if not target.is_file():
         with Progress(None, f"{archive.name}: download", "B", verbose) as bar:
-            fetch(archive.url, target, retries, bar.move, notice)
+            fetch(archive.url, target, retries, bar.move, tell)
     size = target.stat().st_size
-    seen = _seen(base, archive, target, notice)
+    seen = _seen(base, archive, target, tell)
     try:
         with Progress(size, f"{archive.name}: unpack", "B", verbose) as bar:
             files = unpack(target, base / "npz", archive.place, lambda done: bar.move(done, size))
@@ -255,17 +249,19 @@ def _get(
     if not keep:
         target.unlink()
     seconds = time.monotonic() - start
-    notice(f"{_bytes(size)} in {seconds:.0f} s: {len(files):,} graphs in {base / 'npz' / archive.place}")
+    tell(
+        f"{_bytes(size)} in {seconds:.0f} s: {counted(len(files), 'graph')} in {base / 'npz' / archive.place}"
+    )
     return files
 
 
-def _seen(base: Path, archive: Archive, target: Path, notice: Notice) -> dict[str, Any]:
+def _seen(base: Path, archive: Archive, target: Path, tell: Notice) -> dict[str, Any]:
     """Size and SHA-256 of an archive, as at its first use or DataError: its authors publish no digests."""
     with open(target, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     seen, first = {"bytes": target.stat().st_size, "sha256": digest}, _record(base, archive)
     if first.get("url") != archive.url or "sha256" not in first:
-        notice(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
+        tell(f"{seen['bytes']:,} bytes, sha256 {digest}: recorded, to compare later downloads")
     elif any(first.get(name) != value for name, value in seen.items()):
         target.unlink()
         old, new = (f"{one.get('bytes')} bytes, sha256 {one['sha256']}" for one in (first, seen))
@@ -275,7 +271,7 @@ def _seen(base: Path, archive: Archive, target: Path, notice: Notice) -> dict[st
         )
         raise DataError.of("sha256", f"the archive of the first download, {old}", new, todo, file=archive.url)
     else:
-        notice(f"sha256 {digest}: the same archive as at the first download")
+        tell(f"sha256 {digest}: the same archive as at the first download")
     return seen
 
 

@@ -13,6 +13,7 @@ from tpugraphs.data.measured import require_measured
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
+from tpugraphs.system.progress import tracked
 
 __all__ = ["evaluate", "measured_runtimes"]
 
@@ -61,7 +62,7 @@ def evaluate(
     draws: int = 1000,
     level: float = 0.95,
     seed: int = 0,
-    progress: bool = False,
+    verbose: bool | None = None,
 ) -> Report:
     """Judge a scorer, or several side by side, on graphs with measured runtimes.
 
@@ -83,8 +84,8 @@ def evaluate(
         Name of a single scorer in the report.
     draws, level, seed
         Settings of the bootstrap, see `Report`.
-    progress : bool
-        Show a progress bar on stderr.
+    verbose : bool, optional
+        Show a progress bar; by default in a terminal or notebook.
 
     Returns
     -------
@@ -117,13 +118,9 @@ def evaluate(
                 f"{type(score).__name__}"
             )
     sequence: Iterable[Any] = [graphs] if single else graphs
-    if progress:
-        from tqdm import tqdm
-
-        sequence = tqdm(sequence, desc="evaluate", unit="graph", leave=False)
     rows: list[Row] = []
     not_listed: list[str] = []
-    for graph in sequence:
+    for graph in tracked(sequence, "evaluate", "graph", verbose):
         if not hasattr(graph, "config_runtime"):
             raise not_a_graph("graphs", graph)
         collection, names = graph.collection or graph.kind, None

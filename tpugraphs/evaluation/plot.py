@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs import metrics
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import atomic_write
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,7 +138,7 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
     axes = iter(np.ravel(figure.subplots(1, panels)))
     if history is not None:
         learning_curve(next(axes), history)
-    title = f"{rows[0].configs:,} configurations of {first.graph}"
+    title = f"{counted(rows[0].configs, 'configuration')} of {first.graph}"
     ranks(next(axes), rows[0].scores, rows[0].runtimes, title=title)
     kept(next(axes), rows)
     return figure

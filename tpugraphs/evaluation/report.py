@@ -21,6 +21,7 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +188,7 @@ class Report:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"<Report: {len(self.rows)} row{'s' * (len(self.rows) != 1)}>\n{self.table()}"
+        return f"<Report: {counted(len(self.rows), 'row')}>\n{self.table()}"
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -231,7 +232,7 @@ class Report:
         """
         rows = [row for row in self.rows if row.configs >= configs]
         if not rows:
-            raise ConfigError(f"no graph of this report has {configs} configs")
+            raise ConfigError(f"no graph of this report has {counted(configs, 'config')}")
         return replace(self, rows=rows)
 
     def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:

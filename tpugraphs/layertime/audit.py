@@ -14,6 +14,7 @@ from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.system.words import counted
 
 __all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
 
@@ -100,7 +101,7 @@ class LayerAudit:
         """Return a line per device, and one per stretch where the level shifts."""
         lines = []
         for one in self.devices:
-            notes = [f"{one.layers:,} layers"]
+            notes = [counted(one.layers, "layer")]
             if one.repeated:
                 notes.append(f"{one.repeated:,} repeated, times up to {one.spread:.2f}x apart in the median")
             if one.impossible:
@@ -110,7 +111,7 @@ class LayerAudit:
             lines.append(f"{one.device}: {', '.join(notes)}")
             lines += [
                 f"  rows {part.first:,} to {part.last:,}: {part.level:.2f}x as long as fitted, "
-                f"{part.gflops:,.0f} GFLOP/s where most is to do ({part.layers:,} layers)"
+                f"{part.gflops:,.0f} GFLOP/s where most is to do ({counted(part.layers, 'layer')})"
                 for part in one.stretches
                 if one.shifted
             ]

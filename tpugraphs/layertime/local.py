@@ -16,6 +16,7 @@ from tpugraphs import _core
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.devices import FIGURES, Device, get_device
 from tpugraphs.system import machine
+from tpugraphs.system.words import counted
 
 __all__ = ["check_threads", "cpu_name", "gpu_device", "this_device", "torch_library"]
 
@@ -92,7 +93,7 @@ def check_threads(threads: object) -> None:
 
 def cpu_name(threads: int) -> str:
     """Return what `this_device` calls the CPU."""
-    return f"{machine.processor() or 'CPU'}, {threads} thread{'s' * (threads > 1)}"
+    return f"{machine.processor() or 'CPU'}, {counted(threads, 'thread')}"
 
 
 def gpu_device(properties: Any, name: str | None = None) -> Device:

@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
+from tpugraphs.system.files import name_of, opened
+from tpugraphs.system.words import counted
 
 __all__ = ["MOST_BYTES", "LayerTable", "described_devices", "one_layer", "read_table"]
 
@@ -95,8 +97,8 @@ def read_table(
 
     Parameters
     ----------
-    source : path, dict of arrays, DataFrame, LayerTable, or a list of them
-        A path names a CSV file, which may be compressed (``.gz``).
+    source : path, open file, dict of arrays, DataFrame, LayerTable, or a list of them
+        A path names a CSV file, which may be compressed (``.gz``). A file that is open gives bytes of CSV.
     kind : str
         One of `KINDS`.
     device : name, Device or (n,) names, optional
@@ -131,6 +133,8 @@ def read_table(
         if not source:
             raise ConfigError("table: expected at least one file or table, got an empty list")
         return join([read_table(one, kind, device, timed, known) for one in source])
+    if hasattr(source, "read"):
+        return _table(_read_csv(source), KINDS[kind], name_of(source), device, timed, known)
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         return _table(_read_csv(path), KINDS[kind], str(path), device, timed, known, _named(path, kind))
@@ -170,9 +174,11 @@ def _named(path: Path, kind: str) -> str | None:
     return name[len(kind) + 1 :] if name.startswith(f"{kind}_") else None
 
 
-def _read_csv(path: Path) -> dict[str, list[str]]:
+def _read_csv(source: Any) -> dict[str, list[str]]:
+    path = name_of(source)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        packed = isinstance(source, Path) and source.suffix == ".gz"
+        with gzip.open(source) if packed else opened(source) as file:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
             raise DataError(f"{path}: more than {MOST_BYTES >> 30} GiB of text; split the file")
@@ -183,14 +189,17 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
         rows.pop()
     if len(rows) < 2:
         raise DataError(
-            f"{path}: expected a line of column names and at least one row, found {len(rows)} lines"
+            f"{path}: expected a line of column names and at least one row, found "
+            f"{counted(len(rows), 'line')}"
         )
     head = rows[0]
     if again := [name for i, name in enumerate(head) if name in head[:i]]:
         raise DataError(f"{path}: line 1: expected every column once, found {again[0]!r} twice")
     for i, row in enumerate(rows[1:], 2):
         if len(row) != len(head):
-            raise DataError(f"{path}: line {i}: expected {len(head)} fields as in line 1, found {len(row)}")
+            raise DataError(
+                f"{path}: line {i}: expected {counted(len(head), 'field')} as in line 1, found {len(row)}"
+            )
     return {name: [row[i] for row in rows[1:]] for i, name in enumerate(head)}
 
 
@@ -216,7 +225,7 @@ def _table(
     for name, length in lengths.items():
         if length != count:
             raise DataError(
-                f"{where}: column {name!r}: expected {count} rows as in the others, found {length}"
+                f"{where}: column {name!r}: expected {counted(count, 'row')} as in the others, found {length}"
             )
     if count == 0:
         raise DataError(f"{where}: no rows")
@@ -255,7 +264,7 @@ def _devices(
         return (get_device(names, known),), np.zeros(count, np.int64)
     words, numbers = np.unique(np.asarray(names).astype(str), return_inverse=True)
     if numbers.size != count:
-        raise DataError(f"{where}: device: expected {count} names, found {numbers.size}")
+        raise DataError(f"{where}: device: expected {counted(count, 'name')}, found {numbers.size}")
     found = [get_device(str(word), known) for word in words]
     devices = tuple(dict.fromkeys(found))  # one may go by several names
     return devices, np.array([devices.index(one) for one in found], np.int64)[numbers]

@@ -20,6 +20,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
 
@@ -330,7 +331,7 @@ def _check_weights(weights: Any, count: int) -> tuple[float, ...]:
     given = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str) else [weights]
     numbers = [isinstance(w, Real) and not isinstance(w, (bool, np.bool_)) for w in given]
     if len(given) != count or not all(numbers):
-        raise ConfigError(f"weights: expected {count} numbers, one per ranker, got {weights!r}")
+        raise ConfigError(f"weights: expected {counted(count, 'number')}, one per ranker, got {weights!r}")
     fits = all(0 <= w <= sys.float_info.max for w in given)
     values = tuple(float(w) for w in given) if fits else ()
     if not 0 < sum(values) < math.inf:

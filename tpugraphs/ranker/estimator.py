@@ -13,6 +13,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, check_measured
+from tpugraphs.system.words import counted
 from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History
 from tpugraphs.training.fit import Fit, FitOptions, held
@@ -114,7 +115,7 @@ class NetworkEstimator(Network):
         if other.recipe.name != self.recipe.name or other.steps != expected:
             raise ConfigError(
                 "init: expected a ranker of the same recipe, with the same fields of the model, got one of "
-                f"{other.recipe.name!r} with {other.num_parameters:,} parameters"
+                f"{other.recipe.name!r} with {counted(other.num_parameters, 'parameter')}"
             )
         return pipeline
 

@@ -16,7 +16,7 @@ from tpugraphs.ranker.folds import Fold, unseen_graphs
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import scoring
 from tpugraphs.ranker.seeds import seed_numbers
-from tpugraphs.system.progress import wanted
+from tpugraphs.system.progress import tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["cross_validate", "leave_out"]
@@ -167,14 +167,12 @@ def _judged(
     fit: Mapping[str, Any],
 ) -> list[Row]:
     """Rows of all graphs in their order, those of a fold by scorers trained on its other graphs."""
-    from tqdm.auto import tqdm
-
     beside = beside or {}
     if twice := makers.keys() & beside.keys():
         raise ConfigError(f"`beside`: {min(twice)!r} is the name of what is trained: give it another one")
     in_memory = isinstance(graphs, (list, tuple))  # then a share of the configs can be held out of lists
     rows: dict[int, Sequence[Row]] = {}
-    for fold in tqdm(folds, desc=what, unit="fit", disable=not wanted(verbose)):
+    for fold in tracked(folds, what, "fit", verbose):
         held, scorers = list(fold.unseen), dict[str, Any]()
         for name, make in makers.items():
             fresh = make()

@@ -14,7 +14,6 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole
-from tpugraphs.system import progress
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
@@ -97,7 +96,7 @@ def train_members(
                 )
                 one.reset()
                 fits.append(one.estimator.begin(train, valid, folder, how))
-        interrupted = bool(fits) and _run(fits, workers, progress.wanted(verbose))
+        interrupted = bool(fits) and _run(fits, workers, verbose)
     for one in members:
         if not interrupted and not isinstance(one.estimator, NetworkEstimator):
             one.fit(train, valid, sample_weight=sample_weight, epochs=epochs, steps=steps, verbose=verbose)
@@ -120,7 +119,7 @@ def _members(rankers: Any) -> list[Ranker]:
     return members
 
 
-def _run(fits: list[Fit], workers: int | None, verbose: bool) -> bool:
+def _run(fits: list[Fit], workers: int | None, verbose: bool | None) -> bool:
     """Train all; return whether Ctrl-C ended it."""
     crew = Crew(fits, workers)
     crew.run(verbose)

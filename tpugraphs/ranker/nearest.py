@@ -13,6 +13,7 @@ from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs
 
@@ -130,4 +131,4 @@ class Nearest(ScorerBase):
 
     def __repr__(self) -> str:
         count = len(self._graphs) if self.fitted else 0
-        return f"<Nearest: {self.n} of {count} graphs by {self.by}, {self.ranker!r}>"
+        return f"<Nearest: {self.n} of {counted(count, 'graph')} by {self.by}, {self.ranker!r}>"

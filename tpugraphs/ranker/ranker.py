@@ -29,6 +29,7 @@ from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import tensorfile
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.optimizer import parameter_groups
@@ -287,7 +288,7 @@ class Ranker(ScorerBase):
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
-        size = "" if self._estimator.size is None else f"{self._estimator.size:,} parameters, "
+        size = "" if self._estimator.size is None else f"{counted(self._estimator.size, 'parameter')}, "
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
     def __getstate__(self) -> dict[str, Any]:

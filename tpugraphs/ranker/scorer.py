@@ -211,7 +211,7 @@ class ScorerBase(Convention, ABC):
         if getattr(configs, "ndim", 0) > 1:
             raise ConfigError("configs: expected row numbers: configs given as such have no runtimes here")
         return evaluate(
-            self.judged(tta, precision, bool(options.get("progress", False)), members, together),
+            self.judged(tta, precision, options.get("verbose"), members, together),
             graphs, configs=configs, **options,
         )  # fmt: skip
 

@@ -24,7 +24,8 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, progress
+from tpugraphs.system import files
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
@@ -151,7 +152,7 @@ class SeedRuns:
         """
         judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
         judged["ensemble"] = self.ensemble(normalize=normalize)
-        verbose = bool(options.get("progress", False))
+        verbose = options.get("verbose")
         scorers = {name: scoring(one, tta, precision, verbose) for name, one in judged.items()}
         return evaluate(scorers, graphs, configs=configs, **options)
 
@@ -184,7 +185,7 @@ class SeedRuns:
         _write_json(path, self.to_dict())
 
     def __repr__(self) -> str:
-        return f"<SeedRuns: {len(self.runs)} seeds>\n{self.table()}"
+        return f"<SeedRuns: {counted(len(self.runs), 'seed')}>\n{self.table()}"
 
     def table(self) -> str:
         """Describe every seed and the result, in lines of text."""
@@ -194,8 +195,8 @@ class SeedRuns:
             low, high = j.interval
             spread = f" ± {j.sd:.4f}" if len(j.means) > 1 else ""
             lines.append(
-                f"validation {self.runs[0].ranker.metric}: {j.mean:.4f}{spread} over {len(j.means)} seeds; "
-                f"95 % interval over {j.over}: {low:.4f} … {high:.4f}"
+                f"validation {self.runs[0].ranker.metric}: {j.mean:.4f}{spread} over "
+                f"{counted(len(j.means), 'seed')}; 95 % interval over {j.over}: {low:.4f} … {high:.4f}"
             )
         return "\n".join([*lines, f"rule: {self.rule.text}"])
 
@@ -309,7 +310,7 @@ def train_seeds(
             )
             fits.append(estimator.start(material, own, how))
         crew = Crew(fits, workers)
-        crew.run(progress.wanted(verbose))
+        crew.run(verbose)
         return _runs(fits, crew, rule, began)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count as count_from
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +22,9 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
-from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.files import absolute, atomic_write, name_of, opened
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 
 __all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
 
@@ -34,7 +35,7 @@ _MAX_LINE = 8 << 20  # bytes; a row of 100,000 indices has 0.7 MB
 _ID = re.compile(rf"(?:{'|'.join(FOLDERS)}):[^\s\x00-\x1f\x7f,;:\"]+")
 _INDEX = re.compile(r"[0-9]{1,10}")
 _INDICES = re.compile(r"[0-9]{1,10}(?:;[0-9]{1,10})*+")  # possessive: without memory for every index
-_PathLike = str | os.PathLike[str]
+_PathLike = str | os.PathLike[str] | BinaryIO  # a file may be open: a pipe, bytes in memory
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ class Validation:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.path}: valid, {self.rows} rows"
+            return f"{self.path}: valid, {counted(self.rows, 'row')}"
         n = len(self.problems)
         limit = "at least " if n >= _MAX_PROBLEMS else ""
-        lines = [f"{self.path}: {limit}{n} problems in {self.rows} rows"]
+        lines = [f"{self.path}: {limit}{counted(n, 'problem')} in {counted(self.rows, 'row')}"]
         lines += [f"  {problem}" for problem in self.problems[:20]]
         return "\n".join(lines + [f"  ... and {n - 20} more"] * (n > 20))
 
@@ -98,16 +99,17 @@ def _ranking_problem(row_id: str, ranking: NDArray[np.int64], count: int | None)
         return "no indices"
     best = _is_tile(row_id) and n >= TILE_PLACES  # a choice of the configs, else all of them
     if count is not None and (n > count or (n < count and not best)):
-        return f"{n} indices, expected {min(count, TILE_PLACES) if _is_tile(row_id) else count}"
+        needed = min(count, TILE_PLACES) if _is_tile(row_id) else count
+        return f"{counted(n, 'index', 'indices')}, expected {needed:,}"
     limit = n if count is None and not best else count
     ordered = np.sort(ranking)
     if ordered[0] < 0:
         return f"index {ordered[0]} is negative"
     if limit is not None and ordered[-1] >= limit:
-        return f"index {ordered[-1]} is out of range 0..{limit - 1} (graph of {limit} configs)"
+        return f"index {ordered[-1]} is out of range 0..{limit - 1} (graph of {counted(limit, 'config')})"
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
-        return f"index {repeated[0]} appears {(ranking == repeated[0]).sum()} times, expected once"
+        return f"index {repeated[0]} appears {counted((ranking == repeated[0]).sum(), 'time')}, expected once"
     return None
 
 
@@ -122,9 +124,8 @@ class _Row(NamedTuple):
 
 def _rows(path: _PathLike) -> Iterator[_Row]:
     """Yield rows one by one; the header only if something is wrong with it."""
-    full = absolute(path)
     try:
-        with open(full, "rb") as file:
+        with opened(path) as file:
             for number in count_from(1):
                 raw = file.readline(_MAX_LINE + 1)
                 if number > 1 and not raw:
@@ -136,7 +137,7 @@ def _rows(path: _PathLike) -> Iterator[_Row]:
                 if len(raw) > _MAX_LINE:
                     return
     except OSError as error:
-        error.filename = error.filename or full
+        error.filename = error.filename or name_of(path)
         raise
 
 
@@ -176,7 +177,7 @@ def _indices_problem(listed: str) -> str:
 
 def _wrong_row(path: _PathLike, row: _Row, problem: str) -> DataError:
     row_id = row.id or None
-    return DataError(str(Problem(row.line, row_id, problem)), file=os.fspath(path), field=row_id)
+    return DataError(str(Problem(row.line, row_id, problem)), file=name_of(path), field=row_id)
 
 
 def _sound_rows(path: _PathLike) -> dict[str, _Row]:
@@ -224,7 +225,8 @@ def validate(
     DataError
         The template is itself broken.
     """
-    absolute(path)  # raises ConfigError unless it is a path
+    if not hasattr(path, "read"):
+        absolute(path)  # raises ConfigError unless it is a path
     known, expected = dict(counts or {}), None
     if isinstance(template, Mapping):
         expected = {row_id: int(count) for row_id, count in template.items()}
@@ -245,7 +247,8 @@ def validate(
             problem = _ranking_problem(row.id, row.ranking, count)
             listed = expected[row.id] if expected else 0
             if problem is None and count is None and len(row.ranking) < listed and not _is_tile(row.id):
-                problem = f"{len(row.ranking)} indices, expected at least the {listed} of the template"
+                found = counted(len(row.ranking), "index", "indices")
+                problem = f"{found}, expected at least the {listed:,} of the template"
         if row.id:
             seen.setdefault(row.id, row.line)
         if problem:
@@ -254,7 +257,7 @@ def validate(
                 break
     missing = [row_id for row_id in expected or () if row_id not in seen]
     problems += [Problem(None, row_id, "missing: the template has this ID") for row_id in missing]
-    return Validation(os.fspath(path), rows, problems[:_MAX_PROBLEMS])
+    return Validation(name_of(path), rows, problems[:_MAX_PROBLEMS])
 
 
 def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
@@ -313,8 +316,12 @@ def write(
         if _is_tile(row_id):
             array = array[:TILE_PLACES]
         lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
-    with atomic_write(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    content = ("\n".join(lines) + "\n").encode()
+    if isinstance(path, (str, bytes, os.PathLike)) or not hasattr(path, "write"):
+        with atomic_write(cast(str, path)) as file:
+            file.write(content)
+    else:
+        path.write(content)
 
 
 def merge(
@@ -344,14 +351,15 @@ def merge(
     """
     merged: dict[str, NDArray[np.int64]] = {}
     source: dict[str, str] = {}
-    single = isinstance(paths, (str, bytes, os.PathLike)) or not isinstance(paths, Iterable)
+    single = isinstance(paths, (str, bytes, os.PathLike)) or hasattr(paths, "read")
+    single = single or not isinstance(paths, Iterable)
     for path in [cast(_PathLike, paths)] if single else cast(Iterable[_PathLike], paths):
         for row_id, ranking in read(path).items():
             if row_id in merged and not overwrite and not np.array_equal(merged[row_id], ranking):
                 todo = "remove one, or pass overwrite=True to let the later file win"
                 other = f"{row_id}: {source[row_id]} ranks it differently; {todo}"
-                raise DataError(other, file=os.fspath(path), field=row_id)
-            merged[row_id], source[row_id] = ranking, os.fspath(path)
+                raise DataError(other, file=name_of(path), field=row_id)
+            merged[row_id], source[row_id] = ranking, name_of(path)
     if out is not None:
         write(out, merged)
     return merged
@@ -389,7 +397,7 @@ class Score:
         for name in FOLDERS:
             count = sum(row_id.startswith(f"{name}:") for row_id in self.graphs)
             if count:
-                lines.append(f"  {name:<20} {self.collections[name]:.6f}, {count} graphs")
+                lines.append(f"  {name:<20} {self.collections[name]:.6f}, {counted(count, 'graph')}")
             elif competes and name in COLLECTIONS:
                 lines.append(f"  {name:<20} no graphs given: counts as 0")
         for what, ids in (("not in the file, count as 0", self.missing), ("of no graph given", self.unknown)):
@@ -407,7 +415,7 @@ def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     return metric(place[graph.ran], measured_runtimes(graph, graph.ran))
 
 
-def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
+def score(path: _PathLike, *graphs: Any, verbose: bool | None = None) -> Score:
     """Score a submission on graphs whose runtimes are known, as the competition does.
 
     A graph has Kendall's tau-b of places and runtimes (0 where it is not defined), but a tile graph
@@ -420,8 +428,8 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     *graphs : graph, or iterable of graphs
         For example ``*(tg.open_collection(name, root).valid for name in tg.metrics.COLLECTIONS)``. They are
         read one after another.
-    progress : bool
-        Show a progress bar.
+    verbose : bool, optional
+        Show a progress bar; by default in a terminal or notebook.
 
     Returns
     -------
@@ -440,7 +448,7 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     missing: list[str] = []
     values: dict[str, float] = {}
     count = sum(len(part) if hasattr(part, "__len__") else 1 for part in graphs)
-    with Progress(count, "score", "graph", progress) as bar:
+    with Progress(count, "score", "graph", verbose) as bar:
         for part in graphs:
             for graph in [part] if hasattr(part, "submission_id") else part:
                 row_id = graph.submission_id
@@ -461,4 +469,4 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     groups = {name: [v for k, v in values.items() if k.rpartition(":")[0] == name] for name in FOLDERS}
     means = {name: float(np.mean(group)) for name, group in groups.items() if group}
     total = competition_score({name: mean for name, mean in means.items() if name in COLLECTIONS})
-    return Score(os.fspath(path), total, means, values, tuple(missing), tuple(rows))
+    return Score(name_of(path), total, means, values, tuple(missing), tuple(rows))

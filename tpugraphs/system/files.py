@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tpugraphs.errors import ConfigError
 
@@ -20,6 +20,8 @@ __all__ = [
     "atomic_write",
     "file_name",
     "locked",
+    "name_of",
+    "opened",
     "remove_unfinished",
 ]
 
@@ -41,6 +43,29 @@ def file_name(path: str | bytes | os.PathLike[str]) -> str:
     if "\0" in text:
         raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
     return text
+
+
+def name_of(source: Any) -> str:
+    """Return the path of a file, or what an open one is called, for messages."""
+    return str(getattr(source, "name", "stream")) if hasattr(source, "read") else os.fspath(source)
+
+
+@contextmanager
+def opened(source: Any) -> Iterator[BinaryIO]:
+    """Open a path to read bytes; a binary file that is open already, such as a pipe, is left open.
+
+    Raises
+    ------
+    ConfigError
+        Neither a path nor an open file.
+    OSError
+        The file cannot be opened; names the path.
+    """
+    if hasattr(source, "read"):
+        yield source
+        return
+    with open(absolute(source), "rb") as file:
+        yield file
 
 
 @contextmanager

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Self, TypeVar
 
-__all__ = ["Progress", "wanted"]
+__all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
+
+Item = TypeVar("Item")
 
 _DELAY = 1.0  # seconds before a bar appears: short work shows none
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show neither bars nor notices in this block where ``verbose`` is left to the default."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
 
 
 def wanted(verbose: bool | None) -> bool:
-    """Whether to show progress: as asked, by default (None) in a terminal or notebook."""
+    """Return whether to show progress: as asked, by default (None) in a terminal or notebook."""
     if verbose is not None:
         return bool(verbose)
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return not _quiet.get() and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+
+
+def notice(text: str, verbose: bool | None = None) -> None:
+    """Print a line on stderr, above a bar if there is one; nothing if `verbose` is False."""
+    if (verbose is None and _quiet.get()) or verbose is False:
+        return
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
 
 
 class Progress:
@@ -62,3 +87,12 @@ class Progress:
             self._bar.leave, self._bar.delay = True, 0
             self._bar.set_postfix({name: f"{value:.4f}" for name, value in values.items()}, refresh=False)
             self._bar.update(done - self._bar.n)
+
+
+def tracked(items: Iterable[Item], what: str, unit: str, verbose: bool | None) -> Iterator[Item]:
+    """Yield items under a bar that counts them; arguments: see `Progress`."""
+    total = len(items) if isinstance(items, Sized) else None
+    with Progress(total, what, unit, verbose) as bar:
+        for item in items:
+            yield item
+            bar.update(1)

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from tpugraphs import __version__
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import atomic_write
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:  # importing it takes as long as importing the graphs: only those who download shall wait
     import http.client
@@ -151,7 +152,7 @@ def _repeat(
             failures, best = (1, there) if there > best else (failures + 1, best)
             if failures > retries.count:
                 kept = "what is there is kept, and " if there else ""
-                tried = f"{failures} attempt{'s' if failures > 1 else ''} that brought nothing new"
+                tried = f"{counted(failures, 'attempt')} that brought nothing new"
                 raise DataError(
                     f"{error}; gave up after {tried}; {kept}the same command resumes from there",
                     file=url, field="download", found=str(error), expected="an answer",
@@ -265,4 +266,4 @@ def _copy(
         error.filename = str(part)
         raise
     if length is not None and offset < length:
-        raise _RetryError(f"the connection ended after {offset:,} of {length:,} bytes")
+        raise _RetryError(f"the connection ended after {offset:,} of {counted(length, 'byte')}")

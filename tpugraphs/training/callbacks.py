@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.training.fit import Fit
@@ -115,7 +116,7 @@ class History:
         return {**self.__dict__, "best_metric": self.best_metric}
 
     def __repr__(self) -> str:
-        text = f"{len(self.loss)} of {self.total_steps} steps in {self.seconds:.1f} s"
+        text = f"{len(self.loss):,} of {counted(self.total_steps, 'step')} in {self.seconds:.1f} s"
         if self.loss:
             text += f", loss {np.mean(self.loss[-100:]):.4f}"
         if self.best_step is not None:

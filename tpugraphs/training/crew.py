@@ -12,6 +12,7 @@ import numpy as np
 from tpugraphs import _core
 from tpugraphs.errors import Error
 from tpugraphs.system.interrupts import Interrupts
+from tpugraphs.system.progress import wanted
 from tpugraphs.training.fit import Fit
 
 __all__ = ["Crew"]
@@ -36,12 +37,13 @@ class Crew:
         self.live = min(len(fits), self.threads if workers is None else int(workers))
         self.stop = Interrupts()  # for the fits: the workers get no signals
 
-    def run(self, verbose: bool) -> None:
+    def run(self, verbose: bool | None) -> None:
         """Train until all fits are over, or one breaks, or Ctrl-C. A fit that diverges ends alone."""
         from tqdm.auto import tqdm
 
         bar = tqdm(
-            total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True, disable=not verbose,
+            total=sum(fit.total for fit in self.fits), unit="step", dynamic_ncols=True,
+            disable=not wanted(verbose),
             desc=f"{len(self.fits)} x {', '.join(dict.fromkeys(fit.ranker.recipe for fit in self.fits))}",
         )  # fmt: skip
         with bar, Interrupts() as interrupts, ThreadPoolExecutor(self.live) as pool:

@@ -69,7 +69,7 @@ class FitOptions:
     owner: Any
     callbacks: Sequence[Callback] = ()
     checkpoint_every: int
-    verbose: bool | None = False
+    verbose: bool | None = None
     checkpoint_dir: str | os.PathLike[str] | None = None
     sample_weight: Any = None
     init: Network | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError, DataError, RecipeError
+from tpugraphs.system.words import counted
 from tpugraphs.training.own_loss import with_own
 from tpugraphs.training.tuning import Tuning
 
@@ -160,7 +161,7 @@ def per_config(name: str, value: Any, n: int) -> NDArray[np.float32]:
     except (TypeError, ValueError):
         found = f"shape {np.shape(value)}" if isinstance(value, np.ndarray) else repr(value)
         raise ConfigError(
-            f"{name}: expected a number or one for each of {n} configs of a slate, got {found}"
+            f"{name}: expected a number or one for each of {counted(n, 'config')} of a slate, got {found}"
         ) from None
 
 

@@ -19,6 +19,7 @@ from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
+from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory
 MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in memory after use
@@ -82,8 +83,8 @@ def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
     if not listed or len(given) != len(graphs):
         found = f"{len(given)}" if listed else f"a {type(given).__name__}"
         raise ConfigError(
-            f"sample_weight: expected a list of {len(graphs)} arrays, one per graph (None: all 1), "
-            f"got {found}"
+            f"sample_weight: expected a list of {counted(len(graphs), 'array')}, one per graph "
+            f"(None: all 1), got {found}"
         )
     return list(given)
 

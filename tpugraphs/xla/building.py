@@ -17,6 +17,7 @@ from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.names import SPLITS
 from tpugraphs.system import tables
 from tpugraphs.system.files import absolute, atomic_write
+from tpugraphs.system.words import counted
 from tpugraphs.xla.collecting import SPACES, collect
 from tpugraphs.xla.zoo import Program, programs
 
@@ -150,8 +151,9 @@ def _settings(graphs: Sequence[Graph]) -> list[str]:
     ceilings = [graph.about["noise_ceiling"] for graph in graphs]
     low, middle, high = np.quantile(ceilings, [0, 0.5, 1])
     return [
-        f"{len(graphs)} graphs, {configs:,} configs{losses}. The noise ceiling, Kendall's tau between the "
-        f"even and the odd rounds, is {middle:.2f} in the median ({low:.2f} to {high:.2f}).",
+        f"{counted(len(graphs), 'graph')}, {counted(configs, 'config')}{losses}. "
+        f"The noise ceiling, Kendall's tau between the even and the odd rounds, is {middle:.2f} in the "
+        f"median ({low:.2f} to {high:.2f}).",
         "\n".join(["| measured with | |", "| --- | --- |", *rows]),
     ]
 

@@ -25,6 +25,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, new_jaxpr_eqn, no_effects, primitives
 
 from tpugraphs import _core
+from tpugraphs.system.words import counted
 from tpugraphs.xla.passing import (
     CUMULATIVE,
     ELEMENTWISE,
@@ -422,7 +423,8 @@ def _checked(flat: _Flat, choices: Mapping[int, Sequence[int]]) -> dict[int, Ord
         order, shape = tuple(choice), next((getattr(aval, "shape", ()) for aval in avals), ())
         if sorted(order) != list(range(len(shape))):
             raise ValueError(
-                f"order of site {index}: found {order}, expected a permutation of {len(shape)} dimensions"
+                f"order of site {index}: found {order}, expected a permutation of "
+                f"{counted(len(shape), 'dimension')}"
             )
         checked[index] = order
     return checked

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.columns import Column
 from tpugraphs.errors import DataError
+from tpugraphs.system.words import counted
 from tpugraphs.xla import modules
 
 __all__ = ["COLUMNS", "columns_of"]
@@ -90,7 +91,7 @@ def columns_of(module: bytes) -> NDArray[np.float32]:
         counter = _Counter(module)
         counter.computation(counter.entry, 1.0, 0)
     except (LookupError, ValueError, ArithmeticError, RecursionError) as error:
-        text = f"expected a serialised HloModuleProto, found {len(module):,} bytes of something else"
+        text = f"expected a serialised HloModuleProto, found {counted(len(module), 'byte')} of something else"
         raise DataError(f"{text}: {type(error).__name__}: {error}") from error
     return np.array([min(counter.counts[name], _MOST) for name in _NAMES], np.float32)
 

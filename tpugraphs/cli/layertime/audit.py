@@ -14,7 +14,10 @@ EXAMPLE = "tpugraphs layertime audit times/dense.csv"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    meaning = "CSV file of layers of one kind in the order they were measured in, maybe compressed (.gz)"
+    meaning = (
+        "CSV file of layers of one kind in the order they were measured in, maybe compressed (.gz); - reads "
+        "standard input"
+    )
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
     shared.add_device(parser, "where the layers ran, if the tables do not say it")
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look and tell; a level that shifts is exit code 1."""
     kind = shared.kind_of(args.table, args.kind)
-    found = tg.layertime.audit(args.table, kind, shared.device(args.device))
+    found = tg.layertime.audit(shared.tables(args), kind, shared.device(args.device))
     common.say(args, str(found))
     common.emit(args, found.to_dict())
     return 1 if found.shifted else 0

@@ -7,6 +7,7 @@ import argparse
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
+from tpugraphs.system.words import counted
 
 HELP = "adapt a model to a device by 10 to 100 layers that were measured there"
 EXAMPLE = "tpugraphs layertime calibrate dense.safetensors next.csv --out mine.safetensors"
@@ -15,7 +16,7 @@ EXAMPLE = "tpugraphs layertime calibrate dense.safetensors next.csv --out mine.s
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
-    meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`"
+    meaning = "CSV file of measured layers, see `tpugraphs layertime suggest`; - reads standard input"
     common.option(parser, "table TABLE", meaning, nargs="+")
     shared.add_device(parser, "where they ran, if the table does not say it")
     common.option(parser, "--out MODEL2", "file for the adapted model, .safetensors", required=True)
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     shared.check_name(args.out, ".safetensors")
     model = shared.load(args.model)
     where = shared.device(args.device, [model])
-    table = tg.layertime.read_table(args.table, model.kind, where, known=model.known_devices)
+    table = tg.layertime.read_table(shared.tables(args), model.kind, where, known=model.known_devices)
     assert table.ms is not None
     before = np.abs(model.predict(table) / table.ms - 1)
     model.calibrate(table)
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         left = np.abs(np.exp(-model.calibrations[name].left) - 1)  # of every layer, by what the others say
         common.say(
             args,
-            f"{name}: {rows.sum():,} layers; mean error {100 * before[rows].mean():.1f} % before, "
+            f"{name}: {counted(rows.sum(), 'layer')}; mean error {100 * before[rows].mean():.1f} % before, "
             f"{100 * left.mean():.1f} % after, each layer by what the others say",
         )
         results.append(
@@ -49,6 +50,6 @@ def run(args: argparse.Namespace) -> int:
                 "mean_error_after": float(left.mean()),
             }
         )
-    common.say(args, f"wrote {args.out}")
+    common.remark(args, f"wrote {args.out}")
     common.emit(args, {"out": args.out, "kind": model.kind, "devices": results})
     return 0

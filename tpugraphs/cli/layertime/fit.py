@@ -10,6 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.system import tables
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable, LayerTimeModel
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     meaning = (
         "CSV file of layers of one kind, maybe compressed (.gz); the device is in its columns, or at the "
-        "end of its name as in dense_K40.csv"
+        "end of its name as in dense_K40.csv; - reads standard input, with --kind"
     )
     common.option(parser, "table TABLE", meaning, nargs="+")
     common.option(parser, "--kind KIND", "kind of the layers (default: the one in the names of the files)")
@@ -48,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     shared.check_name(args.out, ".safetensors")
     kind = shared.kind_of(args.table, args.kind)
     model = tg.layertime.LayerTimeModel(kind, args.method, args.seed, **common.parse_fields(args.set))
-    table = tg.layertime.read_table(args.table, kind, shared.device(args.device))
+    table = tg.layertime.read_table(shared.tables(args), kind, shared.device(args.device))
     unseen = None
     if args.held_out != 0:
         table, unseen = tg.layertime.unseen_layers(table, args.held_out, args.seed)
     names = [name for name, _ in table.by_device()]
     where = shared.said_devices(names)
-    common.say(args, f"{kind}, {args.method}: learning from {len(table):,} layers on {where}")
+    common.remark(args, f"{kind}, {args.method}: learning from {counted(len(table), 'layer')} on {where}")
     model.fit(table)
     model.save(args.out)
     judged = [] if unseen is None else _judged(model, unseen)
@@ -65,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         ]
         common.say(args, tables.text("on layers that it did not learn from:", _HEADS, cells))
     where = shlex.quote(names[0])
-    common.say(args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}")
+    common.remark(
+        args, f"wrote {args.out}; next: tpugraphs layertime predict {args.out} TABLE --device {where}"
+    )
     common.emit(
         args, {"out": args.out, "kind": kind, "layers": len(table), "devices": names, "held_out": judged}
     )

@@ -12,6 +12,7 @@ from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import LayerTable
@@ -34,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "--out PATH", meaning, required=True)
     common.add_seed(parser, "of the layers that are drawn")
     shared.add_passes(parser)
-    meaning = "measure the layers of this table, as `tpugraphs layertime suggest` writes it"
+    meaning = (
+        "measure the layers of this table, as `tpugraphs layertime suggest` writes it; - reads standard input"
+    )
     common.option(parser, "--layers FILE", meaning)
     common.option(parser, "--device-name NAME", "what the tables call this machine (default: its processor)")
     group = parser.add_mutually_exclusive_group()
@@ -59,13 +62,14 @@ def run(args: argparse.Namespace) -> int:
         assert table.ms is not None
         median = float(sorted(table.ms)[len(table) // 2])
         name = table.devices[0].name
-        common.say(args, f"{kind}: {len(table):,} layers on {name}, median {median:.3g} ms, in {paths[kind]}")
+        layers = counted(len(table), "layer")
+        common.remark(args, f"{kind}: {layers} on {name}, median {median:.3g} ms, in {paths[kind]}")
         results.append(
             {"kind": kind, "layers": len(table), "device": name, "median_ms": median, "out": str(paths[kind])}
         )
     first = paths[kinds[0]]
     todo = f"fit {first}" if args.layers is None else f"calibrate MODEL {first}"
-    common.say(args, f"next: tpugraphs layertime {todo} --out {kinds[0]}.safetensors")
+    common.remark(args, f"next: tpugraphs layertime {todo} --out {kinds[0]}.safetensors")
     common.emit(args, results)
     return 0
 
@@ -90,7 +94,11 @@ def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
     KeyboardInterrupt
         After Ctrl-C, with one line that says how to continue.
     """
-    how: dict[str, Any] = {"seed": args.seed, "training": args.training, "layers": args.layers}
+    how: dict[str, Any] = {
+        "seed": args.seed,
+        "training": args.training,
+        "layers": common.stdin(args, args.layers),
+    }
     how |= {} if args.count is None else {"count": args.count}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default", UserWarning)
@@ -102,7 +110,6 @@ def _measured(args: argparse.Namespace, kind: str, path: Path) -> LayerTable:
             threads=args.threads,
             gpu=args.gpu,
             repeats=args.repeats,
-            verbose=common.show_progress(args),
             **how,
         )
     stopped = None

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(parser, "model MODEL", meaning, nargs="+")
     meaning = (
         'the network: a model of ONNX (.onnx), or JSON, a list such as [{"kind": "dense", "dim_input": 784, '
-        '"dim_output": 10}]'
+        '"dim_output": 10}]; - reads JSON from standard input'
     )
     common.option(parser, "--layers FILE", meaning, required=True)
     common.option(
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         if model.kind in models:
             raise ConfigError(f"{path}: a second model of kind {model.kind!r}; give one of each kind")
         models[model.kind] = model
-    layers = tg.layertime.read_layers(args.layers, sizes=dict(map(_size, args.size)))
+    layers = tg.layertime.read_layers(common.stdin(args, args.layers), sizes=dict(map(_size, args.size)))
     estimate = tg.layertime.network_time(
         models,
         layers,

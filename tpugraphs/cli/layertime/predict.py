@@ -10,6 +10,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTable, LayerTimeModel
@@ -25,7 +26,12 @@ EXAMPLE = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     common.option(parser, "model MODEL", "from `tpugraphs layertime fit`")
-    common.option(parser, "table TABLE", "CSV file of layers; times in it are not read", nargs="?")
+    common.option(
+        parser,
+        "table TABLE",
+        "CSV file of layers; times in it are not read; - reads standard input",
+        nargs="?",
+    )
     meaning = "a layer by its columns, in place of TABLE; repeatable"
     common.option(parser, "--layer COLUMN=VALUE", meaning, nargs="+", **common.REPEATED)
     shared.add_device(parser, "where the layers run, if the table does not say it")
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("expected TABLE or --layer, one of them")
     model = shared.load(args.model)
     where = shared.device(args.device, [model])
-    source = args.table if args.layer == [] else _given(args.layer, model, where)
+    source = common.stdin(args, args.table) if args.layer == [] else _given(args.layer, model, where)
     table = tg.layertime.read_table(source, model.kind, where, timed=False, known=model.known_devices)
     columns = _predicted(model, table, args.level)
     if args.json:
@@ -53,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         common.emit(args, rows)
     if args.out != "-":
         shared.write_csv(args.out, columns)
-        common.say(args, f"wrote {len(table):,} layers to {args.out}")
+        common.remark(args, f"wrote {counted(len(table), 'layer')} to {args.out}")
     elif not args.json:
         shared.write_csv("-", columns)
     return 0

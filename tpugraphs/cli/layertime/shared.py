@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.errors import ConfigError
-from tpugraphs.system.files import atomic_write
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.layertime import Device, LayerTimeModel
@@ -34,7 +32,7 @@ DEVICE_HELP = (
 
 def add_device(parser: argparse.ArgumentParser, meaning: str, **how: Any) -> None:
     """Add --device, see `device`."""
-    common.option(parser, "--device NAME", f"{meaning}: {DEVICE_HELP}", **how)
+    common.option(parser, "--device DEVICE", f"{meaning}: {DEVICE_HELP}", **how)
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
@@ -134,18 +132,18 @@ def check_name(path: str, suffix: str) -> None:
 
 def write_csv(path: str, columns: dict[str, Any]) -> None:
     """Write columns of one length to a file, or to standard output as ``-``."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    if path == "-":
-        sys.stdout.write(text.getvalue())
-        return
-    with atomic_write(path) as file:
-        file.write(text.getvalue().encode())
+    with common.text_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def tables(args: argparse.Namespace) -> list[Any]:
+    """Return what TABLE names: paths, and standard input for ``-``."""
+    return [common.stdin(args, path) for path in args.table]
 
 
 def said_devices(names: Sequence[str]) -> str:
     """Return a few names, for people."""
     few = ", ".join(names[:4])
-    return few if len(names) <= 4 else f"{few} and {len(names) - 4} others"
+    return few if len(names) <= 4 else f"{few} and {counted(len(names) - 4, 'other')}"

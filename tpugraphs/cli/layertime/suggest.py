@@ -8,6 +8,7 @@ import tpugraphs as tg
 from tpugraphs.cli import common
 from tpugraphs.cli.layertime import shared
 from tpugraphs.errors import ConfigError
+from tpugraphs.system.words import counted
 
 HELP = "choose layers to measure on a device, so that `calibrate` learns most from them"
 EXAMPLE = "tpugraphs layertime suggest dense.safetensors --device this --count 30 --out layers.csv"
@@ -21,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.option(
         parser, "--count N", "layers (default: %(default)s)", type=common.whole(1, 2000), default=30
     )
-    meaning = "CSV file of layers to choose from (default: layers as `measure` draws them)"
+    meaning = (
+        "CSV file of layers to choose from (default: layers as `measure` draws them); - reads standard input"
+    )
     common.option(parser, "--from TABLE", meaning, dest="source")
     shared.add_passes(parser)
     common.option(parser, "--out FILE", "CSV file for the layers; - prints them", required=True)
@@ -36,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--training and --forward are for layers that are drawn, without --from")
     model = shared.load(args.model)
     where = shared.device(args.device, [model])
-    source = args.source
+    source = common.stdin(args, args.source)
     if source is None:
         from tpugraphs.layertime.measuring.spaces import draw
 
@@ -47,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
     if not (args.json and args.out == "-"):
         shared.write_csv(args.out, columns)
     if args.out != "-":
-        common.say(args, f"wrote {args.count} of {len(table):,} layers to {args.out}")
+        common.remark(args, f"wrote {args.count} of {counted(len(table), 'layer')} to {args.out}")
         name = f"{model.kind}_next.csv"
-        common.say(args, f"next: tpugraphs layertime measure {model.kind} --layers {args.out} --out {name}")
+        common.remark(
+            args, f"next: tpugraphs layertime measure {model.kind} --layers {args.out} --out {name}"
+        )
     common.emit(args, {"kind": model.kind, "device": chosen.devices[0].name, "layers": columns})
     return 0

@@ -12,6 +12,7 @@ from typing import Any
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.table import MOST_BYTES
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted
 
 __all__ = ["Rows"]
 
@@ -71,7 +72,7 @@ class Rows:
         for i, row in enumerate(rows):
             if len(row) != len(self.names):
                 raise DataError(
-                    f"{self.path}: row {i}: expected {len(self.names)} fields, found "
+                    f"{self.path}: row {i}: expected {counted(len(self.names), 'field')}, found "
                     f"{len(row)}; the file is damaged"
                 )
         self.rows = rows

@@ -25,6 +25,7 @@ from tpugraphs.layertime.table import LayerTable, described_devices, read_table
 from tpugraphs.system import machine
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 
 __all__ = ["FRAMEWORKS", "measure"]
 
@@ -234,13 +235,13 @@ class _Run:
             if not len(self._rows):
                 raise
             kept = f"; {self._rows.path} keeps them for the same call" if self._rows.path else ""
-            warnings.warn(f"interrupted after {done:,} of {total:,} layers{kept}", stacklevel=3)
+            warnings.warn(f"interrupted after {done:,} of {counted(total, 'layer')}{kept}", stacklevel=3)
         why = "; ".join(f"{times:,} {reason}" for reason, times in self._skipped.most_common(_REASONS))
         if not len(self._rows):
-            raise Error(f"measure {self._kind!r}: none of {total:,} layers could be measured: {why}")
+            raise Error(f"measure {self._kind!r}: none of {counted(total, 'layer')} could be measured: {why}")
         if self._skipped:
             count = sum(self._skipped.values())
-            warnings.warn(f"{count:,} of {total:,} layers skipped: {why}", stacklevel=3)
+            warnings.warn(f"{count:,} of {counted(total, 'layer')} skipped: {why}", stacklevel=3)
 
     def _one(self, number: int) -> None:
         """Measure a layer, or count why it cannot be."""

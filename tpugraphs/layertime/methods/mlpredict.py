@@ -24,6 +24,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["MLPredict", "inputs"]
@@ -130,7 +131,7 @@ class MLPredict:
             raise tensorfile.fail(path, "least_ms", "a number above 0", f"{self._least_ms}")
         networks = filekinds.read_members(path, metadata, tensors)
         if len(networks) != 1 or not isinstance(networks[0], Ranker):
-            raise tensorfile.fail(path, "members", "one ranker", f"{len(networks)} members")
+            raise tensorfile.fail(path, "members", "one ranker", counted(len(networks), "member"))
         self._network = networks[0]
 
 

@@ -25,6 +25,7 @@ from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.system import tensorfile
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 
 __all__ = ["Residual", "Trees"]
@@ -195,7 +196,9 @@ class Residual:
         rankers = filekinds.read_members(path, metadata, tensors)
         expected = 2 * self.members
         if len(rankers) != expected or not all(isinstance(one, Ranker) for one in rankers):
-            raise tensorfile.fail(path, "members", f"{expected} rankers", f"{len(rankers)} members")
+            raise tensorfile.fail(
+                path, "members", counted(expected, "ranker"), counted(len(rankers), "member")
+            )
         smooth = self._columns(replace(one_layer(kind), devices=self.devices[:1])).shape[1]
         counts = [smooth + len(self.devices)] * self.members + [smooth] * self.members
         members = [

@@ -19,6 +19,7 @@ from tpugraphs.layertime.networks.layer import Layer, table_of
 from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ring_ms
 from tpugraphs.layertime.networks.translate import in_kinds
 from tpugraphs.system import tables
+from tpugraphs.system.words import counted
 
 __all__ = ["Estimate", "LayerTime", "network_time"]
 
@@ -117,9 +118,9 @@ class Estimate:
         ]
         if rest := slowest[_SHOWN:]:
             total, share = sum(row.ms for row in rest), sum(row.share for row in rest)
-            cells.append([f"{len(rest)} others", "", f"{total:.3g}", f"{100 * share:.1f}"])
+            cells.append([counted(len(rest), "other"), "", f"{total:.3g}", f"{100 * share:.1f}"])
         beyond = [row.share for row in self.per_layer if row.out_of_range]
-        count = f"{len(beyond)} layer{'s' if len(beyond) > 1 else ''}"
+        count = counted(len(beyond), "layer")
         note = f"\n* beyond what the model learnt from: {count}, {100 * sum(beyond):.0f} % of the time"
         return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}{note if beyond else ''}"
 
@@ -263,7 +264,7 @@ def _kept(layers: Sequence[Layer], without: Collection[str]) -> list[Layer]:
 
 def _some(names: Sequence[str]) -> str:
     few = ", ".join(names[:5])
-    return few if len(names) <= 5 else f"{few} and {len(names) - 5} others"
+    return few if len(names) <= 5 else f"{few} and {counted(len(names) - 5, 'other')}"
 
 
 def _predicted(

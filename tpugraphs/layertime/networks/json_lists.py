@@ -10,12 +10,11 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tpugraphs.errors import DataError
 from tpugraphs.layertime.networks.layer import Layer, LayerList, places_of, window
-from tpugraphs.system.files import file_name
+from tpugraphs.system.files import file_name, name_of, opened
 
 __all__ = ["layers_of_json"]
 
@@ -34,9 +33,11 @@ def layers_of_json(source: Any) -> LayerList:
         Not such a file; the message names the layer and the field.
     """
     where = "layers"
-    if isinstance(source, (str, os.PathLike)):
+    if hasattr(source, "read"):
+        where, source = name_of(source), _read(source)
+    elif isinstance(source, (str, os.PathLike)):
         where = file_name(source)
-        source = _read(Path(where))
+        source = _read(where)
     size: dict[str, Any] = {}
     if isinstance(source, Mapping):
         if "layers" not in source:
@@ -63,8 +64,9 @@ def layers_of_json(source: Any) -> LayerList:
     return found
 
 
-def _read(path: Path) -> Any:
-    with open(path, "rb") as file:
+def _read(source: Any) -> Any:
+    path = name_of(source)
+    with opened(source) as file:
         raw = file.read(_MOST_BYTES + 1)
     if len(raw) > _MOST_BYTES:
         raise DataError(f"{path}: more than {_MOST_BYTES >> 20} MiB of text, expected a list of layers")

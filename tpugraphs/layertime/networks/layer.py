@@ -12,6 +12,7 @@ from tpugraphs.errors import DataError
 from tpugraphs.layertime.devices import DEVICES, Device
 from tpugraphs.layertime.kinds import KINDS, Choice
 from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.system.words import counted
 
 __all__ = ["Layer", "LayerList", "counted_column", "equal_side", "places_of", "table_of", "window"]
 
@@ -66,12 +67,12 @@ class Layer:
             return
         if self.kind not in KINDS:
             raise DataError(f"{where}: kind {self.kind!r}: unknown; expected one of {', '.join(KINDS)}")
-        counted = counted_column(self.kind)
+        counts = counted_column(self.kind)
         known = [
             name
             for column in KINDS[self.kind].columns
             for name in (column.name, *column.aliases)
-            if column.name not in (counted, "optimizer")
+            if column.name not in (counts, "optimizer")
         ]
         if wrong := [name for name in self.columns if name not in known]:
             hint = "; the batch size and the optimizer are set later, rows= says how often a sample counts"
@@ -82,7 +83,7 @@ class Layer:
         for name, value in self.columns.items():
             if not isinstance(value, (int, float, str, np.number)):
                 raise DataError(f"{where}: {name}: expected a number or a word, found {value!r:.60}")
-        row = {name: [value] for name, value in self.columns.items()} | {counted: [1]}
+        row = {name: [value] for name, value in self.columns.items()} | {counts: [1]}
         try:
             found = read_table(row, self.kind, _ANY_DEVICE, timed=False).columns
         except DataError as error:
@@ -110,19 +111,19 @@ def table_of(
     DataError
         A column grows beyond its range with the batch.
     """
-    counted = counted_column(kind)
-    columns: dict[str, list[int | str]] = {counted: [batch_size * layer.rows for layer in layers]}
+    counts = counted_column(kind)
+    columns: dict[str, list[int | str]] = {counts: [batch_size * layer.rows for layer in layers]}
     for column in KINDS[kind].columns:
         if column.name == "optimizer":
             columns["optimizer"] = [optimizer] * len(layers)
-        elif column.name != counted:
+        elif column.name != counts:
             columns[column.name] = [layer.columns[column.name] for layer in layers]
-    limit = next(c.high for c in KINDS[kind].columns if c.name == counted and not isinstance(c, Choice))
-    for layer, count in zip(layers, columns[counted], strict=True):
+    limit = next(c.high for c in KINDS[kind].columns if c.name == counts and not isinstance(c, Choice))
+    for layer, count in zip(layers, columns[counts], strict=True):
         if int(count) > limit:
             raise DataError(
-                f"layer {layer.name!r} ({kind}): {counted} would be {count:,} for {batch_size:,} samples, "
-                f"expected at most {limit:,}"
+                f"layer {layer.name!r} ({kind}): {counts} would be {count:,} for "
+                f"{counted(batch_size, 'sample')}, expected at most {limit:,}"
             )
     return read_table(columns, kind, device, timed=False)
 

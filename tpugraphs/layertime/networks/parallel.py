@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.networks.layer import Layer, table_of
+from tpugraphs.system.words import counted
 
 __all__ = ["Scaling", "exposed_ms", "fit_factor", "fit_scaling", "gradient_bytes", "ring_ms"]
 
@@ -218,7 +219,9 @@ def _positive(**columns: ArrayLike) -> list[Floats]:
             raise ConfigError(f"{name}: expected numbers, got {type(values).__name__}") from None
         if array.ndim != 1 or not array.size or (found and array.size != found[0].size):
             expected = (
-                f"{found[0].size} numbers, as in {next(iter(columns))}" if found else "a list of numbers"
+                f"{counted(found[0].size, 'number')}, as in {next(iter(columns))}"
+                if found
+                else "a list of numbers"
             )
             raise ConfigError(f"{name}: expected {expected}, got an array of shape {array.shape}")
         wrong = np.flatnonzero(~(np.isfinite(array) & (array > 0)))

@@ -25,10 +25,11 @@ def read_layers(
 
     Parameters
     ----------
-    source : path, dict, list, torch.nn.Module or onnx.ModelProto
-        A path names an ONNX model (``.onnx``) or a JSON file. JSON is a list of layers, or an object whose
-        field ``layers`` holds them; dicts and lists of the same form do as well. A layer is either of our
-        kinds, ``{"kind": "attention", "heads": 8, "queries": 128, "keys": 128, "head_size": 64}``, with the
+    source : path, open file, dict, list, torch.nn.Module or onnx.ModelProto
+        A path names an ONNX model (``.onnx``) or a JSON file; a file that is open gives JSON. JSON is a
+        list of layers, or an object whose field ``layers`` holds them; dicts and lists of the same form do
+        as well. A layer is either of our kinds,
+        ``{"kind": "attention", "heads": 8, "queries": 128, "keys": 128, "head_size": 64}``, with the
         columns of `Layer` and, if wanted, ``name`` and ``rows``. Or it is as in the ml-performance-prediction
         project, with the fields ``name``, ``type`` (``Convolution``, ``Fully_connected`` or ``Dense``,
         ``Max_pool``, ``Avg_pool``), ``matsize``, ``kernelsize`` or ``pool_size``, ``channels_in``,

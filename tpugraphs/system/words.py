@@ -1,0 +1,24 @@
+"""Numbers with their nouns, for people."""
+
+from __future__ import annotations
+
+__all__ = ["counted", "plural"]
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return the form of a noun that follows a number.
+
+    Parameters
+    ----------
+    count : int
+    one : str
+        The noun after 1, such as ``"graph"``.
+    many : str, optional
+        The noun after any other number; `one` with an s by default.
+    """
+    return one if count == 1 else many or f"{one}s"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, ``1 graph`` or ``1,234 graphs``; arguments: see `plural`."""
+    return f"{count:,} {plural(count, one, many)}"
