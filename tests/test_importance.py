@@ -99,6 +99,31 @@ def test_graph_features_are_exchanged_among_graphs() -> None:
     assert not of(tg.permutation_importance(process, graphs[0], repeats=1, verbose=False), "graph")
 
 
+def test_what_never_differs_is_not_scored_again() -> None:
+    calls = []
+
+    class Counted(FirstColumn):
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            calls.append(graph.name)
+            return super().predict(graph)
+
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    x[:, 1] = 7
+    graph = tg.Graph(config_feat=x, runtime=np.exp(x[:, 0]))
+    found = tg.permutation_importance(Counted(), graph, repeats=4, verbose=False)
+    assert len(calls) == 1 + 2 * 4 and of(found, "config")["config_1"] == 0
+
+
+def test_alexnet_is_ranked_by_the_layout_of_outputs(real_sample: Any) -> None:
+    graph = real_sample("alexnet")
+    rest, held = tg.training.split_configs(graph, (0.9, 0.1), 0)
+    ranker = tg.Ranker("first-layout", steps=60).fit(graph.select(rest), verbose=False)
+    found = tg.permutation_importance(
+        ranker, graph.select(held), parts=["digit"], configs=300, repeats=2, verbose=False
+    )
+    assert found.baseline > 0.6 and found.parts[0].name == "output_0" and found.parts[0].mean > 0.1
+
+
 def test_configs_that_failed_are_left_out() -> None:
     graphs = programs(2)
     process = MultiTaskGaussianProcess().fit(graphs)

@@ -199,12 +199,16 @@ def permutation_importance(
             raise DataError.of("schema", expected, f"another of {graph.name!r}", "judge them apart")
     times = [measured_runtimes(graph) for graph in judged]
 
+    def value(graph: Graph, i: int) -> float:
+        return float(VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times[i]))
+
     def judge(changed: Sequence[Graph]) -> float:
-        scores = [np.asarray(scorer.predict(graph, verbose=False)) for graph in changed]
-        return float(np.mean([VALIDATION[metric](s, t) for s, t in zip(scores, times, strict=True)]))
+        pairs = enumerate(zip(changed, judged, strict=True))
+        return float(np.mean([whole[i] if new is old else value(new, i) for i, (new, old) in pairs]))
 
     features = list(_features(judged, parts or PARTS, node_groups))
-    baseline, found = judge(judged), []
+    whole = [value(graph, i) for i, graph in enumerate(judged)]
+    baseline, found = float(np.mean(whole)), []
     with Progress(len(features) * repeats, "importance", "exchange", verbose) as bar:
         for part, name, exchange in features:
             drops = []
@@ -279,7 +283,10 @@ def _columns(field: str, places: Sequence[int]) -> Exchange:
 
     def exchange(graph: Graph, random: np.random.Generator) -> Graph:
         array: NDArray[np.float32] = getattr(graph, field).copy()
-        array[:, places] = array[random.permutation(len(array))][:, places]
+        own = array[:, places]
+        if (own == own[:1]).all():
+            return graph
+        array[:, places] = own[random.permutation(len(own))]
         return graph.replace(**{field: array})
 
     return exchange
@@ -290,6 +297,8 @@ def _digit(place: int) -> Exchange:
 
     def exchange(graph: Graph, random: np.random.Generator) -> Graph:
         digits = np.array(graph.config_digits)
+        if (digits[:, :, place] == digits[:1, :, place]).all():
+            return graph
         digits[:, :, place] = digits[random.permutation(len(digits)), :, place]
         return graph.replace(node_config_feat=digits)
 
