@@ -83,6 +83,8 @@ def test_tags_and_what_is_fitted(layouts: list[Any]) -> None:
     with pytest.raises(NotFittedError, match="learnt nothing yet") as caught:
         small_ranker().predict(layouts[0])
     assert isinstance(caught.value, tg.Error)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value) and str(again) == str(caught.value)
     check_is_fitted(small_ranker(steps=1).fit(layouts[0], verbose=False))
 
 
@@ -95,6 +97,14 @@ def test_it_is_not_imported_with_the_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_predict_says_that_it_takes_one_graph(layouts: list[Any]) -> None:
+    fitted = small_ranker(steps=1).fit(layouts[0], verbose=False)
+    with pytest.raises(
+        tg.errors.DataError, match=r"found list; graphs are ranked one by one: \[ranker.predict"
+    ):
+        fitted.predict(layouts)
 
 
 # ---- parameters and clones --------------------------------------------------------------------------------
@@ -209,6 +219,25 @@ def test_runtimes_replace_those_of_the_graphs(layouts: list[Any]) -> None:
         assert (fit(small_ranker(steps=3)).model.params == expected.model.params).all()
     held = small_ranker(steps=3).fit(layouts[:4], layouts[4:], y=turned[:4], verbose=False)
     assert held.history_.valid_metric
+
+
+def test_every_scorer_of_several_graphs_takes_runtimes(graphs: list[Any], layouts: list[Any]) -> None:
+    turned = [1e6 / graph.runtime for graph in graphs]
+    other = [graph.replace(runtime=times) for graph, times in zip(graphs, turned, strict=True)]
+    for make in (MeanEffect, MultiTaskGaussianProcess):
+        assert make().fit(graphs, turned).score(other) == make().fit(other).score(other)
+        assert make().fit(graphs, turned).score(other) > make().fit(graphs).score(other)
+    times = [graph.config_runtime.max() + 1 - graph.config_runtime for graph in layouts]
+    ends = [g.replace(config_runtime=t) for g, t in zip(layouts, times, strict=True)]
+    own = small_ranker(steps=2)
+    expected = tg.Nearest(own).fit(ends).predict(layouts[0])
+    assert (tg.Nearest(own).fit(layouts, times).predict(layouts[0]) == expected).all()
+    fitted = small_ranker(steps=2).fit(ends, verbose=False)
+    for scorer in (tg.Ensemble([own.fit(layouts, verbose=False)]), tg.Routed({"*": small_ranker(steps=2)})):
+        assert (scorer.fit(layouts, times, verbose=False).predict(ends[0]) == fitted.predict(ends[0])).all()
+    made = tg.Ensemble([own, fitted], normalize="rank")
+    scores = cross_val_score(made, layouts, times, cv=KFold(2), error_score="raise")
+    assert len(set(scores)) == 2 and made.rankers == (own, fitted)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ _LAZY = {
         (
             *("Ranker", "Ensemble", "Routed", "load_ranker", "list_recipes"),
             *("leave_out", "cross_validate", "train_seeds", "SeedRuns"),
-            *("Nearest", "compare", "pseudo_label", "distill", "train_members"),
+            *("Nearest", "compare", "pseudo_label", "distill", "train_members", "permutation_importance"),
         ),
         "ranker",
     ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,27 @@ class Audit:
                     name = f"{graph.collection}:{graph.name}" if graph.collection else graph.name
                     lines.append(f"# {name}: {' '.join(finding.text.split())}")
         return "\n".join([*lines, *self.exclude]) + "\n"
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per graph: what a `GraphAudit` has, and `exclude`.
+
+        `shift` is the size of the shift, NaN without one; `findings` are their kinds, joined by commas.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        rows = [
+            {
+                **vars(graph),
+                "shift": math.nan if graph.shift is None else graph.shift.size,
+                "findings": ", ".join(dict.fromkeys(finding.kind for finding in graph.findings)),
+                "exclude": graph.exclude,
+            }
+            for graph in self.graphs
+        ]
+        return tables.frame(rows, None if rows else [one.name for one in fields(GraphAudit)])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tpugraphs.evaluation.report import Report, Row
 
-__all__ = ["compared", "gains", "kept", "learning_curve", "ranks", "report", "save", "to_png"]
+__all__ = ["compared", "gains", "history", "kept", "learning_curve", "ranks", "report", "save", "to_png"]
 
 _INK, _GRID = "#262626", "#e4e4e4"
 _LOSS, _TAU = "#b0b7bf", "#1764ab"
@@ -108,6 +108,23 @@ def kept(ax: Axes, rows: list[Row]) -> None:
     ax.legend(frameon=False, loc="center left")
 
 
+def _figure(width: float, height: float = 4.2) -> Figure:
+    """Make an empty figure of a size in inches, without Matplotlib's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def history(history: Any) -> Figure:
+    """Draw the learning curve of a `History` alone; see `learning_curve`."""
+    figure = _figure(6.4)
+    learning_curve(figure.subplots(), history)
+    return figure
+
+
 def report(report: Report, *, history: Any = None, graph: str | None = None) -> Figure:
     """Draw one graph of a report: learning curve (if there is a history), ranks, mean runtime of those kept.
 
@@ -122,9 +139,6 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
     -------
     matplotlib.figure.Figure
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     first = max(
         (row for row in report.rows if graph in (None, row.graph)), key=lambda row: row.configs, default=None
     )
@@ -133,8 +147,7 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
         raise ConfigError(f"no graph {graph!r} in this report; it has {names}")
     rows = [row for row in report.rows if (row.graph, row.collection) == (first.graph, first.collection)]
     panels = 2 + (history is not None)
-    figure = Figure(figsize=(4.4 * panels, 4.2), dpi=DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = _figure(4.4 * panels)
     axes = iter(np.ravel(figure.subplots(1, panels)))
     if history is not None:
         learning_curve(next(axes), history)
@@ -169,17 +182,13 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     ConfigError
         A graph of the report is not in `chosen`.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(row.graph for row in report.rows))
     missing = [name for name in names if name not in chosen]
     if missing:
         raise ConfigError(f"chosen: expected a runtime for each graph of the report, none for {missing[0]!r}")
     before = {row.graph: chosen[row.graph] / float(row.runtimes.min()) for row in report.rows}
     names.sort(key=before.__getitem__)
-    figure = Figure(figsize=(8.6, 1.4 + 0.24 * len(names)), dpi=DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = _figure(8.6, 1.4 + 0.24 * len(names))
     ax = figure.subplots()
     _bare(ax, "", "runtime, as a multiple of the fastest measured", "")
     places = np.arange(len(names))
@@ -233,14 +242,10 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     -------
     matplotlib.figure.Figure
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     slow = metric.startswith("slowdown")
     scale = 100 if slow else 1
     size = (7.2, 1.1 + 0.26 * len(values))
-    figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = _figure(*size)
     ax = figure.subplots()
     first = metric.partition("@")[2]
     what = f"runtime of the {'first' if first == '1' else f'best of the first {first}'}, above the best (%)"

@@ -380,6 +380,31 @@ class Report:
             ],
         }
 
+    def to_frame(self, means: bool = False) -> Any:
+        """Return a pandas DataFrame with one row per graph and scorer, and one column per metric.
+
+        Parameters
+        ----------
+        means : bool
+            One row per collection and scorer instead: `graphs` and `configs` judged, the means of the
+            metrics, and the ends of their bootstrap intervals as ``tau_low``, ``tau_high``.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        if not means:
+            names = ("collection", "graph", "scorer", "configs")
+            return tables.frame({**{n: getattr(row, n) for n in names}, **row.values} for row in self.rows)
+        names, rows = ("collection", "scorer", "graphs", "configs"), []
+        for group in self.groups:
+            row = {**{name: getattr(group, name) for name in names}, **group.values}
+            for name, (low, high) in group.intervals.items():
+                row |= {f"{name}_low": low, f"{name}_high": high}
+            rows.append(row)
+        return tables.frame(rows)
+
     def to_json(self) -> str:
         """JSON text of `to_dict`."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"

@@ -14,6 +14,7 @@ from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
 from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.system import tables
 from tpugraphs.system.words import counted
 
 __all__ = ["DeviceAudit", "LayerAudit", "Stretch", "audit"]
@@ -116,6 +117,25 @@ class LayerAudit:
                 if one.shifted
             ]
         return "\n".join(lines)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per stretch of a device: one, unless its level shifts.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        about = ("device", "layers", "impossible", "repeated", "spread", "shifted")
+        own = ("first", "last", "layers", "level", "gflops")
+        return tables.frame(
+            {
+                **{name: getattr(one, name) for name in about},
+                **{f"stretch_{name}": getattr(part, name) for name in own},
+            }
+            for one in self.devices
+            for part in one.stretches
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as numbers and words."""

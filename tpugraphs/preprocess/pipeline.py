@@ -153,6 +153,8 @@ def check_kind(graph: Graph, kind: str) -> None:
     own = getattr(graph, "kind", None)
     if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
         hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
+        if isinstance(graph, (list, tuple)):
+            hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
         found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
         raise DataError(
             f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name

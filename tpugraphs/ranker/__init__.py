@@ -5,6 +5,7 @@ from tpugraphs.ranker.comparison import Comparison, Trial, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
+from tpugraphs.ranker.importance import Importance, permutation_importance
 from tpugraphs.ranker.leaveout import cross_validate, leave_out
 from tpugraphs.ranker.meaneffect import MeanEffect
 from tpugraphs.ranker.members import distill, train_members
@@ -22,6 +23,7 @@ __all__ = [
     "Ensemble",
     "Fold",
     "GaussianProcess",
+    "Importance",
     "LinearBaseline",
     "MeanEffect",
     "MultiTaskGaussianProcess",
@@ -40,6 +42,7 @@ __all__ = [
     "list_recipes",
     "load_ranker",
     "open_rankers",
+    "permutation_importance",
     "pseudo_label",
     "train_members",
     "train_seeds",

@@ -484,6 +484,17 @@ class Comparison:
         """Return the same as a Markdown table."""
         return tables.markdown(*tables.section("", self._lines()))
 
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per trial, and one column per metric.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        names = ("recipe", "variant", "seed", "fold", "parameters", "seconds", "peak", "per_1000")
+        return tables.frame({**{n: getattr(one, n) for n in names}, **one.values} for one in self.trials)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: every trial without its scores, and what they say together."""
         left_out = ("scores", "choosing")

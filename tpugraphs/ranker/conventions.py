@@ -6,10 +6,11 @@ scikit-learn is imported when it asks for something, never with this package.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
 
@@ -138,7 +139,19 @@ def _request(owner: object, sample_weight: bool | str | None) -> Any:
 def not_fitted(message: str) -> Error:
     """Make the error of a scorer that has learnt nothing; it is scikit-learn's, too, if that is in use."""
     theirs = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", None)
-    return Error(message) if theirs is None else type("NotFittedError", (Error, theirs), {})(message)
+    return Error(message) if theirs is None else _both(theirs)(message)
+
+
+@functools.cache
+def _both(theirs: Any) -> Any:
+    return type("NotFittedError", (Error, theirs), {"__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """Find the class of `not_fitted` for pickle, as in the processes of joblib."""
+    if name != "NotFittedError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _both(importlib.import_module("sklearn.exceptions").NotFittedError)
 
 
 # Tables and runtimes
@@ -219,7 +232,7 @@ def is_runtimes(given: Any) -> bool:
         return False
     if is_table(given):
         return _ndim(given) > 0
-    first = given[0] if isinstance(given, (Sequence, np.ndarray)) and len(given) else None
+    first = given[0] if isinstance(given, (list, tuple, np.ndarray)) and len(given) else None
     return isinstance(first, (Real, list, tuple)) or is_table(first)
 
 

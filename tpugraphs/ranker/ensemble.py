@@ -18,6 +18,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
+from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
@@ -261,6 +262,7 @@ class Ensemble(ScorerBase):
 
         Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.
         """
+        train, valid = learnable(train, valid, options.pop("y", None))
         for ranker in self.rankers:
             pass_on_interrupt(ranker.fit(train, **({} if valid is None else {"valid": valid}), **options))
         return self

@@ -13,6 +13,7 @@ from tpugraphs.errors import DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.system import tensorfile
 from tpugraphs.training.trainset import as_graphs
@@ -46,7 +47,7 @@ class MeanEffect(ScorerBase):
         return hasattr(self, "effects")
 
     def fit(self, train: Any, valid: Any = None) -> Self:
-        """Average the effects over graphs; `valid` is not used.
+        """Average the effects over graphs. `valid` is not used, unless it is y (runtimes).
 
         Raises
         ------
@@ -54,7 +55,7 @@ class MeanEffect(ScorerBase):
             A graph without features of configs, without runtimes or of another schema.
         """
         sums: dict[bytes, tuple[float, int, NDArray[np.float32]]] = {}
-        graphs = as_graphs("train", train)
+        graphs = as_graphs("train", learnable(train, valid)[0])
         for i in range(len(graphs)):
             graph = graphs[i]
             table = _table(graph)

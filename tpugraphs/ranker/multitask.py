@@ -16,6 +16,7 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.preprocess.pipeline import check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.process import Process, pipeline_of, squares
 from tpugraphs.ranker.scorer import check_number, check_whole
 from tpugraphs.system import tensorfile
@@ -95,7 +96,7 @@ class MultiTaskGaussianProcess(Process):
         return "multi-task-gaussian-process"
 
     def fit(self, train: Any, valid: Any = None) -> Self:
-        """Learn from graphs of one schema; `valid` is not used.
+        """Learn from graphs of one schema. `valid` is not used, unless it is y (runtimes).
 
         Raises
         ------
@@ -104,7 +105,7 @@ class MultiTaskGaussianProcess(Process):
         ConfigError
             More than 1,000 graphs or different configs.
         """
-        listed = as_graphs("train", train)
+        listed = as_graphs("train", learnable(train, valid)[0])
         if len(listed) > _MOST:
             raise ConfigError(f"train: expected at most {_MOST:,} graphs, got {len(listed):,}")
         graphs = [listed[i] for i in range(len(listed))]

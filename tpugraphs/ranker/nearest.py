@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
+from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.system.words import counted
@@ -94,6 +95,7 @@ class Nearest(ScorerBase):
                 raise ConfigError(
                     f"{name}: Nearest trains several rankers, on some of the graphs each: leave it out"
                 )
+        train, valid = learnable(train, valid, options.pop("y", None))
         self._graphs, self._options = as_graphs("train", train), {"verbose": False, **options, "valid": valid}
         self._traits, self.rankers = None, {}
         return self

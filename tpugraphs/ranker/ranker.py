@@ -19,6 +19,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
 from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
+from tpugraphs.network.summary import summary
 from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import as_graph, is_table, learnable, not_fitted
@@ -281,6 +282,17 @@ class Ranker(ScorerBase):
     def _lost_loss(self) -> bool:
         """Whether a loss is a Python function that was left behind when this ranker was saved."""
         return any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields))
+
+    def summary(self) -> str:
+        """Describe the ranker in lines of text: see :func:`tpugraphs.network.summary.summary`.
+
+        Returns
+        -------
+        str
+            To be printed: ``print(ranker.summary())``. Of a recipe that trains no network, its `repr` alone.
+        """
+        network = isinstance(self._estimator, NetworkEstimator)
+        return "\n".join([repr(self), *([summary(self._networked())] if network else [])])
 
     def __repr__(self) -> str:
         defaults = self._recipe.fields(self.preset)

@@ -13,7 +13,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.conventions import measured
+from tpugraphs.ranker.conventions import learnable, measured
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -111,6 +111,7 @@ class Routed(ScorerBase):
         every ranker holds out that share of its own. Ctrl-C raises KeyboardInterrupt: the rankers that follow
         are not trained.
         """
+        train, valid = learnable(train, valid, options.pop("y", None))
         share = isinstance(valid, Real)
         parts = self._parted("train", train)
         held = {} if share or no_graphs(valid) else self._parted("valid", valid)

@@ -24,7 +24,7 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files
+from tpugraphs.system import files, tables
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
@@ -160,6 +160,17 @@ class SeedRuns:
         """Mean and sample standard deviation over seeds of a metric in the report of `evaluate`."""
         values = [report.mean(metric, scorer=f"seed {ranker.seed}") for ranker in self.rankers]
         return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per seed: validation metric, whether selected, and why.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        rows = [(run.seed, run.metric, run.selected, run.why, run.failed) for run in self.runs]
+        return tables.frame(rows, ("seed", self.runs[0].ranker.metric, "selected", "why", "failed"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as plain values: the rule, every seed's curve, what was chosen and why."""

@@ -1,5 +1,15 @@
 """Submission files of the competition: written, checked, merged, scored, filled from a ranker."""
 
-from tpugraphs.submission.files import Problem, Score, Validation, merge, read, score, validate, write
+from tpugraphs.submission.files import (
+    Problem,
+    Score,
+    Validation,
+    merge,
+    read,
+    score,
+    to_frame,
+    validate,
+    write,
+)
 
-__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "validate", "write"]
+__all__ = ["Problem", "Score", "Validation", "merge", "read", "score", "to_frame", "validate", "write"]

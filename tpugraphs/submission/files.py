@@ -22,6 +22,7 @@ from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
 from tpugraphs.names import FOLDERS
+from tpugraphs.system import tables
 from tpugraphs.system.files import absolute, atomic_write, name_of, opened
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
@@ -69,6 +70,17 @@ class Validation:
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             raise DataError(f"{self.problems[0]}{more}", file=self.path, field=self.problems[0].id)
+
+    def to_frame(self) -> Any:
+        """Return `problems` as a pandas DataFrame: line, id, message.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        rows = [(one.line, one.id, one.message) for one in self.problems]
+        return tables.frame(rows, ("line", "id", "message"))
 
     def __str__(self) -> str:
         if self.ok:
@@ -273,6 +285,25 @@ def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
     return {row_id: row.ranking for row_id, row in _sound_rows(path).items()}
 
 
+def to_frame(rankings: Mapping[str, ArrayLike]) -> Any:
+    """Return rankings as a pandas DataFrame with the columns of a submission file, ID and TopConfigs.
+
+    Parameters
+    ----------
+    rankings : mapping of str to (n,) integers
+        What `read` returns and `write` takes.
+
+    Raises
+    ------
+    ConfigError
+        pandas is not installed.
+    DataError
+        A ranking that `write` would refuse.
+    """
+    rows = [line.split(",") for line in _lines(rankings, {})]
+    return tables.frame(rows[1:], rows[0])
+
+
 def _checked(row_id: str, ranking: ArrayLike, count: int | None) -> NDArray[np.int64]:
     array = np.asarray(ranking)
     problem = _id_problem(row_id)
@@ -305,7 +336,16 @@ def write(
     OSError
         The file cannot be written.
     """
-    counts = {} if counts is None else counts
+    content = ("\n".join(_lines(rankings, {} if counts is None else counts)) + "\n").encode()
+    if isinstance(path, (str, bytes, os.PathLike)) or not hasattr(path, "write"):
+        with atomic_write(cast(str, path)) as file:
+            file.write(content)
+    else:
+        path.write(content)
+
+
+def _lines(rankings: Mapping[str, ArrayLike], counts: Mapping[str, int]) -> list[str]:
+    """Return the lines of a submission file, checked."""
     for field_name, given in (("rankings", rankings), ("counts", counts)):
         if not isinstance(given, Mapping):
             todo = "give one such as {graph.submission_id: ranker.rank(graph)}, for counts graph.num_configs"
@@ -316,12 +356,7 @@ def write(
         if _is_tile(row_id):
             array = array[:TILE_PLACES]
         lines.append(f"{row_id},{';'.join(map(str, array.tolist()))}")
-    content = ("\n".join(lines) + "\n").encode()
-    if isinstance(path, (str, bytes, os.PathLike)) or not hasattr(path, "write"):
-        with atomic_write(cast(str, path)) as file:
-            file.write(content)
-    else:
-        path.write(content)
+    return lines
 
 
 def merge(
@@ -390,6 +425,18 @@ class Score:
     graphs: dict[str, float]
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per graph: id, collection, score, whether it is missing.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        missing = set(self.missing)
+        rows = [(k, k.rpartition(":")[0], v, k in missing) for k, v in self.graphs.items()]
+        return tables.frame(rows, ("id", "collection", "score", "missing"))
 
     def __str__(self) -> str:
         competes = any(name in COLLECTIONS for name in self.collections)

@@ -1,11 +1,16 @@
-"""Tables of a report, made of lines of (head, cell): as aligned text, Markdown and HTML."""
+"""Tables of a report, made of lines of (head, cell): aligned text, Markdown, HTML; and pandas DataFrames."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
-WORDS = ("collection", "graph", "scorer", "findings")  # words are set to the left, numbers to the right
+from tpugraphs.errors import ConfigError
+
+# Columns of words, which are set to the left; numbers to the right.
+WORDS = ("collection", "graph", "scorer", "findings", "step", "op", "in", "out", "part", "name")
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
 
@@ -52,3 +57,20 @@ def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in cells)
     return f"<table><caption>{escape(title)}</caption><tr>{row('th', heads)}</tr>{body}</table>"
+
+
+def frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Any:
+    """Make a pandas DataFrame of rows: mappings, or sequences with the names of the `columns`.
+
+    Raises
+    ------
+    ConfigError
+        pandas is not installed.
+    """
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise ConfigError(
+            "to_frame needs pandas, which is missing: pip install 'tpugraphs[pandas]'"
+        ) from None
+    return pandas.DataFrame(list(rows), columns=None if columns is None else list(columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -11,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
+from tpugraphs.evaluation import plot
+from tpugraphs.system import tables
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from tpugraphs.training.fit import Fit
 
 __all__ = ["Callback", "EarlyStopping", "History", "RunningFit", "pass_on_interrupt"]
@@ -114,6 +119,31 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {**self.__dict__, "best_metric": self.best_metric}
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per step: step, loss, learning rate, validation metric.
+
+        The last column is called like `metric`; it is NaN after steps without an evaluation.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        valid = dict(zip(self.valid_steps, self.valid_metric, strict=True))
+        lines = zip(self.steps, self.loss, self.learning_rate, strict=True)
+        rows = [(*line, valid.get(line[0], math.nan)) for line in lines]
+        return tables.frame(rows, ("step", "loss", "learning_rate", self.metric))
+
+    def plot(self) -> Figure:
+        """Draw the learning curve: loss of every step, and the validation metric.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            ``history.plot().savefig("curve.png")`` writes it.
+        """
+        return plot.history(self)
 
     def __repr__(self) -> str:
         text = f"{len(self.loss):,} of {counted(self.total_steps, 'step')} in {self.seconds:.1f} s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,11 +78,7 @@ class Estimate:
         ConfigError
             pandas is not installed.
         """
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise ConfigError("to_frame needs pandas, which is missing: pip install pandas") from None
-        return pandas.DataFrame(self.per_layer, columns=LayerTime._fields)
+        return tables.frame(self.per_layer, LayerTime._fields)
 
     def epoch_s(self, samples: int) -> float:
         """Return the seconds of an epoch over as many samples; the last batch counts as a full one.

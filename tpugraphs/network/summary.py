@@ -1,0 +1,75 @@
+"""A network in words: its preprocessing, and the steps of its model with shapes, parameters and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from tpugraphs.network.network import Network
+from tpugraphs.system import tables
+
+__all__ = ["summary"]
+
+# Letters for the rows of a slot, in the words of `_core.SPACES`.
+_ROWS = {
+    "NODE": "N", "NODE_CONFIG": "N·C", "CONFIG_NODE": "K", "CONFIG_NODE_CONFIG": "K·C", "EDGE": "E",
+    "EDGE_CONFIG": "E·C", "CONFIG": "C", "SLATE": "1", "UNIQUE": "U",
+}  # fmt: skip
+_LETTERS = {
+    "N": "nodes", "C": "configs", "K": "configurable nodes", "E": "edges", "U": "different cells",
+}  # fmt: skip
+
+
+def _described(step: Mapping[str, Any]) -> str:
+    """One step of preprocessing, with those of its arguments that are short."""
+    short = [v for k, v in step.items() if k != "step" and isinstance(v, (str, Real)) and v not in ("", 0)]
+    return f"{step['step']} ({', '.join(map(str, short))})" if short else str(step["step"])
+
+
+def _of(step: Mapping[str, Any], name: str) -> bool:
+    return name.startswith(f"{step['name']}.")
+
+
+def summary(network: Network) -> str:
+    """Describe a network in lines of text: preprocessing, losses, and a table of the steps of the model.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    str
+        For every step its op, its inputs, the shape of its result, its parameters, and how many milliseconds
+        it took in the last pass, where the core ran one. A step without a time of its own runs as part of
+        the step that reads it.
+    """
+    lines = [f"preprocessing: {', '.join(map(_described, network.pipeline.steps)) or 'none'}"]
+    lines.append("losses: " + ", ".join(str(term["loss"]) for term in network.loss))
+    if not network.known:
+        return "\n".join([*lines, "the model follows from the schema of the graphs: call fit first"])
+    model, times = network.model, dict[tuple[str, str], float]()
+    for phase, name, seconds in model.profile:
+        times[phase, name] = times.get((phase, name), 0.0) + seconds
+    rows, letters = [], set()
+    for step in network.steps:
+        space, columns = model.slots[step["out"]]
+        letters |= set(_ROWS.get(space, space))
+        size = sum(int(np.prod(shape)) for name, _, shape in model.layout if _of(step, name))
+        row = [("step", step["name"]), ("op", step["op"]), ("in", " ".join(step["in"]))]
+        row += [("out", f"{step['out']} ({_ROWS.get(space, space)}, {columns})")]
+        row += [("parameters", f"{size:,}" if size else "-")]
+        for phase in ("forward", "backward") if times else ():
+            spent = times.get((phase, step["name"]))
+            row.append((f"{phase} ms", "-" if spent is None else f"{1e3 * spent:.3f}"))
+        rows.append(row)
+    _, heads, cells = tables.section("", rows)
+    lines += ["", tables.text("", heads, cells), ""]
+    legend = ", ".join(f"{letter} {word}" for letter, word in _LETTERS.items() if letter in letters)
+    lines.append(f"{network.num_parameters:,} parameters; {legend}")
+    if times:
+        lines.append(f"times of the last pass: {1e3 * sum(times.values()):.3f} ms in all")
+    return "\n".join(lines)

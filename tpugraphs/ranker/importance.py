@@ -1,0 +1,310 @@
+"""What a ranker looks at: how much worse it ranks when the values of a part of the graphs are exchanged."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs.data.graph import Graph
+from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.evaluation.evaluator import measured_runtimes
+from tpugraphs.metrics import VALIDATION
+from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.system import tables
+from tpugraphs.system.progress import Progress
+from tpugraphs.training.trainset import as_graphs
+
+__all__ = ["PARTS", "Importance", "PartImportance", "permutation_importance"]
+
+PARTS = ("config", "digit", "node", "graph")
+_MEMBER = re.compile(r"_(?:\d+|sum|product|true_count|false_count)$")  # of one feature of a node
+_ELEMENT = "element_type"
+_OPCODE = "opcode"
+Exchange = Callable[[Graph, np.random.Generator], Graph]
+
+
+@dataclass(frozen=True)
+class PartImportance:
+    """How much of the metric a part of the graphs carries.
+
+    Attributes
+    ----------
+    part : {"config", "digit", "node", "graph"}
+    name : str
+        Column of the configs, digit, or group of node features, as the schema calls it.
+    drops : tuple of float
+        By how much the metric was lower, for every repeat.
+    """
+
+    part: str
+    name: str
+    drops: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the drops: near 0, the ranker does without; negative, by chance or because it misleads."""
+        return float(np.mean(self.drops))
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the drops over the repeats, NaN for a single one."""
+        return float(np.std(self.drops, ddof=1)) if len(self.drops) > 1 else float("nan")
+
+
+@dataclass(frozen=True, repr=False)
+class Importance:
+    """Report of `permutation_importance`.
+
+    Attributes
+    ----------
+    parts : tuple of PartImportance
+        The most important first.
+    metric : str
+        What was judged by, greater is better: a key of :data:`tpugraphs.metrics.VALIDATION`.
+    baseline : float
+        Mean of the metric over the graphs as they are.
+    graphs, configs : int
+        How many were judged.
+    """
+
+    parts: tuple[PartImportance, ...]
+    metric: str
+    baseline: float
+    graphs: int
+    configs: int
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[PartImportance]:
+        return iter(self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        parts = [{**vars(one), "mean": one.mean, "sd": one.sd} for one in self.parts]
+        return {**{name: getattr(self, name) for name in ("metric", "baseline", "graphs", "configs")},
+                "parts": [{**one, "drops": list(one["drops"])} for one in parts]}  # fmt: skip
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per part: part, name, mean and sd of the drop of the metric.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        rows = [(one.part, one.name, one.mean, one.sd) for one in self.parts]
+        return tables.frame(rows, ("part", "name", "mean", "sd"))
+
+    def table(self, most: int | None = 20) -> str:
+        """Aligned text, for a terminal, of the `most` important parts; None: all."""
+        lines = [
+            [("part", one.part), ("name", one.name), ("drop", f"{one.mean:.4f}"), ("sd", f"{one.sd:.4f}")]
+            for one in self.parts[:most]
+        ]
+        _, heads, cells = tables.section("", lines)
+        left = len(self.parts) - len(lines)
+        notes = [f"{left} more, with drops of at most {self.parts[len(lines)].mean:.4f}"] if left else []
+        notes.append(
+            f"drop: how much lower {self.metric} is ({self.baseline:.4f} as they are) when the values of a "
+            "part are exchanged: of configs and digits among configs, of nodes among nodes, of graphs among "
+            "graphs"
+        )
+        return "\n".join([tables.text("", heads, cells), *notes])
+
+    def __repr__(self) -> str:
+        return f"<Importance: {len(self)} parts, {self.graphs} graphs>\n{self.table()}"
+
+
+def permutation_importance(
+    scorer: Scorer,
+    graphs: Any,
+    *,
+    parts: Sequence[str] | None = None,
+    node_groups: Mapping[str, Sequence[str]] | None = None,
+    repeats: int = 5,
+    configs: int = 1000,
+    metric: str | None = None,
+    seed: int = 0,
+    verbose: bool | None = None,
+) -> Importance:
+    """Tell what a ranker looks at, by exchanging the values of one part of the graphs at a time.
+
+    The values of a column of the configs, or of a digit at all nodes, are exchanged among the configs of each
+    graph; those of a group of node features among its nodes. Scores are then compared with the runtimes as
+    before. The drop of the metric says how much of the ranking hangs on that part (Breiman 2001, for random
+    forests). Two parts that say the same share the drop, so that each may look unimportant.
+
+    Parameters
+    ----------
+    scorer : Scorer
+        Fitted: a ranker, an ensemble, a baseline.
+    graphs : graph or sequence of graphs
+        Measured graphs of one schema; graphs that were not learnt from say more.
+    parts : sequence of {"config", "digit", "node", "graph"}, optional
+        By default all that the graphs have. ``"graph"`` are all features of whole graphs together, exchanged
+        among the graphs.
+    node_groups : mapping of str to sequence of str, optional
+        Names of columns by group. By default ``shape_dimension_0`` to ``shape_dimension_sum`` are one group,
+        and so on; columns of an inferred schema are groups of their own. Opcodes are the group ``"opcode"``.
+    repeats : int
+        Exchanges of every part.
+    configs : int
+        Configs of each graph that are judged, at most: a sample.
+    metric : str, optional
+        A key of :data:`tpugraphs.metrics.VALIDATION`; by default the scorer's.
+    seed : int
+        The same seed gives the same exchanges, whatever else is judged.
+    verbose : bool, optional
+        Show a progress bar; by default in a terminal or notebook.
+
+    Returns
+    -------
+    Importance
+        The most important part first; ``to_frame()`` makes a table of it.
+
+    Raises
+    ------
+    ConfigError
+        Another part, metric or number, or columns that the schema does not have.
+    DataError
+        Graphs without runtimes or of different schemas, or that the scorer cannot rank.
+
+    Examples
+    --------
+    >>> import tpugraphs as tg
+    >>> kernels = [tg.sample(f"tile_{i:02}") for i in range(8)]  # doctest: +SKIP
+    >>> ranker = tg.Ranker("first-tile", steps=300).fit(kernels[:6])  # doctest: +SKIP
+    >>> print(tg.permutation_importance(ranker, kernels[6:]))  # doctest: +SKIP
+    """
+    check_whole("repeats", repeats, 1)
+    check_whole("seed", seed, 0)
+    metric = getattr(scorer, "metric", "tau") if metric is None else metric
+    if metric not in VALIDATION:
+        raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
+    unknown = [part for part in parts or () if part not in PARTS]
+    if unknown or isinstance(parts, str):
+        raise ConfigError(f"parts: expected some of {', '.join(PARTS)}, got {parts!r}")
+    listed = as_graphs("graphs", graphs)
+    judged = [_sampled(listed[i], check_whole("configs", configs, 2), seed) for i in range(len(listed))]
+    for graph in judged[1:]:
+        if graph.schema != judged[0].schema:
+            expected = "graphs of one schema"
+            raise DataError.of("schema", expected, f"another of {graph.name!r}", "judge them apart")
+    times = [measured_runtimes(graph) for graph in judged]
+
+    def value(graph: Graph, i: int) -> float:
+        return float(VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times[i]))
+
+    def judge(changed: Sequence[Graph]) -> float:
+        pairs = enumerate(zip(changed, judged, strict=True))
+        return float(np.mean([whole[i] if new is old else value(new, i) for i, (new, old) in pairs]))
+
+    features = list(_features(judged, parts or PARTS, node_groups))
+    whole = [value(graph, i) for i, graph in enumerate(judged)]
+    baseline, found = float(np.mean(whole)), []
+    with Progress(len(features) * repeats, "importance", "exchange", verbose) as bar:
+        for part, name, exchange in features:
+            drops = []
+            for repeat in range(repeats):
+                key = [seed, repeat, zlib.crc32(f"{part} {name}".encode())]
+                drops.append(baseline - judge(_exchanged(judged, part, exchange, key)))
+                bar.update(1)
+            found.append(PartImportance(part, name, tuple(drops)))
+    found.sort(key=lambda one: -one.mean)
+    return Importance(tuple(found), metric, baseline, len(judged), sum(g.num_configs for g in judged))
+
+
+def _sampled(graph: Graph, most: int, seed: int) -> Graph:
+    """Return a graph of at most this many configs, all of which ran."""
+    rows = graph.ran
+    if rows.size > most:
+        random = np.random.default_rng([seed, zlib.crc32(graph.name.encode())])
+        rows = np.sort(random.permutation(rows)[:most])
+    return graph if rows.size == graph.num_configs else graph.select(rows)
+
+
+def _exchanged(graphs: Sequence[Graph], part: str, exchange: Exchange, key: list[int]) -> list[Graph]:
+    """Return the graphs with the values of one part exchanged."""
+    if part == "graph":
+        order = np.random.default_rng(key).permutation(len(graphs))
+        return [
+            graph.replace(graph_feat=graphs[i].graph_feat) for graph, i in zip(graphs, order, strict=True)
+        ]
+    return [exchange(graph, np.random.default_rng([*key, i])) for i, graph in enumerate(graphs)]
+
+
+def _features(
+    graphs: Sequence[Graph], parts: Sequence[str], given: Mapping[str, Sequence[str]] | None
+) -> Iterator[tuple[str, str, Exchange]]:
+    """Yield part, name and what exchanges the values, of everything that the graphs have."""
+    schema = graphs[0].schema
+    if "config" in parts:
+        for place, column in enumerate(schema.config):
+            yield "config", column.name, _columns("config_feat", [place])
+    if "digit" in parts and graphs[0].num_config_nodes:
+        for place, digit in enumerate(schema.digits):
+            yield "digit", digit.name, _digit(place)
+    if "node" in parts and any(graph.num_nodes > 1 for graph in graphs):
+        for name, places in _groups(schema, given).items():
+            yield "node", name, _columns("node_feat", places)
+        if schema.opcodes is not None:
+            yield "node", _OPCODE, _opcode
+    if "graph" in parts and schema.graph and len(graphs) > 1:
+        yield "graph", "all", lambda graph, random: graph
+
+
+def _groups(schema: Any, given: Mapping[str, Sequence[str]] | None) -> dict[str, list[int]]:
+    """Places of the columns of every group of node features."""
+    places = {column.name: place for place, column in enumerate(schema.node)}
+    groups: dict[str, list[int]] = {}
+    if given is not None:
+        for group, names in given.items():
+            unknown = [name for name in names if name not in places]
+            if unknown or isinstance(names, str):
+                wrong = names if isinstance(names, str) else unknown[0]
+                raise ConfigError(f"node_groups: expected lists of names of node columns, got {wrong!r}")
+            groups[group] = [places[name] for name in names]
+        return groups
+    for name, place in places.items():
+        group = name if schema.inferred else _MEMBER.sub("", name)
+        groups.setdefault(_ELEMENT if group.startswith(f"{_ELEMENT}_") else group, []).append(place)
+    return groups
+
+
+def _columns(field: str, places: Sequence[int]) -> Exchange:
+    """Exchange columns among the rows of features, together."""
+
+    def exchange(graph: Graph, random: np.random.Generator) -> Graph:
+        array: NDArray[np.float32] = getattr(graph, field).copy()
+        own = array[:, places]
+        if (own == own[:1]).all():
+            return graph
+        array[:, places] = own[random.permutation(len(own))]
+        return graph.replace(**{field: array})
+
+    return exchange
+
+
+def _digit(place: int) -> Exchange:
+    """Exchange a digit among the configs, at all nodes together."""
+
+    def exchange(graph: Graph, random: np.random.Generator) -> Graph:
+        digits = np.array(graph.config_digits)
+        if (digits[:, :, place] == digits[:1, :, place]).all():
+            return graph
+        digits[:, :, place] = digits[random.permutation(len(digits)), :, place]
+        return graph.replace(node_config_feat=digits)
+
+    return exchange
+
+
+def _opcode(graph: Graph, random: np.random.Generator) -> Graph:
+    """Exchange opcodes among the nodes."""
+    return graph.replace(node_opcode=random.permutation(graph.node_opcode))
