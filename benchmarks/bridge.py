@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -113,14 +114,14 @@ def of_loss(torch: Any, name: str, length: int, theirs: Function) -> dict[str, F
     return sides
 
 
-def measure(threads: int, rounds: int, small: bool = False) -> list[dict[str, Any]]:
-    """Measure all rows: medians in seconds, and ratios as medians over rounds."""
+def measure(rounds: int, small: bool = False) -> list[dict[str, Any]]:
+    """Measure all rows on one thread: medians in seconds of it, and ratios as medians over rounds."""
     import torch
 
     import tpugraphs as tg
 
-    tg.set_num_threads(threads)
-    torch.set_num_threads(threads)
+    tg.set_num_threads(1)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     cases = [
         (f"`{name}`, {what}", of_op(torch, name, tensors, theirs))
@@ -132,7 +133,8 @@ def measure(threads: int, rounds: int, small: bool = False) -> list[dict[str, An
     ]
     rows = []
     for case, sides in cases:
-        times = timing.race(sides, rounds, budget=20.0, least=1e-3 if small else 0.02)
+        least = 1e-3 if small else 0.01
+        times = timing.race(sides, rounds, budget=20.0, least=least, clock=time.process_time)
         rows.append(
             {
                 "case": case,
@@ -144,7 +146,7 @@ def measure(threads: int, rounds: int, small: bool = False) -> list[dict[str, An
     return rows
 
 
-def text(rows: list[dict[str, Any]], threads: int) -> str:
+def text(rows: list[dict[str, Any]]) -> str:
     """The page of results."""
     about = machine.describe()
     packages = ", ".join(f"{name} {version}" for name, version in sorted(about["packages"].items()))
@@ -154,9 +156,9 @@ def text(rows: list[dict[str, Any]], threads: int) -> str:
         "# The bridge to PyTorch",
         "",
         "Made by `python -m benchmarks.bridge --out docs/results/bridge.md`; figures are not edited. Forward "
-        f"and backward, in turn in one process, threads of both: {threads}, PyTorch with a tuned "
-        "allocator. Cost: the time of `tg.torch` over that of the bare kernels, which make all gradients. "
-        "Gain: PyTorch's time over that of `tg.torch`. Both are medians over rounds.",
+        "and backward, in turn in one process, PyTorch with a tuned allocator: processor time on one thread. "
+        "Cost: the time of `tg.torch` over that of the bare kernels, which make all gradients. Gain: "
+        "PyTorch's time over that of `tg.torch`. Both are medians over rounds.",
         "",
         f"{about['cpu']}; {packages}. {busy}",
         "",
@@ -173,15 +175,14 @@ def text(rows: list[dict[str, Any]], threads: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bridge", description=__doc__)
-    parser.add_argument("--threads", type=int, default=1, help="of both (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the page of results there")
     parser.add_argument("--json", action="store_true", help="print all figures")
     args = parser.parse_args(arguments)
-    rows = process.call("bridge:measure", threads=args.threads, rounds=args.rounds).value
-    print(json.dumps(rows, indent=1) if args.json else text(rows, args.threads), end="")
+    rows = process.call("bridge:measure", settings="one thread", rounds=args.rounds).value
+    print(json.dumps(rows, indent=1) if args.json else text(rows), end="")
     if args.out is not None:
-        args.out.write_text(text(rows, args.threads))
+        args.out.write_text(text(rows))
     return 0
 
 

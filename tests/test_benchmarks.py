@@ -371,8 +371,8 @@ def test_scaling_names_what_no_link_explains(tmp_path):
 def test_bridge_and_pytorch_do_the_same_job():
     """Each row compares the results of both before it is timed."""
     pytest.importorskip("torch", reason="needs PyTorch: pip install '.[parity]'")
-    rows = bridge.measure(1, 1, small=True)
+    rows = bridge.measure(1, small=True)
     assert {row["case"].split("`")[1] for row in rows} <= {*tg.torch.OPS, *tg.torch.LOSSES}
-    page = bridge.text(rows, 1).splitlines()
+    page = bridge.text(rows).splitlines()
     assert sum(line.startswith("| `") for line in page) == len(rows) > 10
     assert all(line.count("|") == 7 for line in page if line.startswith("|"))
