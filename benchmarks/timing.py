@@ -11,11 +11,11 @@ from typing import Any
 Times = dict[str, list[float]]  # side -> seconds per call, one entry per round
 
 
-def once(call: Callable[[], Any]) -> float:
+def once(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of one call."""
-    start = time.perf_counter()
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 SETTLE = 0.15  # after the last call of a side libgomp's threads spin for 5 ms, NumPy's OpenBLAS's for 105 ms
@@ -24,19 +24,24 @@ WAKING = 0.1  # seconds of these: threads that wake after a pause share a core u
 
 
 def race(
-    sides: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 60.0, least: float = 0.02
+    sides: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    budget: float = 60.0,
+    least: float = 0.02,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Times:
     """Time every side once per round, after a warm-up, beginning each round with another side.
 
     Before a turn the machine is left alone until the threads of the side before sleep. Calls shorter than
     WARM are timed after WAKING seconds of them that are not, which wake the side's own threads and bring its
     data back into the caches, as in a loop; short ones are repeated for `least` seconds per turn.
-    After `budget` seconds no further round begins, but three are made.
+    After `budget` seconds no further round begins, but three are made. `clock`: ``time.process_time`` for
+    calls of one thread, which other work on the machine then disturbs less.
     """
     counts, warm = {}, {}
     for name, call in sides.items():
         call()
-        took = once(call)
+        took = once(call, clock)
         counts[name] = max(1, math.ceil(least / max(took, 1e-7)))
         warm[name] = took < WARM
     times: Times = {name: [] for name in sides}
@@ -54,10 +59,10 @@ def race(
                 call()
                 while time.perf_counter() < waking:
                     call()
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(count):
                 call()
-            times[name].append((time.perf_counter() - begin) / count)
+            times[name].append((clock() - begin) / count)
     return times
 
 

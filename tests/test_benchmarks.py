@@ -17,7 +17,7 @@ import tpugraphs as tg
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))  # at the end: tpugraphs is the one under test, not the one beside us
 
-from benchmarks import any_schema, figures, hlo, layertime_scaling, report, sections, timing, xla_cpu  # noqa: E402
+from benchmarks import any_schema, bridge, figures, hlo, layertime_scaling, report, sections, timing, xla_cpu  # noqa: E402
 from benchmarks.record import Record, Results  # noqa: E402
 from benchmarks.roof import Sizes, layout_flops, milliseconds  # noqa: E402
 
@@ -364,3 +364,15 @@ def test_scaling_names_what_no_link_explains(tmp_path):
     more, shorter = layertime_scaling.impossible(rows).values()
     assert {(row.device, row.gpus) for row in more} == {("P100", 4)}
     assert {(row.device, row.gpus) for row in shorter} == {("P100", 4), ("K80", 4)}
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("ignore")
+def test_bridge_and_pytorch_do_the_same_job():
+    """Each row compares the results of both before it is timed."""
+    pytest.importorskip("torch", reason="needs PyTorch: pip install '.[parity]'")
+    rows = bridge.measure(1, small=True)
+    assert {row["case"].split("`")[1] for row in rows} <= {*tg.torch.OPS, *tg.torch.LOSSES}
+    page = bridge.text(rows).splitlines()
+    assert sum(line.startswith("| `") for line in page) == len(rows) > 10
+    assert all(line.count("|") == 7 for line in page if line.startswith("|"))

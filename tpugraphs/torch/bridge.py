@@ -115,6 +115,14 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
         raise ConfigError(f"{text}; compute it with PyTorch's own functions")
 
 
+def _once(name: str, function: Callable[..., tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
+    """Call `function`; with ``create_graph`` its results can be used, but not differentiated."""
+    if not torch.is_grad_enabled():
+        return function(*tensors)
+    results: tuple[Any, ...] = _Once.apply(name, function, *tensors)
+    return results
+
+
 # ---- ops ----
 
 
@@ -155,7 +163,7 @@ class _Op(torch.autograd.Function):  # type: ignore[misc]
                 found.append(torch.from_numpy(array).to(tensor.dtype))
             return tuple(found)
 
-        found = iter(_Once.apply(pair.name, gradients, dy, *ctx.saved_tensors))
+        found = iter(_once(pair.name, gradients, dy, *ctx.saved_tensors))
         return None, None, None, *(next(found) if want else None for want in wanted)
 
 
@@ -204,7 +212,7 @@ class _Loss(torch.autograd.Function):  # type: ignore[misc]
             return (gradient.to(scores.dtype) * dloss,)
 
         scores, gradient = ctx.saved_tensors
-        return None, None, None, *_Once.apply(ctx.name, product, dloss, gradient, scores), *ctx.others
+        return None, None, None, *_once(ctx.name, product, dloss, gradient, scores), *ctx.others
 
 
 def loss_function(name: str) -> Callable[..., Any]:
@@ -249,3 +257,8 @@ def faces() -> dict[str, Callable[..., Any]]:
     pairs = {name: (getattr(kernels, name), getattr(kernels, f"{name}_backward")) for name in OPS}
     ops = {name: op_function(name, *pair) for name, pair in pairs.items()}
     return ops | {name: loss_function(name) for name in LOSSES}
+
+
+_FUNCTIONS: tuple[Any, ...] = (_Op, _Loss)
+for _function in _FUNCTIONS:  # `apply` asks for it in every call
+    _function.forward.__signature__ = inspect.signature(_function.forward)

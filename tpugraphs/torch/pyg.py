@@ -77,7 +77,8 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
     -----
     A `torch_geometric.data.Batch` joins nodes, edges and configs of several graphs, and numbers the nodes of
     ``edge_index`` and ``config_node_index`` accordingly. Graphs with digits then need equally many configs.
-    For a loss the configs of a graph are a list, from one of the ``offsets`` to the next:
+    The runtime of a config that failed is NaN, or 0 among whole numbers: ``to_pyg(graph, graph.ran)`` leaves
+    those out. For a loss the configs of a graph are a list, from one of the ``offsets`` to the next:
     ``torch.cat([torch.zeros(1, dtype=torch.int64), batch.num_configs.cumsum(0)])``.
 
     Edges are as published: a node of row 0 uses the output of that of row 1, so messages of PyG's layers flow
@@ -171,7 +172,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
     if kind == Graph.kind and "schema" in data:
         text = data["schema"]
         if not isinstance(text, str):
-            raise DataError.of("schema", "text, as of to_pyg", f"{type(text).__name__}", "leave it out")
+            raise DataError.of("schema", "text that to_pyg wrote", f"{type(text).__name__}", "leave it out")
         given["schema"], given["about"] = read_schema(np.frombuffer(text.encode(), np.uint8))
     given |= {name: _array(name, value) for name, value in fields.items()}
     return _KINDS[kind](**given)
