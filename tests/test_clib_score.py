@@ -228,6 +228,7 @@ def test_a_file_cut_off_anywhere_is_refused(program, files):
         ({"steps": None}, "steps: expected a list of steps of a model, found none"),
         ({"steps": [{"op": "linear"}]}, "as a step's 'name', found none"),
         ({"steps": []}, "no step makes 'scores'"),
+        ({"extra": "depth"}, "extra: expected no features that a Python function makes, found 'depth'"),
         ({"schema": {"digits": [{"values": 99}]}}, "values: expected a whole number in 2..32, found 99"),
     ],
 )

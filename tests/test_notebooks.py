@@ -25,6 +25,8 @@ LEFT = {
     "03_your_own_program": [],
     "04_all_solutions": [],
     "05_how_long_will_my_network_take": [],
+    "06_your_own_model_and_loss": [],
+    "07_your_own_kernels": [],
 }
 TIMES = "05_how_long_will_my_network_take"  # ranks nothing
 SHORT = {"STEPS": 10, "CONFIGS": 8, "ROUNDS": 2, "WIDTH": 32}  # of what makes a notebook take its time

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from rankers import SMALL_GRAPHS, networks, small_any, state
 
 import tpugraphs as tg
 from tpugraphs import _core
-from tpugraphs.recipes import get_recipe
+from tpugraphs.recipes import functions, get_recipe
 from tpugraphs.recipes.model import Model
 
 OPS = {op["name"]: op for op in _core.ops()}
@@ -105,7 +106,7 @@ def test_a_recipe_may_return_a_model():
 
 
 WRONG = {
-    "an op": (lambda m, x: m.linaer(x), r"unknown op: 'linaer' \(did you mean 'linear'\?\)"),
+    "an op": (lambda m, x: m.linearr(x), r"unknown op: 'linearr' \(did you mean 'linear'\?\)"),
     "an attribute": (lambda m, x: m.linear(x, outs=3), r"unknown attribute of linear: 'outs' \(did you mean 'out'"),
     "too small": (lambda m, x: m.linear(x, out=0), r"linear: out must be a whole number in 1\.\.65536, got 0"),
     "half": (lambda m, x: m.linear(x, out=1.5), "out must be a whole number"),
@@ -245,3 +246,20 @@ def test_the_same_model_gives_the_same_bits_as_its_steps_by_hand():
     x = silu(x @ w["linear2.weight"].T + w["linear2.bias"])
     expected = (x @ w["scores.weight"].T + w["scores.bias"])[:, 0]
     np.testing.assert_allclose(one.predict(small_any()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_page_on_own_models_runs_and_shows_what_is_printed(capsys):
+    text = (Path(__file__).parents[1] / "docs" / "own-models.md").read_text()
+    names = {"graphs": [small_any(0), small_any(1)]}
+    first, *others = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(first, names)
+    shown = re.search(r"```\n(Model of.*?)```", text, re.S).group(1)
+    assert capsys.readouterr().out == shown == f"{names['model']!r}\n"
+    try:
+        for block in others:
+            if "tuned" in block:
+                names["ranker"].fit(names["graphs"], steps=3, verbose=False)
+            exec(block, names)
+    finally:
+        functions._EXTRA.pop("shape", None)
+    assert names["tuned"].fitted and names["ranker"].recipe == "with-shape"

@@ -72,14 +72,15 @@ static tg_status take_digits(tg_ranker *r, const tg_json_value *schema, tg_error
 }
 
 static tg_status take_metadata(tg_ranker *r, const tg_json_value *root, tg_error *err) {
-    const tg_json_value *kind = tg_json_find(root, "kind"), *schema = tg_json_find(root, "schema");
+    const tg_json_value *kind = tg_json_find(root, "kind"), *schema = tg_json_find(root, "schema"),
+                        *extra = tg_json_find(root, "extra");
     if (!tg_json_is(kind, "ranker"))
         return tg_described_wrong(err, "kind", "'ranker'", "give the file of a ranker", kind);
     tg_status status = check_version(root, "version", VERSION, err);
     if (status == TG_OK) status = check_version(root, "feature_schema", FEATURE_SCHEMA, err);
-    if (status == TG_OK && tg_json_find(root, "extra") != NULL)
-        return tg_described_wrong(err, "extra", "no features that a Python function makes",
-                                  "score with Python, or train on graphs that hold them", NULL);
+    if (status == TG_OK && extra != NULL)
+        status = tg_described_wrong(err, "extra", "no features that a Python function makes",
+                                    "score with Python, or train on graphs that hold them", extra);
     if (status == TG_OK) status = take_precision(tg_json_find(root, "precision"), &r->precision, err);
     if (status == TG_OK)
         status = take_whole(tg_json_find(root, "fields"), "chunk", 1, MOST_CHUNK, &r->chunk, err);

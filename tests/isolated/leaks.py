@@ -72,6 +72,15 @@ def model():
     core.run(slates, ["scores", "m", "node_feat"], extra)
     core.input_gradients(slates, start, ["node_feat", "digits", "extra"], extra, workspace=workspace)
     _core.plan_parameters(models.zoo(), 11)
+    _core.plan_slots(models.zoo(), ["scores"], {"more": ("CONFIG", 3)}, 11)
+    times = {"time": [np.ones(4)]}
+
+    def own(result):
+        core.trainer.gradients(
+            slates, times, [{"loss": lambda *given: result(*given)}], inputs=extra, lists=lists
+        )
+
+    own(lambda scores, times, offsets: (1.0, scores))
     other = _core.Model(models.zoo(), 1, 11)
     other.share_memory(core.model)
     _ = other.slots, other.layout, other.profile, core.profile
@@ -85,6 +94,11 @@ def model():
         lambda: core.scores([(graph, np.array([99]))], inputs=extra),
         lambda: _core.Trainer(core.model, workspace=3),
         lambda: _core.plan_parameters([*models.zoo()[:3], {}], 11),
+        lambda: _core.plan_slots(models.zoo()[:3], ["nothing"], None, 11),
+        lambda: own(lambda *given: None),
+        lambda: own(lambda *given: (1.0, given[1])),
+        lambda: own(lambda *given: ("x", given[0])),
+        lambda: own(lambda *given: int("x")),
         lambda: _core.Model(models.zoo(), 1, 11, inputs={"extra": ("UNIQUE", 2)}),
         lambda: _core.Model([*models.zoo()[:3], models.step("nonsense", "x", "p", "scores")], 1, 11),
     ):
