@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-WORDS = ("collection", "graph", "scorer", "findings")  # words are set to the left, numbers to the right
+# Words are set to the left, numbers to the right.
+WORDS = ("collection", "graph", "scorer", "findings", "split", "field", "value", "choice", "why")
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
 
@@ -48,7 +49,10 @@ def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
 
     def row(tag: str, line: Sequence[str]) -> str:
         pairs = zip(sides, line, strict=True)
-        return "".join(f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for side, cell in pairs)
+        return "".join(
+            f'<{tag} style="text-align:{side};padding:2px 12px 2px 0">{escape(cell)}</{tag}>'
+            for side, cell in pairs
+        )
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in cells)
     return f"<table><caption>{escape(title)}</caption><tr>{row('th', heads)}</tr>{body}</table>"
