@@ -369,13 +369,12 @@ def after_fit(args: argparse.Namespace, history: History, done: str | None) -> N
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
     from tpugraphs.training.callbacks import Callback
+    from tpugraphs.training.live import progress_line
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not (args.json or args.quiet or sys.stderr.isatty()):
-                reached = f"{fit.history.metric} {metric:.4f}, {fit.history.seconds:.0f} s"
-                text = f"{who}step {fit.step:,} of {fit.total:,}: {reached}"
-                print(text, file=sys.stderr, flush=True)
+                print(f"{who}{progress_line(fit.history)}", file=sys.stderr, flush=True)
 
     return ProgressLines()
 
