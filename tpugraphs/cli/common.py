@@ -314,10 +314,15 @@ def text_file(path: str) -> Iterator[TextIO]:
         text.detach()  # flushes, and leaves closing to `atomic_write`
 
 
+def piped(args: argparse.Namespace) -> bool:
+    """Return whether the result goes to standard output as it would go to a file."""
+    return getattr(args, "piped", False)
+
+
 def say(args: argparse.Namespace, text: str = "") -> None:
-    """Print a result for people, unless it is asked for as JSON."""
-    if not args.json:
-        print(text, flush=True, file=sys.stderr if getattr(args, "piped", False) else sys.stdout)
+    """Print a result for people, unless it is asked for as JSON; next to a stream it is a remark."""
+    if not (args.json or (args.quiet and piped(args))):
+        print(text, flush=True, file=sys.stderr if piped(args) else sys.stdout)
 
 
 def remark(args: argparse.Namespace, text: str = "") -> None:
