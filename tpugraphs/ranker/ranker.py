@@ -266,7 +266,7 @@ class Ranker(ScorerBase):
             "changed": ", ".join(f"{name}={value!r}" for name, value in changed.items()),
         }
         rows = [(name, repr(value)) for name, value in fields.items()]
-        parts = [markup.folded(f"all {len(rows)} fields", markup.table(("field", "value"), rows))]
+        parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
         if self.history is not None:
             parts.append(self.history._repr_html_())
         state = "fitted" if self.fitted else "not fitted"

@@ -237,7 +237,7 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            fit.stop(f"no better metric in {self.patience} evaluations")
+            fit.stop(f"no better metric in {counted(self.patience, 'evaluation')}")
 
     def state(self) -> dict[str, Any]:
         """Best metric and evaluations since."""
