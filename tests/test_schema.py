@@ -227,7 +227,7 @@ def test_published_graphs_are_such_graphs():
         ({"config_feat": [[16, 0, 2], [32, 2, 0], [64, 1, 1]]}, "cached", "expected 0 or 1, found 2 in row 1"),
         ({"config_feat": [[16, 0, 2], [-32, 1, 0], [64, 1, 1]]}, "block", "found -32 in row 1"),
         ({"config_feat": [[16, 0], [32, 1], [64, 1]]}, "config_feat", "3 columns, as in the schema, found 2"),
-        ({"graph_feat": None}, "graph_feat", "1 columns, as in the schema, found 0"),
+        ({"graph_feat": None}, "graph_feat", "1 column, as in the schema, found 0"),
         ({"graph_feat": [2]}, "gpu", "0..1, found 2"),
         ({"node_opcode": [0, 5, 1, 1]}, "node_opcode", "5 at 1"),
         ({"node_opcode": None}, "node_opcode", "opcodes, as in the schema, found none"),

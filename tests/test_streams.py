@@ -95,6 +95,7 @@ def test_an_audit_is_piped_into_exclude(capsys, feed):
     code, out, err = run(capsys, "audit", *KERNELS, constant, "--write-exclude", "-")
     assert code == 0 and out.splitlines()[-1] == madeup.CONSTANT[0]
     assert "3 graphs" in err and "findings" in err  # the table makes room
+    assert run(capsys, "audit", *KERNELS, constant, "--write-exclude", "-", "--quiet") == (0, out, "")
     feed(out)
     code, told, _ = run(capsys, "inspect", *KERNELS, constant, "--exclude", "@-", "--json")
     assert code == 0 and [one["name"] for one in json.loads(told)] == ["kernel_00", "kernel_02"]
@@ -144,6 +145,10 @@ def test_merge_validate_and_score_stream(capsys, feed, tmp_path):
     assert "wrote -: 2 graphs" in err and "valid, 2 rows" in err
     feed(out)
     assert run(capsys, "submit", "--merge", "-", "--out", "-", "--quiet") == (0, out, "")
+    feed(out)
+    partial = ["submit", "--merge", "-", "--out", "-", "--template", tmp_path / "second.csv", "--quiet"]
+    code, again, err = run(capsys, *partial)
+    assert (code, again) == (1, out) and "does not have this ID" in err
     feed(out)
     code, told, err = run(capsys, "submit", "--validate", "-", "--template", tmp_path / "second.csv")
     assert code == 1 and "does not have this ID" in told and err == ""

@@ -12,7 +12,7 @@ from tpugraphs.system.words import counted, plural
 
 PACKAGE = Path(tg.__file__).parent
 NOUNS = (
-    "archives arrays attempts bytes columns configs configurations devices digits dimensions edges entries evaluations "
+    "archives arrays attempts bytes columns configs configurations devices digits dimensions edges entries evaluations validations "
     "fields files folds graphs indices kernels layers lines losses members names nodes opcodes others parameters problems "
     "programs rankers recipes rows runtimes samples scores seeds steps threads trees trials values warnings weights"
 ).split()
@@ -42,8 +42,10 @@ def own_plurals(text):
             if not (isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant)):
                 continue
             number = ast.unparse(value.value)
-            counts = re.search(r"len\(|\bcount|\bnum_|\bn\b|\.size|\.sum\(\)", number) or value.format_spec
-            if counts and re.match(rf" (?:{'|'.join(NOUNS)})\b", after.value):
+            word = re.search(
+                r"\b(?:kind|group|name|recipe|place)\b|\bjoin\(|\['\w+'\]$|^_?[A-Z][A-Z_]+$", number
+            )
+            if not word and re.match(rf" (?:{'|'.join(NOUNS)})\b", after.value):
                 found.append((node.lineno, ast.unparse(node)))
     for node in ast.walk(ast.parse(text)):
         if (
@@ -61,13 +63,13 @@ def own_plurals(text):
 EXEMPT = {
     "configs are different": "one config is told in other words",
     "all {runtimes.size:,} configs": "the only config is told in other words",
-    "a table of 1 to": "a constant",
-    "expected at most {_MOST:,} graphs": "a constant",
-    "layers to calibrate by": "a constant",
     "programs, each compiled by XLA": "of a collection in the package",
+    "sha256 {": "the size of an archive",
+    "first {some} steps": "2 or more",
+    "bytes, max_bytes": "what is left of a limit",
+    "expected at most {most} columns": "a constant",
     "graphs can be trained on": "a single graph raises its own error",
     "hashlib": "what a checkpoint is compared by",
-    "sha256 {digest}": "the size of an archive",
 }
 
 

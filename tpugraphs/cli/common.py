@@ -314,10 +314,15 @@ def text_file(path: str) -> Iterator[TextIO]:
         text.detach()  # flushes, and leaves closing to `atomic_write`
 
 
+def piped(args: argparse.Namespace) -> bool:
+    """Return whether the result goes to standard output as it would go to a file."""
+    return getattr(args, "piped", False)
+
+
 def say(args: argparse.Namespace, text: str = "") -> None:
-    """Print a result for people, unless it is asked for as JSON."""
-    if not args.json:
-        print(text, flush=True, file=sys.stderr if getattr(args, "piped", False) else sys.stdout)
+    """Print a result for people, unless it is asked for as JSON; next to a stream it is a remark."""
+    if not (args.json or (args.quiet and piped(args))):
+        print(text, flush=True, file=sys.stderr if piped(args) else sys.stdout)
 
 
 def remark(args: argparse.Namespace, text: str = "") -> None:
@@ -370,13 +375,12 @@ def after_fit(args: argparse.Namespace, history: History, done: str | None) -> N
 def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     """Make the callback for logs. In a terminal it is there too, silent: a checkpoint knows its callbacks."""
     from tpugraphs.training.callbacks import Callback
+    from tpugraphs.training.live import progress_line
 
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not (args.json or args.quiet or sys.stderr.isatty()):
-                reached = f"{fit.history.metric} {metric:.4f}, {fit.history.seconds:.0f} s"
-                text = f"{who}step {fit.step:,} of {fit.total:,}: {reached}"
-                print(text, file=sys.stderr, flush=True)
+                print(f"{who}{progress_line(fit.history)}", file=sys.stderr, flush=True)
 
     return ProgressLines()
 

@@ -225,5 +225,10 @@ def _check(
     result = tg.submission.validate(file, template, counts)
     problems = [vars(problem) for problem in result.problems]
     common.emit(args, {"file": result.path, "rows": result.rows, "valid": result.ok, "problems": problems})
-    (tell if result.ok else common.say)(args, str(result))
+    if result.ok:
+        tell(args, str(result))
+    elif common.piped(args):
+        common.warn(args, result, "error")
+    else:
+        common.say(args, str(result))
     return 0 if result.ok else 1

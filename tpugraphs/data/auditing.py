@@ -20,7 +20,7 @@ from tpugraphs.data.published import Graph, TileGraph
 from tpugraphs.data.schema import UNITS
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
-from tpugraphs.system import tables
+from tpugraphs.system import markup, tables
 from tpugraphs.system.files import absolute
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
@@ -30,6 +30,7 @@ __all__ = ["Audit", "Finding", "GraphAudit", "Shift", "audit"]
 DUPLICATES = 0.1  # share of distinct configs below which an audit says so
 FEW = 5  # tile configs: with fewer the best five are all there are
 SHOWN = 40  # graphs that a table lists all of
+_LISTED = 200  # findings in a notebook
 BLOCKS, BLOCK_ROWS = 32, 20  # blocks at most; repeated configs in each at least
 SURE = 6.0  # standard errors that a level shift must have
 MODES_PAIRS, MODES_EXPLAINED, MODES_SHARE = 50, 0.8, 0.1
@@ -155,9 +156,16 @@ class Audit:
         every : bool, optional
             Also list graphs without findings; by default if there are at most 40 graphs.
         """
+        blocks = [tables.text(*_section(shown))] if (shown := self._shown(every)) else []
+        return "\n\n".join([*blocks, "\n".join(self._summary())])
+
+    def _shown(self, every: bool | None) -> list[GraphAudit]:
+        """Return the graphs of a table; see `table`."""
         every = len(self) <= SHOWN if every is None else every
-        shown = [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
-        blocks = [_table(shown)] if shown else []
+        return [g for g in self.graphs if every or any(f.kind not in _QUIET for f in g.findings)]
+
+    def _summary(self) -> list[str]:
+        """Return lines about all graphs."""
         clean = sum(not graph.findings for graph in self.graphs)
         summary = [f"{counted(len(self), 'graph')}; {clean} without findings"]
         summary += [f"{_KINDS[kind][1]}: {count}" for kind, count in self.counts().items()]
@@ -167,7 +175,7 @@ class Audit:
         if any(graph.shift is not None for graph in self.graphs):
             summary.append(f"shift: step {equal} from one block of the file to the next.")
         summary.append(f"suggestion: exclude={self.exclude!r}" if self.exclude else "nothing to exclude")
-        return "\n\n".join([*blocks, "\n".join(summary)])
+        return summary
 
     def exclude_file(self) -> str:
         """Text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
@@ -208,12 +216,25 @@ class Audit:
     def __repr__(self) -> str:
         return f"<Audit: {counted(len(self), 'graph')}>\n{self.table()}"
 
+    def _repr_html_(self) -> str:
+        parts, summary = [markup.items(self._summary())], counted(len(self), "graph")
+        if shown := self._shown(None):
+            title, heads, cells = _section(shown)
+            parts.append(markup.table(heads, cells, title))
+        told = [f"{g.name}: {f.text}" for g in self.graphs for f in g.findings]
+        if told:
+            listed = markup.items(told[:_LISTED])
+            more = markup.items([f"and {len(told) - _LISTED:,} more"]) if len(told) > _LISTED else ""
+            parts.append(markup.folded("findings in full", listed, more))
+        return markup.card("Audit", "", summary, {}, *parts)
+
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.3%}"
 
 
-def _table(graphs: Sequence[GraphAudit]) -> str:
+def _section(graphs: Sequence[GraphAudit]) -> tuple[str, list[str], list[list[str]]]:
+    """Return title, heads and cells of a table."""
     names = [graph.collection or "-" for graph in graphs]
     lines = [
         {
@@ -232,7 +253,7 @@ def _table(graphs: Sequence[GraphAudit]) -> str:
     if len(set(names)) > 1:
         title = ""
         lines = [{"collection": name, **line} for name, line in zip(names, lines, strict=True)]
-    return tables.text(title, list(lines[0]), [list(line.values()) for line in lines])
+    return title, list(lines[0]), [list(line.values()) for line in lines]
 
 
 def _short(finding: Finding) -> str:

@@ -18,7 +18,8 @@ from tpugraphs.data.digits import DIGITS, Digits
 from tpugraphs.data.published import Graph, LayoutGraph, TileGraph
 from tpugraphs.data.schema import MEMBER, read_schema
 from tpugraphs.errors import ConfigError, DataError
-from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, collection_of
+from tpugraphs.names import COLLECTIONS, FOLDERS, MEASURED, SPLITS, collection_of
+from tpugraphs.system import markup
 from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_BYTES = 8 << 30
+_LISTED = 200  # names of graphs in a notebook
 
 _READ = (
     MEMBER, "node_feat", "node_opcode", "edge_index", "node_splits", "node_config_ids", "config_feat",
@@ -323,6 +325,24 @@ class Collection:
 
     def __repr__(self) -> str:
         return f"Collection({self.name!r}, {self.folder!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the splits with their graphs, of which no file is read."""
+        rows, lists = [], []
+        for name in SPLITS:
+            try:
+                split = self._split(name)
+            except DataError:
+                rows.append((name, "not here", "-"))
+                continue
+            size = sum(os.path.getsize(path) for path in split.paths if os.path.exists(path))
+            rows.append((name, f"{len(split):,}", f"{size / 1e6:,.1f}"))
+            lists.append(markup.folded(f"graphs of {name}", markup.items(split.names[:_LISTED])))
+            if len(split) > _LISTED:
+                lists[-1] += markup.items([f"and {len(split) - _LISTED:,} more"])
+        facts = {"folder": self.folder, "left out": ", ".join(self._exclude)}
+        parts = (markup.table(("split", "graphs", "MB"), rows), *lists)
+        return markup.card("Collection", self.name, "", facts, *parts)
 
 
 def _how_to_get(name: str) -> str:

@@ -110,7 +110,7 @@ class Digit:
         if self.name != other.name:
             return f"expected {self.name!r}, found {other.name!r}"
         if self.values != other.values:
-            return f"{self.name!r} has {self.values} values, found {other.values}"
+            return f"{self.name!r} has {counted(self.values, 'value')}, found {other.values}"
         return None
 
 

@@ -226,10 +226,12 @@ class Graph:
             want = len(getattr(schema, group))
             have = 0 if array is None else array.shape[-1]
             if want != have and not (group == "config" and array is None and configs == 0):
-                raise arrays.fail(f"{group}_feat", f"{want} columns, as in the schema", f"{have}")
+                raise arrays.fail(f"{group}_feat", f"{counted(want, 'column')}, as in the schema", str(have))
         want = len(schema.digits)
         if self._digits.shape[2] != want and configs:
-            raise arrays.fail("node_config_feat", f"{want} digits per node, as in the schema", "none")
+            raise arrays.fail(
+                "node_config_feat", f"{counted(want, 'digit')} per node, as in the schema", "none"
+            )
         if (schema.opcodes is None) != (self.node_opcode is None):
             expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
             raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)

@@ -32,6 +32,7 @@ from tpugraphs.data.packfile import (
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "PackReport", "is_pack", "open_pack", "pack_tree", "write"]
 
@@ -291,7 +292,7 @@ def _pack_all(threads: int, todo: list[_Job], report: PackReport, verbose: bool 
 
         _run(threads, _pack_one, todo, note, tick, stop)
     if full:
-        after = f"after {report.packed} files: make room and run the same command, which resumes"
+        after = f"after {counted(report.packed, 'file')}: make room and run the same command, which resumes"
         raise OSError(full[0].errno, f"{full[0].strerror} {after}", full[0].filename)
 
 

@@ -12,6 +12,7 @@ from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.kernels.streams import Stream
+from tpugraphs.system.words import counted
 
 __all__ = ["split_configs"]
 
@@ -47,7 +48,7 @@ def split_configs(graph: Graph, fractions: Sequence[float], seed: int = 0) -> li
     distinct = len(first)
     ends = [round(min(1.0, end) * distinct) for end in np.cumsum(shares)]
     if min(np.diff([0, *ends])) < 1:
-        found = f"{distinct} distinct configs"
+        found = counted(distinct, "distinct config")
         text = f"{found} cannot be split into shares of {shares}: use fewer parts"
         raise DataError(text, file=str(graph.name), found=found)
     order = kernels.sample_without_replacement(distinct, distinct, (seed, Stream.SPLIT))

@@ -20,6 +20,7 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.origins import PublicFile, get
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.names import LAYOUTS
+from tpugraphs.system.words import counted
 
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
@@ -109,10 +110,10 @@ def rows_of(graph: Graph) -> NDArray[np.int64] | None:
     if rows is not None and int(rows.max()) >= count:
         needed = int(rows.max()) + 1
         raise DataError(
-            f"config_runtime: expected at least {needed} configs, as the published evaluation of "
+            f"config_runtime: expected at least {counted(needed, 'config')}, as the published evaluation of "
             f"{collection} judges config {needed - 1} of this graph, found {count}; this is not the "
             "published valid file: download it again, or evaluate without the published lists",
-            file=graph.path or name, field="config_runtime", expected=f"{needed} configs or more",
+            file=graph.path or name, field="config_runtime", expected=f"{counted(needed, 'config')} or more",
             found=str(count),
         )  # fmt: skip
     return rows

@@ -16,6 +16,7 @@ from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.scorer import check_whole
+from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["Fold", "Part", "unseen_configs", "unseen_graphs"]
@@ -152,7 +153,7 @@ def unseen_graphs(
             continue
         made.append(Fold(f"fold {number}", Part(sequence, seen), (), Part(sequence, unseen), unseen))
     if not made:
-        raise ConfigError(f"least: no graph has {least} configs")
+        raise ConfigError(f"least: no graph has {counted(least, 'config')}")
     return made
 
 

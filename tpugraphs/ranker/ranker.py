@@ -29,7 +29,7 @@ from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.functions import is_lost
-from tpugraphs.system import tensorfile
+from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
@@ -302,6 +302,27 @@ class Ranker(ScorerBase):
         arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
         size = "" if self._estimator.size is None else f"{counted(self._estimator.size, 'parameter')}, "
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
+
+    def _repr_html_(self) -> str:
+        """Return what `__repr__` says, every field, and the curve of the last fit."""
+        defaults, fields = plain(self._recipe.fields(self.preset)), plain(self.fields)
+        changed = {name: value for name, value in fields.items() if defaults[name] != value}
+        size = self._estimator.size
+        facts = {
+            "what": self._recipe.summary,
+            "ranks": f"{self.kind} graphs",
+            "parameters": None if size is None else f"{size:,}",
+            "seed": self.seed,
+            "preset": self.preset,
+            "precision": self.precision,
+            "changed": ", ".join(f"{name}={value!r}" for name, value in changed.items()),
+        }
+        rows = [(name, repr(value)) for name, value in fields.items()]
+        parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
+        if self.history is not None:
+            parts.append(self.history._repr_html_())
+        state = "fitted" if self.fitted else "not fitted"
+        return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = {"_learning", *(["_recipe"] if is_registered(self._recipe) else [])}

@@ -24,8 +24,9 @@ from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
-from tpugraphs.system import files, tables
+from tpugraphs.system import files, markup, tables
 from tpugraphs.system.words import counted
+from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held
@@ -197,6 +198,24 @@ class SeedRuns:
 
     def __repr__(self) -> str:
         return f"<SeedRuns: {counted(len(self.runs), 'seed')}>\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        metric, told = self.runs[0].ranker.metric, {"rule": self.rule.text}
+        if self.judgement is not None:
+            spread = f" ± {self.sd:.4f}" if len(self.judgement.means) > 1 else ""
+            low, high = self.judgement.interval
+            told[f"validation {metric}"] = f"{self.mean:.4f}{spread}"
+            told["95 % interval"] = f"{low:.4f} … {high:.4f}, over {self.judgement.over}"
+        told["time"] = f"{self.seconds:.1f} s"
+        cells = [
+            [str(run.seed), "-" if run.metric is None else f"{run.metric:.4f}",
+             "kept" if run.selected else "not kept", run.why]
+            for run in self.runs
+        ]  # fmt: skip
+        fits = {f"seed {run.seed}": run.history for run in self.runs if run.history is not None}
+        parts = markup.table(("seed", metric, "choice", "why"), cells), picture.curves(fits, metric)
+        what = f"{counted(len(self.runs), 'seed')}{', interrupted' if self.interrupted else ''}"
+        return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, told, *parts)
 
     def table(self) -> str:
         """Describe every seed and the result, in lines of text."""

@@ -24,6 +24,7 @@ from tpugraphs.recipes import Recipe
 from tpugraphs.system import tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions
 from tpugraphs.training.trainset import as_graphs, as_weights, check_graph, graph_weights, hold_out, no_graphs
@@ -277,8 +278,8 @@ class TreeEstimator(Estimator):
         """Raise DataError unless rows of a graph have the columns that shared trees were learnt from."""
         if tree.size == (0, 0) and features.shape[1] != tree.width:
             raise DataError(
-                f"config_feat: these trees were learnt from tables of {tree.width} columns, this graph "
-                f"has {features.shape[1]}",
+                f"config_feat: these trees were learnt from tables of {counted(tree.width, 'column')}, "
+                f"this graph has {features.shape[1]}",
                 file=str(graph.name), field="config_feat", expected=str(tree.width),
                 found=str(features.shape[1]),
             )  # fmt: skip
@@ -348,5 +349,7 @@ def _booster(path: str, place: str, text: str, columns: int) -> Any:
     except lightgbm.basic.LightGBMError as error:
         raise CheckpointError(f"{place}: {error}; the file is damaged", file=path, field=place) from None
     if booster.num_feature() != columns:
-        raise tensorfile.fail(path, place, f"trees over {columns} columns", str(booster.num_feature()))
+        raise tensorfile.fail(
+            path, place, f"trees over {counted(columns, 'column')}", str(booster.num_feature())
+        )
     return booster

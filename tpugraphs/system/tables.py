@@ -10,7 +10,10 @@ from typing import Any
 from tpugraphs.errors import ConfigError
 
 # Columns of words, which are set to the left; numbers to the right.
-WORDS = ("collection", "graph", "scorer", "findings", "step", "op", "in", "out", "part", "name")
+WORDS = (
+    *("collection", "graph", "scorer", "findings", "step", "op", "in", "out", "part", "name"),
+    *("split", "field", "value", "choice", "why"),
+)
 _COUNTS = ("graphs", "configs")
 _Lines = Sequence[Sequence[str]]
 
@@ -53,7 +56,10 @@ def html(title: str, heads: Sequence[str], cells: _Lines) -> str:
 
     def row(tag: str, line: Sequence[str]) -> str:
         pairs = zip(sides, line, strict=True)
-        return "".join(f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for side, cell in pairs)
+        return "".join(
+            f'<{tag} style="text-align:{side};padding:2px 12px 2px 0">{escape(cell)}</{tag}>'
+            for side, cell in pairs
+        )
 
     body = "".join(f"<tr>{row('td', line)}</tr>" for line in cells)
     return f"<table><caption>{escape(title)}</caption><tr>{row('th', heads)}</tr>{body}</table>"

@@ -4,5 +4,15 @@ from tpugraphs.data.splits import split_configs
 from tpugraphs.kernels.schedules import warmup_cosine as learning_rate
 from tpugraphs.training.callbacks import Callback, EarlyStopping, History
 from tpugraphs.training.fit import CHECKPOINT, Fit
+from tpugraphs.training.live import LiveCurve
 
-__all__ = ["CHECKPOINT", "Callback", "EarlyStopping", "Fit", "History", "learning_rate", "split_configs"]
+__all__ = [
+    "CHECKPOINT",
+    "Callback",
+    "EarlyStopping",
+    "Fit",
+    "History",
+    "LiveCurve",
+    "learning_rate",
+    "split_configs",
+]

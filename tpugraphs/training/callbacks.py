@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
-from tpugraphs.system import tables
+from tpugraphs.system import markup, tables
 from tpugraphs.system.words import counted
+from tpugraphs.training import picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -155,6 +156,21 @@ class History:
             text += f", {'interrupted' if self.interrupted else 'stopped: ' + str(self.stopped)}"
         return f"<History: {text}>"
 
+    def _repr_html_(self) -> str:
+        best = "" if self.best_step is None else f"{self.best_metric:.4f}, after step {self.best_step:,}"
+        stopped = f"stopped: {self.stopped}" if self.stopped else ""
+        facts = {
+            "steps": f"{len(self.loss):,} of {self.total_steps:,}",
+            "time": f"{self.seconds:.1f} s, of it {self.evaluation_seconds:.1f} s for evaluations",
+            "loss": f"{np.mean(self.loss[-100:]):.4f}" if self.loss else None,
+            f"best {self.metric}": best,
+            "left out": counted(len(self.skipped), "graph") if self.skipped else None,
+        }
+        left_out = [f"{name}: {why}" for name, why in self.skipped.items()]
+        parts = [markup.folded("graphs that were left out", markup.items(left_out))] if left_out else []
+        state = "interrupted" if self.interrupted else stopped
+        return markup.card("History", "", state, facts, picture.curve(self), *parts)
+
 
 class Callback:
     """Base of callbacks: override what you need.
@@ -251,7 +267,7 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            fit.stop(f"no better metric in {self.patience} evaluations")
+            fit.stop(f"no better metric in {counted(self.patience, 'evaluation')}")
 
     def state(self) -> dict[str, Any]:
         """Best metric and evaluations since."""

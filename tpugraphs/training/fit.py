@@ -32,6 +32,7 @@ from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
 from tpugraphs.system.progress import Progress, wanted
+from tpugraphs.system.words import counted
 from tpugraphs.training.averaging import Average
 from tpugraphs.training.callbacks import Callback, History, RunningFit
 from tpugraphs.training.optimizer import Optimizer
@@ -334,7 +335,7 @@ class Fit(RunningFit):
             if self.history.evaluated(self.step, value):
                 self.best = self.model.params.copy()
         if 0 < self.fields.stop_after <= self.history.without_better:
-            self.stop(f"no better metric in {self.fields.stop_after} validations")
+            self.stop(f"no better metric in {counted(self.fields.stop_after, 'validation')}")
         self.tell("on_evaluate", value)
 
     def _evaluate(self, interrupts: Interrupts) -> float:
@@ -450,7 +451,7 @@ class Fit(RunningFit):
         least = step * self.fields.slates * self.fields.accumulate
         most = least if not skipped else 100 * (least + 1) * self.visits.period
         if not least <= visit <= most:  # every visit too many costs time
-            raise refuse("sampler.visit", f"{least} to {most} after {step} steps", visit)
+            raise refuse("sampler.visit", f"{least} to {most} after {counted(step, 'step')}", visit)
         if len(spent) != 2:
             raise refuse("seconds_of", "two numbers", spent)
         named = {f"seconds_of[{i}]": part for i, part in enumerate(spent)}

@@ -1,0 +1,169 @@
+"""HTML of objects in notebooks: self-contained, every text escaped, legible on light and dark grounds.
+
+Colours of text and ground are those of the page. Lines and shades are half-transparent grey, and the two
+colours of a chart have enough contrast with white and with black (at least 3:1) and differ for the
+colour-blind, too. Styles are inline: notebooks that are not trusted drop style sheets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from tpugraphs.system import tables
+
+__all__ = ["BLUE", "ORANGE", "Line", "card", "chart", "folded", "items", "table"]
+
+BLUE, ORANGE = "#2f7fd0", "#cc6b1a"
+_GREY = "rgba(128,128,128,.45)"
+_LEFT = "text-align:left;padding:2px 14px 2px 0;vertical-align:top;background:none;border:none"
+_HEAD = f"{_LEFT};font-weight:normal;opacity:.7;white-space:nowrap"
+_POINTS = 400  # of a line; more are averaged
+_WIDTH, _HEIGHT = 640, 220
+_MARGIN = (64, 26, 64, 30)  # of a chart: left, above, right, below
+
+
+def card(title: str, name: str, state: str, facts: Mapping[str, object], *parts: str) -> str:
+    """Return a block with a heading and a list of facts; `parts` are HTML, everything else is text."""
+    told = f' <span style="opacity:.7">{escape(state)}</span>' if state else ""
+    named = f" <code style='background:none;color:inherit'>{escape(name)}</code>" if name else ""
+    rows = "".join(
+        f'<tr style="background:none"><th style="{_HEAD}">{escape(key)}</th>'
+        f'<td style="{_LEFT}">{escape(str(value))}</td></tr>'
+        for key, value in facts.items()
+        if value is not None and value != ""
+    )
+    listed = f'<table style="border-collapse:collapse;margin:4px 0">{rows}</table>' if rows else ""
+    return (
+        '<div style="font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60em">'
+        f'<div style="border-bottom:1px solid {_GREY};padding-bottom:3px"><strong>{escape(title)}</strong>'
+        f"{named}{told}</div>{listed}{''.join(parts)}</div>"
+    )
+
+
+def table(heads: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> str:
+    """Return a table that scrolls where it is wider than the page."""
+    return f'<div style="overflow-x:auto;margin:6px 0">{tables.html(title, heads, cells)}</div>'
+
+
+def folded(title: str, *parts: str) -> str:
+    """Return HTML that is shown on a click."""
+    head = f'<summary style="cursor:pointer">{escape(title)}</summary>'
+    return f'<details style="margin:4px 0">{head}{"".join(parts)}</details>'
+
+
+def items(texts: Iterable[object]) -> str:
+    """Return a list of texts."""
+    return f"<ul style='margin:4px 0'>{''.join(f'<li>{escape(str(text))}</li>' for text in texts)}</ul>"
+
+
+@dataclass
+class Line:
+    """A line of a chart.
+
+    Attributes
+    ----------
+    name : str
+    x, y : sequence of float
+        Values that are not finite are left out.
+    colour : str
+    right : bool
+        Its scale is on the right.
+    dots : bool
+        Mark every value.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str
+    right: bool = False
+    dots: bool = False
+
+
+def chart(lines: Sequence[Line], along: str, left: str = "", right: str = "") -> str:
+    """Draw lines over one axis as SVG, with a scale on the left, on the right, or on both.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+    along, left, right : str
+        What the axes show.
+
+    Returns
+    -------
+    str
+        The SVG; empty if there is nothing to draw.
+    """
+    drawn = [(line, _points(line)) for line in lines]
+    drawn = [(line, points) for line, points in drawn if points]
+    if not drawn:
+        return ""
+    begin, above, end, below = _MARGIN
+    x0, x1 = _range([x for _, points in drawn for x, _ in points])
+    body = []
+    for side, name, anchor, at in (
+        (False, left, "end", begin - 6),
+        (True, right, "start", _WIDTH - end + 6),
+    ):
+        own = [(line, points) for line, points in drawn if line.right == side]
+        if not own:
+            continue
+        y0, y1 = _range([y for _, points in own for _, y in points])
+        for value in (y0, (y0 + y1) / 2, y1):
+            y = _place(value, y0, y1, _HEIGHT - below, above)
+            body.append(_text(at, y + 4, anchor, f"{value:.4g}", own[0][0].colour))
+        edge, inward = (_WIDTH - end, "end") if side else (begin, "start")
+        body.append(_text(edge, above - 10, inward, name, own[0][0].colour))
+        for line, points in own:
+            places = [
+                (_place(x, x0, x1, begin, _WIDTH - end), _place(y, y0, y1, _HEIGHT - below, above))
+                for x, y in points
+            ]
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            body.append(
+                f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.6">'
+                f"<title>{escape(line.name)}</title></polyline>"
+            )
+            marked = places if line.dots or len(places) == 1 else []
+            body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{line.colour}"/>' for x, y in marked]
+    body += [
+        _text(_place(x, x0, x1, begin, _WIDTH - end), _HEIGHT - 12, "middle", f"{x:,.0f}", "currentColor")
+        for x in dict.fromkeys((x0, x1))
+    ]
+    body.append(_text(_WIDTH / 2, _HEIGHT - 12, "middle", along, "currentColor"))
+    outline = f"M{begin} {above}V{_HEIGHT - below}H{_WIDTH - end}V{above}"
+    frame = f'<path d="{outline}" fill="none" stroke="currentColor" stroke-opacity=".35"/>'
+    said = escape(f"{' and '.join(filter(None, (left, right)))} by {along}")
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}" '
+        f'style="width:100%;max-width:{_WIDTH}px;height:auto;display:block;font:12px system-ui,sans-serif">'
+        f"{frame}{''.join(body)}</svg>"
+    )
+
+
+def _text(x: float, y: float, anchor: str, text: str, colour: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
+
+
+def _points(line: Line) -> list[tuple[float, float]]:
+    """Return the points of a line, means of neighbours where there are many."""
+    pairs = zip(map(float, line.x), map(float, line.y), strict=True)
+    points = [(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
+    size = -(-len(points) // _POINTS)
+    if size < 2:
+        return points
+    parts = [points[i : i + size] for i in range(0, len(points), size)]
+    return [(part[-1][0], math.fsum(y / len(part) for _, y in part)) for part in parts]
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _place(value: float, low: float, high: float, first: float, last: float) -> float:
+    """Return where a value stands between two places, in the middle if there is one value only."""
+    share = value / 2 - low / 2  # a difference of the largest numbers is not finite
+    return first + (last - first) * (share / (high / 2 - low / 2) if high > low else 0.5)
