@@ -19,6 +19,7 @@ from tpugraphs.errors import ConfigError, ShapeError
 
 __all__ = [
     "COLLECTIONS",
+    "VALIDATION",
     "competition_score",
     "kendall_tau",
     "mean_ranks",
