@@ -123,6 +123,12 @@ def summary(path: str) -> str:
     return (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ")
 
 
+def fields(cls: type) -> dict[str, str]:
+    """Return the fields of a class of recipes' fields with what each says about itself."""
+    found = getattr(cls, "__dataclass_fields__", {})
+    return {name: one.metadata["doc"] for name, one in found.items() if one.metadata.get("doc")}
+
+
 def escaped(text: str) -> str:
     """Return text whose bars are not read as substitutions; literals stay as they are."""
     parts = text.split("``")

@@ -1,7 +1,7 @@
 """The notebooks with their outputs, as pages of the site. Used by conf.py.
 
-`TPUGRAPHS_NOTEBOOKS` names a folder of notebooks that were executed already: the test suite leaves them there.
-Others are executed here, once for every version of the notebook.
+`TPUGRAPHS_NOTEBOOKS` names a folder of notebooks that were executed already: the test suite leaves them
+there. Others are executed here, once for every version of the notebook.
 """
 
 from __future__ import annotations
