@@ -78,6 +78,8 @@ def parameters(value, bases=()):
         found = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return []
+    if getattr(value, "_is_protocol", False):  # nobody makes one
+        return []
     found = [one.name for one in found if not (bases and one.kind is one.VAR_KEYWORD)]
     return [name for name in found if name not in ("self", "cls") and not name.startswith("_")]
 
