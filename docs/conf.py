@@ -25,12 +25,10 @@ version = release = tpugraphs.__version__
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
 exclude_patterns = ["_build", "static"]
 nitpicky = True
-# Types in "Parameters" sections are prose ("ndarray of int64, (C,)"), not references.
-nitpick_ignore_regex = [("py:class", ".*")]
+default_role = "code"  # `name` in docstrings
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"show-inheritance": True}
 python_maximum_signature_line_length = 80
 numpydoc_show_class_members = False
 numpydoc_attributes_as_param_list = True
@@ -48,6 +46,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "show_nav_level": 1,
     "navigation_depth": 2,
@@ -87,12 +86,18 @@ def resolve(app: Any, env: Any, node: Any, content: nodes.Node) -> nodes.Node | 
 
 
 def escape(app: Any, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
-    """Keep bars in docstrings bars, such as those of an absolute value."""
+    """Keep bars in docstrings bars, and list the fields of a recipe with what they say about themselves."""
+    if what == "class" and (found := reference.fields(value)):  # type: ignore[arg-type]
+        lines += ["", "Attributes", "----------"]
+        for field, doc in found.items():
+            lines += [f"{field} : default {getattr(value, field)!r}", f"    {doc[:1].upper()}{doc[1:]}."]
     lines[:] = [line if ">>>" in line else reference.escaped(line) for line in lines]
 
 
 def complete(app: Any, env: Any) -> None:
     """Warn, which fails the build, of every public name without an entry of its own."""
+    for path, why in reference.ABSENT.items():
+        logger.warning("%s has no page: %s", path, why)
     domain = env.get_domain("py")
     for path in sorted(set(reference.paths().values()) | set(reference.modules())):
         if path not in domain.objects and path not in domain.modules:
@@ -116,4 +121,4 @@ def setup(app: Any) -> None:
     app.connect("missing-reference", resolve)
     app.connect("env-check-consistency", complete)
     app.connect("source-read", prepare)
-    app.connect("autodoc-process-docstring", escape)
+    app.connect("autodoc-process-docstring", escape, priority=400)  # before numpydoc reads them

@@ -19,10 +19,14 @@ import tpugraphs
 NAME = tpugraphs.__name__
 HEADINGS = {"class": "Classes", "exception": "Exceptions", "function": "Functions", "data": "Constants"}
 # Modules below a wing that pages and docstrings lead users to.
-BELOW = ("data.hlo", "data.made", "preprocess.padding", "ranker.filekinds")
+BELOW = (
+    *("data.hlo", "data.made", "preprocess.padding", "preprocess.pipeline"),
+    *("ranker.estimator", "ranker.filekinds", "training.callbacks"),
+)
 # Members of these are Python's, and stand in Python's documentation.
 FOREIGN = "BaseException, tuple, list, dict, Sequence, Mapping, Enum, Protocol, Generic, object"
 
+ABSENT: dict[str, str] = {}
 _MODULES: dict[str, ModuleType] = {}
 
 
@@ -33,12 +37,11 @@ def modules() -> dict[str, ModuleType]:
     found: dict[str, ModuleType] = {}
 
     def add(path: str, module: ModuleType) -> None:
-        if not path.startswith(NAME) or module in found.values():
+        if module in found.values():
             return
         found[path] = module
         for name in listed(module):
-            value = getattr(module, name)
-            if isinstance(value, ModuleType):  # of tpugraphs: where it is; of a wing: below the wing
+            if isinstance(getattr(module, name), ModuleType):
                 add(f"{path}.{name}", real(f"{path}.{name}"))
 
     add(NAME, tpugraphs)
@@ -57,12 +60,22 @@ def real(path: str) -> ModuleType:
 
 
 def listed(module: ModuleType) -> list[str]:
-    """Return the public names of a module: its `__all__`, or the classes that it defines."""
-    if hasattr(module, "__all__"):
-        return [name for name in module.__all__ if not name.startswith("__")]
-    return [
-        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
-    ]
+    """Return the public names of a module: its `__all__`, or the classes that it defines.
+
+    A module that needs an extra which is not installed is left out, and noted in `ABSENT`.
+    """
+    if not hasattr(module, "__all__"):
+        own = module.__name__
+        return [name for name, value in vars(module).items() if getattr(value, "__module__", "") == own]
+    names = []
+    for name in module.__all__:
+        try:
+            getattr(module, name)
+        except ImportError as error:
+            ABSENT[f"{module.__name__}.{name}"] = str(error)
+        else:
+            names += [] if name.startswith("__") else [name]
+    return names
 
 
 def kind(value: object) -> str:
@@ -197,7 +210,10 @@ def pages() -> dict[str, str]:
     for path, module in modules().items():
         below = sorted(name for name in found if name.rpartition(".")[0] == path and name not in modules())
         found[path] = module_page(
-            path, module, home, [f"/generated/reference/{place(name)}" for name in below]
+            path,
+            module,
+            home,
+            [f"{name.rpartition('.')[2]} </generated/reference/{place(name)}>" for name in below],
         )
     return {place(path): "\n".join([*lines, ""]) for path, lines in found.items()}
 

@@ -5,6 +5,8 @@ to that one what it does not change.
 """
 
 import ast
+import doctest
+import importlib
 import importlib.util
 import inspect
 import re
@@ -183,6 +185,43 @@ def test_the_measure_measures():
     ]
     assert missing(bad, [good]) == ["a sentence at the top, not 'N.'", "parameters n"]
     assert missing(property(lambda self: 1, doc="K."), []) == ["a sentence at the top, not 'K.'"]
+
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted(path for path in (ROOT / "tpugraphs").rglob("*.py") if ">>> " in path.read_text())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(path):
+    if path.parent.name == "xla":
+        pytest.importorskip("jax")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    result = doctest.testmod(module)
+    assert not result.failed
+
+
+def test_some_examples_are_not_skipped():
+    """Those that need files or minutes are marked; the others run."""
+    finder, marked = doctest.DocTestFinder(), doctest.OPTIONFLAGS_BY_NAME["SKIP"]
+    lines = [
+        example
+        for path in EXAMPLES
+        if path.parent.name != "xla"
+        for test in finder.find(
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        )
+        for example in test.examples
+    ]
+    assert len(lines) > 30 and sum(marked not in example.options for example in lines) > 20
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"], ids=lambda page: page.name
+)
+def test_code_of_pages_is_python(page):
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        ast.parse(block)
 
 
 @pytest.mark.parametrize("name", sorted(reference.modules()))

@@ -28,6 +28,11 @@ def pass_on_interrupt(fitted: object) -> None:
     ----------
     fitted : object
         What ``fit`` returned; anything but a `History` tells of no interrupt.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The fit was interrupted.
     """
     if isinstance(fitted, History) and fitted.interrupted:
         raise KeyboardInterrupt
@@ -221,6 +226,11 @@ class Callback:
 class RunningFit:
     """A running fit, as callbacks see it.
 
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        Whom `tell` calls.
+
     Attributes
     ----------
     ranker : Ranker
@@ -235,11 +245,25 @@ class RunningFit:
         self.step, self.total = 0, history.total_steps
 
     def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
+        """End the fit after this step.
+
+        Parameters
+        ----------
+        why : str
+            For ``history.stopped``.
+        """
         self.history.stopped = why
 
     def tell(self, event: str, *args: Any) -> None:
-        """Call a method of every callback."""
+        """Call a method of every callback.
+
+        Parameters
+        ----------
+        event : str
+            Name of the method.
+        *args
+            Its arguments after the fit.
+        """
         for callback in self.callbacks:
             getattr(callback, event)(self, *args)
 
