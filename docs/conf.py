@@ -22,7 +22,7 @@ author = "the authors of tpugraphs"
 copyright = author
 version = release = tpugraphs.__version__
 
-extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
+extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_build", "static"]
 nitpicky = True
 default_role = "code"  # `name` in docstrings
@@ -42,6 +42,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tpugraphs {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_sidebars = {page: [] for page in ("recipes", "changelog")}  # which have no pages below
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -61,25 +62,23 @@ logger = logging.getLogger(__name__)
 HOMES = dict(reference.aliases())
 
 
-def at_home(node: Any) -> str | None:
+def at_home(node: Any, known: Any) -> str | None:
     """Return the documented path of what a docstring names: a name, a member, or one of its module."""
     name, module = node["reftarget"], node.get("py:module") or ""
     for full in (name, f"{module}.{name}", f"{node.get('py:class')}.{name}"):
         owner, _, member = full.rpartition(".")
-        if full in HOMES:
-            return HOMES[full]
-        if owner in HOMES:
-            return f"{HOMES[owner]}.{member}"
+        target = HOMES.get(full) or f"{HOMES.get(owner)}.{member}"
+        if target in known:
+            return target
     same = {home for home in HOMES.values() if home.endswith(f".{name}")}
     return same.pop() if len(same) == 1 else None
 
 
 def resolve(app: Any, env: Any, node: Any, content: nodes.Node) -> nodes.Node | None:
     """Lead references to a name's other paths to the page that it has."""
-    if node.get("refdomain") != "py" or (target := at_home(node)) is None:
-        return None
     domain = env.get_domain("py")
-    if (entry := (domain.objects | domain.modules).get(target)) is None:
+    known = domain.objects | domain.modules
+    if node.get("refdomain") != "py" or (entry := known.get(target := at_home(node, known))) is None:
         return None
     uri = app.builder.get_relative_uri(node["refdoc"], entry.docname) + "#" + entry.node_id
     return nodes.reference("", "", content, internal=True, refuri=uri, reftitle=target)

@@ -19,7 +19,8 @@ SCRIPTED = re.compile(r"<script\b.*?</script>", re.S)
 
 def check(site: Path) -> tuple[list[str], set[str]]:
     """Return the broken links of a site, each with its page, and the external ones."""
-    texts = {page: SCRIPTED.sub("", page.read_text()) for page in site.rglob("*.html")}
+    pages = [page for page in site.rglob("*.html") if "_static" not in page.parts]  # templates of the theme
+    texts = {page: SCRIPTED.sub("", page.read_text()) for page in pages}
     anchors = {page: {unescape(one) for one in ANCHOR.findall(text)} for page, text in texts.items()}
     broken, external = [], set()
     for page, text in texts.items():

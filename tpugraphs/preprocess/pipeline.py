@@ -300,7 +300,7 @@ class Pipeline:
     Parameters
     ----------
     steps : list of dict
-        In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
+        In order: ``{"step": name, attribute: value, ...}``; see ``tpugraphs._core.prepare_steps``.
     kind : str
         Kind of the graphs.
     schema : Schema, optional
