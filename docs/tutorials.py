@@ -12,7 +12,10 @@ from pathlib import Path
 
 import nbformat
 
+import tpugraphs
+
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+PACKAGE = os.fspath(Path(tpugraphs.__file__).parent)  # outputs name files of the machine that builds the site
 
 
 def code(notebook: nbformat.NotebookNode) -> list[str]:
@@ -51,6 +54,6 @@ def write(folder: Path) -> None:
             take(notebook, done)
         else:
             execute(notebook)
-        text = nbformat.writes(notebook)
+        text = nbformat.writes(notebook).replace(PACKAGE, "tpugraphs")
         if not made.is_file() or made.read_text() != text:
             made.write_text(text)
