@@ -15,7 +15,7 @@ import nbformat
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 # Outputs name files of the package, on the machine where they were made.
-PLACES = re.compile(r"(?:/[^/\s\"'<>\\]+)+/(tpugraphs/measured/)")
+PLACES = re.compile(r"(?:/[^/\s\"'<>\\]+)+/(tpugraphs/measured\b)")
 
 
 def code(notebook: nbformat.NotebookNode) -> list[str]:
