@@ -31,6 +31,10 @@ types: build
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
 	PYTHONPATH=. $(PYTHON) docs/solutions.py
+# The site, in build/docs/index.html. Notebooks are executed if they changed; that takes some minutes.
+docs: build
+	PYTHONPATH=. $(PYTHON) -m sphinx -q -W -j auto docs build/docs
+	$(PYTHON) docs/links.py build/docs
 parity: build
 	$(PYTHON) -m pytest -m parity
 bench: build
@@ -48,4 +52,4 @@ fuzz:
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build lib test format lint types tables parity bench bench-quick sanitize fuzz clean
+.PHONY: build lib test format lint types tables docs parity bench bench-quick sanitize fuzz clean

@@ -19,7 +19,14 @@ from tpugraphs import _core
 # Tests start Python processes from the checkout. They must import the package that is under test here, and
 # after `pip install .` that is not the one in the checkout, which has no built core beside it.
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
-JAX = ["test_layertime_measure.py", "test_relayout.py", "test_work.py", "test_xla.py", "test_zoo.py"]
+JAX = [
+    "test_docstrings.py",
+    "test_layertime_measure.py",
+    "test_relayout.py",
+    "test_work.py",
+    "test_xla.py",
+    "test_zoo.py",
+]
 collect_ignore = JAX if SANITIZED else []
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def test_runs(path: Path, tmp_path: Path) -> None:
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
+    if folder := os.environ.get("TPUGRAPHS_NOTEBOOKS"):  # for the documentation site, which shows the outputs
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, Path(folder) / path.name)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error"]
     pictures = sum("image/png" in output.get("data", {}) for output in outputs)

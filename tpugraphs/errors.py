@@ -13,6 +13,11 @@ class Error(Exception):
 class DataError(Error, ValueError):
     """A file or an array is not what it must be.
 
+    Parameters
+    ----------
+    message : str
+        The sentence for people; `file` stands before it.
+
     Attributes
     ----------
     file, field, found, expected : str or None
@@ -33,13 +38,36 @@ class DataError(Error, ValueError):
 
     @classmethod
     def of(cls, field: str, expected: str, found: str, todo: str, *, file: str | None = None) -> Self:
-        """Make an error whose message says all of its fields and what to do."""
+        """Make an error whose message says all of its fields and what to do.
+
+        Parameters
+        ----------
+        field : str
+            Which field or argument.
+        expected, found : str
+            What should have stood there, and what did.
+        todo : str
+            What the user can do about it.
+        file : str, optional
+            Which file.
+
+        Returns
+        -------
+        DataError
+            To be raised.
+        """
         message = f"{field}: expected {expected}, found {found}; {todo}"
         return cls(message, file=file, field=field, expected=expected, found=found)
 
 
 class NotFiniteError(DataError):
-    """Scores or gradients that overflowed or are NaN, as when a training diverges."""
+    """Scores or gradients that overflowed or are NaN, as when a training diverges.
+
+    Parameters
+    ----------
+    message, file, field, found, expected
+        As in `DataError`.
+    """
 
 
 class ConfigError(Error, ValueError):
@@ -55,11 +83,30 @@ class ShapeError(Error, ValueError):
 
 
 class CheckpointError(DataError):
-    """A ranker or checkpoint file that cannot be used."""
+    """A ranker or checkpoint file that cannot be used.
+
+    Parameters
+    ----------
+    message, file, field, found, expected
+        As in `DataError`.
+    """
 
 
 def not_a_graph(what: str, found: object) -> ConfigError:
-    """Error for an argument that should have been a graph, to be raised."""
+    """Error for an argument that should have been a graph, to be raised.
+
+    Parameters
+    ----------
+    what : str
+        Name of the argument.
+    found : object
+        What was given.
+
+    Returns
+    -------
+    ConfigError
+        To be raised.
+    """
     return ConfigError(
         f"{what}: expected a graph, got {type(found).__name__}; use tg.load(path) to read a file"
     )
@@ -73,7 +120,22 @@ _NOT_FINITE = 9
 def from_core(
     code: int, errno: int, message: str, field: str, found: str, expected: str, file: str | None
 ) -> Exception:
-    """Exception for a ``tg_error`` record of the C core (called by the core)."""
+    """Exception for a ``tg_error`` record of the C core (called by the core).
+
+    Parameters
+    ----------
+    code, errno : int
+        Status of the core, and of the system for errors of files.
+    message, field, found, expected : str
+        What the record says; empty where it says nothing.
+    file : str or None
+        Which file.
+
+    Returns
+    -------
+    Exception
+        To be raised.
+    """
     fields = {_DATA: DataError, _CHECKPOINT: CheckpointError, _NOT_FINITE: NotFiniteError}
     if code in fields:
         return fields[code](

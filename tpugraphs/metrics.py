@@ -20,6 +20,7 @@ from tpugraphs.system.words import counted
 
 __all__ = [
     "COLLECTIONS",
+    "VALIDATION",
     "competition_score",
     "kendall_tau",
     "mean_ranks",
@@ -71,6 +72,11 @@ def kendall_tau(scores: ArrayLike, runtimes: ArrayLike) -> float:
     exactly; SciPy rounds int64 runtimes to float64 if the scores are floats, so that beyond 2**53 some that
     differ are ties to it.
 
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Numbers, see the module.
+
     Returns
     -------
     float
@@ -94,6 +100,11 @@ def noise_ceiling(repeats: ArrayLike) -> float:
     -------
     float
         In [-1, 1]; see :func:`kendall_tau`.
+
+    Raises
+    ------
+    ShapeError
+        Another shape.
     """
     array = np.asarray(repeats, np.float64)
     if array.ndim != 2 or array.shape[1] < 2:
@@ -109,6 +120,11 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
     Strict on both sides: equal runtimes make no pair, equal scores of a pair count as wrong. Without ties it
     is ``(tau + 1) / 2``.
 
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Numbers, see the module.
+
     Returns
     -------
     float
@@ -119,6 +135,11 @@ def opa(scores: ArrayLike, runtimes: ArrayLike) -> float:
 
 def spearman(scores: ArrayLike, runtimes: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's correlation of mid-ranks.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Numbers, see the module.
 
     Returns
     -------
@@ -162,6 +183,13 @@ def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
     relevance itself (linear), and any constant in it cancels, so this is relevance 1 / runtime. Parameters
     and errors are those of `top_k_slowdown`.
 
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Runtimes are above 0.
+    k : int
+        At least 1.
+
     Returns
     -------
     float
@@ -171,7 +199,20 @@ def ndcg(scores: ArrayLike, runtimes: ArrayLike, k: int = 10) -> float:
 
 
 def tile_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 5) -> float:
-    """Tile metric of the competition for one graph: ``1 - top_k_slowdown``. At most 1, unbounded below."""
+    """Return the tile metric of the competition for one graph: ``1 - top_k_slowdown``.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Runtimes are above 0.
+    k : int
+        How many of the predicted fastest are measured.
+
+    Returns
+    -------
+    float
+        At most 1, unbounded below.
+    """
     return 1.0 - top_k_slowdown(scores, runtimes, k)
 
 
@@ -180,6 +221,18 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
 
     The first place chose its tile models by it. Of fewer than `k` configs all are taken, and it is 1.
     Parameters and errors are those of `top_k_slowdown`.
+
+    Parameters
+    ----------
+    scores, runtimes : (n,) array
+        Runtimes are above 0.
+    k : int
+        How many are compared.
+
+    Returns
+    -------
+    float
+        At most 1.
     """
     top_k_slowdown(scores, runtimes, k)  # checks them
     s, y = _pair(scores, runtimes)
@@ -188,7 +241,18 @@ def top_mean_score(scores: ArrayLike, runtimes: ArrayLike, k: int = 50) -> float
 
 
 def mean_ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Places (n,) of values from 0 (smallest) to n - 1; equal ones share the mean of theirs."""
+    """Return the places of values; equal ones share the mean of theirs.
+
+    Parameters
+    ----------
+    values : (n,) array
+        Numbers.
+
+    Returns
+    -------
+    (n,) float64
+        From 0 (smallest) to n - 1.
+    """
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     places: NDArray[np.float64] = (np.cumsum(size) - (size + 1) / 2)[group]
     return places

@@ -18,11 +18,23 @@ COLLECTIONS = {
 MEASURED = {"options:xla:cpu": "options/xla/cpu", "layout:xla:cpu": "layout/xla/cpu"}
 FOLDERS = COLLECTIONS | MEASURED
 LAYOUTS = tuple(name for name in COLLECTIONS if name.startswith("layout"))
+#: Splits of a collection, which are the names of its folders.
 SPLITS = ("train", "valid", "test")
 
 
 def collection_of(file: str) -> str | None:
-    """Find the collection by the folders: .../layout/xla/random/train/name.npz."""
+    """Find the collection of a file by its folders, as in ``.../layout/xla/random/train/name.npz``.
+
+    Parameters
+    ----------
+    file : str
+        A path.
+
+    Returns
+    -------
+    str or None
+        None if the folders are those of no collection.
+    """
     parts = Path(file).parts[:-1]
     for name, folder in FOLDERS.items():
         tail = tuple(folder.split("/"))

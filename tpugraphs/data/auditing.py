@@ -58,8 +58,14 @@ _QUIET = ("few-configs", "placeholder")  # normal in whole splits: counted, but 
 class Finding:
     """One thing that the audit found in a file.
 
-    `kind` is for example ``"known-corrupt"``, `text` a description in a few words. `exclude` says whether the
-    file should be left out of training and validation.
+    Attributes
+    ----------
+    kind : str
+        For example ``"known-corrupt"``.
+    text : str
+        A description in a few words.
+    exclude : bool
+        Whether the file should be left out of training and validation.
     """
 
     kind: str
@@ -71,8 +77,14 @@ class Finding:
 class Shift:
     """A level shift of runtimes of equal configs between neighbouring blocks of a file.
 
-    `row` is the number of a config near the shift. `size` is how runtimes after it compare with those before,
-    minus 1, and `error` its standard error.
+    Attributes
+    ----------
+    row : int
+        Number of a config near the shift.
+    size : float
+        How runtimes after it compare with those before, minus 1.
+    error : float
+        The standard error of `size`.
     """
 
     row: int
@@ -121,7 +133,13 @@ class GraphAudit:
 
 
 class Audit:
-    """What :func:`audit` found: `graphs` holds one :class:`GraphAudit` per file."""
+    """What :func:`audit` found: `graphs` holds one :class:`GraphAudit` per file.
+
+    Parameters
+    ----------
+    graphs : iterable of GraphAudit
+        One per file.
+    """
 
     def __init__(self, graphs: Iterable[GraphAudit]) -> None:
         self.graphs = tuple(graphs)
@@ -149,12 +167,17 @@ class Audit:
         return {kind: kinds.count(kind) for kind in _KINDS if kind in kinds}
 
     def table(self, every: bool | None = None) -> str:
-        """Aligned text, for a terminal.
+        """Return aligned text, for a terminal.
 
         Parameters
         ----------
         every : bool, optional
             Also list graphs without findings; by default if there are at most 40 graphs.
+
+        Returns
+        -------
+        str
+            A table, and a summary below.
         """
         blocks = [tables.text(*_section(shown))] if (shown := self._shown(every)) else []
         return "\n\n".join([*blocks, "\n".join(self._summary())])
@@ -178,7 +201,7 @@ class Audit:
         return summary
 
     def exclude_file(self) -> str:
-        """Text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
+        """Return the text of a file for ``--exclude @FILE``: a pattern per line, the reasons as comments."""
         lines = ["# Graphs to leave out, found by `tpugraphs audit`; for --exclude @FILE"]
         for graph in self.graphs:
             for finding in graph.findings:
@@ -209,7 +232,7 @@ class Audit:
         return tables.frame(rows, None if rows else [one.name for one in fields(GraphAudit)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for JSON."""
+        """Return everything as plain values, for JSON."""
         graphs = [{**asdict(graph), "exclude": graph.exclude} for graph in self.graphs]
         return {"graphs": graphs, "counts": self.counts(), "exclude": self.exclude}
 
@@ -451,8 +474,8 @@ def audit(
     Examples
     --------
     >>> import tpugraphs as tg
-    >>> tg.audit(tg.sample("tile_12")).exclude
-    ['tile_12']
+    >>> tg.audit(tg.open_collection("options:xla:cpu").valid[0]).exclude
+    []
     """
     patterns = exclude_patterns(exclude)
     sources = [source for source in _sources(data, max_bytes) if not excluded(*source[:2], patterns)]

@@ -215,6 +215,15 @@ class Split(Sequence[Graph]):
 
     Indexing reads one graph; slicing and :meth:`exclude` return another lazy split. `paths` are the files in
     order of name, `collection` is the name of the collection.
+
+    Parameters
+    ----------
+    collection : str
+        Its name.
+    paths : iterable of path
+        Files, in order of name.
+    max_bytes : int, optional
+        As for :func:`tpugraphs.load`.
     """
 
     def __init__(
@@ -259,6 +268,11 @@ class Split(Sequence[Graph]):
         patterns : str or list of str
             Names, with ``*`` and ``?`` as in a shell. ``"known-corrupt"`` stands for the graphs of this
             collection whose published measurements are known to be corrupt (:mod:`tpugraphs.corrupt`).
+
+        Returns
+        -------
+        Split
+            A lazy one, like this.
         """
         patterns = exclude_patterns(patterns)
         kept = [p for p in self.paths if not excluded(file_stem(p), self.collection, patterns)]
@@ -288,7 +302,19 @@ def exclude_patterns(patterns: Any) -> list[str]:
 
 
 class Collection:
-    """One of the five collections: ``.train``, ``.valid`` and ``.test`` are lazy :class:`Split` objects."""
+    """One of the five collections: ``.train``, ``.valid`` and ``.test`` are lazy :class:`Split` objects.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``layout:xla:random``.
+    folder : str
+        Holds the folders ``train``, ``valid`` and ``test``.
+    exclude : iterable of str
+        Patterns of graphs to leave out.
+    max_bytes : int, optional
+        As for :func:`tpugraphs.load`.
+    """
 
     def __init__(
         self, name: str, folder: str, exclude: Iterable[str] = (), max_bytes: int | None = None
@@ -310,7 +336,13 @@ class Collection:
 
     @property
     def train(self) -> Split:
-        """Graphs to learn from."""
+        """Graphs to learn from.
+
+        Raises
+        ------
+        DataError
+            No such folder, or no graphs in it.
+        """
         return self._split("train")
 
     @property
@@ -379,6 +411,11 @@ def open_collection(
         (:mod:`tpugraphs.corrupt`). It can be combined, as in ``["known-corrupt", "*unet*"]``.
     max_bytes : int, optional
         As for :func:`load`.
+
+    Returns
+    -------
+    Collection
+        With the lazy splits `train`, `valid` and `test`.
 
     Raises
     ------

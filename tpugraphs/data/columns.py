@@ -16,6 +16,7 @@ from tpugraphs.system.words import counted
 
 __all__ = ["KINDS", "Column", "Digit"]
 
+#: Kinds of columns: what a ranker makes of their values.
 KINDS = ("number", "log", "category", "flag")
 MOST_DIGIT_VALUES = _core.SCHEMA["most_digit_values"]
 
@@ -72,7 +73,18 @@ class Column:
             raise ConfigError(f"{title}: the value {twice!r} stands there twice")
 
     def difference(self, other: Column) -> str | None:
-        """Describe the first difference from this column to the `other`; None if they are equal."""
+        """Describe the first difference from this column to the other.
+
+        Parameters
+        ----------
+        other : Column
+            What is compared.
+
+        Returns
+        -------
+        str or None
+            None if they are equal.
+        """
         if self.name != other.name:
             return f"expected {self.name!r}, found {other.name!r}"
         if self.kind != other.kind:
@@ -106,7 +118,18 @@ class Digit:
             raise ConfigError(f"{title}: expected 2..{MOST_DIGIT_VALUES} values, found {self.values!r}")
 
     def difference(self, other: Digit) -> str | None:
-        """Describe the first difference from this digit to the `other`; None if they are equal."""
+        """Describe the first difference from this digit to the other.
+
+        Parameters
+        ----------
+        other : Digit
+            What is compared.
+
+        Returns
+        -------
+        str or None
+            None if they are equal.
+        """
         if self.name != other.name:
             return f"expected {self.name!r}, found {other.name!r}"
         if self.values != other.values:

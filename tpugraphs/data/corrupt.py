@@ -38,7 +38,17 @@ KNOWN_CORRUPT: tuple[tuple[str, str, str], ...] = tuple(
 def reason(name: str, collection: str | None) -> str | None:
     """Return why the measurements of this graph are known to be corrupt, or None.
 
-    If the collection is not known (None), a graph of that name in any collection counts.
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    collection : str or None
+        None: a graph of that name in any collection counts.
+
+    Returns
+    -------
+    str or None
+        None if nothing is known against it.
     """
     matches = (why for where, graph, why in KNOWN_CORRUPT if graph == name and collection in (where, None))
     return next(matches, None)

@@ -251,6 +251,11 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     ``x[rows]`` returns a float32 copy of those rows. ``numpy.asarray(x)`` and any arithmetic copy all of
     them. The digits themselves are kept as int8, see :attr:`LayoutGraph.config_digits`.
+
+    Parameters
+    ----------
+    digits : Digits
+        What a graph keeps.
     """
 
     __slots__ = ("_digits",)
@@ -260,22 +265,22 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(C, K, D)."""
+        """Shape of the array, (C, K, D)."""
         return self._digits.shape
 
     @property
     def dtype(self) -> np.dtype[np.float32]:
-        """float32."""
+        """Type of the numbers, float32."""
         return np.dtype(np.float32)
 
     @property
     def ndim(self) -> int:
-        """3."""
+        """Number of dimensions, 3."""
         return 3
 
     @property
     def size(self) -> int:
-        """C·K·D."""
+        """Number of digits, C·K·D."""
         return math.prod(self.shape)
 
     @property
@@ -289,7 +294,18 @@ class ConfigFeatures(np.lib.mixins.NDArrayOperatorsMixin):
         return self._digits.get()
 
     def astype(self, dtype: npt.DTypeLike) -> AnyArray:
-        """Make an array of another dtype."""
+        """Make an array of another dtype.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Of the result.
+
+        Returns
+        -------
+        (C, K, D) array
+            A copy.
+        """
         return self._digits.get().astype(dtype)
 
     def __len__(self) -> int:

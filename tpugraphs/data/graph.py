@@ -330,22 +330,22 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number N of nodes."""
         return int(self.node_feat.shape[0])
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """Number E of edges."""
         return int(self.edge_index.shape[0])
 
     @property
     def num_configs(self) -> int:
-        """C."""
+        """Number C of configs."""
         return int(self.runtime.shape[0])
 
     @property
     def num_config_nodes(self) -> int:
-        """K, 0 where configs are features only."""
+        """Number K of configurable nodes, 0 where configs are features only."""
         return int(self.node_config_ids.shape[0])
 
     @property
@@ -370,21 +370,45 @@ class Graph:
 
     @property
     def submission_id(self) -> str:
-        """ID of the graph in a submission, ``collection:name``; DataError if the collection is not known."""
+        """ID of the graph in a submission, ``collection:name``.
+
+        Raises
+        ------
+        DataError
+            The collection is not known.
+        """
         if self.collection is None:
             expected = "a collection such as layout:xla:random"
             raise arrays.fail("collection", expected, "none", "use g.replace(collection=...)")
         return f"{self.collection}:{self.name}"
 
     def fields(self) -> dict[str, Any]:
-        """Everything the graph consists of, by the constructor's argument names."""
+        """Return everything the graph consists of, by the constructor's argument names."""
         fields = {field: getattr(self, field) for field in (*self._SAVED, *self._UNSAVED, *TEXTS)}
         if "node_config_ids" in fields and self._digits.shape[2] == 0:
             fields["node_config_ids"] = fields["node_config_feat"] = None
         return fields
 
     def replace(self, **fields: Any) -> Self:
-        """Make a copy with other arrays or another name, checked like a new graph."""
+        """Make a copy with other arrays or another name, checked like a new graph.
+
+        Parameters
+        ----------
+        **fields
+            Arguments of the constructor, for example ``name=`` or ``config_runtime=``.
+
+        Returns
+        -------
+        graph
+            Of the same class.
+
+        Raises
+        ------
+        TypeError
+            There is no such field.
+        DataError
+            An array is not as the constructor describes it.
+        """
         unknown = set(fields) - set(self.fields())
         if unknown:
             raise TypeError(
@@ -399,9 +423,24 @@ class Graph:
         return other
 
     def row_numbers(self, configs: Rows | None = None, name: str = "configs") -> npt.NDArray[np.int64]:
-        """Turn a selection of configs, as for :meth:`select`, into row numbers (n,); by default all.
+        """Turn a selection of configs into row numbers.
 
-        Raises DataError, with the `name` of the argument, for rows that the graph does not have.
+        Parameters
+        ----------
+        configs : slice, (n,) int or (C,) bool, optional
+            As for :meth:`select`; by default all.
+        name : str
+            Name of the argument in errors.
+
+        Returns
+        -------
+        (n,) int64
+            From 0 to C - 1.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have.
         """
         every = np.arange(self.num_configs)
         return every if configs is None else np.ascontiguousarray(every[self._rows(configs, name)])
@@ -434,6 +473,11 @@ class Graph:
         rows : slice, bool (C,) or int (n,)
             Which configs, in which order; negative numbers count from the end.
 
+        Returns
+        -------
+        graph
+            Of the same class, with the chosen configs in that order.
+
         Raises
         ------
         DataError
@@ -450,16 +494,37 @@ class Graph:
         return self._with(**chosen)
 
     def digits_of(self, rows: Rows) -> npt.NDArray[np.int8]:
-        """Return the digits (n, K, D) int8 of some configs, chosen as for :meth:`select`.
+        """Return the digits of some configs; of a pack only these are read.
 
-        Of a pack only these are read. Raises DataError as :meth:`select` does, or for a damaged file.
+        Parameters
+        ----------
+        rows : slice, (n,) int or (C,) bool
+            As for :meth:`select`.
+
+        Returns
+        -------
+        (n, K, D) int8
+            A digit is -1 where it is not set.
+
+        Raises
+        ------
+        DataError
+            Rows that the graph does not have, or a damaged file.
         """
         return self._digits.take(self._rows(rows))
 
     def validate(self) -> Self:
-        """Check everything now, including what is otherwise checked on first use. Returns the graph.
+        """Check everything now, including what is otherwise checked on first use.
 
-        Raises DataError naming file, field and place.
+        Returns
+        -------
+        graph
+            This one.
+
+        Raises
+        ------
+        DataError
+            Something is wrong, naming file, field and place.
         """
         if self._pack is not None:
             self._pack.check()
@@ -480,6 +545,18 @@ class Graph:
 
         The file appears under its name when it is complete and on disk. A failure leaves an existing file
         unchanged.
+
+        Parameters
+        ----------
+        path : path
+            Its ending decides the format.
+
+        Raises
+        ------
+        DataError
+            None of the configs ran.
+        OSError
+            The file cannot be written.
         """
         if self.valid is not None:
             _some_ran(self.valid)  # a file without any could not be opened
@@ -506,7 +583,18 @@ class Graph:
         return _core.dedup_rows(both.view(np.float32))  # which compares bytes
 
     def merged(self, keep: str) -> Self:
-        """Make a graph of the different configs; see :func:`tpugraphs.dedup`."""
+        """Make a graph of the different configs; see :func:`tpugraphs.dedup`.
+
+        Parameters
+        ----------
+        keep : {"first", "min", "mean"}
+            Which runtime stands for equal configs.
+
+        Returns
+        -------
+        graph
+            With U distinct configs.
+        """
         first, inverse = self.distinct_configs()
         good = np.ones(self.num_configs, np.bool_) if self.valid is None else self.valid
         if keep != "mean":
@@ -536,6 +624,11 @@ class Graph:
         Arrows lead from an operand to what uses it; dashed ones from the root of a computation to what calls
         it. Configurable nodes are orange and numbered, convolutions and dots are blue, roots have a double
         border. A kernel is legible; of a larger graph draw a part: ``tg.prune(g, "config-1hop").to_dot()``.
+
+        Returns
+        -------
+        str
+            A ``digraph``.
         """
         return drawing.to_dot(self)
 
@@ -544,6 +637,11 @@ class Graph:
 
         Nodes have ``opcode``, ``configurable`` (the place among the configurable nodes, or None) and, in
         layout and tile graphs, ``shape``, ``layout`` and ``is_root``.
+
+        Returns
+        -------
+        networkx.DiGraph
+            Its nodes are numbers from 0 to N - 1.
 
         Raises
         ------

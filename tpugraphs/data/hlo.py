@@ -31,6 +31,7 @@ from tpugraphs.system.files import absolute
 
 __all__ = ["SUFFIX", "node_names", "read", "read_bytes"]
 
+#: Ending of files of HLO.
 SUFFIX = ".pb"
 Bytes = bytes | bytearray | memoryview
 
@@ -53,6 +54,11 @@ def read(path: str, max_bytes: int, padding: int = 0, extra: bool = False) -> An
         convolutions and dots (-1: missing, -2: another instruction). The published kinds have no room for
         more columns, so the result is a :class:`tpugraphs.Graph` whose schema names all of them. It can be
         saved, packed and ranked like any other.
+
+    Returns
+    -------
+    graph or list of graphs
+        Without configs if nothing was measured.
 
     Raises
     ------
@@ -80,7 +86,7 @@ def read_bytes(
     padding: int = 0,
     extra: bool = False,
 ) -> Any:
-    """Read what would be in a file from memory, such as what JAX gives: a graph, or a list of them.
+    """Read from memory what a file of HLO would hold, such as what JAX gives.
 
     Parameters
     ----------
@@ -90,6 +96,16 @@ def read_bytes(
         Of the graph; with several kernels, what the names of theirs begin with.
     max_bytes, padding, extra
         As in :func:`read`, which says what is raised and warned, too.
+
+    Returns
+    -------
+    graph or list of graphs
+        As `read` returns.
+
+    Raises
+    ------
+    DataError, ConfigError
+        As `read`.
 
     Examples
     --------

@@ -55,6 +55,11 @@ def program(
         At least 8 nodes, and 4 for each configurable one.
     name : str, optional
 
+    Returns
+    -------
+    LayoutGraph
+        With made-up runtimes in nanoseconds.
+
     Raises
     ------
     ConfigError
@@ -91,6 +96,11 @@ def kernel(seed: int = 0, nodes: int = 16, configs: int = 40, name: str | None =
     nodes, configs : int
         At least 8 nodes. Some configs come several times.
     name : str, optional
+
+    Returns
+    -------
+    TileGraph
+        With made-up runtimes in nanoseconds.
 
     Raises
     ------

@@ -30,13 +30,25 @@ from tpugraphs.system.words import counted
 
 __all__ = ["SUFFIX", "Pack", "is_pack", "open_pack", "write"]
 
+#: Ending of packs.
 SUFFIX = ".tgpack"
 KINDS: dict[str, type[Graph]] = {"tile": TileGraph, "layout": LayoutGraph, "graph": Graph}
 Origin = tuple[int, int, int]
 
 
 def is_pack(path: str | os.PathLike[str]) -> bool:
-    """Tell a pack by its name."""
+    """Tell a pack by its name.
+
+    Parameters
+    ----------
+    path : path
+        Of a file, which need not exist.
+
+    Returns
+    -------
+    bool
+        Whether it ends in ``.tgpack``.
+    """
     return os.fsdecode(path).endswith(SUFFIX)
 
 
@@ -73,7 +85,13 @@ class Pack:
         self._fields: dict[str, Any] | None = None
 
     def digits(self) -> Digits:
-        """Configs by node, in the file."""
+        """Return the configs by node, which stay in the file.
+
+        Raises
+        ------
+        DataError
+            The file is damaged.
+        """
         arrays = self.arrays
         if self.kind != "graph":
             return CodedDigits(arrays["node_config_feat"], arrays["config_table"], self.path, self.handle)
@@ -87,7 +105,7 @@ class Pack:
         return Digits(shape, array, self.path, handle=self.handle, values=values)
 
     def fields(self) -> dict[str, Any]:
-        """Arrays of the graph but the configs, their checksums and contents checked once."""
+        """Return the arrays of the graph but the configs; checksums and contents are checked once."""
         if self._fields is None:
             given: dict[str, Any] = {name: a for name, a in self.arrays.items() if name != "config_table"}
             with naming(self.path):
@@ -115,10 +133,24 @@ class Pack:
 
 
 def open_pack(path: str, limit: int) -> Graph:
-    """Graph of a pack, for :func:`tpugraphs.load`. Reads the header; checks if the .npz next to it changed.
+    """Open the graph of a pack: read the header, and check if the .npz next to it changed.
 
-    Raises DataError for what is not a pack, a damaged header, arrays of more than `limit` bytes, or a pack
-    made from another .npz.
+    Parameters
+    ----------
+    path : str
+        Of a pack.
+    limit : int
+        Most bytes of all arrays together.
+
+    Returns
+    -------
+    graph
+        Its arrays are read when they are used.
+
+    Raises
+    ------
+    DataError
+        Not a pack, a damaged header, more bytes than `limit`, or a pack made from another .npz.
     """
     pack = Pack(path)
     size = sum(array.nbytes for array in pack.arrays.values())
@@ -171,7 +203,19 @@ def made_from(origin: Origin, source: str) -> bool:
 def write(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write a graph as a pack; whole or not at all.
 
-    Raises OSError, or DataError if configs still in a file turn out to be damaged.
+    Parameters
+    ----------
+    path : path
+        Ends in ``.tgpack``.
+    graph : Graph
+        Any.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    DataError
+        Configs that are still in a file turn out to be damaged.
     """
     write_pack(absolute(path), graph, (0, 0, 0), np.zeros(2, np.int64))
 

@@ -46,9 +46,16 @@ _UNFINISHED = re.compile(r"\..*\.tgpack\.[0-9a-f]{12}\.tmp")
 class PackReport:
     """What :func:`pack_tree` did.
 
-    Files `packed` now, `skipped` because their packs were up to date, and `verified`: packs read back
-    completely. `failed` has ``file``, ``error``, ``field``, ``found`` and ``expected`` of the others.
-    `bytes_in` are those of the .npz files packed now, `bytes_out` those of their packs.
+    Attributes
+    ----------
+    packed, skipped, verified : int
+        Files packed now; files whose packs were up to date; packs that were read back completely.
+    failed : list of dict
+        ``file``, ``error``, ``field``, ``found`` and ``expected`` of the others.
+    bytes_in, bytes_out : int
+        Of the .npz files packed now, and of their packs.
+    seconds : float
+        Time it took.
     """
 
     packed: int = 0
@@ -60,7 +67,15 @@ class PackReport:
     seconds: float = 0.0
 
     def fail(self, file: str, error: BaseException) -> None:
-        """Note a file that could not be packed or is damaged."""
+        """Note a file that could not be packed or is damaged.
+
+        Parameters
+        ----------
+        file : str
+            Its path.
+        error : BaseException
+            What was raised.
+        """
         parts = {key: getattr(error, key, None) for key in ("field", "found", "expected")}
         text = str(error) if not isinstance(error, MemoryError) else f"{file}: not enough memory"
         self.failed.append({"file": file, "error": text, **parts})

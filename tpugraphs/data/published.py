@@ -95,6 +95,10 @@ class LayoutGraph(_Published):
         Run times in nanoseconds. Left out (or all <= 0): not measured.
     node_splits : (S,) or (1, S) int, optional
         Where the major computations start; default 0 and N. The attribute is (1, S).
+    name : str
+        Of the program.
+    collection, path : str, optional
+        Where it is from: see :class:`Graph`.
 
     Raises
     ------
@@ -152,6 +156,8 @@ class TileGraph(_Published):
         Kernel, output and input bounds with their sums and products.
     config_runtime_normalizers : (C,) int, optional
         Run times of the default config in the same run; all 1 when left out.
+    node_feat, node_opcode, edge_index, config_runtime, node_splits, name, collection, path
+        As in :class:`LayoutGraph`.
     """
 
     kind = "tile"

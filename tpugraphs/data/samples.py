@@ -123,7 +123,7 @@ def _samples() -> dict[str, _Sample]:
 
 
 def list_samples() -> list[str]:
-    """Names of the graphs that :func:`sample` reads."""
+    """Return the names of the graphs that :func:`sample` reads."""
     return list(_samples())
 
 
@@ -138,7 +138,18 @@ def _named(name: Any) -> _Sample:
 
 
 def sample_info(name: str) -> dict[str, Any]:
-    """Kind, kernel, file, source, address and licence of a sample; nothing is read."""
+    """Describe a sample without reading it.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_samples`.
+
+    Returns
+    -------
+    dict
+        Its kind, kernel, file, source, address and licence.
+    """
     found = _named(name)
     return {
         "file": found.file.name,
@@ -166,6 +177,11 @@ def sample(name: str, download: bool = True) -> Graph:
     name : str
     download : bool
         False: an error instead, if the file is not there.
+
+    Returns
+    -------
+    graph
+        With its measured runtimes.
 
     Raises
     ------

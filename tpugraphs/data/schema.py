@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
-UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}  # in nanoseconds
+#: Units of runtimes -> how many nanoseconds they are.
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 GROUPS = ("node", "graph", "config")
 
 _MOST_COLUMNS = 65536
@@ -92,6 +93,22 @@ class Schema:
         Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
         Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on. Tables have types and
         names, so :func:`tpugraphs.from_frame` infers more.
+
+        Parameters
+        ----------
+        node_feat, graph_feat, config_feat : array, optional
+            Their last axis is the columns.
+        node_config_feat : (C, K, D) array, optional
+            Digits from -1 on.
+        node_opcode : (N,) uint8, optional
+            Opcode numbers.
+        unit : str, optional
+            Of the runtimes: a key of `tpugraphs.schema.UNITS`.
+
+        Returns
+        -------
+        Schema
+            With `inferred` set.
         """
         feats = {"node": node_feat, "graph": graph_feat, "config": config_feat}
         widths = {group: 0 if array is None else np.shape(array)[-1] for group, array in feats.items()}
@@ -113,7 +130,18 @@ class Schema:
         )
 
     def difference(self, other: Schema) -> str | None:
-        """Name the first difference from this schema to the `other`: group, position, name; None if equal."""
+        """Name the first difference from this schema to the other: group, position, name.
+
+        Parameters
+        ----------
+        other : Schema
+            What is compared.
+
+        Returns
+        -------
+        str or None
+            None if they are equal.
+        """
         for group in (*GROUPS, "digits"):
             mine, theirs = getattr(self, group), getattr(other, group)
             what = "digit" if group == "digits" else f"{group} column"
@@ -135,6 +163,21 @@ class Schema:
 
         Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
         given one stays. Two given schemas must be equal; DataError names the first difference.
+
+        Parameters
+        ----------
+        other : Schema
+            Of another graph.
+
+        Returns
+        -------
+        Schema
+            One that both graphs fit.
+
+        Raises
+        ------
+        DataError
+            Two given schemas differ; the message names the first difference.
         """
         given, read = (other, self) if self.inferred else (self, other)
         if self.inferred and other.inferred:
@@ -173,6 +216,13 @@ class Schema:
         those of this schema, and its values must be possible for them. With `runtimes`, which says that they
         will be read, their unit must be the same.
 
+        Parameters
+        ----------
+        graph : Graph
+            The graph in question.
+        runtimes : bool
+            Whether its runtimes will be read.
+
         Raises
         ------
         DataError
@@ -191,9 +241,19 @@ class Schema:
             self.check_values(graph.name, found_in)
 
     def check_values(self, name: str, arrays: Mapping[str, AnyArray | None]) -> None:
-        """Refuse values that the kind of their column rules out; the error names graph, column and row.
+        """Refuse values that the kind of their column rules out.
 
-        `arrays` maps groups to an array (n, columns) or (columns,), or None.
+        Parameters
+        ----------
+        name : str
+            Of the graph, for messages.
+        arrays : dict of str to array or None
+            By group (node, graph, config): (n, columns) or (columns,).
+
+        Raises
+        ------
+        DataError
+            Such a value, naming graph, column and row.
         """
         for group, array in arrays.items():
             columns: tuple[Column, ...] = () if array is None else getattr(self, group)
@@ -213,6 +273,11 @@ class Schema:
             Other columns than those of the group are not read.
         where, place : str, callable
             What errors call the table, and a row of it; ``row 3`` by default.
+
+        Returns
+        -------
+        (n, columns) float32
+            A category is its position, a flag 0 or 1.
 
         Raises
         ------
@@ -234,7 +299,25 @@ class Schema:
         return result
 
     def decode(self, group: str, row: Any) -> dict[str, Any]:
-        """Turn one row of stored features into names and values: the inverse of :meth:`encode`."""
+        """Turn one row of stored features into names and values: the inverse of :meth:`encode`.
+
+        Parameters
+        ----------
+        group : {"node", "graph", "config"}
+            Which columns.
+        row : (columns,) array
+            As a graph stores them.
+
+        Returns
+        -------
+        dict of str to value
+            By names of columns.
+
+        Raises
+        ------
+        DataError
+            Another number of values than columns.
+        """
         columns: tuple[Column, ...] = getattr(self, group)
         values = np.asarray(row).tolist()
         if len(values) != len(columns):
@@ -247,7 +330,7 @@ class Schema:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain dicts, lists, strings and numbers, for JSON."""
+        """Return the schema as plain dicts, lists, strings and numbers, for JSON."""
         result: dict[str, Any] = {
             group: [
                 {"name": c.name, "kind": c.kind} | ({"values": list(c.values)} if c.values else {})
@@ -260,7 +343,23 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Make a schema from what :meth:`to_dict` returned; ConfigError if that does not describe one."""
+        """Make a schema from what :meth:`to_dict` returned.
+
+        Parameters
+        ----------
+        data : dict
+            Plain values.
+
+        Returns
+        -------
+        Schema
+            Equal to the one it was made from.
+
+        Raises
+        ------
+        ConfigError
+            The values describe no schema.
+        """
         known = sorted((*GROUPS, "digits", "opcodes", "unit", "inferred"))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
             raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
@@ -274,12 +373,28 @@ class Schema:
         return cls(**fields, inferred=data.get("inferred", False) is True)
 
     def to_json(self) -> str:
-        """As JSON text; equal schemas give equal text."""
+        """Return the schema as JSON text; equal schemas give equal text."""
         return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """Make a schema from the text that :meth:`to_json` returned; ConfigError if it is not such a text."""
+        """Make a schema from the text that :meth:`to_json` returned.
+
+        Parameters
+        ----------
+        text : str or bytes
+            JSON.
+
+        Returns
+        -------
+        Schema
+            Equal to the one it was made from.
+
+        Raises
+        ------
+        ConfigError
+            It is not such a text.
+        """
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:

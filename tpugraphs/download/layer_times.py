@@ -82,6 +82,11 @@ def tables(what: Iterable[str] = ()) -> list[PublicTable]:
     what : list of str
         Their names, such as ``neusight_linear``; all if empty.
 
+    Returns
+    -------
+    list of PublicTable
+        In the order in which they were named.
+
     Raises
     ------
     ConfigError

@@ -28,14 +28,26 @@ from tpugraphs.system.words import counted
 
 __all__ = ["KAGGLE", "OFFICIAL", "Archive", "archives", "commands", "run"]
 
+#: Folder of the archives that the authors of TpuGraphs published.
 OFFICIAL = "https://download.tensorflow.org/data/tpu_graphs/v0"
+#: Name of the competition at Kaggle.
 KAGGLE = "predict-ai-model-runtime"
 _STORE = ".download"
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One published archive."""
+    """One published archive.
+
+    Attributes
+    ----------
+    collection, split : str
+        What it holds.
+    name : str
+        Of the file, for example ``npz_layout_xla_random_valid.tar``.
+    url : str
+        Where it is published.
+    """
 
     collection: str
     split: str
@@ -57,6 +69,11 @@ def archives(what: Iterable[str] = (), url: str = OFFICIAL) -> list[Archive]:
         Collections, or collection/split such as ``layout:xla:random/valid``; all five if empty.
     url : str
         Where they are published.
+
+    Returns
+    -------
+    list of Archive
+        In the order in which they were named.
 
     Raises
     ------
@@ -97,6 +114,11 @@ def commands(
     -------
     dict of str to list of str
         Commands by collection; what comes before all of them by ``""``.
+
+    Raises
+    ------
+    ConfigError
+        Another source, no such collection or split, or not the address of a folder.
     """
     if source not in ("official", "kaggle"):
         raise ConfigError(f"source: expected 'official' or 'kaggle', got {source!r}")

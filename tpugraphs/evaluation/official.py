@@ -24,7 +24,9 @@ from tpugraphs.system.words import counted
 
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
+#: Metrics of the published evaluation of layouts.
 LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+#: Metrics of the published evaluation of tiles.
 TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
 _FILES = {
@@ -84,7 +86,17 @@ def indices(collection: str) -> dict[str, NDArray[np.int64]]:
 
 
 def rows_of(graph: Graph) -> NDArray[np.int64] | None:
-    """Return the configs (n,) of a graph that the published evaluation judges; None if it is not listed.
+    """Return the configs of a graph that the published evaluation judges.
+
+    Parameters
+    ----------
+    graph : Graph
+        With its collection.
+
+    Returns
+    -------
+    (n,) int64 or None
+        Row numbers; None if the graph is not listed.
 
     Raises
     ------
@@ -136,14 +148,27 @@ class Coverage:
 
     @classmethod
     def of(cls, judged: Iterable[tuple[str, str]], not_listed: Iterable[str]) -> Coverage:
-        """Compare with the published lists, given (collection, graph) of what was judged."""
+        """Compare what was judged with the published lists.
+
+        Parameters
+        ----------
+        judged : iterable of (str, str)
+            Collection and graph.
+        not_listed : iterable of str
+            Graphs that are not in the lists.
+
+        Returns
+        -------
+        Coverage
+            What is missing on either side.
+        """
         there = set(judged)
         seen = sorted({collection for collection, _ in there if collection in LAYOUTS})
         missing = [f"{c}:{name}" for c in seen for name in _lists(c) if (c, name) not in there]
         return cls(tuple(dict.fromkeys(not_listed)), tuple(missing))
 
     def notes(self) -> list[str]:
-        """Say what was judged, one sentence each."""
+        """Return what was judged, one sentence each."""
         notes = ["Judged as published: 1,000 fixed configs per layout graph, all configs of tile graphs."]
         if self.not_listed:
             notes.append(f"Left out, as not in the published lists: {', '.join(self.not_listed)}.")
@@ -152,5 +177,5 @@ class Coverage:
         return notes
 
     def to_dict(self) -> dict[str, list[str]]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {name: list(graphs) for name, graphs in vars(self).items()}

@@ -35,7 +35,15 @@ _DOTS = 400  # up to this many configurations are drawn one by one
 
 
 def learning_curve(ax: Axes, history: Any) -> None:
-    """Draw the training loss and the validation tau of a `History` against the step."""
+    """Draw the training loss and the validation tau of a `History` against the step.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where it is drawn.
+    history : History
+        Of a fit.
+    """
     loss, at = np.asarray(history.loss, np.float64), np.asarray(history.valid_steps, np.int64)
     tau = np.asarray(history.valid_metric, np.float64)
     _bare(ax, "Training", "step", "loss (moving mean)")
@@ -64,7 +72,14 @@ def learning_curve(ax: Axes, history: Any) -> None:
 def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") -> None:
     """Draw predicted against measured rank of every configuration; a perfect ranking is the diagonal.
 
-    `scores` and `runtimes` are (n,) numbers; `title` is put before the tau.
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where it is drawn.
+    scores, runtimes : (n,) array
+        Smaller scores mean predicted faster.
+    title : str
+        Stands before the tau.
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
@@ -92,7 +107,12 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
 def kept(ax: Axes, rows: list[Row]) -> None:
     """Draw how slow configurations are on average if only those predicted fastest are kept.
 
-    `rows` are those of one graph, one per scorer.
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where it is drawn.
+    rows : list of Row
+        Of one graph, one per scorer.
     """
     _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
     curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]
@@ -138,6 +158,11 @@ def report(report: Report, *, history: Any = None, graph: str | None = None) -> 
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    ConfigError
+        The report has no such graph.
     """
     first = max(
         (row for row in report.rows if graph in (None, row.graph)), key=lambda row: row.configs, default=None
@@ -272,12 +297,35 @@ def _above(times: list[float]) -> str:
 
 
 def to_png(figure: Figure, *, dpi: int = DPI) -> bytes:
-    """PNG bytes of a figure."""
+    """Return a figure as the bytes of a PNG.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        What is drawn.
+    dpi : int
+        Pixels per inch.
+
+    Returns
+    -------
+    bytes
+        A file's content.
+    """
     return _rendered(figure, "png", dpi)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DPI) -> None:
-    """Write a figure; the suffix (``.png .svg .pdf``) decides the format."""
+    """Write a figure; the suffix (``.png .svg .pdf``) decides the format.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        What is written.
+    path : path
+        The file appears when it is complete.
+    dpi : int
+        Pixels per inch.
+    """
     content = _rendered(figure, Path(path).suffix.lstrip(".").lower() or "png", dpi)
     with atomic_write(path) as file:
         file.write(content)

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Report", "Row"]
 
+#: Metrics of a report of layouts, and of graphs of any schema.
 LAYOUT_METRICS = (
     *("tau", "tau_order", "opa", "spearman"),
     *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
 )
+#: Metrics of a report of tiles, as published.
 TILE_METRICS = published.TILE_METRICS
 HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
 _METRICS: dict[str, Callable[..., float]] = {
@@ -77,7 +79,29 @@ class Row:
         runtimes: ArrayLike,
         names: Sequence[str] | None = None,
     ) -> Row:
-        """Compute metrics of scores (n,) against runtimes (n,): those of the kind of graph, or `names`."""
+        """Compute metrics of scores against runtimes.
+
+        Parameters
+        ----------
+        graph, collection, scorer : str
+            Names in the row.
+        scores, runtimes : (n,) array
+            Smaller scores mean predicted faster.
+        names : sequence of str, optional
+            Metrics; by default those of the kind of graph.
+
+        Returns
+        -------
+        Row
+            With the metrics in `values`.
+
+        Raises
+        ------
+        ShapeError
+            Not as many scores as runtimes.
+        DataError
+            A score is NaN.
+        """
         s, y = np.asarray(scores), np.asarray(runtimes)
         if s.shape != y.shape or s.ndim != 1:
             raise ShapeError(
@@ -223,7 +247,17 @@ class Report:
         return Group(collection, scorer, len(rows), configs, values, intervals, over, left_out)
 
     def at_least(self, configs: int) -> Report:
-        """Report of the graphs with at least this many configs, for example 6 for the best of 5.
+        """Return the report of the graphs with at least this many configs, for example 6 for the best of 5.
+
+        Parameters
+        ----------
+        configs : int
+            How many.
+
+        Returns
+        -------
+        Report
+            Of these graphs.
 
         Raises
         ------
@@ -236,7 +270,7 @@ class Report:
         return replace(self, rows=rows)
 
     def mean(self, metric: str = "tau", *, collection: str | None = None, scorer: str | None = None) -> float:
-        """Mean of a metric over the collections (each the mean of its graphs), as the competition averages.
+        """Return the mean of a metric over collections, each the mean of its graphs, as the competition does.
 
         Parameters
         ----------
@@ -244,6 +278,11 @@ class Report:
             A key of `Row.values`, for example ``"tau"`` or ``"slowdown@5"``.
         collection, scorer : str, optional
             Only these.
+
+        Returns
+        -------
+        float
+            In the unit of the metric; a slowdown of 0.1 is 10 %.
 
         Raises
         ------
@@ -338,7 +377,7 @@ class Report:
         return notes
 
     def table(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
-        """Aligned text, for a terminal.
+        """Return aligned text, for a terminal.
 
         Parameters
         ----------
@@ -346,17 +385,33 @@ class Report:
             Also list every graph, where there are several.
         metrics : sequence of str, optional
             Only these, for example ``("tau", "slowdown@5")``; all if not given.
+
+        Returns
+        -------
+        str
+            Tables, and notes below.
         """
         blocks = [tables.text(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
 
     def to_markdown(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:
-        """Tables in Markdown, for a README or an issue; parameters are those of `table`."""
+        """Return tables in Markdown, for a README or an issue.
+
+        Parameters
+        ----------
+        per_graph, metrics
+            Those of `table`.
+
+        Returns
+        -------
+        str
+            Ends in a line break.
+        """
         blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the scores, as plain Python values."""
+        """Return everything but the scores, as plain Python values."""
         return {
             **({} if self.coverage is None else {"official": self.coverage.to_dict()}),
             **{name: getattr(self, name) for name in ("level", "draws", "seed")},
@@ -406,11 +461,16 @@ class Report:
         return tables.frame(rows)
 
     def to_json(self) -> str:
-        """JSON text of `to_dict`."""
+        """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report. The suffix decides: ``.json .md .txt .html``, or a picture: ``.png .svg .pdf``.
+
+        Parameters
+        ----------
+        path : path
+            Where it is written.
 
         Raises
         ------

@@ -52,6 +52,63 @@ GRAPH_ARRAYS = {
 }
 
 
+# What many ops have in common, and what all of them have.
+_COMMON = {
+    "num_nodes": "num_nodes : int, optional\n    N, where it does not follow from the inputs.",
+    "digit_rows": 'digit_rows : int\n    Values that a digit may have, with -1 and "no digit".',
+    "training": "training : bool\n    Whether random numbers are drawn.",
+    "key": "key : int\n    Of the random numbers.",
+}
+_RESULT = (
+    'precision : {"f32", "bf16", "int8"}',
+    "    Of the operands of matrix products.",
+    "out : float32, optional",
+    "    Array of the shape of the result, where it goes.",
+    "",
+    "Returns",
+    "-------",
+    "float32 array",
+    "    The rows of the op, with its columns last.",
+    "",
+    "Raises",
+    "------",
+    "ShapeError",
+    "    An array that is not C-contiguous, or of another dtype or shape than above.",
+    "RecipeError",
+    "    An attribute out of range.",
+    "ValueError",
+    "    Another precision, or an array to write to that is read-only or overlaps an argument.",
+)
+
+
+def _document_backward(name: str, signature: inspect.Signature, result: str) -> str:
+    """Return the docstring of the gradients of an op."""
+    given = ", ".join(one for one in signature.parameters if one != result)
+    lines = f"""Return the gradients of `{name}` with respect to its arrays.
+
+Parameters
+----------
+dy : float32
+    Gradient of the result, and of its shape.
+{given}
+    Those of `{name}`.
+{result} : mapping of str to float32 array, optional
+    Where gradients go, by names of arrays.
+
+Returns
+-------
+dict of str to float32 array
+    By names of the arrays, each of the shape of the array.
+
+Raises
+------
+ShapeError
+    An array that is not C-contiguous, or of another dtype or shape than it must be.
+ValueError
+    A name in `{result}` that no array has."""
+    return lines
+
+
 def _text(shape: tuple[int | str, ...]) -> str:
     return str(shape).replace("'", "")
 
@@ -143,13 +200,20 @@ def _document(meta: Meta) -> str:
     for spec in meta["inputs"]:
         shapes = " or ".join(map(_text, _shapes(spec)))
         lines.append(f"{spec['name']} : {shapes} float32{', optional' if spec['optional'] else ''}")
-    lines += [f"{name} : {GRAPH_ARRAYS[name]}" for name in _graph_arguments(meta)]
+    for name in _graph_arguments(meta):
+        form, _, said = GRAPH_ARRAYS[name].partition(": ")
+        lines += [f"{name} : {form}", *([f"    {said}"] if said else [])]
     needs = {n: f", if {a['name']} = {c}" for a in meta["attrs"] for c, n in a.get("needs", {}).items()}
     lines += [f"{name} : float32 parameter{needs.get(name, '')}" for name in meta["params"]]
     for attr in meta["attrs"]:
         kind = "{" + ", ".join(attr["choices"]) + "}" if attr["kind"] == "choice" else attr["kind"]
         lines += [f"{attr['name']} : {kind}", f"    {attr['doc']}"]
-    return "\n".join(lines)
+    random = "random" in meta["flags"]
+    for name, said in _COMMON.items():
+        if name in _signature(meta).parameters and (random or name not in ("training", "key")):
+            lines += said.split("\n")
+    result = "\n".join(_RESULT).replace("out :", f"{_result(meta)} :")
+    return "\n".join([*lines, result])
 
 
 class _Op:
@@ -374,9 +438,7 @@ def _pair(
     for function, suffix, shown in ((forward, "", signature), (backward, "_backward", behind)):
         function.__name__ = function.__qualname__ = name + suffix
         function.__module__ = "tpugraphs.kernels"
-        function.__doc__ = (
-            doc if shown is signature else f"Gradients of `{name}`: a dict by names of its arrays."
-        )
+        function.__doc__ = doc if shown is signature else _document_backward(name, signature, result)
         function.__signature__ = shown
     return forward, backward
 

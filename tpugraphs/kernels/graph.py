@@ -78,6 +78,11 @@ def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[
 
     Rows are hashed to 128 bits and compared as bytes when the hashes agree, so the result is exact.
 
+    Parameters
+    ----------
+    digits : (C, K, D) int8
+        C-contiguous.
+
     Returns
     -------
     first : (U,) int64
@@ -89,7 +94,19 @@ def dedup_configs(digits: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def dedup_rows(rows: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find equal rows of a (C, F) float32 array; -0.0 equals 0.0. Returns as `dedup_configs`.
+    """Find equal rows of an array; -0.0 equals 0.0.
+
+    Parameters
+    ----------
+    rows : (C, F) float32
+        C-contiguous.
+
+    Returns
+    -------
+    first : (U,) int64
+        Row of the first copy of each distinct row, ascending.
+    inverse : (C,) int64
+        Number in ``first`` of each row.
 
     Raises
     ------
@@ -134,7 +151,17 @@ def merge_configs(
 
 
 def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Config digits as int8 from float32 (C, K, 18), (K, 18) or (18,).
+    """Store config digits in one byte each.
+
+    Parameters
+    ----------
+    x : (C, K, 18), (K, 18) or (18,) float32
+        Whole numbers in -1..5.
+
+    Returns
+    -------
+    int8 array of the shape of x
+        A copy.
 
     Raises
     ------
@@ -149,10 +176,21 @@ def pack_digits(x: NDArray[np.float32]) -> NDArray[np.int8]:
 
 
 def encode_base7(digits: NDArray[np.int8], *, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-    """Codes (C, K, 3) int32 of digits (C, K, 18) int8: per tensor the sum of (d_i + 1) 7^i, i = 0..5.
+    """Return the codes of digits: per tensor the sum of (d_i + 1) 7^i, i = 0..5.
 
     The packing of the first place of the Kaggle competition. All -1 gives 0; the largest code is 117,648.
-    The codes are written to `out` (C, K, 3) int32 if it is given; after an error it may hold anything.
+
+    Parameters
+    ----------
+    digits : (C, K, 18) int8
+        Digits in -1..5.
+    out : (C, K, 3) int32, optional
+        Where the codes go; after an error it may hold anything.
+
+    Returns
+    -------
+    (C, K, 3) int32
+        From 0 to 117648.
 
     Raises
     ------
@@ -163,9 +201,19 @@ def encode_base7(digits: NDArray[np.int8], *, out: NDArray[np.int32] | None = No
 
 
 def decode_base7(codes: NDArray[np.int32], *, out: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
-    """Digits (C, K, 18) int8 of codes (C, K, 3) int32: the inverse of `encode_base7`.
+    """Return the digits of codes: the inverse of `encode_base7`.
 
-    They are written to `out` (C, K, 18) int8 if it is given; after an error it may hold anything.
+    Parameters
+    ----------
+    codes : (C, K, 3) int32
+        From 0 to 117648.
+    out : (C, K, 18) int8, optional
+        Where the digits go; after an error it may hold anything.
+
+    Returns
+    -------
+    (C, K, 18) int8
+        Digits in -1..5.
 
     Raises
     ------
@@ -176,11 +224,21 @@ def decode_base7(codes: NDArray[np.int32], *, out: NDArray[np.int8] | None = Non
 
 
 def layout_digits(node_feat: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Layouts (N, 6) int8 of all nodes, -1 past the rank, from node_feat (N, 140) float32.
+    """Return the layouts of all nodes, -1 past the rank.
 
     Files pad the layout (columns 134-139) with 0, which also is a dimension's number. The rank, the number
     of non-zero shape dimensions (columns 21-26), says where the padding begins. A tuple or scalar has rank 0;
     a dimension of size 0 is not counted.
+
+    Parameters
+    ----------
+    node_feat : (N, 140) float32
+        Node features of the published schema.
+
+    Returns
+    -------
+    (N, 6) int8
+        Numbers of dimensions, minor to major.
 
     Raises
     ------
@@ -218,9 +276,28 @@ def sample_without_replacement(
 
 
 def sample_epoch(n: int, k: int, key: int | Iterable[int], step: int) -> NDArray[np.int64]:
-    """Draw the k distinct rows of 0..n-1 that belong to step number ``step``; see `ConfigSampler`.
+    """Draw the k distinct rows of 0..n-1 that belong to a step; see `ConfigSampler`.
 
-    A pure function: O(k) time, no state. Raises ConfigError unless 0 <= k <= n and step >= 0.
+    A pure function: O(k) time, no state.
+
+    Parameters
+    ----------
+    n, k : int
+        Rows in all, and rows of a step; 0 <= k <= n.
+    key : int or ints
+        Seed, or a chain of numbers.
+    step : int
+        From 0 on.
+
+    Returns
+    -------
+    (k,) int64
+        Row numbers.
+
+    Raises
+    ------
+    ConfigError
+        A number out of range.
     """
     return _core.sample_epoch(n, k, _key(key), step)
 

@@ -258,6 +258,8 @@ def _sage_conv(
     w_l, w_r : (O, F) float32
     b_l : (O,) float32
     out : (N, O) or (N, C, O) float32, optional
+    direction : {"forward", "reverse", "both"}
+        Who receives from whom, see above.
 
     Returns
     -------
@@ -274,6 +276,8 @@ def _instance_norm(x: Array, out: Array | None = None) -> Implied:
     Parameters
     ----------
     x : (N, C, F) or (N, F) float32
+    out : array of the shape of x, optional
+        Where the result goes.
 
     Returns
     -------
@@ -323,6 +327,8 @@ def _mix(
         as well as such operands warrant, to about 2e-4.
     slope : (1,) or (F,) float32
         See `linear`.
+    key, step : int
+        Of the random numbers of dropout.
 
     Returns
     -------
@@ -353,6 +359,8 @@ def _channel_attention(
     x : (N, C, D) float32
     w1, b1 : (R, D), (R,) float32
     w2, b2 : (D, R), (D,) float32
+    out : (N, C, D) float32, optional
+        Where the result goes.
 
     Returns
     -------
@@ -368,6 +376,8 @@ def _gelu(x: Array, out: Array | None = None) -> Implied:
     Parameters
     ----------
     x : (..., F) float32
+    out : (..., F) float32, optional
+        Where the result goes.
 
     Returns
     -------
@@ -384,6 +394,8 @@ def _pool(x: Array, kind: str = "mean", out: Array | None = None) -> Implied:
     x : (N, C, F) or (N, F) float32
     kind : {"mean", "max", "sum"} or several joined by "+", in this order, side by side in the result
         The gradient of a maximum goes to the first node that attains it.
+    out : (C, F * number of kinds) float32, optional
+        Where the result goes.
 
     Returns
     -------
@@ -416,6 +428,8 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
     ----------
     x : (N, C, D) float32
     temperature : (1,) float32
+    out : (N, C, D) float32, optional
+        Where the result goes.
 
     Returns
     -------
@@ -434,7 +448,22 @@ def config_attention(x: Array, temperature: Array, out: Array | None = None) -> 
 def config_attention_backward(
     dy: Array, x: Array, temperature: Array, out: Outs | None = None, *, only: Collection[str] | None = None
 ) -> dict[str, Array]:
-    """Gradients of `config_attention`: keys ``x``, ``temperature``."""
+    """Return the gradients of `config_attention`.
+
+    Parameters
+    ----------
+    dy : (N, C, D) float32
+        Gradient of its result.
+    x, temperature
+        Its arguments.
+    out : mapping of str to array, optional
+        Where gradients go.
+
+    Returns
+    -------
+    dict of str to float32 array
+        ``x`` and ``temperature``, each of the shape of the argument.
+    """
     require(x, "x", ("N", "C", "D"))
     require(temperature, "temperature", (1,))
     require(dy, "dy", x.shape)
@@ -459,6 +488,10 @@ def mlp(
     x : (..., F) float32
     weights : sequence of (O_k, O_{k-1}) float32, O_0 = F
     biases : sequence of (O_k,) float32
+    act : {"none", "relu", "gelu", "leaky", "elu", "silu", "sigmoid", "tanh"}
+        After each layer but the last.
+    out : (..., O_last) float32, optional
+        Where the result goes.
 
     Returns
     -------
@@ -479,7 +512,20 @@ def mlp_backward(
     *,
     only: Collection[str] | None = None,
 ) -> dict[str, Array | list[Array]]:
-    """Gradients of `mlp`: keys ``x``, ``weights`` and ``biases`` (lists in the order of the layers)."""
+    """Return the gradients of `mlp`.
+
+    Parameters
+    ----------
+    dy : (..., O_last) float32
+        Gradient of its result.
+    x, weights, biases, act
+        Its arguments.
+
+    Returns
+    -------
+    dict
+        ``x``, a float32 array, and ``weights`` and ``biases``, lists in the order of the layers.
+    """
     if unknown := sorted(set(only or ()) - {"x", "weights", "biases"}):
         raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")
     inputs = [x]

@@ -66,6 +66,10 @@ def adamw_step(
         Counts from 1 (bias correction).
     clip : float
         0: no clipping.
+    lr, weight_decay : float
+        Learning rate, and what is taken from weights, times the learning rate.
+    beta1, beta2, eps : float
+        Decay of both moments, and what is added to the root of the second.
 
     Returns
     -------

@@ -55,7 +55,18 @@ class ConfigSampler:
         return {"n": self.n, "k": self.k, "seed": list(self.seed), "step": self.step}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume where a sampler with the same n, k and seed stood. ConfigError if they differ."""
+        """Resume where a sampler with the same n, k and seed stood.
+
+        Parameters
+        ----------
+        state : mapping
+            What `state` returned.
+
+        Raises
+        ------
+        ConfigError
+            It is that of another sampler.
+        """
         for key, mine in (("n", self.n), ("k", self.k), ("seed", list(self.seed))):
             if state.get(key) != mine:
                 raise ConfigError(

@@ -35,6 +35,16 @@ class StandardScaler:
     def fit(self, x: Any) -> StandardScaler:
         """Fit afresh on one (n, F) float32 array or graph (its ``node_feat``), or on several with equal F.
 
+        Parameters
+        ----------
+        x : (n, F) float32, graph, or iterable of these
+            What is scaled later.
+
+        Returns
+        -------
+        StandardScaler
+            This one.
+
         Raises
         ------
         DataError
@@ -50,7 +60,18 @@ class StandardScaler:
         return self
 
     def partial_fit(self, x: NDArray[np.float32]) -> StandardScaler:
-        """Add the rows of one (n, F) float32 array to the fit; an error (see `fit`) leaves it unchanged."""
+        """Add the rows of one (n, F) float32 array to the fit; an error (see `fit`) leaves it unchanged.
+
+        Parameters
+        ----------
+        x : (n, F) float32
+            C-contiguous and finite.
+
+        Returns
+        -------
+        StandardScaler
+            This one.
+        """
         if self._mean is None or self._m2 is None:
             columns = x.shape[1] if isinstance(x, np.ndarray) and x.ndim == 2 else 0
             mean, m2 = np.zeros(columns), np.zeros(columns)
@@ -78,6 +99,16 @@ class StandardScaler:
     def transform(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scale (n, F) float32, computed in float64, rounded once to a new float32 array.
 
+        Parameters
+        ----------
+        x : (n, F) float32
+            C-contiguous and finite.
+
+        Returns
+        -------
+        (n, F) float32
+            A new array.
+
         Raises
         ------
         DataError
@@ -88,7 +119,18 @@ class StandardScaler:
         return _core.scaler_transform(x, self._fitted()[0], self.scale_)
 
     def fit_transform(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``fit(x).transform(x)``."""
+        """Fit and scale one array: ``fit(x).transform(x)``.
+
+        Parameters
+        ----------
+        x : (n, F) float32
+            C-contiguous and finite.
+
+        Returns
+        -------
+        (n, F) float32
+            A new array.
+        """
         return self.fit(x).transform(x)
 
     def get_state(self) -> dict[str, NDArray[Any]]:
@@ -97,7 +139,23 @@ class StandardScaler:
         return {"count": np.array([self.count_], np.int64), "mean": mean.copy(), "m2": m2.copy()}
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> StandardScaler:
-        """Restore what `get_state` returned; partial fits may follow. DataError if it is damaged."""
+        """Restore what `get_state` returned; partial fits may follow.
+
+        Parameters
+        ----------
+        state : mapping of str to array
+            Count, mean and m2.
+
+        Returns
+        -------
+        StandardScaler
+            This one.
+
+        Raises
+        ------
+        DataError
+            It is damaged.
+        """
         try:
             count = int(np.asarray(state["count"]).reshape(()))
             mean, m2 = (np.array(state[key], np.float64) for key in ("mean", "m2"))

@@ -49,8 +49,22 @@ def rate(step: int, total: int, fields: Any) -> float:
 
 
 def warmup_cosine(step: int, total: int, peak: float, warmup: float) -> float:
-    """Learning rate of step 1..total: linear warm-up over a share of the steps, then cosine towards 0.
+    """Return the learning rate of a step: linear warm-up over a share of the steps, then cosine towards 0.
 
     The first step has ``peak / warm`` and step ``warm`` has the peak, where ``warm = ceil(warmup * total)``.
+
+    Parameters
+    ----------
+    step, total : int
+        Which step, from 1 to `total`.
+    peak : float
+        Highest learning rate.
+    warmup : float
+        Share of the steps, from 0 to 1.
+
+    Returns
+    -------
+    float
+        From 0 to `peak`.
     """
     return rate(step, total, SimpleNamespace(schedule="warmup-cosine", learning_rate=peak, warmup=warmup))

@@ -158,6 +158,11 @@ def audit(table: Any, kind: str | None = None, device: str | Device | None = Non
         Of the layers, where `table` does not say it.
     device : name or Device, optional
 
+    Returns
+    -------
+    LayerAudit
+        What was found, device by device.
+
     Raises
     ------
     ConfigError, DataError

@@ -103,6 +103,11 @@ def get_device(device: str | Device, known: Iterable[Device] = ()) -> Device:
     known : iterable of Device
         Further devices, such as those of a model; of one name the first counts, before those of `DEVICES`.
 
+    Returns
+    -------
+    Device
+        With its figures.
+
     Raises
     ------
     ConfigError

@@ -30,9 +30,19 @@ def _log(values: Floats) -> Floats:
 
 
 def roofline_ms(table: LayerTable) -> Floats:
-    """Return the least time of every layer in ms (n,): of its operations or its bytes, the longer one.
+    """Return the least time of every layer: of its operations or its bytes, the longer one.
 
     Williams, Waterman and Patterson: Roofline, an insightful visual performance model (2009).
+
+    Parameters
+    ----------
+    table : LayerTable
+        Layers of one kind.
+
+    Returns
+    -------
+    (n,) float64
+        Milliseconds.
     """
     work = table.kind.work(table.columns)
     return np.maximum(*_bounds(table, work))
@@ -47,7 +57,18 @@ def _bounds(table: LayerTable, work: Work) -> tuple[Floats, Floats]:
 
 
 def features(table: LayerTable) -> dict[str, NDArray[np.float32]]:
-    """Return named features, each (n,) float32, none of which tells the device as such."""
+    """Return named features, each (n,) float32, none of which tells the device as such.
+
+    Parameters
+    ----------
+    table : LayerTable
+        Layers of one kind.
+
+    Returns
+    -------
+    dict of str to (n,) float32
+        By names of features.
+    """
     work = table.kind.work(table.columns)
     found: dict[str, Floats] = {}
     for column in table.kind.columns:

@@ -53,6 +53,11 @@ def this_device(threads: int | None = None, name: str | None = None, gpu: bool =
     gpu : bool
         Describe PyTorch's current GPU (extra ``[torch]``).
 
+    Returns
+    -------
+    Device
+        As the functions of this module take it.
+
     Raises
     ------
     ConfigError

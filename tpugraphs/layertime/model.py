@@ -114,6 +114,13 @@ class LayerTimeModel:
         device : name, Device or (n,) names, optional
             Where the layers ran, if the table does not say it. In all other calls names stand for the devices
             that were learnt from, or calibrated by, before any other.
+        verbose : bool, optional
+            Show a progress bar; by default in a terminal or notebook.
+
+        Returns
+        -------
+        LayerTimeModel
+            This one.
 
         Raises
         ------
@@ -141,6 +148,11 @@ class LayerTimeModel:
         table : path, dict of arrays, DataFrame or LayerTable
             Measured layers: 10 to 100, of the sizes that matter. See `suggest`.
         device : name, Device or (n,) names, optional
+
+        Returns
+        -------
+        LayerTimeModel
+            This one.
 
         Raises
         ------
@@ -214,6 +226,11 @@ class LayerTimeModel:
         table : path, dict of arrays, DataFrame or LayerTable
         device : name, Device or (n,) names, optional
 
+        Returns
+        -------
+        (n,) bool
+            True beyond the range.
+
         Raises
         ------
         ConfigError, DataError
@@ -286,6 +303,11 @@ class LayerTimeModel:
             Times in it are not read.
         device : name, Device or (n,) names, optional
 
+        Returns
+        -------
+        (n,) float64
+            Milliseconds.
+
         Raises
         ------
         ConfigError
@@ -313,6 +335,11 @@ class LayerTimeModel:
             Above 0 and below 1.
         device : name, Device or (n,) names, optional
 
+        Returns
+        -------
+        (n, 2) float64
+            Milliseconds: lower and upper end.
+
         Raises
         ------
         ConfigError
@@ -330,7 +357,18 @@ class LayerTimeModel:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, which appears when it is complete."""
+        """Write the model to one file, which appears when it is complete.
+
+        Parameters
+        ----------
+        path : path
+            Usually ends in ``.safetensors``.
+
+        Raises
+        ------
+        ConfigError
+            The model is not trained.
+        """
         space = self._check_trained()
         metadata, tensors = self._method.to_file()
         own = {
@@ -348,6 +386,16 @@ class LayerTimeModel:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            A file of a model.
+
+        Returns
+        -------
+        LayerTimeModel
+            It predicts the same bits.
 
         Raises
         ------

@@ -29,6 +29,11 @@ def measured_layers(kind: str) -> LayerTable:
     kind : str
         One of `KINDS`. ``measured/layers/README.md`` in the package says how they were measured.
 
+    Returns
+    -------
+    LayerTable
+        With times in milliseconds.
+
     Raises
     ------
     ConfigError
@@ -44,6 +49,11 @@ def load_models(name: str) -> dict[str, LayerTimeModel]:
     ----------
     name : {"pytorch-cpu", "pytorch-gpu", "tensorflow-gpu"}
         Which, see `MODELS`. A model knows the devices that it learnt from by name; calibrate it for yours.
+
+    Returns
+    -------
+    dict of str to LayerTimeModel
+        By kind.
 
     Raises
     ------

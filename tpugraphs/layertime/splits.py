@@ -45,6 +45,11 @@ def unseen_layers(table: LayerTable, share: float = 0.1, seed: int = 0) -> tuple
 def unseen_devices(table: LayerTable) -> Iterator[tuple[str, LayerTable, LayerTable]]:
     """Leave out every device in turn.
 
+    Parameters
+    ----------
+    table : LayerTable
+        Layers that ran on several devices.
+
     Yields
     ------
     device : str

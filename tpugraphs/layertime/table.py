@@ -57,7 +57,18 @@ class LayerTable:
         return self.device.size
 
     def take(self, rows: ArrayLike | slice) -> LayerTable:
-        """Return some of the rows, by numbers, by a mask or by a slice."""
+        """Return some of the rows, by numbers, by a mask or by a slice.
+
+        Parameters
+        ----------
+        rows : slice, (m,) int or (n,) bool
+            Which rows, in which order.
+
+        Returns
+        -------
+        LayerTable
+            Of the same kind.
+        """
         chosen = rows if isinstance(rows, slice) else np.atleast_1d(rows)
         if not isinstance(chosen, slice) and not chosen.size:
             chosen = slice(0)  # an empty list has no type
@@ -71,7 +82,18 @@ class LayerTable:
         )
 
     def per_device(self, name: str) -> NDArray[np.float64]:
-        """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,)."""
+        """Return a figure of every row's device, such as ``"bandwidth_gbps"``: (n,).
+
+        Parameters
+        ----------
+        name : str
+            A field of `Device`.
+
+        Returns
+        -------
+        (n,) float64
+            In the unit of the field.
+        """
         return np.array([getattr(one, name) for one in self.devices], np.float64)[self.device]
 
     def by_device(self) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -109,6 +131,11 @@ def read_table(
         Whether times are needed; they stand in ``time_median_ms`` or ``ms``.
     known : sequence of Device
         Devices that names may stand for, next to `DEVICES`: those of a model.
+
+    Returns
+    -------
+    LayerTable
+        All rows in their order.
 
     Raises
     ------

@@ -28,12 +28,32 @@ __all__ = [
     "score",
 ]
 
+#: Precisions of products that a ranker can be trained with.
 TRAINING = ("f32", "bf16")
+#: Precisions of products that a ranker can score with.
 SCORING = (*TRAINING, "int8")
 
 
 def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
-    """Return the precision, or raise ConfigError."""
+    """Return the precision if it is one of those allowed.
+
+    Parameters
+    ----------
+    precision : str
+        What a caller gave.
+    allowed : tuple of str
+        `SCORING` or `TRAINING`.
+
+    Returns
+    -------
+    str
+        The same.
+
+    Raises
+    ------
+    ConfigError
+        Another value; the message lists those allowed.
+    """
     if isinstance(precision, str) and precision in allowed:
         return precision
     expected = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
@@ -57,6 +77,21 @@ def score(
     ----------
     done : callable
         Called with the number of configs after every chunk.
+    model : _core.Model
+        With its weights.
+    prepared : Prepared
+        The graph after preprocessing.
+    rows : (n,) int64
+        Which configs.
+    chunk : int
+        Most configs that are scored together.
+    precision : {"f32", "bf16", "int8"}
+        Of the operands of matrix products.
+
+    Returns
+    -------
+    (n,) float32
+        Smaller means predicted faster.
 
     Raises
     ------
@@ -84,10 +119,22 @@ def score(
 
 
 def as_configs(graph: Graph, configs: Any) -> Configs | None:
-    """Configs given as such, (digits, features) of which one may be None; None if they are given as rows.
+    """Check configs that are given as such, and not as rows of the graph.
 
     Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
     features (n, 24). Where a graph has both, so must they: ``(features, digits)``.
+
+    Parameters
+    ----------
+    graph : Graph
+        Whose kind of configs is expected.
+    configs : array, pair of arrays, or rows
+        What a caller gave.
+
+    Returns
+    -------
+    (digits, features) or None
+        One of the two may be None. None: they are row numbers.
 
     Raises
     ------
@@ -202,17 +249,41 @@ class PreparedCache:
         self.clear()
 
     def clear(self) -> None:
-        """Forget it."""
+        """Forget the graph that was kept."""
         self._kept: tuple[weakref.ref[Any], Prepared] | None = None
         self.measured = False
 
     def get(self, graph: Graph) -> Prepared | None:
-        """Return what was kept of this graph, None if it was another."""
+        """Return what was kept of this graph, None if it was another.
+
+        Parameters
+        ----------
+        graph : Graph
+            Compared by identity.
+
+        Returns
+        -------
+        Prepared or None
+            What `keep` was given.
+        """
         kept = self._kept
         return kept[1] if kept is not None and kept[0]() is graph else None
 
     def keep(self, graph: Graph, prepared: Prepared) -> Prepared:
-        """Keep it instead of another."""
+        """Keep a prepared graph instead of another, as long as the graph itself is in use.
+
+        Parameters
+        ----------
+        graph : Graph
+            What it was made of.
+        prepared : Prepared
+            What is kept.
+
+        Returns
+        -------
+        Prepared
+            The same.
+        """
         self.clear()
         me = weakref.ref(self)
 

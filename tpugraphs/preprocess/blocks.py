@@ -19,12 +19,26 @@ _LEAST = 1e-3  # added to the range of the runtimes, so that a constant can be s
 
 
 def block_divergence(runtimes: NDArray[np.float64], size: int = 100, window: int = 5) -> NDArray[np.float64]:
-    """Tell how unlike neighbouring blocks of runtimes are, (blocks - 1,).
+    """Return how unlike neighbouring blocks of runtimes are.
 
     The runtimes of a file are scaled to 0..1 and cut into blocks of `size`; what is left over is not looked
     at. Each block's are divided by their sum. The divergence of Kullback and Leibler then compares block b
     with block b - 1, position by position. It is averaged over `window` neighbouring comparisons, at the ends
     over those there are. It is near 0 where runtimes repeat themselves or hardly vary.
+
+    Parameters
+    ----------
+    runtimes : (C,) float64
+        In the order of the file.
+    size : int
+        Configs of a block.
+    window : int
+        Comparisons that are averaged.
+
+    Returns
+    -------
+    (blocks - 1,) float64
+        In nats, at least 0.
     """
     blocks = len(runtimes) // size
     if blocks < 2:

@@ -15,6 +15,7 @@ from tpugraphs.data.graph import Graph
 
 __all__ = ["COLUMNS", "padding_of"]
 
+#: Columns of the node features that hold lists, which files pad with 0 or -1.
 COLUMNS = (*range(31, 37), *range(95, 99), *range(101, 105))
 
 
@@ -22,5 +23,15 @@ def padding_of(graph: Graph) -> int:
     """Return -1 or 0: with which number the lists of a graph are padded.
 
     No list is as long as its columns in every node of a graph, so -1 anywhere says how it was made.
+
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+        With node features of the published schema.
+
+    Returns
+    -------
+    int
+        -1 or 0.
     """
     return _core.list_padding(graph.node_feat)

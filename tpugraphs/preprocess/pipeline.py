@@ -75,12 +75,38 @@ class Prepared:
     cuts: tuple[Any, ...] = ()
 
     def slate(self, rows: NDArray[np.int64], segment: int | None = None) -> tuple[Any, NDArray[np.int64]]:
-        """Return some of the C configs as the core takes them, of one segment or (None) the whole graph."""
+        """Return some of the C configs as the core takes them, of one segment or (None) the whole graph.
+
+        Parameters
+        ----------
+        rows : (n,) int64
+            Which configs.
+        segment : int, optional
+            Which segment; None: the whole graph.
+
+        Returns
+        -------
+        graph : _core.Graph
+            The graph or segment.
+        rows : (n,) int64
+            Its rows for these configs.
+        """
         graph = self.graph if segment is None or not self.cuts else self.cuts[segment]
         return graph, rows if self.kept is None else self.kept[rows]
 
     def slates(self, rows: NDArray[np.int64]) -> list[tuple[Any, NDArray[np.int64]]]:
-        """Return what the score of a config is the sum of: its segments, or the whole graph."""
+        """Return what the score of a config is the sum of: its segments, or the whole graph.
+
+        Parameters
+        ----------
+        rows : (n,) int64
+            Which configs.
+
+        Returns
+        -------
+        list of (graph, rows)
+            One per segment, see `slate`.
+        """
         return [self.slate(rows, segment) for segment in range(self.num_segments)]
 
     @property
@@ -95,7 +121,7 @@ class Prepared:
 
     @property
     def num_configs(self) -> int:
-        """C."""
+        """Number C of configs, after equal ones were merged."""
         return int(self.measured.shape[0])
 
     @cached_property
@@ -124,14 +150,36 @@ class Prepared:
         return np.argsort(self.runtimes, kind="stable").astype(np.int64, copy=False)
 
     def values(self, target: str) -> NDArray[np.float64]:
-        """Targets (C,) of losses of values, see :data:`tpugraphs.preprocess.targets.TARGETS`; made once."""
+        """Return what losses of values fit; made once.
+
+        Parameters
+        ----------
+        target : str
+            A key of `tpugraphs.preprocess.targets.TARGETS`.
+
+        Returns
+        -------
+        (C,) float64
+            One per config.
+        """
         known: dict[str, NDArray[np.float64]] = self.__dict__.setdefault("_values", {})
         if target not in known:
             known[target] = targets(self.times, target)
         return known[target]
 
     def with_configs(self, configs: Configs) -> Prepared:
-        """Return the same graph with other configs, not measured, in the form that the core takes."""
+        """Return the same graph with other configs, not measured, in the form that the core takes.
+
+        Parameters
+        ----------
+        configs : (digits, features)
+            What `Pipeline.configs` returned.
+
+        Returns
+        -------
+        Prepared
+            Without runtimes.
+        """
         graph = self.nodes.with_configs(*configs)
         return Prepared(
             graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64),
@@ -255,7 +303,7 @@ class Pipeline:
     Parameters
     ----------
     steps : list of dict
-        In order: ``{"step": name, attribute: value, ...}``; see :func:`tpugraphs._core.prepare_steps`.
+        In order: ``{"step": name, attribute: value, ...}``; see ``tpugraphs._core.prepare_steps``.
     kind : str
         Kind of the graphs.
     schema : Schema, optional
@@ -313,7 +361,18 @@ class Pipeline:
         return None if value is None else int(value)
 
     def same_as(self, other: Pipeline) -> bool:
-        """Whether both prepare every graph in the same way."""
+        """Return whether both prepare every graph in the same way.
+
+        Parameters
+        ----------
+        other : Pipeline
+            What is compared.
+
+        Returns
+        -------
+        bool
+            True if steps, schema and state are equal.
+        """
         mine, theirs = self.tensors(), other.tensors()
         return (
             self.steps == other.steps
@@ -329,6 +388,16 @@ class Pipeline:
         With 0 the layout columns stay as they are; with -1 they are padded past the rank of a node. Graphs
         whose other lists are padded otherwise are refused. Published tile graphs have 0 in them, so -1
         refuses no tile graph.
+
+        Parameters
+        ----------
+        value : {-1, 0}
+            What lists were padded with in training.
+
+        Raises
+        ------
+        ConfigError
+            Another value.
         """
         if isinstance(value, bool) or value not in (-1, 0):
             raise ConfigError(f"node_padding: expected -1 or 0, got {value!r}")
@@ -343,7 +412,23 @@ class Pipeline:
             self._core.set_state(before.get_state())
 
     def fit(self, graphs: Iterable[Any]) -> Pipeline:
-        """Fit all steps that have state, in one pass over the graphs."""
+        """Fit all steps that have state, in one pass over the graphs.
+
+        Parameters
+        ----------
+        graphs : iterable of graphs
+            Of one kind, and of one schema.
+
+        Returns
+        -------
+        Pipeline
+            This one.
+
+        Raises
+        ------
+        DataError
+            A graph that the steps cannot take, or of another kind or schema.
+        """
         core = self._program()
         for given in graphs:
             graph = self._extended(given)
@@ -403,10 +488,31 @@ class Pipeline:
         configs: bool = True,
         weights: NDArray[np.float32] | None = None,
     ) -> Prepared:
-        """Prepare one graph. In training, merge equal configs; DataError if no order is left to learn.
+        """Prepare one graph; in training, merge equal configs.
 
         Without `configs`, its configs are not read and ``prepared.graph`` is None; `Prepared.with_configs`
         adds others. In training the configs may have `weights` (C,); those of weight 0 are left out.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of the kind and schema of the fit.
+        training : bool
+            Whether its runtimes will be learnt from.
+        configs : bool
+            Whether its configs are read.
+        weights : (C,) float32, optional
+            Of its configs, in training.
+
+        Returns
+        -------
+        Prepared
+            As the core takes it.
+
+        Raises
+        ------
+        DataError
+            The graph cannot be prepared, or no order is left to learn.
         """
         graph = self._extended(graph)
         self._check(graph)
@@ -475,7 +581,18 @@ class Pipeline:
         return rows, digits, runtimes, normalizers
 
     def configs(self, configs: Configs) -> Configs:
-        """Return configs as the core takes them: digits (C, K, D) unchanged, features (C, T) prepared."""
+        """Return configs as the core takes them: digits unchanged, features prepared.
+
+        Parameters
+        ----------
+        configs : (digits, features)
+            (C, K, D) int8 and (C, T) float32; one may be None.
+
+        Returns
+        -------
+        (digits, features)
+            Of the same shapes, or with the columns that the steps make.
+        """
         digits, features = configs
         wanted = 0 if self.schema is None else len(self.schema.config)
         if self.extra is not None and wanted != (0 if features is None else features.shape[1]):
@@ -493,11 +610,22 @@ class Pipeline:
         return self._core.get_state()
 
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `tensors` returned. Raises DataError or ShapeError if it does not fit."""
+        """Restore what `tensors` returned.
+
+        Parameters
+        ----------
+        tensors : mapping of str to array
+            State of the steps, by name.
+
+        Raises
+        ------
+        DataError, ShapeError
+            The state does not fit.
+        """
         self._core.set_state({name: tensors[name] for name in self.tensors() if name in tensors})
 
     def scalers(self) -> dict[str, int]:
-        """Names of the scalers, and their columns."""
+        """Return the numbers of columns of the scalers, by their names."""
         ending = ".mean"
         sizes = {name: array.size for name, array in self.tensors().items()}
         return {name.removesuffix(ending): n for name, n in sizes.items() if name.endswith(ending)}
@@ -506,7 +634,29 @@ class Pipeline:
     def from_file(
         cls, path: str | os.PathLike[str], steps: Any, tensors: Mapping[str, NDArray[Any]], like: Pipeline
     ) -> Pipeline:
-        """Pipeline of a ranker file or checkpoint, of the kind and sizes of `like`, or CheckpointError."""
+        """Restore the pipeline of a ranker file or checkpoint.
+
+        Parameters
+        ----------
+        path : path
+            The file, for messages.
+        steps : list of dict
+            What the file says.
+        tensors : mapping of str to array
+            Arrays of the file.
+        like : Pipeline
+            One of the kind and sizes that are expected.
+
+        Returns
+        -------
+        Pipeline
+            With its state.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged.
+        """
         todo = "the file is damaged, or was written by a later version of tpugraphs"
         try:
             pipeline = cls(steps, like.kind, like.schema, like._make, like.extra)

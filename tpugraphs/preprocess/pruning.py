@@ -174,6 +174,16 @@ def fix_padding(graph: GraphT) -> GraphT:
     (spatial dimensions of convolutions) have the same flaw but nothing in the file tells how long these lists
     are: they are left as they are.
 
+    Parameters
+    ----------
+    graph : LayoutGraph or TileGraph
+        With node features as in the published files.
+
+    Returns
+    -------
+    graph
+        A copy.
+
     Raises
     ------
     DataError

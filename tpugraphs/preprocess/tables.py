@@ -25,7 +25,18 @@ _rates: weakref.WeakKeyDictionary[Graph, NDArray[np.float32]] = weakref.WeakKeyD
 
 
 def layout_table_names(bins: int = 32, occurrence: bool = False) -> list[str]:
-    """Names of the columns of `layout_table`, with the same arguments and errors."""
+    """Return the names of the columns of `layout_table`.
+
+    Parameters
+    ----------
+    bins, occurrence
+        As there.
+
+    Returns
+    -------
+    list of str
+        F names.
+    """
     _check_bins(bins)
     names = [f"{kind} {b}" for kind in _KINDS for b in range(bins)]
     names += ["copies of neighbours", "size of them", "copies along paths", "size of them along paths"]
@@ -65,6 +76,11 @@ def layout_table(
         Which configs.
     bins : int
     occurrence : bool
+
+    Returns
+    -------
+    (n, F) float32
+        `layout_table_names` names its columns.
 
     Raises
     ------

@@ -129,7 +129,21 @@ class LinearBaseline(ScorerBase):
     def fit(  # type: ignore[override]
         self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
     ) -> LinearBaseline:
-        """Fit on rows `configs` (all that ran, if not given) of the graph. `valid` is not used.
+        """Fit on measured rows of one graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            With measured runtimes.
+        configs : slice, (n,) int or (C,) bool, optional
+            Its rows; by default all that ran.
+        valid : object
+            Not used.
+
+        Returns
+        -------
+        LinearBaseline
+            This one.
 
         Raises
         ------
@@ -156,7 +170,12 @@ class LinearBaseline(ScorerBase):
     def predict(
         self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float64]:
-        """Scores of rows `configs` (all if not given); smaller = predicted faster.
+        """Return scores of rows of a graph; smaller = predicted faster.
+
+        Parameters
+        ----------
+        graph, configs, tta, **options
+            As for `ScorerBase.predict`; `tta` and `options` have no effect.
 
         Returns
         -------

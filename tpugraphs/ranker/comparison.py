@@ -90,7 +90,13 @@ class Trial:
         return f"{self.recipe}, {self.variant}" if self.variant else self.recipe
 
     def save(self, path: Path) -> None:
-        """Write the trial to a file."""
+        """Write the trial to a file.
+
+        Parameters
+        ----------
+        path : path
+            Where it is written.
+        """
         tensors = {
             f"{name}.{i}": scores
             for name, part in (("scores", self.scores), ("choosing", self.choosing))
@@ -101,7 +107,23 @@ class Trial:
 
     @classmethod
     def load(cls, path: Path) -> Trial:
-        """Read a trial that `save` wrote; CheckpointError if the file is damaged."""
+        """Read a trial that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+            Of a trial.
+
+        Returns
+        -------
+        Trial
+            With its scores.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged.
+        """
         metadata, tensors = tensorfile.read(path, "trial")
         own: dict[str, Any] = {"scores": [], "choosing": []}
         for name in sorted(tensors, key=lambda name: (len(name), name)):
@@ -429,7 +451,7 @@ class Comparison:
         return Summary("random", mean, sd, 0.0, 0.0, 0, None)
 
     def ensembles(self) -> list[Summary]:
-        """Ensembles of all trials of a fold: equal weights of each kind, and weights fitted on `valid`.
+        """Return the ensembles of all trials of a fold: equal weights, and weights fitted on `valid`.
 
         Members are the trials of all recipes and seeds. There is one ensemble of each kind per fold, so that
         the standard deviation is over folds.
@@ -477,7 +499,7 @@ class Comparison:
         return lines
 
     def table(self) -> str:
-        """Aligned text: one line per recipe, best first; then ensembles and a random order."""
+        """Return aligned text: one line per recipe, best first; then ensembles and a random order."""
         return tables.text(*tables.section("", self._lines()))
 
     def to_markdown(self) -> str:
@@ -496,7 +518,7 @@ class Comparison:
         return tables.frame({**{n: getattr(one, n) for n in names}, **one.values} for one in self.trials)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: every trial without its scores, and what they say together."""
+        """Return plain values for JSON: every trial without its scores, and what they say together."""
         left_out = ("scores", "choosing")
         return {
             "package": __version__,
@@ -505,7 +527,13 @@ class Comparison:
         }
 
     def plot(self) -> Figure:
-        """Draw the metric of every recipe, seed by seed, above that of a random order."""
+        """Draw the metric of every recipe, seed by seed, above that of a random order.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A line for each recipe.
+        """
         values = {
             s.name: [
                 t.values[self.metric] for t in self.trials if t.name == s.name and self.metric in t.values
@@ -516,7 +544,15 @@ class Comparison:
         return plot.compared(values, self.metric, self.random.mean.get(self.metric, math.nan))
 
     def save(self, path: str | os.PathLike[str], heading: str = "") -> None:
-        """Write ``<path>.md``, ``<path>.json`` and ``<path>.png``; `heading` stands above the table."""
+        """Write a table, the values and a picture: ``<path>.md``, ``<path>.json`` and ``<path>.png``.
+
+        Parameters
+        ----------
+        path : path
+            Without an ending.
+        heading : str
+            Stands above the table.
+        """
         base = os.fspath(path)
         plot.save(self.plot(), f"{base}.png")
         for suffix, text in (

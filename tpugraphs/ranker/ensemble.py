@@ -47,16 +47,41 @@ _METHODS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "minmax": _minmax,
     "rank": _rank,
 }
+#: What may be done to each ranker's scores before their mean is taken.
 NORMALIZE = tuple(_METHODS)
 
 
 def normalized(scores: ArrayLike, normalize: str) -> NDArray[np.float64]:
-    """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`."""
+    """Scores (n,) of one call as an ensemble takes them into its mean; see :class:`Ensemble`.
+
+    Parameters
+    ----------
+    scores : (n,) array
+        Of one ranker.
+    normalize : {"none", "minmax", "rank"}
+        The method, one of `NORMALIZE`.
+
+    Returns
+    -------
+    (n,) float64
+        What enters the mean.
+    """
     return _METHODS[normalize](np.asarray(scores, np.float64))
 
 
 def mixed(parts: Iterable[tuple[NDArray[np.float64], float]]) -> NDArray[np.float32]:
-    """Sum of normalized scores (n,), each times its share in the mean."""
+    """Sum of normalized scores (n,), each times its share in the mean.
+
+    Parameters
+    ----------
+    parts : iterable of ((n,) float64, float)
+        Normalized scores, and the share of their ranker in the mean.
+
+    Returns
+    -------
+    (n,) float32
+        The mean.
+    """
     total: NDArray[np.float64] | None = None
     for own, share in parts:
         total = own * share if total is None else total + own * share
@@ -225,7 +250,7 @@ class Ensemble(ScorerBase):
     def predict(
         self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
     ) -> NDArray[np.float32]:
-        """Scores of configs of a graph, (n,) float32: smaller = predicted faster.
+        """Return scores (n,) float32 of configs of a graph: smaller = predicted faster.
 
         Parameters and errors: see :meth:`tpugraphs.Ranker.predict`. By default each ranker uses its own
         precision.
@@ -278,6 +303,11 @@ class Ensemble(ScorerBase):
             One of those that choose the best parameters of a fit: ``"tau"``, ``"top5"``, ``"mean50"``.
         **options
             Of :meth:`tpugraphs.Ranker.predict`.
+
+        Returns
+        -------
+        Ensemble
+            A new one of the same rankers.
 
         Raises
         ------

@@ -79,6 +79,17 @@ class Estimator(Protocol):
 class NetworkEstimator(Network):
     """A network that the core trains.
 
+    Parameters
+    ----------
+    recipe : Recipe
+        With the steps of the model.
+    fields : fields of the recipe
+        What :meth:`tpugraphs.recipes.Recipe.fields` returned.
+    seed : int
+        Of everything random.
+    precision : {"f32", "bf16"}
+        Of the operands of matrix products.
+
     Attributes
     ----------
     history : History or None
@@ -97,12 +108,40 @@ class NetworkEstimator(Network):
         return self.pipeline.node_padding
 
     def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
-        """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
+        """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`.
+
+        Parameters
+        ----------
+        train, valid
+            As there.
+        how : FitOptions
+            The other arguments.
+
+        Returns
+        -------
+        History
+            What happened.
+        """
         with held(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
 
     def begin(self, train: Any, valid: Any, folder: str | None, how: FitOptions) -> Fit:
-        """Return the fit on these graphs before its first step. The caller holds the lock on `folder`."""
+        """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
+
+        Parameters
+        ----------
+        train, valid
+            As for `fit`.
+        folder : str or None
+            Of checkpoints.
+        how : FitOptions
+            The other arguments.
+
+        Returns
+        -------
+        Fit
+            It has the current weights.
+        """
         most, hashed, learnt = self.fields.valid_configs, folder is not None, how.init is not None
         pipeline = self.pipeline if how.init is None else self._begin_with(how.init)
         data = TrainingSet(pipeline, train, valid, most, self.seed, hashed, how.sample_weight, learnt)
@@ -120,13 +159,46 @@ class NetworkEstimator(Network):
         return pipeline
 
     def start(self, data: TrainingSet, folder: str | None, how: FitOptions) -> Fit:
-        """Return the fit on prepared graphs before its first step. The caller holds the lock on `folder`."""
+        """Return the fit on prepared graphs before its first step. The caller holds the lock on `folder`.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            Prepared graphs.
+        folder : str or None
+            Of checkpoints.
+        how : FitOptions
+            The other arguments of `fit`.
+
+        Returns
+        -------
+        Fit
+            It has the current weights.
+        """
         fit = Fit(self, data, folder, how)
         self.history = fit.history
         return fit
 
     def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
-        """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`."""
+        """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`.
+
+        Parameters
+        ----------
+        graph : Graph
+            With measured runtimes.
+        configs : slice, (n,) int or (C,) bool
+            At least two, which ran.
+
+        Returns
+        -------
+        float
+            Loss before the step.
+
+        Raises
+        ------
+        DataError
+            Fewer than two configs, or one that failed.
+        """
         if self.last.get(graph) is None or not self.last.measured:
             check_measured(graph, self.kind)  # which looks at all runtimes: not in every step
         rows = graph.row_numbers(configs)
@@ -154,17 +226,36 @@ class NetworkEstimator(Network):
         return loss
 
     def adapt(self, graph: Graph, steps: int, anchor: float, only: Sequence[str] | None) -> None:
-        """Train further on all configs of a graph; see :meth:`tpugraphs.Ranker.adapt`."""
+        """Train further on all configs of a graph; see :meth:`tpugraphs.Ranker.adapt`.
+
+        Parameters
+        ----------
+        graph : Graph
+            With the measured configs alone.
+        steps, anchor, only
+            As there.
+        """
         self.rest()
         rows = np.arange(graph.num_configs)
         adapt(self, lambda: self.partial_fit(graph, rows), steps, anchor, only)
 
     def share_prepared(self, other: Any) -> bool:
-        """Share prepared graphs with `other` if both prepare graphs in the same way."""
+        """Share prepared graphs with `other` if both prepare graphs in the same way.
+
+        Parameters
+        ----------
+        other : estimator
+            One that scores the same graphs.
+
+        Returns
+        -------
+        bool
+            Whether both share them from now on.
+        """
         return isinstance(other, Network) and super().share_prepared(other)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Metadata and tensors that `read` takes."""
+        """Return metadata and tensors that `read` takes."""
         metadata, tensors = super().to_file()
         history = self.history
         return {

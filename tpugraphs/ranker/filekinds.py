@@ -24,12 +24,17 @@ _KINDS: dict[str, FromFile] = {}
 
 
 def register(kind: str) -> Callable[[type[Any]], type[Any]]:
-    """Class decorator: let the class's ``from_file`` read the files of this kind.
+    """Let a class's ``from_file`` read the files of a kind: a decorator of classes.
 
     Parameters
     ----------
     kind : str
         Name that stands in the file. It becomes the class's ``file_kind``.
+
+    Returns
+    -------
+    callable
+        Takes the class and returns it.
 
     Raises
     ------
@@ -58,7 +63,15 @@ def register(kind: str) -> Callable[[type[Any]], type[Any]]:
 
 
 def write(path: str, scorer: Any) -> None:
-    """Write a scorer to one safetensors file, which appears when it is complete."""
+    """Write a scorer to one safetensors file, which appears when it is complete.
+
+    Parameters
+    ----------
+    path : str
+        Where it is written.
+    scorer : scorer
+        With `to_file`, and of a class that is registered.
+    """
     metadata, tensors = scorer.to_file()
     tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
@@ -88,7 +101,20 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
 
 
 def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return metadata and tensors of scorers that are stored inside another's file."""
+    """Return metadata and tensors of scorers that are stored inside another's file.
+
+    Parameters
+    ----------
+    scorers : iterable of scorer
+        The members.
+
+    Returns
+    -------
+    entries : list of dict
+        For the entry "members" of the metadata.
+    tensors : dict of str to array
+        For the tensors of the file.
+    """
     entries: list[dict[str, Any]] = []
     tensors: dict[str, NDArray[Any]] = {}
     for i, scorer in enumerate(scorers):
@@ -100,7 +126,27 @@ def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[st
 
 
 def read_members(path: str, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Restore what `write_members` returned, from the entry "members"; `path` names the file in errors."""
+    """Restore the scorers that `write_members` stored in the entry "members".
+
+    Parameters
+    ----------
+    path : str
+        The file, for messages.
+    metadata : mapping
+        JSON values of the file.
+    tensors : mapping of str to array
+        Arrays of the file.
+
+    Returns
+    -------
+    list of scorer
+        In their order.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged.
+    """
     entries = tensorfile.entry(path, metadata, "members", list)
     return [_read_member(path, i, own, tensors) for i, own in enumerate(entries)]
 

@@ -96,7 +96,19 @@ class MultiTaskGaussianProcess(Process):
         return "multi-task-gaussian-process"
 
     def fit(self, train: Any, valid: Any = None) -> Self:
-        """Learn from graphs of one schema. `valid` is not used, unless it is y (runtimes).
+        """Learn from graphs of one schema.
+
+        Parameters
+        ----------
+        train : graph or sequence of graphs
+            Whose configs are features, with measured runtimes.
+        valid : array of runtimes, optional
+            y of scikit-learn, in place of those of the graphs; anything else is not used.
+
+        Returns
+        -------
+        MultiTaskGaussianProcess
+            This one.
 
         Raises
         ------
@@ -160,7 +172,24 @@ class MultiTaskGaussianProcess(Process):
         )
 
     def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
-        """Return means (n,), and variances (n,) or, together, the covariance (n, n)."""
+        """Return means and variances of the effects of configs.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph of the configs.
+        columns : (n, F) float64
+            What preprocessing makes of the configs.
+        together : bool
+            The covariance in place of variances.
+
+        Returns
+        -------
+        mean : (n,) float64
+            Smaller means predicted faster.
+        variance : (n,) or (n, n) float64
+            Of the same unit, squared.
+        """
         learnt, factors = self._tensors, self._factors
         program = _standard(learnt, "program", self._described(graph)[None])
         configs = _standard(learnt, "config", columns)

@@ -103,6 +103,16 @@ class Nearest(ScorerBase):
     def of(self, graph: Graph) -> Ranker:
         """Return the ranker of a graph, which is trained if need be.
 
+        Parameters
+        ----------
+        graph : Graph
+            The graph to be ranked.
+
+        Returns
+        -------
+        Ranker
+            Trained on the graphs that are nearest to it.
+
         Raises
         ------
         DataError

@@ -202,7 +202,21 @@ class GaussianProcess(Process):
     def fit(  # type: ignore[override]
         self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
     ) -> GaussianProcess:
-        """Learn from rows `configs` (all that ran, if not given) of the graph. `valid` is not used.
+        """Learn from measured rows of one graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            Whose configs are features.
+        configs : slice, (n,) int or (C,) bool, optional
+            Its measured rows; by default all that ran.
+        valid : object
+            Not used.
+
+        Returns
+        -------
+        GaussianProcess
+            This one.
 
         Raises
         ------
@@ -267,7 +281,24 @@ class GaussianProcess(Process):
         return np.column_stack([made, np.asarray(self.base.predict(graph, rows, verbose=False), np.float64)])
 
     def moments(self, graph: Graph, columns: Floats, together: bool = False) -> tuple[Floats, Floats]:
-        """Return means (n,), and variances (n,) or, together, the covariance (n, n)."""
+        """Return means and variances of the latent function.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph of the configs.
+        columns : (n, F) float64
+            What preprocessing makes of the configs.
+        together : bool
+            The covariance in place of variances.
+
+        Returns
+        -------
+        mean : (n,) float64
+            Smaller means predicted faster.
+        variance : (n,) or (n, n) float64
+            Of the same unit, squared.
+        """
         learnt = self._tensors
         x, logs = (columns[:, learnt["column"]] - learnt["mean"]) / learnt["scale"], learnt["logs"]
         cross = _matern(x, learnt["x"], logs)[0]

@@ -248,7 +248,18 @@ class Ranker(ScorerBase):
         return self.network.groups
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All constructor arguments, every field of the recipe among them; ``sklearn.base.clone`` uses it."""
+        """Return all constructor arguments, every field of the recipe among them.
+
+        Parameters
+        ----------
+        deep : bool
+            Has no effect; ``sklearn.base.clone`` gives it.
+
+        Returns
+        -------
+        dict of str to value
+            What ``Ranker(**params)`` takes.
+        """
         names = self.fields.__dataclass_fields__
         recipe = self.recipe if is_registered(self._recipe) else self._recipe
         own = {"recipe": recipe, "seed": self.seed, "preset": self.preset, "precision": self.precision}
@@ -259,6 +270,16 @@ class Ranker(ScorerBase):
 
         Fields that had the value of the old preset or recipe get the value of the new one. A loss in place of
         one that the ranker's file could not hold changes nothing else.
+
+        Parameters
+        ----------
+        **params
+            Constructor arguments, as `get_params` names them.
+
+        Returns
+        -------
+        Ranker
+            This one.
         """
         old = self.get_params()
         if [*params] == ["loss"] and self.fitted and self._lost_loss():
@@ -399,6 +420,8 @@ class Ranker(ScorerBase):
         init : Ranker, optional
             A fitted ranker of the same recipe. Its weights are where the training begins, and its
             preprocessing stays: for example one trained on all collections, for a training on one of them.
+        checkpoint_every : int
+            Number of steps from one checkpoint to the next.
         freeze : str or sequence of str
             Patterns of names of `parameters` that stay as they are, such as ``"embedding*"``.
         learning_rate : float, optional
@@ -454,7 +477,25 @@ class Ranker(ScorerBase):
     def length(
         self, epochs: int | None, steps: int | None, checkpoint_every: int
     ) -> tuple[int | None, int | None]:
-        """Epochs or steps of a fit: those given, or the recipe's. Raises ConfigError for anything else."""
+        """Return the epochs or steps of a fit: those given, or the recipe's.
+
+        Parameters
+        ----------
+        epochs, steps : int or None
+            At most one of them.
+        checkpoint_every : int
+            At least 1.
+
+        Returns
+        -------
+        epochs, steps : int or None
+            One of them is None.
+
+        Raises
+        ------
+        ConfigError
+            Both are given, or a value is out of range.
+        """
         if epochs is not None and steps is not None:
             raise ConfigError("give epochs or steps, not both")
         given = {name: value for name, value in (("epochs", epochs), ("steps", steps)) if value is not None}
@@ -526,6 +567,11 @@ class Ranker(ScorerBase):
         only : sequence of str, optional
             Patterns of names of `parameters` to train; all other weights stay. In ``graph-config``,
             ``("head.*", "past.*")`` are the layers that make the scores.
+
+        Returns
+        -------
+        Ranker
+            A new one.
 
         Raises
         ------
@@ -646,6 +692,11 @@ class Ranker(ScorerBase):
             place -1 for layout and 0 for tile (:mod:`tpugraphs.preprocess.padding`).
         rename : mapping of str to str, optional
             Beginnings of names -> what this package knows them by, such as ``{"cfg_net.": "dense_cfg."}``.
+
+        Returns
+        -------
+        Ranker
+            Fitted.
 
         Raises
         ------

@@ -73,6 +73,16 @@ class Routed(ScorerBase):
     def route(self, graph: Graph) -> Scorer:
         """Return the ranker of a graph.
 
+        Parameters
+        ----------
+        graph : Graph
+            The graph to be ranked.
+
+        Returns
+        -------
+        scorer
+            The first whose pattern matches.
+
         Raises
         ------
         DataError

@@ -91,10 +91,42 @@ class ScorerBase(Convention, ABC):
         precision: str | None = None,
         verbose: bool | None = None,
     ) -> NDArray[Any]:
-        """Return scores (n,) of configs of a graph: smaller = predicted faster."""
+        """Return scores (n,) of configs of a graph: smaller = predicted faster.
+
+        Parameters
+        ----------
+        graph : Graph
+            Of the scorer's `kind`.
+        configs : slice, (n,) int or (C,) bool, optional
+            Which configs, in which order, as for ``graph.select``; by default all.
+        tta : int
+            Mean over this many random orders of the configs; 0: the given order, once.
+        precision : {"f32", "bf16", "int8"}, optional
+            Of the operands of matrix products; by default the scorer's own.
+        verbose : bool, optional
+            Show a progress bar on long work; by default in a terminal or notebook.
+
+        Returns
+        -------
+        (n,) float
+            In the order of `configs`.
+        """
 
     def fit(self, train: Any, valid: Any = None) -> Self:
-        """Learn from measured graphs and return the scorer. By default there is nothing to learn."""
+        """Learn from measured graphs and return the scorer. By default there is nothing to learn.
+
+        Parameters
+        ----------
+        train : graph or sequence of graphs
+            Graphs with measured runtimes.
+        valid : the same, optional
+            Graphs to choose by, for scorers that choose.
+
+        Returns
+        -------
+        scorer
+            This one.
+        """
         return self
 
     @property
@@ -123,11 +155,34 @@ class ScorerBase(Convention, ABC):
         return None
 
     def share_prepared(self, other: Any) -> bool:
-        """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
+        """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do.
+
+        Parameters
+        ----------
+        other : scorer
+            One that scores the same graphs.
+
+        Returns
+        -------
+        bool
+            Whether both share them from now on.
+        """
         return False
 
     def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph that was measured.
+        configs : slice, (n,) int or (C,) bool, optional
+            Its measured configs; by default all that ran.
+
+        Returns
+        -------
+        scorer
+            A new one; this one does not change.
 
         Raises
         ------
@@ -153,6 +208,11 @@ class ScorerBase(Convention, ABC):
             Those of `predict`.
         together : int
             Put this many first, which `choose` has chosen together: better where as many are measured.
+
+        Returns
+        -------
+        (n,) int64
+            Positions among the configs that were asked for.
         """
         check_whole("together", together, 0)
         how: dict[str, Any] = {"tta": tta, "precision": precision, "verbose": verbose}
@@ -169,6 +229,18 @@ class ScorerBase(Convention, ABC):
 
         `options` are those of `predict`. They are the first of `rank`, unless the scorer knows better: see
         :class:`tpugraphs.ranker.MultiTaskGaussianProcess`. If there are fewer, all are returned.
+
+        Parameters
+        ----------
+        graph, configs, **options
+            Those of `predict`.
+        count : int
+            How many are to be measured.
+
+        Returns
+        -------
+        (n,) int64
+            Positions among the configs that were asked for.
 
         Raises
         ------
@@ -200,6 +272,11 @@ class ScorerBase(Convention, ABC):
         together : int
             As in `rank`: judge an order that begins with this many chosen together.
 
+        Returns
+        -------
+        Report
+            Of this scorer, with `members` also of each of them.
+
         Raises
         ------
         Error
@@ -223,7 +300,22 @@ class ScorerBase(Convention, ABC):
         members: bool = False,
         together: int = 0,
     ) -> dict[str, Callable[..., NDArray[Any]]]:
-        """Return what `evaluate` judges: scoring functions by name. With `members`, also those of members."""
+        """Return what `evaluate` judges: scoring functions by name.
+
+        Parameters
+        ----------
+        tta, precision, verbose
+            Those of `predict`.
+        members : bool
+            Also those of members.
+        together : int
+            As in `rank`.
+
+        Returns
+        -------
+        dict of str to callable
+            Functions of a graph and rows, as :func:`tpugraphs.evaluation.evaluate` takes them.
+        """
         scorers = {self.name: self, **(self.members if members else {})}
         return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
 
@@ -250,7 +342,18 @@ class ScorerBase(Convention, ABC):
         return float(np.mean(values))
 
     def require_fit(self, what: str) -> None:
-        """Raise Error if nothing was learnt yet."""
+        """Raise Error if nothing was learnt yet.
+
+        Parameters
+        ----------
+        what : str
+            What is to be done after the fit, for the message.
+
+        Raises
+        ------
+        Error
+            Nothing was learnt.
+        """
         if not self.fitted:
             raise not_fitted(f"this {type(self).__name__} has learnt nothing yet: call fit before {what}")
 
@@ -268,17 +371,62 @@ class ScorerBase(Convention, ABC):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that prediction needs to one safetensors file, which appears when complete."""
+        """Write everything that prediction needs to one safetensors file, which appears when complete.
+
+        Parameters
+        ----------
+        path : path
+            Usually ends in ``.safetensors``.
+
+        Raises
+        ------
+        Error
+            Nothing was learnt.
+        OSError
+            The file cannot be written.
+        """
         filekinds.write(file_name(path), self)
 
     @classmethod
     def from_file(cls, path: str, metadata: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Self:
-        """Restore what `to_file` returned, from the file `path`; CheckpointError if that is damaged."""
+        """Restore what `to_file` returned.
+
+        Parameters
+        ----------
+        path : str
+            The file, for messages.
+        metadata : dict
+            JSON values.
+        tensors : dict of str to array
+            Arrays by name.
+
+        Returns
+        -------
+        scorer
+            It predicts the same bits.
+
+        Raises
+        ------
+        CheckpointError
+            The file is damaged.
+        ConfigError
+            The class cannot be read from a file.
+        """
         raise ConfigError(f"{cls.__name__} cannot be read from a file: give it from_file")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; it predicts the same bits.
+
+        Parameters
+        ----------
+        path : path
+            A file of this class; :func:`tpugraphs.load_ranker` opens any kind.
+
+        Returns
+        -------
+        scorer
+            Ready to predict.
 
         Raises
         ------
@@ -314,6 +462,18 @@ def scoring(
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it.
 
     With `together` the scores are the places in the order of :meth:`ScorerBase.rank`.
+
+    Parameters
+    ----------
+    scorer : scorer
+        Any.
+    tta, precision, verbose, together
+        Those of :meth:`ScorerBase.rank`.
+
+    Returns
+    -------
+    callable
+        Takes a graph, and optionally configs; returns scores (n,).
     """
     how = {"tta": tta, "precision": precision, "verbose": verbose}
     if check_whole("together", together, 0) == 0:

@@ -72,7 +72,7 @@ class SeedRun:
         return getattr(self.ranker, "history_", None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with the whole curves."""
+        """Return plain values for JSON, with the whole curves."""
         own = {name: value for name, value in vars(self).items() if name != "ranker"}
         return {**own, "history": self.history.to_dict() if self.history is not None else None}
 
@@ -135,7 +135,20 @@ class SeedRuns:
         return None if self.judgement is None else self.judgement.interval
 
     def ensemble(self, weights: Sequence[float] | None = None, normalize: str = "none") -> Ensemble:
-        """Make an ensemble of the selected rankers."""
+        """Make an ensemble of the selected rankers.
+
+        Parameters
+        ----------
+        weights : sequence of float, optional
+            One for each selected ranker; by default all equal.
+        normalize : {"none", "minmax", "rank"}
+            What is done to each ranker's scores first.
+
+        Returns
+        -------
+        Ensemble
+            Of the selected rankers.
+        """
         return Ensemble(self.selected, weights, normalize)
 
     def evaluate(
@@ -150,6 +163,18 @@ class SeedRuns:
         """Judge every ranker, and the ensemble of the selected ones; see :meth:`Ensemble.evaluate`.
 
         The scorers of the report are called ``"seed 0"`` and so on, and ``"ensemble"``.
+
+        Parameters
+        ----------
+        graphs, configs, tta, precision, **options
+            See :meth:`tpugraphs.Ranker.evaluate`.
+        normalize : {"none", "minmax", "rank"}
+            Of the ensemble.
+
+        Returns
+        -------
+        Report
+            With a row for every seed and the ensemble.
         """
         judged: dict[str, Scorer] = {f"seed {ranker.seed}": ranker for ranker in self.rankers}
         judged["ensemble"] = self.ensemble(normalize=normalize)
@@ -158,7 +183,20 @@ class SeedRuns:
         return evaluate(scorers, graphs, configs=configs, **options)
 
     def spread(self, report: Report, metric: str = "tau") -> tuple[float, float]:
-        """Mean and sample standard deviation over seeds of a metric in the report of `evaluate`."""
+        """Return the mean of a metric over seeds, and its sample standard deviation.
+
+        Parameters
+        ----------
+        report : Report
+            What `evaluate` returned.
+        metric : str
+            A column of the report.
+
+        Returns
+        -------
+        mean, sd : float
+            The deviation of a single seed is NaN.
+        """
         values = [report.mean(metric, scorer=f"seed {ranker.seed}") for ranker in self.rankers]
         return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
 
@@ -193,7 +231,13 @@ class SeedRuns:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the log as JSON."""
+        """Write the log as JSON.
+
+        Parameters
+        ----------
+        path : path
+            Usually ends in ``.json``.
+        """
         _write_json(path, self.to_dict())
 
     def __repr__(self) -> str:
@@ -218,7 +262,7 @@ class SeedRuns:
         return markup.card("SeedRuns", self.runs[0].ranker.recipe, what, told, *parts)
 
     def table(self) -> str:
-        """Describe every seed and the result, in lines of text."""
+        """Return a line of text about every seed, and the result."""
         lines = [f"seed {run.seed}: {'kept' if run.selected else 'not kept'}: {run.why}" for run in self.runs]
         if self.judgement is not None:
             j = self.judgement

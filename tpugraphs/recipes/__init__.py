@@ -54,6 +54,11 @@ def _known() -> dict[str, Recipe]:
 def register(recipe: Recipe) -> None:
     """Make a recipe known by its name: to `Ranker`, to `list_recipes`, and to `Ranker.load` of its files.
 
+    Parameters
+    ----------
+    recipe : Recipe
+        Yours.
+
     Raises
     ------
     RecipeError
@@ -66,6 +71,11 @@ def register(recipe: Recipe) -> None:
 
 def unregister(name: str) -> None:
     """Forget a recipe that was registered, so that its name is free.
+
+    Parameters
+    ----------
+    name : str
+        Of a recipe that `register` was given.
 
     Raises
     ------
@@ -83,17 +93,49 @@ def is_built_in(recipe: Recipe) -> bool:
 
 
 def is_registered(recipe: Recipe) -> bool:
-    """Whether `get_recipe` finds a recipe by its name."""
+    """Return whether `get_recipe` finds a recipe by its name.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Any.
+
+    Returns
+    -------
+    bool
+        False if another has its name.
+    """
     return _known().get(recipe.name) == recipe
 
 
 def list_recipes(kind: str | None = None) -> list[str]:
-    """Return the names of all recipes, or of those for graphs of a `kind`, such as ``"tile"``."""
+    """Return the names of all recipes, or of those for graphs of a kind.
+
+    Parameters
+    ----------
+    kind : {"layout", "tile", "graph"}, optional
+        Of the graphs.
+
+    Returns
+    -------
+    list of str
+        In alphabetical order.
+    """
     return sorted(name for name, recipe in _known().items() if kind is None or recipe.kind in (kind, "any"))
 
 
 def get_recipe(recipe: str | Recipe) -> Recipe:
     """Return the recipe of that name; a `Recipe` is checked and returned.
+
+    Parameters
+    ----------
+    recipe : str or Recipe
+        A name, or the recipe itself.
+
+    Returns
+    -------
+    Recipe
+        A known one, or yours.
 
     Raises
     ------

@@ -35,7 +35,24 @@ def option(
     choices: Iterable[str] = (),
     doc: str = "",
 ) -> Any:
-    """Declare a field of a recipe: default, allowed values (`low` and `high` included), meaning in a line."""
+    """Declare a field of a recipe.
+
+    Parameters
+    ----------
+    default : int, float, str, bool, list or None
+        Its type is that of the field.
+    low, high : float, optional
+        Least and greatest value, both allowed.
+    choices : iterable of str
+        Allowed words.
+    doc : str
+        What the field means, in a line.
+
+    Returns
+    -------
+    dataclass field
+        With these as metadata.
+    """
     metadata = {"low": low, "high": high, "choices": tuple(choices), "doc": doc}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -291,20 +308,56 @@ class Recipe:
             )
 
     def pipeline(self, fields: Any) -> Pipeline:
-        """Preprocessing, nothing learnt yet."""
+        """Return the preprocessing, which has learnt nothing yet.
+
+        Parameters
+        ----------
+        fields : fields of the recipe
+            What `fields` returned.
+
+        Returns
+        -------
+        Pipeline
+            A new one.
+        """
         make = functools.partial(_preprocessing, self.preprocessing, fields)
         if self.kind == "graph":
             return Pipeline([], self.kind, make=make, extra=self.extra)
         return Pipeline(make(), self.kind)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
-        """List the steps of the model for graphs of these sizes."""
+        """List the steps of the model for graphs of these sizes.
+
+        Parameters
+        ----------
+        fields : fields of the recipe
+            What `fields` returned.
+        sizes : Sizes
+            Numbers of columns of the prepared graphs.
+
+        Returns
+        -------
+        list of dict
+            One per step, as the core takes them.
+        """
         return [*(self.steps(fields, sizes) if self.kind == "graph" else self.steps(fields))]
 
     def fields(self, preset: str = "cpu", given: Mapping[str, Any] | None = None) -> Any:
         """Return the values of all fields: those given, then the preset's, then the defaults.
 
         `epochs` given without `steps` win over the preset's `steps`. None means ``"none"`` in a text field.
+
+        Parameters
+        ----------
+        preset : {"cpu", "full"}
+            Which set of values.
+        given : mapping of str to value, optional
+            What overrides it.
+
+        Returns
+        -------
+        fields of the recipe
+            An instance of `options`.
 
         Raises
         ------
@@ -331,6 +384,21 @@ class Recipe:
         """Return the losses of a fit with these fields: those of the field `loss`, or the recipe's.
 
         A name among the recipe's own losses means that loss with the recipe's parameters.
+
+        Parameters
+        ----------
+        fields : fields of the recipe
+            What `fields` returned.
+
+        Returns
+        -------
+        list of dict
+            One per term; empty if no network is trained.
+
+        Raises
+        ------
+        ConfigError
+            A term of another form than losses have, or none.
         """
         if self.estimator != "network":
             return []
@@ -507,7 +575,18 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
 
 
 def plain(fields: Any) -> dict[str, Any]:
-    """Return fields as plain Python values for JSON: a NumPy integer as an int, a function as its name."""
+    """Return fields as plain Python values for JSON: a NumPy integer as an int, a function as its name.
+
+    Parameters
+    ----------
+    fields : fields of a recipe
+        A dataclass.
+
+    Returns
+    -------
+    dict of str to value
+        By names of fields.
+    """
     return {field.name: plain_value(getattr(fields, field.name)) for field in dataclasses.fields(fields)}
 
 

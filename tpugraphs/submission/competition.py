@@ -23,7 +23,19 @@ _PathLike = str | os.PathLike[str]
 
 
 class Ranked(NamedTuple):
-    """A row to be: `ranking` (n,) is None if there can be none; `note` says what is unusual."""
+    """What is to be a row of a submission.
+
+    Attributes
+    ----------
+    id : str
+        ID of the graph.
+    ranking : (n,) int64 or None
+        Configs, fastest first; None if they cannot be ranked.
+    configs : int
+        How many the graph has.
+    note : str
+        What is unusual.
+    """
 
     id: str
     ranking: NDArray[np.int64] | None
@@ -32,10 +44,20 @@ class Ranked(NamedTuple):
 
 
 def ranker_files(folder: _PathLike) -> dict[str, list[str]]:
-    """Ranker files of a folder by the collection in their names.
+    """List the ranker files of a folder by the collection in their names.
 
     A name is the collection with ``-`` or ``_`` for its colons, and maybe more behind another one:
     ``layout-xla-random.safetensors``, ``tile_xla_seed1.safetensors``. Several of a collection rank together.
+
+    Parameters
+    ----------
+    folder : path
+        Where they are.
+
+    Returns
+    -------
+    dict of str to list of str
+        Paths by collection.
 
     Raises
     ------
@@ -69,6 +91,22 @@ def open_splits(
 ) -> dict[str, Split]:
     """Open one split of all collections that are below `root`, in the order of `collections`.
 
+    Parameters
+    ----------
+    root : path
+        Folder of the data set: see :func:`tpugraphs.open_collection`.
+    split : {"train", "valid", "test"}
+        Which of the splits.
+    collections : iterable of str
+        Names of collections.
+    exclude : str or iterable of str, optional
+        Patterns of graphs to leave out.
+
+    Returns
+    -------
+    dict of str to Split
+        By collection.
+
     Raises
     ------
     DataError
@@ -97,7 +135,18 @@ def _count(split: Split, index: int) -> int:
 
 
 def counts(splits: Mapping[str, Split]) -> dict[str, int]:
-    """ID -> number of configs, for :func:`tpugraphs.submission.validate`; reads headers of files only."""
+    """Count the configs of every graph, reading headers of files only.
+
+    Parameters
+    ----------
+    splits : dict of str to Split
+        By collection.
+
+    Returns
+    -------
+    dict of str to int
+        By ID, as :func:`tpugraphs.submission.validate` takes them.
+    """
     return {
         f"{name}:{graph}": _count(split, i)
         for name, split in splits.items()

@@ -41,7 +41,17 @@ _PathLike = str | os.PathLike[str] | BinaryIO  # a file may be open: a pipe, byt
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a submission file: where (None: the file as a whole) and what."""
+    """One thing wrong with a submission file: where (None: the file as a whole) and what.
+
+    Attributes
+    ----------
+    line : int or None
+        Where it is; None: the file as a whole.
+    id : str or None
+        ID of the graph.
+    message : str
+        What is wrong.
+    """
 
     line: int | None
     id: str | None
@@ -54,7 +64,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Validation:
-    """Result of `validate`."""
+    """Result of `validate`: what is wrong with a file.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    rows : int
+        How many there are below the header.
+    problems : list of Problem
+        By line, then missing IDs; at most 1000.
+    """
 
     path: str
     rows: int = 0  # below the header
@@ -66,7 +86,13 @@ class Validation:
         return not self.problems
 
     def raise_for_problems(self) -> None:
-        """Raise a DataError with the first problem, if there is one."""
+        """Raise a DataError with the first problem, if there is one.
+
+        Raises
+        ------
+        DataError
+            The file has a problem; the message is the first one.
+        """
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             raise DataError(f"{self.problems[0]}{more}", file=self.path, field=self.problems[0].id)
@@ -274,6 +300,16 @@ def validate(
 
 def read(path: _PathLike) -> dict[str, NDArray[np.int64]]:
     """Read a submission file: ID -> config indices (n,), fastest first, in the order of the file.
+
+    Parameters
+    ----------
+    path : path
+        A CSV file.
+
+    Returns
+    -------
+    dict of str to (n,) int64
+        By ID.
 
     Raises
     ------

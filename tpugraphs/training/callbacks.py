@@ -35,6 +35,11 @@ def pass_on_interrupt(fitted: object) -> None:
     ----------
     fitted : object
         What was fitted; anything without a `History` as ``history_`` tells of no interrupt.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The fit was interrupted.
     """
     history = getattr(fitted, "history_", None)
     if isinstance(history, History) and history.interrupted:
@@ -104,7 +109,20 @@ class History:
         return sum(self.best_step is not None and step > self.best_step for step in self.valid_steps)
 
     def evaluated(self, step: int, metric: float) -> bool:
-        """Note an evaluation. Return whether it is the best so far."""
+        """Note an evaluation.
+
+        Parameters
+        ----------
+        step : int
+            After which it was.
+        metric : float
+            Greater is better.
+
+        Returns
+        -------
+        bool
+            Whether it is the best so far.
+        """
         best = self.best_metric is None or metric > self.best_metric
         self.valid_steps.append(step)
         self.valid_metric.append(metric)
@@ -118,7 +136,7 @@ class History:
         return 1 - self.step_seconds / training if training > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {**self.__dict__, "best_metric": self.best_metric}
 
     def to_frame(self) -> Any:
@@ -180,7 +198,13 @@ class Callback:
     """
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Before the first step, also of a resumed fit."""
+        """Run before the first step, also of a resumed fit.
+
+        Parameters
+        ----------
+        fit : Fit
+            The running fit.
+        """
 
     def scale_and_shift(self, fit: Fit, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
         """Before the gradients of a slate: the losses see ``scale * scores + shift``; None: the scores.
@@ -188,27 +212,72 @@ class Callback:
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first
         callback that returns a pair decides. Of a graph in segments, the scores are what the step knows of
         their sum.
+
+        Parameters
+        ----------
+        fit : Fit
+            The running fit.
+        graph : str
+            Name of the graph of the slate.
+        rows : (n,) int64
+            Its configs.
+
+        Returns
+        -------
+        (scale, shift) or None
+            Numbers or (n,) arrays.
         """
 
     def on_step(self, fit: Fit) -> None:
-        """After every step."""
+        """Run after every step.
+
+        Parameters
+        ----------
+        fit : Fit
+            The running fit.
+        """
 
     def on_evaluate(self, fit: Fit, metric: float) -> None:
-        """After every evaluation on the validation graphs; `metric` is the mean of `History.metric` there."""
+        """Run after every evaluation on the validation graphs.
+
+        Parameters
+        ----------
+        fit : Fit
+            The running fit.
+        metric : float
+            Mean of `History.metric` over these graphs.
+        """
 
     def on_fit_end(self, fit: Fit) -> None:
-        """At the end, also when stopped or interrupted."""
+        """Run at the end, also when stopped or interrupted.
+
+        Parameters
+        ----------
+        fit : Fit
+            The fit.
+        """
 
     def state(self) -> dict[str, Any]:
-        """Memory of the callback, as JSON values."""
+        """Return the memory of the callback, as JSON values."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` returned."""
+        """Take back what `state` returned.
+
+        Parameters
+        ----------
+        state : dict
+            From a checkpoint.
+        """
 
 
 class RunningFit:
     """A running fit, as callbacks see it.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        Whom `tell` calls.
 
     Attributes
     ----------
@@ -224,11 +293,25 @@ class RunningFit:
         self.step, self.total = 0, history.total_steps
 
     def stop(self, why: str = "a callback asked for it") -> None:
-        """End the fit after this step."""
+        """End the fit after this step.
+
+        Parameters
+        ----------
+        why : str
+            For ``history.stopped``.
+        """
         self.history.stopped = why
 
     def tell(self, event: str, *args: Any) -> None:
-        """Call a method of every callback."""
+        """Call a method of every callback.
+
+        Parameters
+        ----------
+        event : str
+            Name of the method.
+        *args
+            Its arguments after the fit.
+        """
         for callback in self.callbacks:
             getattr(callback, event)(self, *args)
 
@@ -270,10 +353,10 @@ class EarlyStopping(Callback):
             fit.stop(f"no better metric in {counted(self.patience, 'evaluation')}")
 
     def state(self) -> dict[str, Any]:
-        """Best metric and evaluations since."""
+        """Return the best metric, and the number of evaluations since."""
         return {"best": self.best, "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from there."""
+        """Continue from what `state` returned."""
         best = state["best"]
         self.best, self.waited = best if best is None else float(best), int(state["waited"])

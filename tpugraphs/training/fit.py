@@ -43,6 +43,7 @@ from tpugraphs.training.tuning import Tuning
 
 __all__ = ["CHECKPOINT", "Fit", "FitOptions", "held"]
 
+#: Name of the file with the state of a fit, in its folder of checkpoints.
 CHECKPOINT = "checkpoint.safetensors"
 _SOME, _FAR = 10, 100  # training diverged if the median of that many losses has grown that many times
 
@@ -102,6 +103,17 @@ def held(checkpoint_dir: str | os.PathLike[str] | None) -> Iterator[str | None]:
 
 class Fit(RunningFit):
     """A running fit of a network, which has the current weights.
+
+    Parameters
+    ----------
+    network : Network
+        What is trained.
+    data : TrainingSet
+        Prepared graphs.
+    folder : str or None
+        Of checkpoints.
+    how : FitOptions
+        Arguments of `fit`.
 
     Attributes
     ----------
@@ -173,7 +185,13 @@ class Fit(RunningFit):
     # The loop
 
     def run(self) -> History:
-        """Train to the end, or until stopped or interrupted; then give the ranker the best parameters."""
+        """Train to the end, or until stopped or interrupted; then give the ranker the best parameters.
+
+        Returns
+        -------
+        History
+            What happened.
+        """
         name = self.network.recipe.name
         with Interrupts() as interrupts:
             with Progress(self.total, name, "step", self.verbose) as bar:
@@ -192,7 +210,13 @@ class Fit(RunningFit):
         return self.history
 
     def begin(self, interrupts: Interrupts) -> None:
-        """Resume from a checkpoint if there is one."""
+        """Resume from a checkpoint if there is one.
+
+        Parameters
+        ----------
+        interrupts : Interrupts
+            Whether Ctrl-C was pressed.
+        """
         with self._timed():
             if self.path is not None and os.path.exists(self.path):
                 self._resume(self.path)
@@ -200,7 +224,18 @@ class Fit(RunningFit):
             self._evaluate_if_due(interrupts)  # a fit may have been interrupted between a step and this
 
     def advance(self, interrupts: Interrupts) -> bool:
-        """Take one step and do what is due after it. Return False, without a step, at the end."""
+        """Take one step and do what is due after it.
+
+        Parameters
+        ----------
+        interrupts : Interrupts
+            Whether Ctrl-C was pressed.
+
+        Returns
+        -------
+        bool
+            False at the end, where no step is taken.
+        """
         self.finished = self.step == self.total or self.history.stopped is not None
         going = not self.finished and not interrupts.pressed
         if going:
@@ -214,7 +249,13 @@ class Fit(RunningFit):
         return going
 
     def end(self, interrupted: bool) -> None:
-        """Give the ranker the best parameters. The state of an interrupted fit is written first."""
+        """Give the ranker the best parameters. The state of an interrupted fit is written first.
+
+        Parameters
+        ----------
+        interrupted : bool
+            Whether Ctrl-C ended it.
+        """
         if interrupted and not self.finished:
             self.history.interrupted = True
             if self.path is not None:
@@ -349,12 +390,23 @@ class Fit(RunningFit):
             self.history.evaluation_seconds += time.monotonic() - began
 
     def valid_scores(self) -> Iterator[tuple[str, NDArray[np.float32], NDArray[Any]]]:
-        """Name, scores by the current parameters and runtimes (tile: normalised) of all validation graphs."""
+        """Yield name, scores by the current weights and runtimes (tile: normalised) of validation graphs."""
         for prepared, rows in self.valid:
             yield prepared.name, self.network.score_rows(prepared, rows), prepared.times
 
     def judge(self, scores: NDArray[Any], times: NDArray[Any]) -> float:
-        """Return the validation metric of one graph, `Ranker.metric`: greater is better."""
+        """Return the validation metric of one graph, `Ranker.metric`: greater is better.
+
+        Parameters
+        ----------
+        scores, times : (n,) array
+            Of one graph.
+
+        Returns
+        -------
+        float
+            In the unit of the metric.
+        """
         return metrics.VALIDATION[self.network.metric](scores, times)
 
     def _restore_best(self) -> None:

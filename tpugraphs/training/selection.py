@@ -17,6 +17,7 @@ from tpugraphs.evaluation.bootstrap import bootstrap_mean, deviations
 
 __all__ = ["ONE_STANDARD_ERROR", "Choice", "Rule", "SeedMetrics"]
 
+#: Name of the rule that keeps all seeds within one standard error of the best.
 ONE_STANDARD_ERROR = "one-standard-error"
 _DRAWS, _LEVEL = 1000, 0.95
 
@@ -38,7 +39,17 @@ class Rule:
 
     @classmethod
     def parse(cls, select: Any) -> Rule:
-        """Rule that `select` names.
+        """Return the rule that a word names.
+
+        Parameters
+        ----------
+        select : str or int
+            ``"all"``, ``"one-standard-error"``, ``"best-3"``, or a number: that many of the best.
+
+        Returns
+        -------
+        Rule
+            With its text.
 
         Raises
         ------
@@ -70,7 +81,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether one ranker was selected, and why."""
+    """Whether one ranker was selected, and why.
+
+    Attributes
+    ----------
+    selected : bool
+        Whether it is kept.
+    why : str
+        The reason, in a few words.
+    """
 
     selected: bool
     why: str
@@ -132,6 +151,16 @@ class SeedMetrics:
 
         It is taken over the graphs, or over redrawn configs of a single graph. Both rankers are judged on
         the same ones, so the difficulty that these have in common cancels.
+
+        Parameters
+        ----------
+        one, other : int
+            Places of the two rankers.
+
+        Returns
+        -------
+        float
+            In the unit of the metric.
         """
         if self.over == "configs":
             return float((self._deviations[one] - self._deviations[other]).std(ddof=1))
@@ -139,7 +168,18 @@ class SeedMetrics:
         return float(differences.std(ddof=1) / math.sqrt(differences.size))
 
     def choose(self, rule: Rule) -> list[Choice]:
-        """Apply a rule."""
+        """Apply a rule to all rankers.
+
+        Parameters
+        ----------
+        rule : Rule
+            What decides.
+
+        Returns
+        -------
+        list of Choice
+            One per ranker, in their order.
+        """
         order = np.argsort(-self.means, kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))

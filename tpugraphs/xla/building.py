@@ -107,6 +107,11 @@ def data_sheet(folder: str | os.PathLike[str]) -> str:
     folder : path
         Folder of a collection, with graphs in ``train``, ``valid`` and ``test``.
 
+    Returns
+    -------
+    str
+        Markdown.
+
     Raises
     ------
     DataError

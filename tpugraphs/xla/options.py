@@ -183,6 +183,11 @@ def compiler_options(graph: Graph, config: int) -> dict[str, Any]:
     config : int
         Row of the config.
 
+    Returns
+    -------
+    dict of str to value
+        By names of options.
+
     Raises
     ------
     ConfigError

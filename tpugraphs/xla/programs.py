@@ -172,6 +172,17 @@ def kernels(
     They are what the kernels of TpuGraphs' tile collection are. Arguments and errors are those of
     :func:`graph`.
 
+    Parameters
+    ----------
+    fn : callable
+        A function of JAX.
+    *args
+        Its arguments.
+    name : str, optional
+        Of the program; by default that of the function.
+    timeout : float
+        Seconds until the compiler is stopped.
+
     Returns
     -------
     list of LayoutGraph

@@ -194,6 +194,7 @@ def _known(options: tuple[levers.Option | levers.Switches, ...], child: Child) -
 
 # Every constraint makes another program; many transpositions are the same to the compiler.
 _TRANSPOSED: dict[str, Any] = {"rewrite": relayout.transposed, "changes": 4.0}
+#: Name of a space of configurations -> what makes it of a program.
 SPACES: dict[str, Callable[[Program, Child], Space]] = {
     "options": partial(Space, options=levers.CPU),
     "transpose": partial(Space, **_TRANSPOSED),

@@ -30,7 +30,16 @@ _SHOWN = 10  # layers in the text of an estimate
 class LayerTime(NamedTuple):
     """The time of a layer: milliseconds, with the ends of their interval, and the share of the whole.
 
-    `out_of_range`: a size or word is beyond what the model learnt from, and the interval says less.
+    Attributes
+    ----------
+    name, kind : str
+        Of the layer.
+    ms, low, high : float
+        Milliseconds, and the ends of their interval.
+    share : float
+        Of the time of the whole network, from 0 to 1.
+    out_of_range : bool
+        A size or word is beyond what the model learnt from, and the interval says less.
     """
 
     name: str
@@ -83,6 +92,16 @@ class Estimate:
     def epoch_s(self, samples: int) -> float:
         """Return the seconds of an epoch over as many samples; the last batch counts as a full one.
 
+        Parameters
+        ----------
+        samples : int
+            Size of the data set.
+
+        Returns
+        -------
+        float
+            Seconds.
+
         Raises
         ------
         ConfigError
@@ -92,6 +111,16 @@ class Estimate:
 
     def run_s(self, samples: int, epochs: int) -> float:
         """Return the seconds of as many epochs.
+
+        Parameters
+        ----------
+        samples, epochs : int
+            Size of the data set, and how often it is seen.
+
+        Returns
+        -------
+        float
+            Seconds.
 
         Raises
         ------
@@ -176,6 +205,11 @@ def network_time(
         Of the interval; None: no intervals.
     without : collection of str
         Layers to leave out, by name, kind or source. Those that have no kind must be named here.
+
+    Returns
+    -------
+    Estimate
+        The time of a step in milliseconds, with its interval and its layers.
 
     Raises
     ------

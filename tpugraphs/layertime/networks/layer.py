@@ -93,7 +93,13 @@ class Layer:
 
 
 class LayerList(list[Layer]):
-    """The layers of a network, in the order in which they run."""
+    """The layers of a network, in the order in which they run.
+
+    Parameters
+    ----------
+    iterable : iterable of Layer
+        The layers; none by default.
+    """
 
     @property
     def unknown(self) -> list[Layer]:

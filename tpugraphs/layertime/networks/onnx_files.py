@@ -53,6 +53,11 @@ def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> Layer
     sizes : dict of str to int, optional
         Sizes that the model leaves open, by name. The first of each input, the batch, is 1 otherwise.
 
+    Returns
+    -------
+    LayerList
+        In the order of the nodes.
+
     Raises
     ------
     ConfigError

@@ -58,6 +58,11 @@ def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0
     link_ms, compute_ms : float or array
     overlap : float or array
         Share of the time of computing, 0 to 1, in which gradients are already sent.
+
+    Returns
+    -------
+    float or array
+        Milliseconds.
     """
     found = np.maximum(0.0, np.asarray(link_ms) - np.asarray(overlap) * np.asarray(compute_ms))
     return float(found) if found.ndim == 0 else found
@@ -87,6 +92,11 @@ def fit_factor(predicted_ms: ArrayLike, measured_ms: ArrayLike) -> float:
     ----------
     predicted_ms, measured_ms : (n,) float
         Of the same networks.
+
+    Returns
+    -------
+    float
+        Above 1 if sums are too large.
 
     Raises
     ------
@@ -125,6 +135,11 @@ class Scaling:
         alone_per_s : (n,) float
             Steps per second of one device alone.
         gradient_bytes : (n,) float
+
+        Returns
+        -------
+        (n,) float64
+            Steps per second, summed over the replicas.
 
         Raises
         ------
@@ -167,6 +182,11 @@ def fit_scaling(
     overlap : float or None
         From 0 to 1. None: fitted, too, which did not make predictions of other networks better in
         docs/results/layertime-scaling.md.
+
+    Returns
+    -------
+    Scaling
+        The link, as `network_time` takes its parts.
 
     Raises
     ------

@@ -52,6 +52,11 @@ def layers_of_torch(module: Any, example: Any, batch_size: int | None = None) ->
     batch_size : int, optional
         Samples in the example; the first size of its first tensor otherwise.
 
+    Returns
+    -------
+    LayerList
+        In the order in which they run.
+
     Raises
     ------
     ConfigError
