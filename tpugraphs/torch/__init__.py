@@ -22,8 +22,8 @@ Gradients
     tensor that requires one is refused there. There are no second derivatives, and no forward mode.
     Inputs are kept by ``save_for_backward``: a change in place is noticed, hooks for saved tensors see them.
 Threads
-    Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads. With one OpenMP library for both,
-    which is usual, PyTorch takes its threads from the same pool, and ``torch.set_num_threads`` limits ours.
+    Kernels run without the GIL, on ``tpugraphs.set_num_threads`` threads. Where PyTorch uses the same OpenMP
+    library, both share one pool of threads, and ``torch.set_num_threads`` limits ours.
 
 Edges are (E, 2), as everywhere in tpugraphs: pass ``data.edge_index.T`` of a graph of PyTorch Geometric.
 Tensors on another device and sparse ones are refused (`ConfigError`); wrong shapes are a `ShapeError`.
