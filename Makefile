@@ -31,6 +31,7 @@ types: build
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
 	PYTHONPATH=. $(PYTHON) docs/solutions.py
+	PYTHONPATH=. $(PYTHON) docs/stubs.py
 parity: build
 	$(PYTHON) -m pytest -m parity
 bench: build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     history = common.fit(args, network, known, steps=steps)
     trained = f"{RECIPE}: {network.num_parameters:,} parameters, {steps:,} steps, {history.seconds:.0f} s"
     common.say(args, f"Trained a network to compare, {trained}.")
-    scorers = {
+    scorers: dict[str, Callable[..., Any]] = {
         "ranker": scoring(ranker, together=TRIED),
         RECIPE: network.predict,
         "mean effect": tg.ranker.MeanEffect().fit(known).predict,

@@ -23,8 +23,8 @@ from tpugraphs.names import LAYOUTS
 
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
-LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
-TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
+LAYOUT_METRICS: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+TILE_METRICS: tuple[str, ...] = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
 _FILES = {
     collection: PublicFile(

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "Report", "Row"]
 
-LAYOUT_METRICS = (
+LAYOUT_METRICS: tuple[str, ...] = (
     *("tau", "tau_order", "opa", "spearman"),
     *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
 )
-TILE_METRICS = published.TILE_METRICS
+TILE_METRICS: tuple[str, ...] = published.TILE_METRICS
 HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
 _METRICS: dict[str, Callable[..., float]] = {
     "tau": metrics.kendall_tau,

@@ -50,6 +50,14 @@ _ARRAYS = {
     "layout_digits": "(N, 6) int8",
     "node_feat": "(N, F) float32: by which configurable nodes are alike",
 }
+_PLAIN = {  # keyword arguments that are not attributes -> their types
+    "num_nodes": "int | None",
+    "digit_rows": "int",
+    "training": "bool",
+    "key": "int",
+    "precision": "Precision",
+}
+_KINDS = {"flag": "bool", "int": "int", "real": "float"}
 
 
 def _text(shape: tuple[int | str, ...]) -> str:
@@ -122,6 +130,23 @@ def _default(attr: Meta) -> Any:
     return kinds[attr["kind"]](attr["default"])
 
 
+def literal(choices: Iterable[str]) -> str:
+    """Return the annotation of an argument that has these values: ``Literal['mean', 'sum']``."""
+    return f"Literal[{', '.join(map(repr, choices))}]"
+
+
+def _types(meta: Meta) -> dict[str, str]:
+    """Annotations by the names of arguments."""
+    dtypes = {name: text.split(":")[0].split()[-1] for name, text in _ARRAYS.items()}
+    found = {name: f"NDArray[np.{dtypes[name]}]" for name in _graph_arguments(meta)}
+    found |= {spec["name"]: "Array | None" if spec["optional"] else "Array" for spec in meta["inputs"]}
+    found |= dict.fromkeys(meta["params"], "Array | None")
+    for attr in meta["attrs"]:
+        choices = attr["kind"] == "choice"
+        found[attr["name"]] = literal(attr["choices"]) if choices else _KINDS[attr["kind"]]
+    return {**_PLAIN, _result(meta): "Array | None", **found}
+
+
 def _signature(meta: Meta) -> inspect.Signature:
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     names = [spec["name"] for spec in meta["inputs"] if not spec["optional"]] + _graph_arguments(meta)
@@ -134,7 +159,9 @@ def _signature(meta: Meta) -> inspect.Signature:
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", _result(meta): None}
     parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
-    return inspect.Signature(parameters)
+    types = _types(meta)
+    typed = [parameter.replace(annotation=types[parameter.name]) for parameter in parameters]
+    return inspect.Signature(typed, return_annotation="Array")
 
 
 def _document(meta: Meta) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data import arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.preprocess.pipeline import Configs, Prepared
 
@@ -109,7 +109,7 @@ def as_configs(graph: Graph, configs: Any) -> Configs | None:
     if features and (digits or dimensions == 3):
         also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
         raise DataError(
-            f"configs: expected {'(' * digits}features (n, {graph.config_feat.shape[1]}){also} or row "
+            f"configs: expected {'(' * digits}features (n, {_width(graph)}){also} or row "
             f"numbers (n,), got shape {tuple(configs.shape)}",
             file=str(graph.name), field="configs",
         )  # fmt: skip
@@ -125,8 +125,12 @@ def _array(given: Any) -> Any:
     return np.asarray(given) if isinstance(given, (list, tuple)) else given
 
 
+def _width(graph: Graph) -> int:
+    return 0 if graph.config_feat is None else graph.config_feat.shape[1]
+
+
 def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
+    array = arrays.shaped("configs", configs, ("n", _width(graph)))
     return np.ascontiguousarray(arrays.floats("configs", array))
 
 
@@ -150,7 +154,7 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
 
 
 def compare_precisions(
-    ranker: Any, graph: Graph, configs: ArrayLike | None = None, k: int = 100
+    ranker: Any, graph: Graph, configs: Rows | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 

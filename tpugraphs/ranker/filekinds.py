@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -12,6 +12,8 @@ from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
+
+ScorerT = TypeVar("ScorerT", bound=type[Any])
 
 __all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "write_members"]
 
@@ -23,7 +25,7 @@ FromFile = Callable[[str, dict[str, Any], dict[str, NDArray[Any]]], Any]
 _KINDS: dict[str, FromFile] = {}
 
 
-def register(kind: str) -> Callable[[type[Any]], type[Any]]:
+def register(kind: str) -> Callable[[ScorerT], ScorerT]:
     """Class decorator: let the class's ``from_file`` read the files of this kind.
 
     Parameters
@@ -44,7 +46,7 @@ def register(kind: str) -> Callable[[type[Any]], type[Any]]:
     ...     def from_file(cls, path, metadata, tensors): ...
     """
 
-    def add(cls: type[Any]) -> type[Any]:
+    def add(cls: ScorerT) -> ScorerT:
         known = _KINDS.get(kind)
         if known is not None and getattr(known, "__self__", None) is not cls:
             raise ConfigError(

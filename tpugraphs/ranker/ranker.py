@@ -7,13 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, SampleWeight, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
@@ -26,6 +26,7 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, get_recipe, is_registered, list_recipes, plain
+from tpugraphs.recipes.fields import RecipeFields
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.fit import FitOptions
@@ -86,6 +87,19 @@ class Ranker(ScorerBase):
     215013
     """
 
+    @overload
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: Unpack[RecipeFields],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, recipe: Recipe, seed: int = 0, preset: str = "cpu", precision: str = "f32", **fields: Any
+    ) -> None: ...
     def __init__(
         self,
         recipe: str | Recipe = "first-layout",
@@ -272,10 +286,10 @@ class Ranker(ScorerBase):
 
     def fit(
         self,
-        train: Any,
-        valid: Any = None,
+        train: Graphs,
+        valid: Valid = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: SampleWeight = None,
         epochs: int | None = None,
         steps: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -371,7 +385,7 @@ class Ranker(ScorerBase):
             )
         return epochs, steps
 
-    def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
+    def partial_fit(self, graph: Graph, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
         The first call on a ranker that is not fitted fits the preprocessing on this graph. Of a graph in
@@ -394,7 +408,7 @@ class Ranker(ScorerBase):
     def adapt(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         *,
         steps: int = 60,
         anchor: float = 0.1,
@@ -437,7 +451,7 @@ class Ranker(ScorerBase):
     def predict(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
@@ -486,22 +500,44 @@ class Ranker(ScorerBase):
         if not self.fitted:
             raise Error(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
-    def share_prepared(self, other: Any) -> bool:
+    def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
 
     # Files
 
+    @overload
     @classmethod
     def from_torch(
         cls,
-        weights: str | os.PathLike[str] | Mapping[str, Any],
+        weights: str | os.PathLike[str] | Mapping[str, ArrayLike],
+        recipe: str | None = None,
+        preset: str = "full",
+        *,
+        scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        graphs: Graphs | None = None,
+        node_padding: int | None = None,
+        rename: Mapping[str, str] | None = None,
+        seed: int = 0,
+        precision: str = "f32",
+        **fields: Unpack[RecipeFields],
+    ) -> Ranker: ...
+    @overload
+    @classmethod
+    def from_torch(
+        cls, weights: str | os.PathLike[str] | Mapping[str, ArrayLike], recipe: Recipe, **fields: Any
+    ) -> Ranker: ...
+    @classmethod
+    def from_torch(
+        cls,
+        weights: str | os.PathLike[str] | Mapping[str, ArrayLike],
         recipe: str | Recipe | None = None,
         preset: str = "full",
         *,
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
         config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
-        graphs: Any = None,
+        graphs: Graphs | None = None,
         node_padding: int | None = None,
         rename: Mapping[str, str] | None = None,
         seed: int = 0,

@@ -1,0 +1,34 @@
+"""Types of the arguments of a fit. Made by `make tables`; a test fails when it is out of date."""
+
+# ruff: noqa
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypedDict
+from tpugraphs.data.graph import SampleWeight
+from tpugraphs.training.callbacks import Callback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.ranker import Ranker
+
+__all__ = ["FitArguments", "FitButVerbose"]
+
+
+class FitButVerbose(TypedDict, total=False):
+    """Arguments of :meth:`tpugraphs.Ranker.fit` by keyword, but `verbose`."""
+
+    sample_weight: SampleWeight
+    epochs: int | None
+    steps: int | None
+    callbacks: Sequence[Callback]
+    checkpoint_dir: str | os.PathLike[str] | None
+    checkpoint_every: int
+    init: Ranker | None
+
+
+class FitArguments(FitButVerbose, total=False):
+    """Arguments of :meth:`tpugraphs.Ranker.fit` by keyword."""
+
+    verbose: bool | None
