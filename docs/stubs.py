@@ -33,7 +33,10 @@ def package() -> str:
     for name, module in tg._MODULES.items():
         inside, _, last = f"tpugraphs.{module}".rpartition(".")
         lines.append(f"from {inside} import {last} as {name}")
-    return "\n".join([*lines, "", "__version__: str", "", "def _core_missing() -> str: ...", ""])
+    # a name of another one is public to all checkers only if it stands here
+    everything = "".join(f'    "{name}",\n' for name in tg.__all__)
+    own = ["__version__: str", "", "def _core_missing() -> str: ...", ""]
+    return "\n".join([*lines, "", f"__all__ = [\n{everything}]", "", *own])
 
 
 def function(name: str, signature: inspect.Signature) -> str:

@@ -6,10 +6,11 @@ from tpugraphs.data.collections import (
     Collection,
     Split,
     load,
+    load_all,
     open_collection,
 )
 from tpugraphs.data.frames import from_frame
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows
 from tpugraphs.data.joint import JOINT, as_joint
 from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
@@ -27,8 +28,10 @@ __all__ = [
     "Column",
     "Digit",
     "Graph",
+    "Graphs",
     "LayoutGraph",
     "PackReport",
+    "Rows",
     "Schema",
     "Split",
     "TileGraph",
@@ -39,6 +42,7 @@ __all__ = [
     "from_frame",
     "list_samples",
     "load",
+    "load_all",
     "nearest",
     "open_collection",
     "pack_tree",

@@ -27,6 +27,8 @@ from tpugraphs.errors import DataError
 from tpugraphs.system.files import absolute
 
 if TYPE_CHECKING:
+    import networkx
+
     from tpugraphs.data.packfile import Pack
 
 __all__ = ["Graph", "Graphs", "Rows", "SampleWeight", "Times", "Valid"]
@@ -123,7 +125,7 @@ class Graph:
         graph_feat: npt.ArrayLike | None = None,
         config_feat: npt.ArrayLike | None = None,
         node_config_ids: npt.ArrayLike | None = None,
-        node_config_feat: Any = None,
+        node_config_feat: npt.ArrayLike | ConfigFeatures | Digits | None = None,
         runtime: npt.ArrayLike | None = None,
         valid: npt.ArrayLike | None = None,
         repeats: npt.ArrayLike | None = None,
@@ -537,7 +539,7 @@ class Graph:
         """
         return drawing.to_dot(self)
 
-    def to_networkx(self) -> Any:
+    def to_networkx(self) -> networkx.DiGraph[int]:
         """Make a ``networkx.DiGraph`` with edges from an operand to what uses it.
 
         Nodes have ``opcode``, ``configurable`` (the place among the configurable nodes, or None) and, in

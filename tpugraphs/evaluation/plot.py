@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,20 @@ DPI = 95
 _DOTS = 400  # up to this many configurations are drawn one by one
 
 
-def learning_curve(ax: Axes, history: Any) -> None:
+class Curves(Protocol):
+    """What is drawn of a :class:`tpugraphs.training.History`."""
+
+    @property
+    def loss(self) -> Sequence[float]: ...
+    @property
+    def steps(self) -> Sequence[int]: ...
+    @property
+    def valid_steps(self) -> Sequence[int]: ...
+    @property
+    def valid_metric(self) -> Sequence[float]: ...
+
+
+def learning_curve(ax: Axes, history: Curves) -> None:
     """Draw the training loss and the validation tau of a `History` against the step."""
     loss, at = np.asarray(history.loss, np.float64), np.asarray(history.valid_steps, np.int64)
     tau = np.asarray(history.valid_metric, np.float64)
@@ -106,7 +119,7 @@ def kept(ax: Axes, rows: list[Row]) -> None:
     ax.legend(frameon=False, loc="center left")
 
 
-def report(report: Report, *, history: Any = None, graph: str | None = None) -> Figure:
+def report(report: Report, *, history: Curves | None = None, graph: str | None = None) -> Figure:
     """Draw one graph of a report: learning curve (if there is a history), ranks, mean runtime of those kept.
 
     Parameters

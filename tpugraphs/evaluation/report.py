@@ -413,7 +413,7 @@ class Report:
         blocks = [tables.html(*table) for table in self._sections(True, None)]
         return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
-    def plot(self, *, history: Any = None) -> Figure:
+    def plot(self, *, history: plot.Curves | None = None) -> Figure:
         """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
 
         Parameters

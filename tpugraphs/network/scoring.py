@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ TRAINING = ("f32", "bf16")
 SCORING = (*TRAINING, "int8")
 
 
-def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
+def check_precision(precision: object, allowed: tuple[str, ...]) -> str:
     """Return the precision, or raise ConfigError."""
     if isinstance(precision, str) and precision in allowed:
         return precision
@@ -83,7 +83,7 @@ def score(
     return scores
 
 
-def as_configs(graph: Graph, configs: Any) -> Configs | None:
+def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     """Configs given as such, (digits, features) of which one may be None; None if they are given as rows.
 
     Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
@@ -102,18 +102,18 @@ def as_configs(graph: Graph, configs: Any) -> Configs | None:
         expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
         raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
     arrays.check_mask("configs", configs)
-    configs = _array(configs)
-    dimensions = getattr(configs, "ndim", 0)
+    array = _array(configs)
+    dimensions = getattr(array, "ndim", 0)
     if dimensions not in (2, 3) or (dimensions == 2 and not features):
         return None
     if features and (digits or dimensions == 3):
         also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
         raise DataError(
             f"configs: expected {'(' * digits}features (n, {_width(graph)}){also} or row "
-            f"numbers (n,), got shape {tuple(configs.shape)}",
+            f"numbers (n,), got shape {tuple(array.shape)}",
             file=str(graph.name), field="configs",
         )  # fmt: skip
-    return (None, _features(graph, configs)) if features else (_digits(graph, configs), None)
+    return (None, _features(graph, array)) if features else (_digits(graph, array), None)
 
 
 def _is_pair(given: Sequence[Any]) -> bool:
@@ -153,8 +153,23 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     return packed_digits("configs", array)
 
 
+class Predicts(Protocol):
+    """What scores in a precision, such as a :class:`tpugraphs.Ranker`."""
+
+    def predict(
+        self,
+        graph: Graph,
+        configs: Rows | None = None,
+        *,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.float32]:
+        """Return scores (n,)."""
+        ...
+
+
 def compare_precisions(
-    ranker: Any, graph: Graph, configs: Rows | None = None, k: int = 100
+    ranker: Predicts, graph: Graph, configs: Rows | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 

@@ -358,7 +358,7 @@ def open_rankers(
     paths: Sequence[str | os.PathLike[str]],
     weights: Sequence[float] | None = None,
     normalize: str | None = None,
-) -> Any:
+) -> ScorerBase:
     """Read a scorer from one file, or from several files as one ensemble.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -12,6 +12,9 @@ from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.scorer import ScorerBase
 
 ScorerT = TypeVar("ScorerT", bound=type[Any])
 
@@ -65,7 +68,7 @@ def write(path: str, scorer: Any) -> None:
     tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
 
-def load_ranker(path: str | os.PathLike[str]) -> Any:
+def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     """Read any scorer from its file: a ranker, an ensemble, a baseline, a registered class of your own.
 
     Parameters
@@ -86,7 +89,8 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
     """
     name = file_name(path)
     metadata, tensors = tensorfile.read(name, *_KINDS)
-    return _KINDS[metadata["kind"]](name, metadata, tensors)
+    scorer: ScorerBase = _KINDS[metadata["kind"]](name, metadata, tensors)
+    return scorer
 
 
 def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:

@@ -13,7 +13,7 @@ from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
 from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import PredictOptions, ScorerBase
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase, Scores
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import GraphSequence, as_graphs
 
@@ -119,7 +119,7 @@ class Nearest(ScorerBase):
 
     def predict(
         self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
-    ) -> NDArray[Any]:
+    ) -> Scores:
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
 

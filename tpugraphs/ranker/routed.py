@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from numbers import Real
 from typing import Any, Self, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
@@ -14,7 +15,7 @@ from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.arguments import FitArguments
-from tpugraphs.ranker.scorer import ChooseOptions, PredictOptions, Scorer, ScorerBase
+from tpugraphs.ranker.scorer import ChooseOptions, PredictOptions, Scorer, ScorerBase, Scores
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs, no_graphs
@@ -131,13 +132,13 @@ class Routed(ScorerBase):
 
     def predict(
         self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
-    ) -> NDArray[Any]:
+    ) -> Scores:
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return self.route(graph).predict(graph, configs, tta=tta, **options)
 
     def choose(
         self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
-    ) -> NDArray[Any]:
+    ) -> NDArray[np.int64]:
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
@@ -407,7 +407,7 @@ def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     return metric(place[graph.ran], measured_runtimes(graph, graph.ran))
 
 
-def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
+def score(path: _PathLike, *graphs: Graphs, progress: bool = False) -> Score:
     """Score a submission on graphs whose runtimes are known, as the competition does.
 
     A graph has Kendall's tau-b of places and runtimes (0 where it is not defined), but a tile graph
@@ -439,9 +439,10 @@ def score(path: _PathLike, *graphs: Any, progress: bool = False) -> Score:
     rows = _sound_rows(path)
     missing: list[str] = []
     values: dict[str, float] = {}
-    count = sum(len(part) if hasattr(part, "__len__") else 1 for part in graphs)
+    given: tuple[Any, ...] = graphs
+    count = sum(len(part) if hasattr(part, "__len__") else 1 for part in given)
     with Progress(count, "score", "graph", progress) as bar:
-        for part in graphs:
+        for part in given:
             for graph in [part] if hasattr(part, "submission_id") else part:
                 row_id = graph.submission_id
                 if row_id in values:

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError
 
@@ -134,7 +134,9 @@ class Callback:
     def on_fit_begin(self, fit: Fit) -> None:
         """Before the first step, also of a resumed fit."""
 
-    def scale_and_shift(self, fit: Fit, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
+    def scale_and_shift(
+        self, fit: Fit, graph: str, rows: NDArray[np.int64]
+    ) -> tuple[ArrayLike, ArrayLike] | None:
         """Before the gradients of a slate: the losses see ``scale * scores + shift``; None: the scores.
 
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first

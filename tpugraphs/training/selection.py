@@ -37,7 +37,7 @@ class Rule:
     most: int | None = None
 
     @classmethod
-    def parse(cls, select: Any) -> Rule:
+    def parse(cls, select: str | int) -> Rule:
         """Rule that `select` names.
 
         Raises
