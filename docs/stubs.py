@@ -11,6 +11,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
@@ -134,8 +135,8 @@ def typed(key: str, types: str) -> str:
 def recipe_fields() -> str:
     """Return `RecipeFields`: all fields of all recipes of the package."""
     found: dict[str, list[str]] = {}
-    for name in recipes.list_recipes():
-        options = recipes.get_recipe(name).options
+    for recipe in recipes._built_in().values():
+        options = recipe.options
         hints = typing.get_type_hints(options)
         for field in options.__dataclass_fields__.values():
             choices = tuple(field.metadata["choices"])
@@ -201,12 +202,18 @@ def module(doc: str, text: str, names: Iterable[str]) -> str:
     return "\n".join([*lines, "", f"__all__ = [{everything}]", "", "", text, ""])
 
 
+def moved(module: str) -> str:
+    """Return the stub of a module under its former name."""
+    return f"# Made by `make tables`.\nfrom tpugraphs.{module} import *  # noqa: F403\n"
+
+
 FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "__init__.pyi": package,
     "kernels/__init__.pyi": functions,
     "recipes/fields.py": recipe_fields,
     "ranker/arguments.py": fit_arguments,
     "layertime/methods/fields.py": method_fields,
+    **{f"{name}.pyi": partial(moved, at) for name, at in tg._MODULES.items() if name != at},
 }
 
 

@@ -173,6 +173,9 @@ class RunningFit:
         Steps done and planned.
     """
 
+    step: int
+    total: int
+
     def __init__(self, ranker: Any, history: History, callbacks: Sequence[Callback]) -> None:
         self.ranker, self.history, self.callbacks = ranker, history, list(callbacks)
         self.step, self.total = 0, history.total_steps
