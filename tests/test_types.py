@@ -1,4 +1,4 @@
-"""Type checkers see every public name: mypy --strict and pyright read a program, and reveal the type of each name."""
+"""Type checkers see every public name: mypy and pyright, both strict, read a program, and reveal the type of each name."""
 
 import importlib.util
 import inspect
@@ -84,7 +84,7 @@ def test_mypy(tmp_path):
 def test_pyright(tmp_path):
     pytest.importorskip("pyright", reason="needs pyright: pip install '.[dev]'")
     (tmp_path / "pyrightconfig.json").write_text(
-        '{"reportUnnecessaryTypeIgnoreComment": "error", "reportMissingModuleSource": "none"}'
+        '{"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "reportMissingModuleSource": "none"}'
     )
     command = ["pyright", "--pythonpath", sys.executable]
     types, complaints = checked(
