@@ -27,10 +27,13 @@ format:
 lint:
 	ruff check . && ruff format --check . && clang-format --dry-run --Werror $(C_FILES) && codespell
 types: build
-	mypy --strict tpugraphs && $(PYTHON) -m mypy.stubtest tpugraphs._core
+	mypy --strict tpugraphs && mypy --strict tpugraphs/__init__.py tpugraphs/kernels/__init__.py
+	$(PYTHON) -m mypy.stubtest tpugraphs._core
+	$(PYTHON) -m pytest tests/test_types.py
 tables: build
 	PYTHONPATH=. $(PYTHON) docs/tables.py
 	PYTHONPATH=. $(PYTHON) docs/solutions.py
+	PYTHONPATH=. $(PYTHON) docs/stubs.py
 # The site, in build/docs/index.html. Notebooks are executed if they changed; that takes some minutes.
 docs: build
 	PYTHONPATH=. $(PYTHON) -m sphinx -q -W -j auto docs build/docs

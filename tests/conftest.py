@@ -1,7 +1,7 @@
 """Shared by all tests: which tpugraphs is tested, what is put back after each, and which tests are left out.
 
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
-through the core another test makes too, and those of JAX, whose programs are not the core's.
+through the core another test makes too, those of JAX, whose programs are not the core's, and type checkers.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ JAX = [
     "test_xla.py",
     "test_zoo.py",
 ]
-collect_ignore = JAX if SANITIZED else []
+collect_ignore = [*JAX, "test_types.py"] if SANITIZED else []
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):
     pytest.exit(

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import tpugraphs as tg
 from tpugraphs import _core
 
 PACKAGE = Path(tg.__file__).parent
+MAKER = Path(__file__).parents[1] / "docs" / "stubs.py"
 STUBS = ast.parse((PACKAGE / "_core.pyi").read_text())
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(tg.__path__, "tpugraphs.") if not m.name.endswith("__main__")
@@ -81,3 +83,69 @@ def test_module_names_resolve_and_are_documented(module):
         value = getattr(loaded, name)
         if inspect.isfunction(value) or inspect.isclass(value):
             assert (value.__doc__ or "").strip(), f"{module}.{name} has no docstring"
+
+
+def made():
+    """The module that writes stubs and types of fields."""
+    spec = importlib.util.spec_from_file_location("stubs", MAKER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_checkers_read_is_up_to_date():
+    files = made().FILES
+    assert {"__init__.pyi", "kernels/__init__.pyi", "recipes/fields.py", "seeds.pyi"} < set(files)
+    late = [file for file, text in files.items() if (PACKAGE / file).read_text() != text()]
+    assert not late, "run `make tables`"
+    stubs = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.pyi")}
+    assert stubs == {file for file in files if file.endswith(".pyi")} | {"_core.pyi"}, "a stub of nothing"
+
+
+def test_fields_of_recipes_have_types():
+    """All fields of a recipe, each with a type that takes its default; words are listed."""
+    types = tg.recipes.fields.RecipeFields.__annotations__
+    named = {name for recipe in tg.recipes._built_in().values() for name in recipe.describe()["options"]}
+    assert set(types) == named
+    assert types["steps"].__forward_arg__ == "int | None"
+    assert types["optimizer"].__forward_arg__ == "Literal['adam', 'adamw', 'sgd']"
+    assert types["dedup"].__forward_arg__.endswith(" | None")  # which means "none" where a word is expected
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "others"),
+    [
+        ("evaluation.evaluator.EvaluateOptions", tg.evaluation.evaluate, {"configs"}),
+        ("ranker.scorer.PredictOptions", tg.ranker.ScorerBase.predict, set()),
+        ("ranker.scorer.AdaptOptions", tg.Ranker.adapt, set()),
+        ("preprocess.pruning.PruneOptions", tg.kernels.prune, set()),
+        ("xla.collecting.CollectOptions", "xla.collect", {"space", "name", "out"}),
+        ("ranker.arguments.FitArguments", tg.Ranker.fit, set()),
+    ],
+)
+def test_options_that_are_handed_on_are_those_of_the_function(options, function, others):
+    if function == "xla.collect":
+        pytest.importorskip("jax")
+        function = tg.xla.collect
+    module, _, name = f"tpugraphs.{options}".rpartition(".")
+    types = getattr(importlib.import_module(module), name)
+    keyword = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert types.__optional_keys__ == set(keyword) - others
+
+
+def test_graphs_have_types():
+    """No public function takes just anything for graphs, nor for what a fit learns from."""
+    bare = []
+    for module in (name for name in tg._MODULES if name not in ("cli", "xla")):
+        for name in getattr(getattr(tg, module), "__all__", ()):
+            value = getattr(getattr(tg, module), name)
+            functions = [value] if inspect.isfunction(value) else []
+            if inspect.isclass(value) and value.__module__.startswith("tpugraphs"):
+                functions = [f for n, f in vars(value).items() if inspect.isfunction(f) and n[0] != "_"]
+            for function in functions:
+                for parameter in inspect.signature(function).parameters.values():
+                    if parameter.name in ("graph", "graphs", "train", "valid", "sample_weight"):
+                        bare += [f"{module}.{name}: {parameter}"] * (
+                            parameter.annotation in ("Any", parameter.empty)
+                        )
+    assert not bare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     history = common.fit(args, network, known, steps=steps)
     size = f"{counted(network.num_parameters, 'parameter')}, {counted(steps, 'step')}"
     common.remark(args, f"Trained a network to compare, {RECIPE}: {size}, {history.seconds:.0f} s.")
-    scorers = {
+    scorers: dict[str, Callable[..., Any]] = {
         "ranker": scoring(ranker, together=TRIED),
         RECIPE: network.predict,
         "mean effect": tg.ranker.MeanEffect().fit(known).predict,

@@ -6,11 +6,12 @@ from tpugraphs.data.collections import (
     Collection,
     Split,
     load,
+    load_all,
     open_collection,
 )
 from tpugraphs.data.extra import with_extra
 from tpugraphs.data.frames import from_frame
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows
 from tpugraphs.data.joint import JOINT, as_joint
 from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
@@ -29,8 +30,10 @@ __all__ = [
     "Column",
     "Digit",
     "Graph",
+    "Graphs",
     "LayoutGraph",
     "PackReport",
+    "Rows",
     "Schema",
     "Split",
     "TileGraph",
@@ -42,6 +45,7 @@ __all__ = [
     "from_frame",
     "list_samples",
     "load",
+    "load_all",
     "nearest",
     "open_collection",
     "pack_tree",

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from tpugraphs.errors import DataError
 
 AnyArray = npt.NDArray[Any]
-Rows = slice | npt.ArrayLike  # of configs: a slice, a mask (C,) or numbers (n,)
+Rows = slice | npt.ArrayLike
+"""Configs: a slice, a mask (C,), row numbers (n,), or, to be scored, configs as such."""
 CHECK = "check the program that wrote it"
 
 
@@ -116,7 +117,7 @@ def integers(field: str, value: Any) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(array.astype(np.int64, copy=False))
 
 
-def in_range(field: str, array: npt.NDArray[np.int64], low: int, high: int, what: str) -> None:
+def in_range(field: str, array: npt.NDArray[np.integer], low: int, high: int, what: str) -> None:
     """Check that all are in low..high."""
     refuse(field, (array < low) | (array > high), array, f"{what} in {low}..{high}")
 

@@ -431,7 +431,8 @@ def _block_effects(
 # --- many files ---------------------------------------------------------------------------------------------
 
 
-Data = Graph | str | bytes | os.PathLike[str] | Split | Iterable[Any]  # Iterable: of the same
+_One = Graph | str | bytes | os.PathLike[str] | Split
+Data = _One | Iterable[_One]
 _Source = tuple[str, str | None, str | None, Callable[[], Graph]]  # name, collection, file, reader
 
 

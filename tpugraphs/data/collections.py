@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, TypedDict, Unpack, overload
 
 from tpugraphs import _core
 from tpugraphs.data import corrupt, formats
@@ -28,6 +28,7 @@ __all__ = [
     "Collection",
     "Split",
     "load",
+    "load_all",
     "open_collection",
 ]
 
@@ -43,7 +44,16 @@ _Member = tuple[Any, str, tuple[int, ...], int]
 _Stamp = tuple[int, int, int, int]
 
 
-def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **options: Any) -> Any:
+class HloOptions(TypedDict, total=False):
+    """Options of a protocol buffer, see :func:`tpugraphs.data.hlo.read`."""
+
+    padding: int
+    extra: bool
+
+
+def load(
+    path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **options: Unpack[HloOptions]
+) -> Graph:
     """Read one graph from an .npz file, a pack or a protocol buffer of HLO.
 
     Of an npz, everything but the config digits is read and checked. The digits are inflated when they are
@@ -64,7 +74,8 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **o
     Returns
     -------
     LayoutGraph, TileGraph or Graph, or list of TileGraph from a TuningData
-        A file without configs gives a LayoutGraph with K = 0 and C = 0.
+        A file without configs gives a LayoutGraph with K = 0 and C = 0. Type checkers see one graph;
+        :func:`tpugraphs.data.load_all` always returns a list.
 
     Raises
     ------
@@ -81,7 +92,8 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **o
     if options and not file.endswith(".pb"):
         raise ConfigError(f"{next(iter(options))}: expected a .pb file, where it can be chosen, found {file}")
     if read is not None:
-        return read(file, limit, **options)
+        found: Graph = read(file, limit, **options)
+        return found
     with naming(file):
         members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
         if MEMBER not in members:
@@ -93,9 +105,16 @@ def load(path: str | bytes | os.PathLike[str], max_bytes: int | None = None, **o
         return _any_graph(file, {**members, **more}, stamp)
 
 
-def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list[Any]:
-    """Read the graphs of a file: one, or the kernels of a TuningData."""
-    found = load(path, max_bytes)
+def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list[Graph]:
+    """Read the graphs of a file: one, or the kernels of a TuningData.
+
+    Parameters and errors: see :func:`load`.
+
+    Returns
+    -------
+    list of Graph
+    """
+    found: Any = load(path, max_bytes)
     return found if isinstance(found, list) else [found]
 
 
@@ -257,8 +276,7 @@ class Split(Sequence[Graph]):
             raise _structure(
                 "file", "one graph in every file of a collection", counted(len(graphs), "kernel")
             )
-        graph: Graph = graphs[0]
-        return graph._with(collection=self.collection)
+        return graphs[0]._with(collection=self.collection)
 
     def exclude(self, patterns: str | Iterable[str]) -> Split:
         """Make a split without some graphs.

@@ -49,7 +49,7 @@ class Column:
 
     name: str
     kind: str = "number"
-    values: tuple[Any, ...] = ()
+    values: tuple[str | float | bool, ...] = ()
 
     def __post_init__(self) -> None:
         title = _title("column", self.name)

@@ -59,15 +59,16 @@ def describe(graph: Graph) -> dict[str, Any]:
     distinct = len(graph.distinct_configs()[0])
     result["distinct_configs"] = distinct
     result["distinct_share"] = distinct / graph.num_configs if graph.num_configs else None
-    result["opcodes"] = _top_opcodes(graph.node_opcode) if graph.kind != "graph" else {}
+    opcodes = np.zeros(0, np.uint8) if graph.node_opcode is None else graph.node_opcode
+    result["opcodes"] = _top_opcodes(opcodes) if graph.kind != "graph" else {}
     if graph.kind == "layout":
-        result["configurable_opcodes"] = _top_opcodes(graph.node_opcode[graph.node_config_ids])
+        result["configurable_opcodes"] = _top_opcodes(opcodes[graph.node_config_ids])
     ends = {"out": graph.edge_index[:, 0], "in": graph.edge_index[:, 1]}
     degrees = {key: np.bincount(nodes, minlength=graph.num_nodes) for key, nodes in ends.items()}
     result["degree"] = {key: {"mean": float(d.mean()), "max": int(d.max())} for key, d in degrees.items()}
     result["isolated_nodes"] = int(((degrees["out"] + degrees["in"]) == 0).sum())
     known = np.array([opcode_name(number) != "unknown" for number in range(256)])
-    unknown = 0 if graph.kind == "graph" else int((~known[graph.node_opcode]).sum())
+    unknown = 0 if graph.kind == "graph" else int((~known[opcodes]).sum())
     why = corrupt.reason(graph.name, graph.collection)
     result["warnings"] = [text for _, text in judge(graph, distinct, MOSTLY_DUPLICATES)]
     result["warnings"] += [f"measurements of this graph are known to be corrupt: {why}"] if why else []

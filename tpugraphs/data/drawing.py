@@ -34,11 +34,12 @@ def describe_nodes(graph: Graph) -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = []
     for number in range(graph.num_nodes):
         node: dict[str, Any] = {"opcode": None, "configurable": places.get(number)}
-        if graph.kind != "graph":
-            node["opcode"] = opcode_name(int(graph.node_opcode[number]))
+        opcode = None if graph.node_opcode is None else int(graph.node_opcode[number])
+        if graph.kind != "graph" and opcode is not None:
+            node["opcode"] = opcode_name(opcode)
             node.update(_hlo(graph.node_feat[number]))
-        elif graph.node_opcode is not None:
-            node["opcode"] = str(graph.node_opcode[number])
+        elif opcode is not None:
+            node["opcode"] = str(opcode)
         nodes.append(node)
     return nodes
 

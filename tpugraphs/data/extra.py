@@ -118,6 +118,6 @@ def _fields(base: Graph) -> dict[str, Any]:
         if base.has_runtimes:
             fields["runtime"] = base.runtime / base.config_runtime_normalizers
     most = base.schema.opcodes
-    if most is not None and base.kind != "graph":
+    if most is not None and base.kind != "graph" and base.node_opcode is not None:
         fields["node_opcode"] = np.where(base.node_opcode < most, base.node_opcode, 0)
     return fields

@@ -13,7 +13,7 @@ __all__ = ["READERS", "WRITERS", "of"]
 T = TypeVar("T")
 # Ending -> function (path, max_bytes) that returns the graph, or (path, graph) that writes it. The module of
 # a format adds its own entries. A file with any other ending is an npz.
-READERS: dict[str, Callable[[str, int], Graph]] = {}
+READERS: dict[str, Callable[..., Graph]] = {}
 WRITERS: dict[str, Callable[[str, Graph], None]] = {}
 
 

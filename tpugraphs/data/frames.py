@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data import arrays, columns
 from tpugraphs.data.arrays import AnyArray, fail
@@ -19,13 +19,25 @@ from tpugraphs.data.schema import UNITS, Schema
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.system.words import counted
 
-__all__ = ["from_frame"]
+__all__ = ["Table", "from_frame"]
 
 _ONE = "graph"  # name of the graph of a table that is one problem
 
 
+class Table(Protocol):
+    """Anything with columns by name: a dict of arrays, a DataFrame of any library."""
+
+    # ruff: noqa: D102
+    def keys(self) -> Any: ...
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+ByProblem = ArrayLike | Mapping[Any, ArrayLike] | None
+"""An array for all problems, or one for each."""
+
+
 def from_frame(
-    table: Any,
+    table: Table,
     *,
     config: str | Sequence[str] = (),
     group: str | Sequence[str] = (),
@@ -34,9 +46,9 @@ def from_frame(
     valid: str | None = None,
     repeats: str | Sequence[str] = (),
     digits: Mapping[int, Sequence[str]] | None = None,
-    edges: Any = None,
-    nodes: Any = None,
-    opcodes: Any = None,
+    edges: ByProblem = None,
+    nodes: ByProblem = None,
+    opcodes: ByProblem = None,
     unit: str | None = None,
     kinds: Mapping[str, str] | None = None,
     schema: Schema | None = None,

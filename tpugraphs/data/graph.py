@@ -8,7 +8,7 @@ be passed to the C core. Config digits of a file are inflated and checked on fir
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,11 +28,15 @@ from tpugraphs.system.files import absolute
 from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
+    import networkx
+
     from tpugraphs.data.packfile import Pack
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "Graphs", "Rows", "SampleWeight", "Times", "Valid"]
 
 MOST_DIGITS = SCHEMA["most_digits"]
+Times = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+"""Runtimes (C,): whole numbers stay whole."""
 
 
 class Graph:
@@ -91,13 +95,13 @@ class Graph:
     schema: Schema
     about: Mapping[str, Any]
     node_feat: npt.NDArray[np.float32]
-    node_opcode: Any  # (N,) uint8, or None
+    node_opcode: npt.NDArray[np.uint8] | None
     edge_index: npt.NDArray[np.int64]
     node_splits: npt.NDArray[np.int64]
     node_config_ids: npt.NDArray[np.int64]
     graph_feat: npt.NDArray[np.float32] | None
-    config_feat: Any  # (C, T) float32, or None
-    runtime: npt.NDArray[Any]
+    config_feat: npt.NDArray[np.float32] | None
+    runtime: Times
     valid: npt.NDArray[np.bool_] | None
     repeats: npt.NDArray[np.float64] | None
     name: str
@@ -122,7 +126,7 @@ class Graph:
         graph_feat: npt.ArrayLike | None = None,
         config_feat: npt.ArrayLike | None = None,
         node_config_ids: npt.ArrayLike | None = None,
-        node_config_feat: Any = None,
+        node_config_feat: npt.ArrayLike | ConfigFeatures | Digits | None = None,
         runtime: npt.ArrayLike | None = None,
         valid: npt.ArrayLike | None = None,
         repeats: npt.ArrayLike | None = None,
@@ -235,7 +239,7 @@ class Graph:
         if (schema.opcodes is None) != (self.node_opcode is None):
             expected, found = ("no opcodes", "some") if schema.opcodes is None else ("opcodes", "none")
             raise arrays.fail("node_opcode", f"{expected}, as in the schema", found)
-        if schema.opcodes is not None:
+        if schema.opcodes is not None and self.node_opcode is not None:
             arrays.in_range("node_opcode", self.node_opcode, 0, schema.opcodes - 1, "opcodes")
         return schema
 
@@ -260,15 +264,17 @@ class Graph:
             repeats=None if several is None else arrays.frozen(several, repeats),
         )
 
-    def __getattr__(self, name: str) -> Any:
-        """Read the arrays of the pack when the first of them is used."""
-        pack = self.__dict__.get("_pack")
-        fields = {} if pack is None or name.startswith("_") else pack.fields()
-        if name not in fields:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        for field, value in fields.items():
-            self.__dict__.setdefault(field, value)
-        return self.__dict__[name]
+    if not TYPE_CHECKING:  # else any name would do
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the arrays of the pack when the first of them is used."""
+            pack = self.__dict__.get("_pack")
+            fields = {} if pack is None or name.startswith("_") else pack.fields()
+            if name not in fields:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            for field, value in fields.items():
+                self.__dict__.setdefault(field, value)
+            return self.__dict__[name]
 
     def _set(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -324,7 +330,7 @@ class Graph:
         self._set(node_config_ids=arrays.frozen(ids, node_config_ids))
 
     @property
-    def config_runtime(self) -> npt.NDArray[Any]:
+    def config_runtime(self) -> Times:
         """Another name of `runtime`, (C,)."""
         return self.runtime
 
@@ -632,7 +638,7 @@ class Graph:
         """
         return drawing.to_dot(self)
 
-    def to_networkx(self) -> Any:
+    def to_networkx(self) -> networkx.DiGraph[int]:
         """Make a ``networkx.DiGraph`` with edges from an operand to what uses it.
 
         Nodes have ``opcode``, ``configurable`` (the place among the configurable nodes, or None) and, in
@@ -666,3 +672,11 @@ def _some_ran(valid: npt.NDArray[np.bool_]) -> None:
 
 
 TEXTS = ("name", "collection", "path")
+
+
+Graphs = Graph | Iterable[Graph]
+"""One graph, or several: a list, a split of a collection."""
+Valid = Graph | Iterable[Graph] | float | None
+"""What parameters are chosen by: graphs, or a share of the configs of the training graphs."""
+SampleWeight = npt.ArrayLike | Sequence[npt.ArrayLike | None] | None
+"""Weights (C,) of the configs of a graph, or these or None for each of several."""

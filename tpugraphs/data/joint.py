@@ -48,10 +48,9 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
     """
     if not isinstance(graph, (LayoutGraph, TileGraph)):
         raise ConfigError(f"as_joint: expected a layout or tile graph, got {type(graph).__name__}")
-    tile = isinstance(graph, TileGraph)
     configs = np.zeros((graph.num_configs, len(JOINT.config)), np.float32)
     runtime = np.asarray(graph.config_runtime, np.float64)
-    if tile:
+    if isinstance(graph, TileGraph):
         configs[:, :-1], configs[:, -1] = graph.config_feat, 1
         if graph.has_runtimes:  # normalizers of others may be 0
             runtime = runtime / graph.config_runtime_normalizers
@@ -61,8 +60,8 @@ def as_joint(graph: LayoutGraph | TileGraph) -> Graph:
         node_opcode=graph.node_opcode,
         edge_index=graph.edge_index,
         config_feat=configs,
-        node_config_ids=np.zeros(0, np.int64) if tile else graph.node_config_ids,
-        node_config_feat=nowhere if tile else graph.config_digits,
+        node_config_ids=np.zeros(0, np.int64) if isinstance(graph, TileGraph) else graph.node_config_ids,
+        node_config_feat=nowhere if isinstance(graph, TileGraph) else graph.config_digits,
         runtime=runtime,
         schema=JOINT,
         name=graph.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def family(graph: Graph) -> str:
     return re.split(r"[^a-z]", name.lstrip("0123456789_.-"))[0] or name
 
 
-def nearest(graphs: Any, graph: Graph, n: int = 1, by: str = "size") -> NDArray[np.int64]:
+def nearest(graphs: Sequence[Graph], graph: Graph, n: int = 1, by: str = "size") -> NDArray[np.int64]:
     """Find the graphs that are most like one, for example to learn from these alone (the eighth place).
 
     Programs of one architecture with other batch sizes have equal sizes and opcodes.

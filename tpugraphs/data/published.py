@@ -122,7 +122,7 @@ class LayoutGraph(_Published):
         node_opcode: npt.ArrayLike,
         edge_index: npt.ArrayLike,
         node_config_ids: npt.ArrayLike | None = None,
-        node_config_feat: Any = None,
+        node_config_feat: npt.ArrayLike | ConfigFeatures | Digits | None = None,
         config_runtime: npt.ArrayLike | None = None,
         node_splits: npt.ArrayLike | None = None,
         name: str = "graph",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpugraphs import _core
-from tpugraphs.data.collections import load
+from tpugraphs.data.collections import load, load_all
 from tpugraphs.data.origins import PublicFile, find, get
 from tpugraphs.data.published import Graph, LayoutGraph
 from tpugraphs.errors import ConfigError
@@ -72,7 +72,7 @@ def _alexnet(download: bool) -> Graph:
     """
     whole = find(*_ALEXNET_WHOLE)
     if whole is not None:
-        return _graph(load(whole))
+        return load(whole)
     path = get(_ALEXNET, download)
     how = json.loads(Path(__file__).with_name("alexnet.json").read_text(encoding="utf-8"))
     with np.load(path, allow_pickle=False) as file:
@@ -89,17 +89,11 @@ def _alexnet(download: bool) -> Graph:
 
 
 def _unet(download: bool) -> Graph:
-    return _graph(load(get(_UNET, download)))
+    return load(get(_UNET, download))
 
 
 def _kernel(number: int, download: bool) -> Graph:
-    return _graph(load(get(_TILES, download))[number])
-
-
-def _graph(found: Any) -> Graph:
-    """Narrow what `load` returned."""
-    assert isinstance(found, Graph)
-    return found
+    return load_all(get(_TILES, download))[number]
 
 
 @cache

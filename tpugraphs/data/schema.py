@@ -84,7 +84,7 @@ class Schema:
         node_feat: AnyArray | None = None,
         graph_feat: AnyArray | None = None,
         config_feat: AnyArray | None = None,
-        node_config_feat: Any = None,
+        node_config_feat: AnyArray | None = None,
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
     ) -> Schema:

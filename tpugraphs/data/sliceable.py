@@ -49,7 +49,7 @@ def _kind_of(sliceable: type[Any]) -> type[Any]:
     return sliceable.__mro__[2]
 
 
-def as_samples(graph: Graph) -> Any:
+def as_samples(graph: Graph) -> Graph:
     """Return the graph as a sequence of its configs, which scikit-learn can split.
 
     A list of graphs has graphs as samples: folds of it answer how well programs never seen are ranked. Here

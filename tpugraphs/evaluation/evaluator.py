@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
+from tpugraphs.data.published import TileGraph
 from tpugraphs.errors import ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system.progress import tracked
 
-__all__ = ["evaluate", "measured_runtimes"]
+__all__ = ["EvaluateOptions", "evaluate", "measured_runtimes"]
 
 
-def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray[Any]:
+class EvaluateOptions(TypedDict, total=False):
+    """Arguments of :func:`evaluate` by keyword, but `configs`."""
+
+    official: bool
+    name: str
+    draws: int
+    level: float
+    seed: int
+    verbose: bool | None
+
+
+def measured_runtimes(graph: Graph, configs: Rows | None = None) -> Times:
     """Return the runtimes of a graph, checked to be measurements.
 
     Parameters
@@ -49,14 +61,14 @@ def measured_runtimes(graph: Graph, configs: ArrayLike | None = None) -> NDArray
         graph, rows, "no ranking can be judged", "use a train or valid file, or `submit` for a test file"
     )
     runtimes = graph.config_runtime[rows]
-    return runtimes / graph.config_runtime_normalizers[rows] if graph.kind == "tile" else runtimes
+    return runtimes / graph.config_runtime_normalizers[rows] if isinstance(graph, TileGraph) else runtimes
 
 
 def evaluate(
     scorer: Callable[..., ArrayLike] | Mapping[str, Callable[..., ArrayLike]],
-    graphs: Any,
+    graphs: Graphs,
     *,
-    configs: ArrayLike | None = None,
+    configs: Rows | None = None,
     official: bool = False,
     name: str = "ranker",
     draws: int = 1000,
@@ -117,7 +129,8 @@ def evaluate(
                 f"scorer {who!r}: expected a function of a graph, such as ranker.predict, got "
                 f"{type(score).__name__}"
             )
-    sequence: Iterable[Any] = [graphs] if single else graphs
+    given: Any = graphs
+    sequence: Iterable[Any] = [given] if single else given
     rows: list[Row] = []
     not_listed: list[str] = []
     for graph in tracked(sequence, "evaluate", "graph", verbose):

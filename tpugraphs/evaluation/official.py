@@ -25,9 +25,9 @@ from tpugraphs.system.words import counted
 __all__ = ["LAYOUT_METRICS", "TILE_METRICS", "Coverage", "indices", "rows_of"]
 
 #: Metrics of the published evaluation of layouts.
-LAYOUT_METRICS = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
+LAYOUT_METRICS: tuple[str, ...] = ("tau", "slowdown@1", "slowdown@10", "slowdown@100")
 #: Metrics of the published evaluation of tiles.
-TILE_METRICS = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
+TILE_METRICS: tuple[str, ...] = ("slowdown@1", "slowdown@5", "slowdown@10", "opa")
 
 _FILES = {
     collection: PublicFile(

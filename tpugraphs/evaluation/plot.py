@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,20 @@ DPI = 95
 _DOTS = 400  # up to this many configurations are drawn one by one
 
 
-def learning_curve(ax: Axes, history: Any) -> None:
+class Curves(Protocol):
+    """What is drawn of a :class:`tpugraphs.training.History`."""
+
+    @property
+    def loss(self) -> Sequence[float]: ...
+    @property
+    def steps(self) -> Sequence[int]: ...
+    @property
+    def valid_steps(self) -> Sequence[int]: ...
+    @property
+    def valid_metric(self) -> Sequence[float]: ...
+
+
+def learning_curve(ax: Axes, history: Curves) -> None:
     """Draw the training loss and the validation tau of a `History` against the step.
 
     Parameters
@@ -138,14 +151,14 @@ def _figure(width: float, height: float = 4.2) -> Figure:
     return figure
 
 
-def history(history: Any) -> Figure:
+def history(history: Curves) -> Figure:
     """Draw the learning curve of a `History` alone; see `learning_curve`."""
     figure = _figure(6.4)
     learning_curve(figure.subplots(), history)
     return figure
 
 
-def report(report: Report, *, history: Any = None, graph: str | None = None) -> Figure:
+def report(report: Report, *, history: Curves | None = None, graph: str | None = None) -> Figure:
     """Draw one graph of a report: learning curve (if there is a history), ranks, mean runtime of those kept.
 
     Parameters

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Report", "Row"]
 
 #: Metrics of a report of layouts, and of graphs of any schema.
-LAYOUT_METRICS = (
+LAYOUT_METRICS: tuple[str, ...] = (
     *("tau", "tau_order", "opa", "spearman"),
     *("slowdown@1", "slowdown@5", "slowdown@10", "slowdown@100", "ndcg@10"),
 )
 #: Metrics of a report of tiles, as published.
-TILE_METRICS = published.TILE_METRICS
+TILE_METRICS: tuple[str, ...] = published.TILE_METRICS
 HEADS = {"tau_order": "tau (order)", "opa": "OPA", "spearman": "Spearman", "ndcg@10": "nDCG@10"}
 _METRICS: dict[str, Callable[..., float]] = {
     "tau": metrics.kendall_tau,
@@ -499,7 +499,7 @@ class Report:
         blocks = [tables.html(*table) for table in self._sections(True, None)]
         return "".join(blocks) + f"<p><small>{escape(' '.join(self._notes(None)))}</small></p>"
 
-    def plot(self, *, history: Any = None) -> Figure:
+    def plot(self, *, history: plot.Curves | None = None) -> Figure:
         """Picture of the report: predicted against measured rank, and the cost of trying only the first k.
 
         Parameters

@@ -3,9 +3,6 @@
 Arrays are C-contiguous and of exactly the dtype a function names: nothing is cast or copied silently.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 from tpugraphs.kernels import graph, losses, ops, optimizer
 from tpugraphs.kernels.faces import faces
 from tpugraphs.kernels.graph import *  # noqa: F403
@@ -18,10 +15,6 @@ from tpugraphs.kernels.schedules import warmup_cosine
 
 __all__ = ["ConfigSampler", "StandardScaler", "warmup_cosine"]
 __all__ += [name for module in (graph, losses, ops, optimizer) for name in module.__all__]
-_FACES = faces(ops.BY_HAND)
+_FACES = faces(ops.BY_HAND)  # `make tables` writes their types to __init__.pyi
 globals().update(_FACES)  # all other ops: activation, gatv2 ...
 __all__ += _FACES
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Callable[..., Any]: ...

@@ -50,6 +50,14 @@ GRAPH_ARRAYS = {
     "layout_digits": "(N, 6) int8",
     "node_feat": "(N, F) float32: by which configurable nodes are alike",
 }
+_PLAIN = {  # keyword arguments that are not attributes -> their types
+    "num_nodes": "int | None",
+    "digit_rows": "int",
+    "training": "bool",
+    "key": "int",
+    "precision": "Precision",
+}
+_KINDS = {"flag": "bool", "int": "int", "real": "float"}
 
 
 # What many ops have in common, and what all of them have.
@@ -180,6 +188,26 @@ def default_of(attr: Meta) -> Any:
     return kinds[attr["kind"]](attr["default"])
 
 
+def literal(choices: Iterable[str]) -> str:
+    """Return the annotation of an argument that has these values: ``Literal['mean', 'sum']``."""
+    return f"Literal[{', '.join(map(repr, choices))}]"
+
+
+def attribute_type(attr: Meta) -> str:
+    """Return the annotation of an attribute of an op."""
+    return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
+
+
+def _types(meta: Meta) -> dict[str, str]:
+    """Annotations by the names of arguments."""
+    dtypes = {name: text.split(":")[0].split()[-1] for name, text in GRAPH_ARRAYS.items()}
+    found = {name: f"NDArray[np.{dtypes[name]}]" for name in _graph_arguments(meta)}
+    found |= {spec["name"]: "Array | None" if spec["optional"] else "Array" for spec in meta["inputs"]}
+    found |= dict.fromkeys(meta["params"], "Array | None")
+    found |= {attr["name"]: attribute_type(attr) for attr in meta["attrs"]}
+    return {**_PLAIN, _result(meta): "Array | None", **found}
+
+
 def _signature(meta: Meta) -> inspect.Signature:
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     names = [spec["name"] for spec in meta["inputs"] if not spec["optional"]] + _graph_arguments(meta)
@@ -192,7 +220,9 @@ def _signature(meta: Meta) -> inspect.Signature:
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
     extra |= {"precision": "f32", _result(meta): None}
     parameters += [inspect.Parameter(name, named, default=value) for name, value in extra.items()]
-    return inspect.Signature(parameters)
+    types = _types(meta)
+    typed = [parameter.replace(annotation=types[parameter.name]) for parameter in parameters]
+    return inspect.Signature(typed, return_annotation="Array")
 
 
 def _document(meta: Meta) -> str:
@@ -414,7 +444,9 @@ def _pair(
     """
     dy = inspect.Parameter("dy", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Array")
     outs = signature.parameters[result].replace(annotation="Mapping[str, Array] | None")
-    only = inspect.Parameter("only", inspect.Parameter.KEYWORD_ONLY, default=None)
+    only = inspect.Parameter(
+        "only", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Collection[str] | None"
+    )
     mine = {"dy": dy, **signature.parameters, result: outs, "only": only}
     behind = inspect.Signature(list(mine.values()), return_annotation="dict[str, Array]")
     bind_forward, bind_backward = binder(name, signature), binder(f"{name}_backward", behind)

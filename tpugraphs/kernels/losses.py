@@ -19,20 +19,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
+from tpugraphs.kernels.faces import literal
 
 __all__ = ["list_mle", "pairwise_hinge", "ratio_ranks", "weighted_sum"]
 
 Result = tuple[float, NDArray[np.float32]]
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Callable[..., Result]: ...  # the faces made below
+Runtimes = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.float64] | NDArray[np.float32]
+_TYPES = {  # of arguments that are not attributes of a loss
+    "scores": "NDArray[np.float32]",
+    "runtimes": "Runtimes",
+    "values": "NDArray[np.float64]",
+    "weights": "NDArray[np.float32] | None",
+    "offsets": "NDArray[np.int64] | None",
+}
 
 
 def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -61,7 +66,7 @@ def ratio_ranks(runtimes: NDArray[np.int64], normalizers: NDArray[np.int64]) -> 
 
 def pairwise_hinge(
     scores: NDArray[np.float32],
-    runtimes: NDArray[Any],
+    runtimes: Runtimes,
     margin: float = 1.0,
     reduction: Literal["mean-all", "sum", "mean-pairs"] = "mean-all",
     offsets: NDArray[np.int64] | None = None,
@@ -96,7 +101,7 @@ def pairwise_hinge(
 
 def list_mle(
     scores: NDArray[np.float32],
-    runtimes: NDArray[Any],
+    runtimes: Runtimes,
     reduction: Literal["sum", "mean-all"] = "sum",
     seed: int = 0,
     offsets: NDArray[np.int64] | None = None,
@@ -133,7 +138,7 @@ def list_mle(
 def weighted_sum(
     scores: NDArray[np.float32],
     losses: list[dict[str, Any]],
-    runtimes: NDArray[Any] | None = None,
+    runtimes: Runtimes | None = None,
     values: NDArray[np.float64] | None = None,
     *,
     weights: NDArray[np.float32] | None = None,
@@ -199,7 +204,13 @@ def _parameters(loss: dict[str, Any]) -> list[inspect.Parameter]:
     defaults |= {attribute["name"]: attribute["default"] for attribute in loss["attributes"]}
     defaults |= {"reduction": loss["reductions"][0], "weights": None, "offsets": None}
     keyword = inspect.Parameter.KEYWORD_ONLY
-    return found + [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
+    found += [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
+    types = {**_TYPES, "reduction": literal(loss["reductions"])}
+    types |= {target: f"{_TYPES[target]} | None" for target in loss["may_read"] if target in defaults}
+    for attribute in loss["attributes"]:
+        choices = attribute["type"] == "choice"
+        types[attribute["name"]] = literal(attribute["choices"]) if choices else attribute["type"]
+    return [parameter.replace(annotation=types[parameter.name]) for parameter in found]
 
 
 def _document(loss: dict[str, Any]) -> str:
@@ -218,7 +229,7 @@ def _document(loss: dict[str, Any]) -> str:
 def _face(loss: dict[str, Any]) -> Callable[..., Result]:
     """Make the function of one loss from its row of the table."""
     name, attributes = loss["name"], [a["name"] for a in loss["attributes"]]
-    signature = inspect.Signature(_parameters(loss))
+    signature = inspect.Signature(_parameters(loss), return_annotation="Result")
 
     def face(*args: Any, **kwargs: Any) -> Result:
         bound = signature.bind(*args, **kwargs)

@@ -13,7 +13,7 @@ from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.costs import Costs
 from tpugraphs.layertime.devices import Device
 from tpugraphs.layertime.features import roofline_ms
-from tpugraphs.layertime.table import LayerTable, read_table
+from tpugraphs.layertime.table import Layers, LayerTable, read_table
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
 
@@ -142,7 +142,7 @@ class LayerAudit:
         return asdict(self)
 
 
-def audit(table: Any, kind: str | None = None, device: str | Device | None = None) -> LayerAudit:
+def audit(table: Layers, kind: str | None = None, device: str | Device | None = None) -> LayerAudit:
     """Look for what is suspicious in measured layers.
 
     A device that was throttled, or measured with other settings for a while, shows as a step of its level
@@ -168,9 +168,11 @@ def audit(table: Any, kind: str | None = None, device: str | Device | None = Non
     ConfigError, DataError
         As `read_table`.
     """
-    if kind is None and not isinstance(table, LayerTable):
-        raise ConfigError("kind: say which, for a table that does not know its kind")
-    layers = read_table(table, kind or table.kind.name, device)
+    if kind is None:
+        if not isinstance(table, LayerTable):
+            raise ConfigError("kind: say which, for a table that does not know its kind")
+        kind = table.kind.name
+    layers = read_table(table, kind, device)
     work = layers.kind.work(layers.columns)
     found = []
     for name, mask in layers.by_device():

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ from tpugraphs.layertime.features import Space, matrix
 from tpugraphs.layertime.intervals import LEVELS, ErrorQuantiles
 from tpugraphs.layertime.kinds import KINDS
 from tpugraphs.layertime.methods import METHODS, log_of
-from tpugraphs.layertime.table import LayerTable, one_layer, read_table
+from tpugraphs.layertime.methods.fields import MethodFields
+from tpugraphs.layertime.table import Layers, LayerTable, one_layer, read_table
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
@@ -64,7 +65,9 @@ class LayerTimeModel:
     >>> model.predict(layer, device="K40")  # milliseconds  # doctest: +SKIP
     """
 
-    def __init__(self, kind: str, method: str = "residual", seed: int = 0, **fields: Any) -> None:
+    def __init__(
+        self, kind: str, method: str = "residual", seed: int = 0, **fields: Unpack[MethodFields]
+    ) -> None:
         if kind not in KINDS:
             raise ConfigError(f"kind {kind!r}: unknown; expected one of {', '.join(KINDS)}")
         if method not in METHODS:
@@ -101,7 +104,7 @@ class LayerTimeModel:
 
     def fit(
         self,
-        table: Any,
+        table: Layers,
         device: str | Device | Sequence[str] | None = None,
         verbose: bool | None = None,
     ) -> Self:
@@ -134,7 +137,7 @@ class LayerTimeModel:
         self._space, self._calibrated, self._figures = Space.of(matrix(layers)), {}, {}
         return self
 
-    def calibrate(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Self:
+    def calibrate(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Self:
         """Adapt the model to a device by a few of its layers; what it says of other devices stays.
 
         A Gaussian process learns which of the known devices it is like: its times are a mixture of theirs and
@@ -178,7 +181,7 @@ class LayerTimeModel:
         return self
 
     def suggest(
-        self, count: int, table: Any, device: str | Device | Sequence[str] | None = None
+        self, count: int, table: Layers, device: str | Device | Sequence[str] | None = None
     ) -> NDArray[np.int64]:
         """Choose layers to measure next, so that `calibrate` learns most from them.
 
@@ -213,7 +216,7 @@ class LayerTimeModel:
         return choose(count, self._views(layers, space), self._calibrated.get(names[0]))
 
     def out_of_range(
-        self, table: Any, device: str | Device | Sequence[str] | None = None
+        self, table: Layers, device: str | Device | Sequence[str] | None = None
     ) -> NDArray[np.bool_]:
         """Return which layers are beyond those that were learnt from: (n,) bool.
 
@@ -294,7 +297,7 @@ class LayerTimeModel:
         }
         return ErrorQuantiles({**self._method.errors.known, **own}, self._method.errors.other)
 
-    def predict(self, table: Any, device: str | Device | Sequence[str] | None = None) -> Floats:
+    def predict(self, table: Layers, device: str | Device | Sequence[str] | None = None) -> Floats:
         """Return the time of every layer in milliseconds: (n,) float64.
 
         Parameters
@@ -320,7 +323,7 @@ class LayerTimeModel:
         return found
 
     def predict_interval(
-        self, table: Any, level: float = 0.8, device: str | Device | Sequence[str] | None = None
+        self, table: Layers, level: float = 0.8, device: str | Device | Sequence[str] | None = None
     ) -> Floats:
         """Return intervals that hold the time of a layer with probability `level`, in ms: (n, 2) float64.
 
@@ -424,7 +427,7 @@ class LayerTimeModel:
         return model
 
     def _read(
-        self, table: Any, device: str | Device | Sequence[str] | None, timed: bool = True
+        self, table: Layers, device: str | Device | Sequence[str] | None, timed: bool = True
     ) -> LayerTable:
         """Read layers whose devices may be named as the model knows them."""
         return read_table(table, self.kind, device, timed, self.known_devices)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tpugraphs.data.frames import Table
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.devices import DEVICES, FIGURES, LIMITS, Device, get_device
 from tpugraphs.layertime.kinds import KINDS, Choice, Kind, Size
@@ -108,8 +109,13 @@ class LayerTable:
         return np.array([one.name for one in self.devices])[self.device]
 
 
+_Source = str | os.PathLike[str] | Table | LayerTable
+Layers = _Source | Sequence[_Source]
+"""Measured layers: the path of a CSV file, columns by name, a table, or several of these."""
+
+
 def read_table(
-    source: Any,
+    source: Layers,
     kind: str,
     device: str | Device | Sequence[str] | None = None,
     timed: bool = True,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
 from tpugraphs.kernels.streams import Stream
@@ -173,7 +173,7 @@ class Network:
         return same
 
     def scores(
-        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Scores (n,) of configs of a graph; parameters and errors: see :meth:`tpugraphs.Ranker.predict`."""
         if isinstance(tta, bool) or not isinstance(tta, (int, np.integer)) or not 0 <= tta <= 10_000:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tpugraphs import _core, metrics
 from tpugraphs.data import arrays
 from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.preprocess.pipeline import Configs, Prepared
 
@@ -34,7 +34,7 @@ TRAINING = ("f32", "bf16")
 SCORING = (*TRAINING, "int8")
 
 
-def check_precision(precision: Any, allowed: tuple[str, ...]) -> str:
+def check_precision(precision: object, allowed: tuple[str, ...]) -> str:
     """Return the precision if it is one of those allowed.
 
     Parameters
@@ -118,7 +118,7 @@ def score(
     return scores
 
 
-def as_configs(graph: Graph, configs: Any) -> Configs | None:
+def as_configs(graph: Graph, configs: Rows | None) -> Configs | None:
     """Check configs that are given as such, and not as rows of the graph.
 
     Layout: digits (n, K, 18) in one byte each; int8 arrays are not copied, others exactly once. Tile:
@@ -149,18 +149,18 @@ def as_configs(graph: Graph, configs: Any) -> Configs | None:
         expected, found = "equally many rows of features and digits", f"{len(both[1])} and {len(both[0])}"
         raise DataError(f"configs: expected {expected}, found {found}", file=str(graph.name), field="configs")
     arrays.check_mask("configs", configs)
-    configs = _array(configs)
-    dimensions = getattr(configs, "ndim", 0)
+    array = _array(configs)
+    dimensions = getattr(array, "ndim", 0)
     if dimensions not in (2, 3) or (dimensions == 2 and not features):
         return None
     if features and (digits or dimensions == 3):
         also = f", digits (n, {int(graph.num_config_nodes)}, {len(graph.schema.digits)}))" if digits else ""
         raise DataError(
-            f"configs: expected {'(' * digits}features (n, {graph.config_feat.shape[1]}){also} or row "
-            f"numbers (n,), got shape {tuple(configs.shape)}",
+            f"configs: expected {'(' * digits}features (n, {_width(graph)}){also} or row "
+            f"numbers (n,), got shape {tuple(array.shape)}",
             file=str(graph.name), field="configs",
         )  # fmt: skip
-    return (None, _features(graph, configs)) if features else (_digits(graph, configs), None)
+    return (None, _features(graph, array)) if features else (_digits(graph, array), None)
 
 
 def _is_pair(given: Sequence[Any]) -> bool:
@@ -172,8 +172,12 @@ def _array(given: Any) -> Any:
     return np.asarray(given) if isinstance(given, (list, tuple)) else given
 
 
+def _width(graph: Graph) -> int:
+    return 0 if graph.config_feat is None else graph.config_feat.shape[1]
+
+
 def _features(graph: Graph, configs: Any) -> NDArray[np.float32]:
-    array = arrays.shaped("configs", configs, ("n", graph.config_feat.shape[1]))
+    array = arrays.shaped("configs", configs, ("n", _width(graph)))
     return np.ascontiguousarray(arrays.floats("configs", array))
 
 
@@ -196,8 +200,23 @@ def _digits(graph: Graph, configs: Any) -> NDArray[np.int8]:
     return packed_digits("configs", array)
 
 
+class Predicts(Protocol):
+    """What scores in a precision, such as a :class:`tpugraphs.Ranker`."""
+
+    def predict(
+        self,
+        graph: Graph,
+        configs: Rows | None = None,
+        *,
+        precision: str | None = None,
+        verbose: bool | None = None,
+    ) -> NDArray[np.float32]:
+        """Return scores (n,)."""
+        ...
+
+
 def compare_precisions(
-    ranker: Any, graph: Graph, configs: ArrayLike | None = None, k: int = 100
+    ranker: Predicts, graph: Graph, configs: Rows | None = None, k: int = 100
 ) -> dict[str, dict[str, float | None]]:
     """Measure what scoring in bf16 or int8 costs in accuracy, for a ranker and a graph.
 

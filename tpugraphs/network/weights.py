@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -231,7 +231,7 @@ def load(
     weights: Mapping[str, NDArray[np.float32]],
     path: str | None,
     scalers: Mapping[str, ArrayLike | Any],
-    graphs: Iterable[Any] | None,
+    graphs: Any,
     preset: str,
 ) -> None:
     """Fill a new network: weights, and constants that are given or fitted on graphs."""

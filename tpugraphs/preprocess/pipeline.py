@@ -17,7 +17,7 @@ from tpugraphs import _core, kernels
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
 from tpugraphs.data.extra import with_extra
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT, Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
@@ -224,12 +224,13 @@ def check_measured(graph: Graph, kind: str) -> None:
     check_order(str(graph.name), _ran(graph).config_runtime, _normalizers(graph))
 
 
-def check_order(name: str, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None) -> None:
+def check_order(name: str, runtimes: Times, normalizers: NDArray[np.int64] | None) -> None:
     """Raise DataError if all runtimes, normalised if that is given, are equal."""
     if normalizers is None:
         equal, what = runtimes.min() == runtimes.max(), "runtimes"
     else:
-        equal, what = int(kernels.ratio_ranks(runtimes, normalizers).max()) == 1, "normalised runtimes"
+        ranks = kernels.ratio_ranks(runtimes.astype(np.int64, copy=False), normalizers)
+        equal, what = int(ranks.max()) == 1, "normalised runtimes"
     if equal:
         found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
         raise DataError(
@@ -561,8 +562,8 @@ class Pipeline:
         )
 
     def _merge(
-        self, graph: Graph, runtimes: NDArray[np.int64], normalizers: NDArray[np.int64] | None
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, NDArray[np.int64], Any]:
+        self, graph: Graph, runtimes: Times, normalizers: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int8] | None, Times, Any]:
         """Merge equal configs. Return the rows that stay, their digits (of a file), runtimes, normalizers."""
         keep, stored = self._option("dedup", "keep") or "none", _digits(graph)
         rows = digits = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,14 @@ _METHODS: dict[str, tuple[str, ...]] = {
 }
 
 
-def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Any) -> LayoutGraph:
+class PruneOptions(TypedDict, total=False):
+    """Options of the methods of :func:`prune`."""
+
+    hops: int
+    neighbours: Literal["kept", "dummies"]
+
+
+def prune(graph: LayoutGraph, method: str = "config-1hop", **options: Unpack[PruneOptions]) -> LayoutGraph:
     """Keep the part of a layout graph around its configurable nodes.
 
     All methods keep every configurable node, all configs and runtimes; ``node_splits`` is dropped. Those that

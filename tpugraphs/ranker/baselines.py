@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Rows, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import ScorerBase, check_whole
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase, check_whole
 from tpugraphs.system import tensorfile
 
 __all__ = ["LinearBaseline", "RandomBaseline", "random_scores"]
@@ -24,7 +24,7 @@ _MAX_COLUMNS = 3000
 _ARRAYS = {"column": np.int64, "mean": np.float64, "scale": np.float64, "weight": np.float64}
 
 
-def random_scores(graph: Graph, configs: ArrayLike | None = None, *, seed: int = 0) -> NDArray[np.float64]:
+def random_scores(graph: Graph, configs: Rows | None = None, *, seed: int = 0) -> NDArray[np.float64]:
     """Scores of a random order: a permutation of 0..n-1.
 
     Parameters
@@ -72,7 +72,7 @@ class RandomBaseline(ScorerBase):
         return "random"
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
     ) -> NDArray[np.float64]:
         """Return scores (n,) of a random order; `tta` and `options` have no effect."""
         return random_scores(graph, configs, seed=self.seed)
@@ -127,7 +127,7 @@ class LinearBaseline(ScorerBase):
         return hasattr(self, "weight")
 
     def fit(  # type: ignore[override]
-        self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
+        self, graph: Graph, configs: Rows | None = None, *, valid: Valid = None
     ) -> LinearBaseline:
         """Fit on measured rows of one graph.
 
@@ -168,7 +168,7 @@ class LinearBaseline(ScorerBase):
         return self
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
     ) -> NDArray[np.float64]:
         """Return scores of rows of a graph; smaller = predicted faster.
 
@@ -283,7 +283,7 @@ def _require_graph(graph: Graph) -> Graph:
     return graph
 
 
-def _rows(graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+def _rows(graph: Graph, configs: Rows | None) -> NDArray[np.int64]:
     return _require_graph(graph).row_numbers(configs)
 
 

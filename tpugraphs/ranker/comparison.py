@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from tpugraphs.ranker.folds import Fold
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import check_whole
 from tpugraphs.recipes import Recipe, get_recipe, plain
+from tpugraphs.recipes.fields import RecipeFields
 from tpugraphs.system import memory, tables, tensorfile
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.progress import Progress
@@ -230,7 +231,7 @@ def compare(
     folder: str | os.PathLike[str] | None = None,
     tta: int = 0,
     verbose: bool | None = None,
-    **fields: Any,
+    **fields: Unpack[RecipeFields],
 ) -> Comparison:
     """Train every recipe with several seeds on every fold, and judge all of them alike.
 

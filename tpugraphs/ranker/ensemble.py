@@ -7,19 +7,27 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION, mean_ranks
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.choosing import fastest_together
 from tpugraphs.ranker.conventions import learnable
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_whole
+from tpugraphs.ranker.scorer import (
+    AdaptOptions,
+    ChooseOptions,
+    PredictOptions,
+    Scorer,
+    ScorerBase,
+    check_whole,
+)
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -207,7 +215,7 @@ class Ensemble(ScorerBase):
             if not any(ranker.share_prepared(other) for other in different):
                 different.append(ranker)
 
-    def share_prepared(self, other: Any) -> bool:
+    def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other`: all members do, or none. Return whether they do."""
         return all([ranker.share_prepared(other) for ranker in self.rankers])
 
@@ -242,13 +250,14 @@ class Ensemble(ScorerBase):
         weights = "" if len(set(self.weights)) == 1 else f", weights {self.weights}"
         return f"<Ensemble: {len(self)} x {recipes}, normalize={self.normalize!r}{weights}>"
 
-    def adapt(self, graph: Graph, configs: ArrayLike | None = None, **options: Any) -> Ensemble:
+    def adapt(self, graph: Graph, configs: Rows | None = None, **options: Unpack[AdaptOptions]) -> Ensemble:
         """Return the ensemble of the rankers adapted to a few measurements: see :meth:`Ranker.adapt`."""
-        rankers = [ranker.adapt(graph, configs, **options) for ranker in self.rankers]
+        handed: Any = options  # a Scorer of another class may take none
+        rankers = [ranker.adapt(graph, configs, **handed) for ranker in self.rankers]
         return Ensemble(rankers, self.weights, self.normalize)
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
     ) -> NDArray[np.float32]:
         """Return scores (n,) float32 of configs of a graph: smaller = predicted faster.
 
@@ -258,7 +267,7 @@ class Ensemble(ScorerBase):
         return mixed(self._scores(graph, configs, tta=tta, **options))
 
     def _scores(
-        self, graph: Graph, configs: ArrayLike | None, **options: Any
+        self, graph: Graph, configs: Rows | None, **options: Unpack[ChooseOptions]
     ) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield the normalized scores (n,) of every ranker that counts, and its share in the mean."""
         total = math.fsum(self.weights)
@@ -267,7 +276,7 @@ class Ensemble(ScorerBase):
                 yield normalized(ranker.predict(graph, configs, **options), self.normalize), weight / total
 
     def choose(
-        self, graph: Graph, count: int = 5, configs: ArrayLike | None = None, **options: Any
+        self, graph: Graph, count: int = 5, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
         """Return the positions of the `count` configs to measure, if the fastest of them is kept.
 
@@ -282,17 +291,18 @@ class Ensemble(ScorerBase):
         samples = np.stack(scores, 1)
         return fastest_together(samples, min(check_whole("count", count, 1), len(samples)), np.array(weights))
 
-    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every member on the same graphs; arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         Ctrl-C raises KeyboardInterrupt: the members that follow are not trained.
         """
         train, valid = learnable(train, valid, options.pop("y", None))
+        handed: Any = options if valid is None else {"valid": valid, **options}
         for ranker in self.rankers:
-            pass_on_interrupt(ranker.fit(train, **({} if valid is None else {"valid": valid}), **options))
+            pass_on_interrupt(ranker.fit(train, **handed))
         return self
 
-    def weighted(self, valid: Any, metric: str = "tau", **options: Any) -> Ensemble:
+    def weighted(self, valid: Valid, metric: str = "tau", **options: Unpack[ChooseOptions]) -> Ensemble:
         """Return the same rankers with weights that rank the graphs of `valid` best; see `fitted_weights`.
 
         Parameters
@@ -381,7 +391,7 @@ def open_rankers(
     paths: Sequence[str | os.PathLike[str]],
     weights: Sequence[float] | None = None,
     normalize: str | None = None,
-) -> Any:
+) -> ScorerBase:
     """Read a scorer from one file, or from several files as one ensemble.
 
     Parameters

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline, check_measured
@@ -53,12 +53,12 @@ class Estimator(Protocol):
         """Padding that lists in the node features must have, None if any will do."""
         return None
 
-    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+    def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`."""
         ...
 
     def scores(
-        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[Any]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`."""
         ...
@@ -107,7 +107,7 @@ class NetworkEstimator(Network):
         """Padding that lists in the node features must have, None if any will do."""
         return self.pipeline.node_padding
 
-    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+    def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs: see :meth:`tpugraphs.Ranker.fit`.
 
         Parameters
@@ -125,7 +125,7 @@ class NetworkEstimator(Network):
         with held(how.checkpoint_dir) as folder:
             return self.begin(train, valid, folder, how).run()
 
-    def begin(self, train: Any, valid: Any, folder: str | None, how: FitOptions) -> Fit:
+    def begin(self, train: Graphs, valid: Valid, folder: str | None, how: FitOptions) -> Fit:
         """Return the fit on these graphs before its first step. The caller holds the lock on `folder`.
 
         Parameters
@@ -179,7 +179,7 @@ class NetworkEstimator(Network):
         self.history = fit.history
         return fit
 
-    def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
+    def partial_fit(self, graph: Graph, configs: Rows) -> float:
         """Take one optimizer step; see :meth:`tpugraphs.Ranker.partial_fit`.
 
         Parameters

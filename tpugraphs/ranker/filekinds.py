@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -12,6 +12,11 @@ from tpugraphs import __version__
 from tpugraphs.errors import CheckpointError, ConfigError
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
+
+if TYPE_CHECKING:
+    from tpugraphs.ranker.scorer import ScorerBase
+
+ScorerT = TypeVar("ScorerT", bound=type[Any])
 
 __all__ = ["FromFile", "load_ranker", "read_members", "register", "write", "write_members"]
 
@@ -23,7 +28,7 @@ FromFile = Callable[[str, dict[str, Any], dict[str, NDArray[Any]]], Any]
 _KINDS: dict[str, FromFile] = {}
 
 
-def register(kind: str) -> Callable[[type[Any]], type[Any]]:
+def register(kind: str) -> Callable[[ScorerT], ScorerT]:
     """Let a class's ``from_file`` read the files of a kind: a decorator of classes.
 
     Parameters
@@ -49,7 +54,7 @@ def register(kind: str) -> Callable[[type[Any]], type[Any]]:
     ...     def from_file(cls, path, metadata, tensors): ...
     """
 
-    def add(cls: type[Any]) -> type[Any]:
+    def add(cls: ScorerT) -> ScorerT:
         known = _KINDS.get(kind)
         if known is not None and getattr(known, "__self__", None) is not cls:
             raise ConfigError(
@@ -76,7 +81,7 @@ def write(path: str, scorer: Any) -> None:
     tensorfile.write(path, scorer.file_kind, {"package": __version__, **metadata}, tensors)
 
 
-def load_ranker(path: str | os.PathLike[str]) -> Any:
+def load_ranker(path: str | os.PathLike[str]) -> ScorerBase:
     """Read any scorer from its file: a ranker, an ensemble, a baseline, a registered class of your own.
 
     Parameters
@@ -97,7 +102,8 @@ def load_ranker(path: str | os.PathLike[str]) -> Any:
     """
     name = file_name(path)
     metadata, tensors = tensorfile.read(name, *_KINDS)
-    return _KINDS[metadata["kind"]](name, metadata, tensors)
+    scorer: ScorerBase = _KINDS[metadata["kind"]](name, metadata, tensors)
+    return scorer
 
 
 def write_members(scorers: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:

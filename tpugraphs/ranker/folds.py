@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from tpugraphs import kernels
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.data.kinship import family
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, not_a_graph
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.scorer import check_whole
 from tpugraphs.system.words import counted
-from tpugraphs.training.trainset import as_graphs
+from tpugraphs.training.trainset import GraphSequence, as_graphs
 
 __all__ = ["Fold", "Part", "unseen_configs", "unseen_graphs"]
 
@@ -36,14 +36,14 @@ class Fold:
     """
 
     name: str
-    train: Sequence[Any]
-    valid: Sequence[Any]
-    unseen: Sequence[Any]
+    train: Sequence[Graph]
+    valid: Sequence[Graph]
+    unseen: Sequence[Graph]
     places: Sequence[int] = ()
 
 
 def unseen_configs(
-    graphs: Any,
+    graphs: Graphs,
     fractions: Sequence[float] = (0.82, 0.03, 0.15),
     *,
     folds: int = 1,
@@ -101,7 +101,7 @@ def _subsets(rows: Any, size: int | None, seed: int) -> list[Any]:
 
 
 def unseen_graphs(
-    graphs: Any,
+    graphs: Graphs,
     groups: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
     *,
     folds: int | None = None,
@@ -157,7 +157,7 @@ def unseen_graphs(
     return made
 
 
-def _labels(graphs: Any, groups: Any) -> list[Hashable]:
+def _labels(graphs: GraphSequence, groups: Any) -> list[Hashable]:
     if groups is None:
         return list(range(len(graphs)))
     if groups == "family" or callable(groups):
@@ -185,16 +185,20 @@ def _dealt(labels: Sequence[Hashable], count: int, seed: int) -> list[int]:
     return [of[name] for name in labels]
 
 
-class Part(Sequence[Any]):
+class Part(Sequence[Graph]):
     """Part of a sequence of graphs; a graph is read when it is indexed. A slice is a part, too."""
 
-    def __init__(self, graphs: Any, chosen: Sequence[int]) -> None:
+    def __init__(self, graphs: GraphSequence, chosen: Sequence[int]) -> None:
         self.graphs, self.chosen = graphs, chosen
 
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Graph: ...
+    @overload
+    def __getitem__(self, index: slice) -> Part: ...
+    def __getitem__(self, index: int | slice) -> Graph | Part:
         if isinstance(index, slice):
             return Part(self.graphs, self.chosen[index])
         graph = self.graphs[self.chosen[index]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION
@@ -124,7 +124,7 @@ class Importance:
 
 def permutation_importance(
     scorer: Scorer,
-    graphs: Any,
+    graphs: Graphs,
     *,
     parts: Sequence[str] | None = None,
     node_groups: Mapping[str, Sequence[str]] | None = None,
@@ -307,4 +307,5 @@ def _digit(place: int) -> Exchange:
 
 def _opcode(graph: Graph, random: np.random.Generator) -> Graph:
     """Exchange opcodes among the nodes."""
+    assert graph.node_opcode is not None  # else there is no such part
     return graph.replace(node_opcode=random.permutation(graph.node_opcode))

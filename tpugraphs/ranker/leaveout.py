@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack, overload
 
 from numpy.typing import ArrayLike
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import evaluate
 from tpugraphs.evaluation.report import Report, Row
+from tpugraphs.ranker.arguments import FitButShared
 from tpugraphs.ranker.folds import Fold, unseen_graphs
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import scoring
+from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.ranker.seeds import seed_numbers
 from tpugraphs.system.progress import tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -24,7 +25,7 @@ __all__ = ["cross_validate", "leave_out"]
 
 def leave_out(
     ranker: Ranker,
-    graphs: Any,
+    graphs: Graphs,
     *,
     groups: Sequence[Hashable] | None = None,
     beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
@@ -32,7 +33,7 @@ def leave_out(
     draws: int = 1000,
     level: float = 0.95,
     seed: int = 0,
-    **fit: Any,
+    **fit: Unpack[FitButShared],
 ) -> Report:
     """Rank every graph by a ranker that was trained on all others.
 
@@ -79,9 +80,26 @@ def leave_out(
     return Report(rows, draws=draws, level=level, seed=seed)
 
 
+@overload
 def cross_validate(
-    ranker: Ranker | str | Callable[[int], Any],
-    graphs: Any,
+    ranker: Ranker | str,
+    graphs: Graphs,
+    *,
+    folds: int = 5,
+    group: str | Callable[[Graph], Hashable] | None = None,
+    seeds: int | Iterable[int] = 1,
+    beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
+    verbose: bool | None = None,
+    draws: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    **fit: Unpack[FitButShared],
+) -> Report: ...
+@overload
+def cross_validate(ranker: Callable[[int], Scorer], graphs: Graphs, **options: Any) -> Report: ...
+def cross_validate(
+    ranker: Ranker | str | Callable[[int], Scorer],
+    graphs: Graphs,
     *,
     folds: int = 5,
     group: str | Callable[[Graph], Hashable] | None = None,
@@ -159,7 +177,7 @@ def _made(ranker: Any, seed: int) -> Any:
 
 def _judged(
     makers: Mapping[str, Callable[[], Any]],
-    graphs: Any,
+    graphs: Graphs,
     folds: Sequence[Fold],
     beside: Mapping[str, Callable[..., ArrayLike]] | None,
     what: str,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import learnable
-from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase
 from tpugraphs.system import tensorfile
 from tpugraphs.training.trainset import as_graphs
 
@@ -46,7 +46,7 @@ class MeanEffect(ScorerBase):
         """Whether it has learnt something."""
         return hasattr(self, "effects")
 
-    def fit(self, train: Any, valid: Any = None) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None) -> Self:
         """Average the effects over graphs. `valid` is not used, unless it is y (runtimes).
 
         Raises
@@ -80,7 +80,7 @@ class MeanEffect(ScorerBase):
         }
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
     ) -> NDArray[np.float64]:
         """Return mean effects (n,) of rows `configs` (all if not given); `tta` and `options` do nothing.
 
@@ -115,7 +115,7 @@ class MeanEffect(ScorerBase):
 
 def _table(graph: Graph) -> NDArray[np.float32]:
     """Return the features of configs (C, T), with one sign of zero."""
-    if getattr(graph, "config_feat", None) is None or graph.schema.digits:
+    if graph.config_feat is None or graph.schema.digits:
         text = "expected configs as features alone: a mean over programs needs configs that they share"
         raise DataError(text, file=str(graph.name), field="config_feat", found="digits", expected="features")
     table: NDArray[np.float32] = graph.config_feat + np.float32(0)

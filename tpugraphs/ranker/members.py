@@ -6,9 +6,11 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Unpack
 
+from tpugraphs.data.graph import Graphs, SampleWeight, Valid
 from tpugraphs.errors import ConfigError, Error
+from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.pseudo import pseudo_label
@@ -26,14 +28,14 @@ _RUNTIMES = ("runtime", "seconds", "log-runtime")  # targets that a teacher's or
 
 def train_members(
     rankers: Iterable[Ranker | str],
-    train: Any,
-    valid: Any = None,
+    train: Graphs,
+    valid: Valid = None,
     *,
     weights: Sequence[float] | None = None,
     normalize: str = "rank",
     epochs: int | None = None,
     steps: int | None = None,
-    sample_weight: Any = None,
+    sample_weight: SampleWeight = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 100,
     workers: int | None = None,
@@ -135,12 +137,12 @@ def _run(fits: list[Fit], workers: int | None, verbose: bool | None) -> bool:
 def distill(
     teacher: Scorer,
     student: Ranker | str,
-    graphs: Any,
-    valid: Any = None,
+    graphs: Graphs,
+    valid: Valid = None,
     *,
     n_configs: int | None = None,
     seed: int = 0,
-    **fit: Any,
+    **fit: Unpack[FitArguments],
 ) -> Ranker:
     """Train one ranker to rank as another scorer does, for example to have an ensemble in the time of one.
 

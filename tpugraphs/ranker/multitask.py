@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.preprocess.pipeline import check_measured
@@ -95,7 +95,7 @@ class MultiTaskGaussianProcess(Process):
         """Name in reports."""
         return "multi-task-gaussian-process"
 
-    def fit(self, train: Any, valid: Any = None) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None) -> Self:
         """Learn from graphs of one schema.
 
         Parameters

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.kinship import check_nearest, closest, traits
 from tpugraphs.errors import ConfigError
+from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import learnable
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import ScorerBase
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase, Scores
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
-from tpugraphs.training.trainset import as_graphs
+from tpugraphs.training.trainset import GraphSequence, as_graphs
 
 __all__ = ["Nearest"]
 
@@ -57,7 +58,7 @@ class Nearest(ScorerBase):
         check_nearest(n, by)
         self.ranker, self.n, self.by = ranker, n, by
         self.rankers: dict[tuple[int, ...], Ranker] = {}
-        self._graphs: Any = None
+        self._graphs: GraphSequence = ()
         self._traits: NDArray[np.float64] | None = None  # of the training graphs, which are read once
         self._options: dict[str, Any] = {}
         self._training = threading.Lock()
@@ -75,14 +76,14 @@ class Nearest(ScorerBase):
     @property
     def fitted(self) -> bool:
         """Whether it has training graphs."""
-        return self._graphs is not None
+        return len(self._graphs) > 0
 
     @property
     def node_padding(self) -> int | None:
         """Padding that lists in the node features must have, None if any will do."""
         return self.ranker.node_padding
 
-    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Keep the training graphs; `valid` and `options` are those of every :meth:`tpugraphs.Ranker.fit`.
 
         Raises
@@ -130,8 +131,8 @@ class Nearest(ScorerBase):
             return self.rankers[chosen]
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
-    ) -> NDArray[Any]:
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
+    ) -> Scores:
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return np.asarray(self.of(graph).predict(graph, configs, tta=tta, **options))
 

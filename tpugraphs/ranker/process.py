@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Rows, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, not_a_graph
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.network.network import schema_of
@@ -19,7 +19,14 @@ from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together
-from tpugraphs.ranker.scorer import Scorer, ScorerBase, check_number, check_whole
+from tpugraphs.ranker.scorer import (
+    ChooseOptions,
+    PredictOptions,
+    Scorer,
+    ScorerBase,
+    check_number,
+    check_whole,
+)
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
 
@@ -82,7 +89,7 @@ class Process(ScorerBase):
         """Columns (n, T) of configs."""
         return np.asarray(self.pipeline.apply(graph.select(rows)).graph.config_feat, np.float64)
 
-    def _rows(self, graph: Graph, configs: ArrayLike | None) -> NDArray[np.int64]:
+    def _rows(self, graph: Graph, configs: Rows | None) -> NDArray[np.int64]:
         self.require_fit("predict")
         check_kind(graph, self.kind)
         assert self.pipeline.schema is not None
@@ -101,7 +108,9 @@ class Process(ScorerBase):
             mean[part], variance[part] = self.moments(graph, columns[part])
         return mean, np.sqrt(np.maximum(variance, 0))
 
-    def predict(self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any) -> Floats:
+    def predict(
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
+    ) -> Floats:
         """Scores (n,) of rows `configs` (all, if not given): the mean. `tta` and `options` have no effect.
 
         Raises
@@ -116,7 +125,7 @@ class Process(ScorerBase):
         return np.asarray(self._spread(graph, distinct)[0][of.ravel()])  # equal configs: equal bits
 
     def choose(
-        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
+        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
         """Return the positions of the `count` configs to measure, if the fastest of them is kept.
 
@@ -200,7 +209,7 @@ class GaussianProcess(Process):
         return "gaussian-process"
 
     def fit(  # type: ignore[override]
-        self, graph: Graph, configs: ArrayLike | None = None, *, valid: Any = None
+        self, graph: Graph, configs: Rows | None = None, *, valid: Valid = None
     ) -> GaussianProcess:
         """Learn from measured rows of one graph.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -11,13 +11,18 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import LayoutGraph, TileGraph
 from tpugraphs.errors import DataError, Error
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_whole
 
 __all__ = ["pseudo_label"]
 
 
 def pseudo_label(
-    graph: Graph, scorer: Scorer, n_configs: int | None = None, *, seed: int = 0, **options: Any
+    graph: Graph,
+    scorer: Scorer,
+    n_configs: int | None = None,
+    *,
+    seed: int = 0,
+    **options: Unpack[ChooseOptions],
 ) -> Graph:
     """Make a graph to train on out of one without measurements: its runtimes are places by a scorer's scores.
 

@@ -7,13 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, SampleWeight, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
@@ -28,6 +28,7 @@ from tpugraphs.ranker.scorer import ScorerBase
 from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
+from tpugraphs.recipes.fields import RecipeFields
 from tpugraphs.recipes.functions import is_lost
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
@@ -92,6 +93,19 @@ class Ranker(ScorerBase):
     215013
     """
 
+    @overload
+    def __init__(
+        self,
+        recipe: str = "first-layout",
+        seed: int = 0,
+        preset: str = "cpu",
+        precision: str = "f32",
+        **fields: Unpack[RecipeFields],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, recipe: Recipe, seed: int = 0, preset: str = "cpu", precision: str = "f32", **fields: Any
+    ) -> None: ...
     def __init__(
         self,
         recipe: str | Recipe = "first-layout",
@@ -340,8 +354,8 @@ class Ranker(ScorerBase):
         }
         rows = [(name, repr(value)) for name, value in fields.items()]
         parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
-        if self.history is not None:
-            parts.append(self.history._repr_html_())
+        if self._estimator.history is not None:
+            parts.append(self._estimator.history._repr_html_())
         state = "fitted" if self.fitted else "not fitted"
         return markup.card(type(self).__name__, self.recipe, state, facts, *parts)
 
@@ -367,11 +381,11 @@ class Ranker(ScorerBase):
 
     def fit(
         self,
-        train: Any,
-        valid: Any = None,
+        train: Graphs,
+        valid: Valid = None,
         *,
         y: Any = None,
-        sample_weight: Any = None,
+        sample_weight: SampleWeight = None,
         epochs: int | None = None,
         steps: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -517,7 +531,7 @@ class Ranker(ScorerBase):
             self._recipe.fields(self.preset, {"learning_rate": learning_rate})
         return tuning
 
-    def partial_fit(self, graph: Graph, configs: ArrayLike) -> float:
+    def partial_fit(self, graph: Graph, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
         The first call on a ranker that is not fitted fits the preprocessing on this graph. Of a graph in
@@ -543,7 +557,7 @@ class Ranker(ScorerBase):
     def adapt(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         *,
         steps: int = 60,
         anchor: float = 0.1,
@@ -591,7 +605,7 @@ class Ranker(ScorerBase):
     def predict(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
@@ -642,22 +656,44 @@ class Ranker(ScorerBase):
         if not self.fitted:
             raise not_fitted(f"this ranker has learnt nothing yet: call fit (or Ranker.load) before {what}")
 
-    def share_prepared(self, other: Any) -> bool:
+    def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
         return isinstance(other, Ranker) and self._estimator.share_prepared(other._estimator)
 
     # Files
 
+    @overload
     @classmethod
     def from_torch(
         cls,
-        weights: str | os.PathLike[str] | Mapping[str, Any],
+        weights: str | os.PathLike[str] | Mapping[str, ArrayLike],
+        recipe: str | None = None,
+        preset: str = "full",
+        *,
+        scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
+        graphs: Graphs | None = None,
+        node_padding: int | None = None,
+        rename: Mapping[str, str] | None = None,
+        seed: int = 0,
+        precision: str = "f32",
+        **fields: Unpack[RecipeFields],
+    ) -> Ranker: ...
+    @overload
+    @classmethod
+    def from_torch(
+        cls, weights: str | os.PathLike[str] | Mapping[str, ArrayLike], recipe: Recipe, **fields: Any
+    ) -> Ranker: ...
+    @classmethod
+    def from_torch(
+        cls,
+        weights: str | os.PathLike[str] | Mapping[str, ArrayLike],
         recipe: str | Recipe | None = None,
         preset: str = "full",
         *,
         scaler: tuple[ArrayLike, ArrayLike] | None = None,
         config_scaler: tuple[ArrayLike, ArrayLike] | None = None,
-        graphs: Any = None,
+        graphs: Graphs | None = None,
         node_padding: int | None = None,
         rename: Mapping[str, str] | None = None,
         seed: int = 0,

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
+from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import learnable, measured
-from tpugraphs.ranker.scorer import Scorer, ScorerBase
+from tpugraphs.ranker.scorer import ChooseOptions, PredictOptions, Scorer, ScorerBase, Scores
 from tpugraphs.system import tensorfile
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs, no_graphs
@@ -114,7 +116,7 @@ class Routed(ScorerBase):
         """Name in reports."""
         return "routed"
 
-    def fit(self, train: Any, valid: Any = None, **options: Any) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None, **options: Unpack[FitArguments]) -> Self:
         """Fit every ranker on the graphs routed to it. Arguments: see :meth:`tpugraphs.Ranker.fit`.
 
         A ranker to which no training graph is routed stays as it is. If `valid` is a share of the configs,
@@ -127,7 +129,8 @@ class Routed(ScorerBase):
         held = {} if share or no_graphs(valid) else self._parted("valid", valid)
         for ranker, mine in parts.values():
             own = valid if share else held[id(ranker)][1] if id(ranker) in held else None
-            pass_on_interrupt(ranker.fit(mine, **({} if own is None else {"valid": own}), **options))
+            handed: Any = options if own is None else {"valid": own, **options}
+            pass_on_interrupt(ranker.fit(mine, **handed))
         return self
 
     def _parted(self, what: str, graphs: Any) -> dict[int, tuple[Scorer, list[Any]]]:
@@ -140,18 +143,18 @@ class Routed(ScorerBase):
         return parts
 
     def predict(
-        self, graph: Graph, configs: ArrayLike | None = None, tta: int = 0, **options: Any
-    ) -> NDArray[Any]:
+        self, graph: Graph, configs: Rows | None = None, tta: int = 0, **options: Unpack[PredictOptions]
+    ) -> Scores:
         """Return the scores (n,) that the graph's ranker gives: smaller = predicted faster."""
         return self.route(graph).predict(graph, configs, tta=tta, **options)
 
     def choose(
-        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
-    ) -> NDArray[Any]:
+        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
+    ) -> NDArray[np.int64]:
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 
-    def score(self, graphs: Any, y: Any = None) -> float:
+    def score(self, graphs: Graphs, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
         parts = self._parted("graphs", measured(graphs, y)).values()
         means = [(len(mine), ranker.score(mine)) for ranker, mine in parts]

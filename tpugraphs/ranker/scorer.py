@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import ConfigError, Error
-from tpugraphs.evaluation.evaluator import evaluate, measured_runtimes
+from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
 from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
@@ -21,7 +21,31 @@ from tpugraphs.ranker.conventions import Convention, measured, not_fitted
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
 
-__all__ = ["Scorer", "ScorerBase", "scoring"]
+__all__ = ["AdaptOptions", "ChooseOptions", "PredictOptions", "Scorer", "ScorerBase", "Scores", "scoring"]
+
+Scores = NDArray[np.float32] | NDArray[np.float64]
+"""Scores (n,): smaller = predicted faster."""
+
+
+class PredictOptions(TypedDict, total=False):
+    """Arguments of :meth:`ScorerBase.predict` by keyword, but `tta`."""
+
+    precision: str | None
+    verbose: bool | None
+
+
+class AdaptOptions(TypedDict, total=False):
+    """Arguments of :meth:`tpugraphs.Ranker.adapt` by keyword."""
+
+    steps: int
+    anchor: float
+    only: Sequence[str] | None
+
+
+class ChooseOptions(PredictOptions, total=False):
+    """Arguments of :meth:`ScorerBase.predict` by keyword."""
+
+    tta: int
 
 
 @runtime_checkable
@@ -41,26 +65,28 @@ class Scorer(Protocol):
     def fitted(self) -> bool: ...
     @property
     def node_padding(self) -> int | None: ...
-    def fit(self, train: Any, valid: Any = None) -> Any: ...
+    def fit(self, train: Graphs, valid: Valid = None) -> object: ...
     def predict(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         *,
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
-    ) -> NDArray[Any]: ...
-    def rank(
-        self, graph: Graph, configs: ArrayLike | None = None, *, together: int = 0
-    ) -> NDArray[np.int64]: ...
+    ) -> Scores: ...
+    def rank(self, graph: Graph, configs: Rows | None = None, *, together: int = 0) -> NDArray[np.int64]: ...
     def choose(
-        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None
+        self,
+        graph: Graph,
+        count: int = 10,
+        configs: Rows | None = None,
+        **options: Unpack[ChooseOptions],
     ) -> NDArray[np.int64]: ...
-    def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any: ...
-    def evaluate(self, graphs: Any, configs: ArrayLike | None = None) -> Report: ...
-    def score(self, graphs: Any, y: Any = None) -> float: ...
-    def share_prepared(self, other: Any) -> bool: ...
+    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer: ...
+    def evaluate(self, graphs: Graphs, configs: Rows | None = None) -> Report: ...
+    def score(self, graphs: Graphs, y: Any = None) -> float: ...
+    def share_prepared(self, other: object) -> bool: ...
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
 
@@ -85,12 +111,12 @@ class ScorerBase(Convention, ABC):
     def predict(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         tta: int = 0,
         *,
         precision: str | None = None,
         verbose: bool | None = None,
-    ) -> NDArray[Any]:
+    ) -> Scores:
         """Return scores (n,) of configs of a graph: smaller = predicted faster.
 
         Parameters
@@ -112,7 +138,7 @@ class ScorerBase(Convention, ABC):
             In the order of `configs`.
         """
 
-    def fit(self, train: Any, valid: Any = None) -> Self:
+    def fit(self, train: Graphs, valid: Valid = None) -> Self:
         """Learn from measured graphs and return the scorer. By default there is nothing to learn.
 
         Parameters
@@ -154,7 +180,7 @@ class ScorerBase(Convention, ABC):
         """Padding that lists in the node features must have, None if any will do."""
         return None
 
-    def share_prepared(self, other: Any) -> bool:
+    def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do.
 
         Parameters
@@ -169,7 +195,7 @@ class ScorerBase(Convention, ABC):
         """
         return False
 
-    def adapt(self, graph: Graph, configs: ArrayLike | None = None) -> Any:
+    def adapt(self, graph: Graph, configs: Rows | None = None) -> Scorer:
         """Return a scorer that has also learnt from a few measurements: see :meth:`tpugraphs.Ranker.adapt`.
 
         Parameters
@@ -194,7 +220,7 @@ class ScorerBase(Convention, ABC):
     def rank(
         self,
         graph: Graph,
-        configs: ArrayLike | None = None,
+        configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
         verbose: bool | None = None,
@@ -223,7 +249,7 @@ class ScorerBase(Convention, ABC):
         return np.concatenate([chosen, order[~np.isin(order, chosen)]])
 
     def choose(
-        self, graph: Graph, count: int = 10, configs: ArrayLike | None = None, **options: Any
+        self, graph: Graph, count: int = 10, configs: Rows | None = None, **options: Unpack[ChooseOptions]
     ) -> NDArray[np.int64]:
         """Return the positions (n,) int64 of `count` configs to measure, if the fastest of them is kept.
 
@@ -251,13 +277,13 @@ class ScorerBase(Convention, ABC):
 
     def evaluate(
         self,
-        graphs: Any,
-        configs: ArrayLike | None = None,
+        graphs: Graphs,
+        configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
         members: bool = False,
         together: int = 0,
-        **options: Any,
+        **options: Unpack[EvaluateOptions],
     ) -> Report:
         """Judge the ranking of graphs with measured runtimes; see :func:`tpugraphs.evaluation.evaluate`.
 
@@ -299,7 +325,7 @@ class ScorerBase(Convention, ABC):
         verbose: bool | None = None,
         members: bool = False,
         together: int = 0,
-    ) -> dict[str, Callable[..., NDArray[Any]]]:
+    ) -> dict[str, Callable[..., Scores | NDArray[np.int64]]]:
         """Return what `evaluate` judges: scoring functions by name.
 
         Parameters
@@ -319,7 +345,7 @@ class ScorerBase(Convention, ABC):
         scorers = {self.name: self, **(self.members if members else {})}
         return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
 
-    def score(self, graphs: Any, y: Any = None) -> float:
+    def score(self, graphs: Graphs, y: Any = None) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
 
         Parameters
@@ -334,8 +360,9 @@ class ScorerBase(Convention, ABC):
         float
             Kendall's tau, or for tile graphs 1 - the slowdown of the best of five.
         """
-        values, graphs = [], measured(graphs, y, getattr(self, "n_features_in_", None))
-        for graph in [graphs] if hasattr(graphs, "config_runtime") else graphs:
+        values: list[float] = []
+        given: Any = measured(graphs, y, getattr(self, "n_features_in_", None))
+        for graph in [given] if hasattr(given, "config_runtime") else given:
             rows = getattr(graph, "ran", None)
             runtimes = measured_runtimes(graph, rows)
             values.append(VALIDATION[self.metric](np.asarray(self.predict(graph, rows)), runtimes))
@@ -458,7 +485,7 @@ def scoring(
     precision: str | None = None,
     verbose: bool | None = None,
     together: int = 0,
-) -> Callable[..., NDArray[Any]]:
+) -> Callable[..., Scores | NDArray[np.int64]]:
     """Return a function of a graph (and rows) as :func:`tpugraphs.evaluation.evaluate` takes it.
 
     With `together` the scores are the places in the order of :meth:`ScorerBase.rank`.
@@ -479,7 +506,7 @@ def scoring(
     if check_whole("together", together, 0) == 0:
         return partial(scorer.predict, **how)
 
-    def places(graph: Graph, configs: ArrayLike | None = None) -> NDArray[np.int64]:
+    def places(graph: Graph, configs: Rows | None = None) -> NDArray[np.int64]:
         order: NDArray[np.int64] = scorer.rank(graph, configs, together=together, **how)
         scores = np.empty_like(order)
         scores[order] = np.arange(order.size)

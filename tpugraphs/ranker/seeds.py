@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tpugraphs import __version__
+from tpugraphs.data.graph import Graphs, Rows, SampleWeight, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, Error
-from tpugraphs.evaluation.evaluator import evaluate
+from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate
 from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
 from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
 from tpugraphs.recipes import Recipe, plain
+from tpugraphs.recipes.fields import FieldsButLength
 from tpugraphs.system import files, markup, tables
 from tpugraphs.system.words import counted
 from tpugraphs.training import picture
@@ -153,12 +154,12 @@ class SeedRuns:
 
     def evaluate(
         self,
-        graphs: Any,
-        configs: ArrayLike | None = None,
+        graphs: Graphs,
+        configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
         normalize: str = "none",
-        **options: Any,
+        **options: Unpack[EvaluateOptions],
     ) -> Report:
         """Judge every ranker, and the ensemble of the selected ones; see :meth:`Ensemble.evaluate`.
 
@@ -275,14 +276,36 @@ class SeedRuns:
         return "\n".join([*lines, f"rule: {self.rule.text}"])
 
 
+@overload
 def train_seeds(
-    recipe: str | Recipe = "first-layout",
-    train: Any = None,
-    valid: Any = None,
+    recipe: str = "first-layout",
+    train: Graphs | None = None,
+    valid: Valid = None,
     *,
     seeds: int | Iterable[int] = 5,
     select: str | int | None = None,
-    sample_weight: Any = None,
+    sample_weight: SampleWeight = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    callbacks: Callable[[int], Sequence[Callback]] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 100,
+    workers: int | None = None,
+    verbose: bool | None = None,
+    preset: str = "cpu",
+    precision: str = "f32",
+    **fields: Unpack[FieldsButLength],
+) -> SeedRuns: ...
+@overload
+def train_seeds(recipe: Recipe, train: Graphs, valid: Valid = None, **options: Any) -> SeedRuns: ...
+def train_seeds(
+    recipe: str | Recipe = "first-layout",
+    train: Graphs | None = None,
+    valid: Valid = None,
+    *,
+    seeds: int | Iterable[int] = 5,
+    select: str | int | None = None,
+    sample_weight: SampleWeight = None,
     epochs: int | None = None,
     steps: int | None = None,
     callbacks: Callable[[int], Sequence[Callback]] | None = None,

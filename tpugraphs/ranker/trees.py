@@ -9,10 +9,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tpugraphs import _core, kernels, metrics
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
@@ -27,7 +27,15 @@ from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import History, RunningFit
 from tpugraphs.training.fit import FitOptions
-from tpugraphs.training.trainset import as_graphs, as_weights, check_graph, graph_weights, hold_out, no_graphs
+from tpugraphs.training.trainset import (
+    GraphSequence,
+    as_graphs,
+    as_weights,
+    check_graph,
+    graph_weights,
+    hold_out,
+    no_graphs,
+)
 
 __all__ = ["TreeEstimator", "Trees"]
 
@@ -125,7 +133,7 @@ class TreeEstimator(Estimator):
 
     # Learning
 
-    def fit(self, train: Any, valid: Any, how: FitOptions) -> History:
+    def fit(self, train: Graphs, valid: Valid, how: FitOptions) -> History:
         """Learn from graphs; see :meth:`tpugraphs.Ranker.fit`. Trees are learnt in one go: no checkpoints."""
         lightgbm = _lightgbm()
         graphs = as_graphs("train", train)
@@ -162,7 +170,9 @@ class TreeEstimator(Estimator):
         fit.tell("on_fit_end")
         return history
 
-    def _tables(self, graphs: Any, given: list[Any] | None, history: History) -> dict[tuple[int, int], Table]:
+    def _tables(
+        self, graphs: GraphSequence, given: list[Any] | None, history: History
+    ) -> dict[tuple[int, int], Table]:
         """Rows to learn from, by size of graph."""
         tables: dict[tuple[int, int], Table] = {}
         for i in range(len(graphs)):
@@ -250,7 +260,7 @@ class TreeEstimator(Estimator):
     # Scoring
 
     def scores(
-        self, graph: Graph, configs: ArrayLike | None, tta: int, precision: str | None, verbose: bool | None
+        self, graph: Graph, configs: Rows | None, tta: int, precision: str | None, verbose: bool | None
     ) -> NDArray[np.float32]:
         """Return scores (n,): see :meth:`tpugraphs.Ranker.predict`. `tta` and `precision` change nothing."""
         check_kind(graph, self._kind)

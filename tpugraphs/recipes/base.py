@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tpugraphs import _core, metrics
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, RecipeError
@@ -179,6 +182,10 @@ def _nothing(*args: Any) -> list[dict[str, Any]]:
     return []
 
 
+def _no_table(*args: Any) -> NDArray[np.float32]:
+    return np.zeros((0, 0), np.float32)
+
+
 def _as_they_are(fields: Any) -> Order:
     return {}
 
@@ -272,7 +279,7 @@ class Recipe:
     summary: str
     steps: Callable[..., list[dict[str, Any]]] = _nothing
     preprocessing: Callable[..., list[dict[str, Any]]] = _nothing
-    options: type[Any] = TrainingFields
+    options: type[TrainingFields] | type[TableFields] = TrainingFields
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(
         default_factory=lambda: {"cpu": {}, "full": {}}
     )
@@ -281,7 +288,7 @@ class Recipe:
     source: str = ""
     kind: str = "layout"
     estimator: str | Callable[..., Any] = "network"
-    features: Callable[..., Any] = _nothing
+    features: Callable[..., NDArray[np.float32]] = _no_table
     extra: Callable[[Any], Mapping[str, Any]] | None = None
     published: tuple[tuple[str, str], ...] = ()
     published_order: Callable[[Any], Order] = _as_they_are

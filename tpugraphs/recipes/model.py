@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import RecipeError
-from tpugraphs.kernels.faces import SHAPES, default_of
+from tpugraphs.kernels.faces import SHAPES, attribute_type, default_of
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.adapted import adapted
 from tpugraphs.recipes.base import Recipe, unknown
@@ -19,7 +19,8 @@ __all__ = ["Model"]
 Meta = Mapping[str, Any]
 Shape = tuple[str, int | None]
 _OPS: dict[str, Meta] = {meta["name"]: meta for meta in _core.ops()}
-_OWN = ("name", "to", "share")  # arguments of every method that are not the op's
+# Arguments of every method that are not the op's, and their types.
+_OWN = {"name": "str | None", "to": "str | None", "share": "Mapping[str, str] | None"}
 # Columns that the features of graphs might have, as long as nobody says: most widths divide one of them.
 _GUESSES = (_core.SCHEMA["scaled_features"], _core.SCHEMA["node_features"], 8, 4096, 5040)
 
@@ -28,7 +29,13 @@ class _NoSuchOp(RecipeError, AttributeError):
     """An op that there is not; an AttributeError, too, so that `hasattr` and `copy` work."""
 
 
-class Model:
+if TYPE_CHECKING:
+    from tpugraphs.recipes.methods import OpMethods as _Methods
+else:
+    _Methods = object
+
+
+class Model(_Methods):
     """A model as a list of steps. Every op of the core is a method that appends a step.
 
     A method takes the slots that the op reads and its attributes, checks all of them, and returns the name of
@@ -297,18 +304,20 @@ def _method(meta: Meta) -> Callable[..., str]:
         return self._add(meta, inputs, name, to, share, attrs)
 
     plain, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    empty = inspect.Parameter.empty
     parameters = [inspect.Parameter("self", plain)]
-    parameters += [
-        inspect.Parameter(spec["name"], plain, default=None if spec["optional"] else empty)
-        for spec in meta["inputs"]
-    ]
-    parameters += [inspect.Parameter(a["name"], named, default=default_of(a)) for a in meta["attrs"]]
-    parameters += [inspect.Parameter(one, named, default=None) for one in _OWN]
+    for spec in meta["inputs"]:
+        default, kind = (None, "str | None") if spec["optional"] else (inspect.Parameter.empty, "str")
+        parameters.append(inspect.Parameter(spec["name"], plain, default=default, annotation=kind))
+    for a in meta["attrs"]:
+        parameters.append(
+            inspect.Parameter(a["name"], named, default=default_of(a), annotation=attribute_type(a))
+        )
+    for one, kind in _OWN.items():
+        parameters.append(inspect.Parameter(one, named, default=None, annotation=kind))
     add.__name__ = meta["name"]
     add.__qualname__ = f"Model.{meta['name']}"
     add.__doc__ = _document(meta)
-    add.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    add.__signature__ = inspect.Signature(parameters, return_annotation="str")  # type: ignore[attr-defined]
     return add
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,8 +154,16 @@ def counts(splits: Mapping[str, Split]) -> dict[str, int]:
     }
 
 
+class Ranks(Protocol):
+    """What has `rank`, such as a :class:`tpugraphs.Ranker`."""
+
+    def rank(self, graph: Graph, *args: Any, **options: Any) -> NDArray[np.int64]:
+        """Return the positions (n,) of the configs, fastest first."""
+        ...
+
+
 def rank_all(
-    rankers: Mapping[str, Any],
+    rankers: Mapping[str, Ranks],
     splits: Mapping[str, Split],
     keep: Mapping[str, NDArray[np.int64]] | None = None,
     **options: Any,

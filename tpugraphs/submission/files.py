@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.data.graph import Graph
+from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import COLLECTIONS, competition_score, kendall_tau, tile_score
@@ -498,7 +498,7 @@ def _value(graph: Graph, ranking: NDArray[np.int64]) -> float:
     return metric(place[graph.ran], measured_runtimes(graph, graph.ran))
 
 
-def score(path: _PathLike, *graphs: Any, verbose: bool | None = None) -> Score:
+def score(path: _PathLike, *graphs: Graphs, verbose: bool | None = None) -> Score:
     """Score a submission on graphs whose runtimes are known, as the competition does.
 
     A graph has Kendall's tau-b of places and runtimes (0 where it is not defined), but a tile graph
@@ -530,9 +530,10 @@ def score(path: _PathLike, *graphs: Any, verbose: bool | None = None) -> Score:
     rows = _sound_rows(path)
     missing: list[str] = []
     values: dict[str, float] = {}
-    count = sum(len(part) if hasattr(part, "__len__") else 1 for part in graphs)
+    given: tuple[Any, ...] = graphs
+    count = sum(len(part) if hasattr(part, "__len__") else 1 for part in given)
     with Progress(count, "score", "graph", verbose) as bar:
-        for part in graphs:
+        for part in given:
             for graph in [part] if hasattr(part, "submission_id") else part:
                 row_id = graph.submission_id
                 if row_id in values:

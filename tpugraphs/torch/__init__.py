@@ -30,10 +30,10 @@ Tensors on another device and sparse ones are refused (`ConfigError`); wrong sha
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 try:
-    import torch as _torch  # noqa: F401
+    import torch as _torch
 except ImportError as error:
     raise ImportError(
         "tpugraphs.torch needs PyTorch: pip install 'tpugraphs[torch]'", name=error.name
@@ -49,4 +49,4 @@ __all__ += _FACES
 
 if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Callable[..., Any]: ...
+    def __getattr__(name: str) -> Callable[..., _torch.Tensor]: ...

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.evaluation import plot
@@ -206,7 +206,9 @@ class Callback:
             The running fit.
         """
 
-    def scale_and_shift(self, fit: Fit, graph: str, rows: NDArray[np.int64]) -> tuple[Any, Any] | None:
+    def scale_and_shift(
+        self, fit: Fit, graph: str, rows: NDArray[np.int64]
+    ) -> tuple[ArrayLike, ArrayLike] | None:
         """Before the gradients of a slate: the losses see ``scale * scores + shift``; None: the scores.
 
         A pair of numbers, or of arrays (n,) for the n configs `rows` of the graph of that name. The first
@@ -287,6 +289,9 @@ class RunningFit:
     step, total : int
         Steps done and planned.
     """
+
+    step: int
+    total: int
 
     def __init__(self, ranker: Any, history: History, callbacks: Sequence[Callback]) -> None:
         self.ranker, self.history, self.callbacks = ranker, history, list(callbacks)

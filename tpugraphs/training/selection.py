@@ -38,7 +38,7 @@ class Rule:
     most: int | None = None
 
     @classmethod
-    def parse(cls, select: Any) -> Rule:
+    def parse(cls, select: str | int) -> Rule:
         """Return the rule that a word names.
 
         Parameters

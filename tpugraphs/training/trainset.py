@@ -26,14 +26,14 @@ MAPPED_BYTES = 256 << 20  # of the packs of these graphs whose pages may stay in
 _VALID_LEAST = 50  # configs of a validation graph: fewer tell little
 
 
-class Graphs(Protocol):
+class GraphSequence(Protocol):
     """A sequence of graphs, which may load them when indexed."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any: ...
+    def __getitem__(self, index: int, /) -> Graph: ...
 
 
-def as_graphs(what: str, graphs: Any) -> Graphs:
+def as_graphs(what: str, graphs: Any) -> GraphSequence:
     """Return one graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
     if hasattr(graphs, "config_runtime"):
         return [graphs]
@@ -48,7 +48,7 @@ def as_graphs(what: str, graphs: Any) -> Graphs:
         graphs = list(graphs)
     if len(graphs) == 0:
         raise DataError(f"{what}: expected at least one graph, got none", field=what, found="0 graphs")
-    sequence: Graphs = graphs
+    sequence: GraphSequence = graphs
     return sequence
 
 
@@ -73,7 +73,7 @@ def check_graph(what: str, graph: Graph, kind: str) -> DataError | None:
 Weights = list[NDArray[np.float32] | None]
 
 
-def as_weights(train: Any, graphs: Graphs, given: Any) -> list[Any] | None:
+def as_weights(train: Any, graphs: GraphSequence, given: Any) -> list[Any] | None:
     """Return the weights of the configs, unchecked, as one entry per graph; None if there are none."""
     if given is None:
         return None
@@ -150,7 +150,11 @@ class Store:
     """Cache of prepared training graphs: the least recently used are dropped when memory is short."""
 
     def __init__(
-        self, graphs: Graphs, pipeline: Pipeline, skipped: dict[str, str], weights: Weights | None = None
+        self,
+        graphs: GraphSequence,
+        pipeline: Pipeline,
+        skipped: dict[str, str],
+        weights: Weights | None = None,
     ) -> None:
         self.graphs, self.pipeline, self.skipped, self.weights = graphs, pipeline, skipped, weights
         self.made: OrderedDict[int, Prepared | None] = OrderedDict()
@@ -245,13 +249,13 @@ def hold_out(
     return kept, held
 
 
-def _whole(graphs: Graphs) -> bool:
+def _whole(graphs: GraphSequence) -> bool:
     """Whether fingerprints include configs: not for a lazy collection, which would have to read them."""
     return isinstance(graphs, (list, tuple))
 
 
 class TrainingSet:
-    """Graphs and the preprocessing fitted to them. Fits of one recipe with several seeds may share it.
+    """GraphSequence and the preprocessing fitted to them. Fits of one recipe with several seeds may share it.
 
     Parameters
     ----------
@@ -294,8 +298,8 @@ class TrainingSet:
     ) -> None:
         self.pipeline, self.hashed, self.skipped = pipeline, hashed, dict[str, str]()
         self.counts: list[int] = []
-        held: Graphs = []
-        self.graphs: Graphs = as_graphs("train", train)
+        held: GraphSequence = []
+        self.graphs: GraphSequence = as_graphs("train", train)
         self.weights = as_weights(train, self.graphs, sample_weight)
         if isinstance(valid, Real):
             self.graphs, held = hold_out(self.graphs, float(valid), seed, pipeline.kind, self.weights)
@@ -351,7 +355,7 @@ class TrainingSet:
         if self.hashed:
             hashes[i] += hashlib.blake2b(weights.tobytes(), digest_size=16).hexdigest()
 
-    def _prepare_valid(self, graphs: Graphs, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
+    def _prepare_valid(self, graphs: GraphSequence, configs: int) -> list[tuple[Prepared, NDArray[np.int64]]]:
         """Prepare the validation graphs with the rows that are scored: all, or a sample, ascending."""
         result: list[tuple[Prepared, NDArray[np.int64]]] = []
         for i in range(len(graphs)):

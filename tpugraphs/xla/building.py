@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from tpugraphs.names import SPLITS
 from tpugraphs.system import tables
 from tpugraphs.system.files import absolute, atomic_write
 from tpugraphs.system.words import counted
-from tpugraphs.xla.collecting import SPACES, collect
+from tpugraphs.xla.collecting import SPACES, CollectOptions, collect
 from tpugraphs.xla.zoo import Program, programs
 
 __all__ = ["build", "data_sheet"]
@@ -33,7 +33,7 @@ def build(
     only: Iterable[str] = (),
     sizes: int | None = None,
     report: Callable[[Program, Graph | Error], None] | None = None,
-    **how: Any,
+    **how: Unpack[CollectOptions],
 ) -> Path:
     """Measure the programs of the zoo, one file each, in ``root/SPACE/xla/PLATFORM/SPLIT``.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import numpy as np
@@ -41,9 +41,23 @@ _SUFFIXES = (".npz", ".tgpack")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a program
 
 
+class CollectOptions(TypedDict, total=False):
+    """Arguments of :func:`collect` for any program."""
+
+    n_configs: int
+    configs: Graph | None
+    rounds: int
+    passes: int
+    seed: int
+    tolerance: float
+    least: float
+    timeout: float
+    verbose: bool | None
+
+
 def collect(
-    fn: Callable[..., Any],
-    *args: Any,
+    fn: Callable[..., object],
+    *args: object,
     space: str = "options",
     n_configs: int = 128,
     configs: Graph | None = None,
@@ -172,8 +186,8 @@ def collect(
 
 
 def candidates(
-    fn: Callable[..., Any],
-    *args: Any,
+    fn: Callable[..., object],
+    *args: object,
     space: str = "options",
     n_configs: int = 128,
     seed: int = 0,
@@ -281,7 +295,7 @@ def _finished(target: Path | None, digest: str, rounds: int) -> Graph | None:
     """Return the graph of a file if it is of this measurement."""
     if target is None or not target.exists():
         return None
-    graph: Graph = load(target)
+    graph = load(target)
     about = getattr(graph, "about", {})
     return graph if about.get("digest") == digest and about.get("rounds", 0) >= rounds else None
 

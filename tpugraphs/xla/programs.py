@@ -129,7 +129,9 @@ def dump(name: str, child: Child, module: bytes) -> tuple[Path, Path]:
         raise Error(f"{name}: XLA cannot compile it: {error}") from error
 
 
-def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: float = 120.0) -> LayoutGraph:
+def graph(
+    fn: Callable[..., object], *args: object, name: str | None = None, timeout: float = 120.0
+) -> LayoutGraph:
     """Make the graph of a function: its HLO before layout assignment, where XLA chooses layouts.
 
     The function is compiled for the default device in a child process and is not run.
@@ -160,12 +162,13 @@ def graph(fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: 
     program = Program(fn, args, name)
     with Child([], timeout) as child:
         before, _ = dump(program.name, child, program.module())
-        found: LayoutGraph = load(before)
+        found = load(before)
+        assert isinstance(found, LayoutGraph)
         return found.replace(name=program.name, path=None)
 
 
 def kernels(
-    fn: Callable[..., Any], *args: Any, name: str | None = None, timeout: float = 120.0
+    fn: Callable[..., object], *args: object, name: str | None = None, timeout: float = 120.0
 ) -> list[LayoutGraph]:
     """Make the graphs of a function's kernels: the fused computations of the optimised program.
 

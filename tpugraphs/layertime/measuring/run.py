@@ -21,7 +21,7 @@ from tpugraphs.layertime.measuring.rows import NUMBER, Rows
 from tpugraphs.layertime.measuring.spaces import SPACES, draw, held_bytes
 from tpugraphs.layertime.measuring.timing import Times, time_step
 from tpugraphs.layertime.measuring.torch_layers import Torch
-from tpugraphs.layertime.table import LayerTable, described_devices, read_table
+from tpugraphs.layertime.table import Layers, LayerTable, described_devices, read_table
 from tpugraphs.system import machine
 from tpugraphs.system.files import absolute, locked
 from tpugraphs.system.progress import Progress
@@ -47,7 +47,7 @@ def measure(
     count: int = 200,
     seed: int = 0,
     training: bool | None = None,
-    layers: Any = None,
+    layers: Layers | None = None,
     device: str | Device | None = None,
     name: str | None = None,
     threads: int | None = None,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,12 @@ from tpugraphs.layertime.kinds import OPTIMIZERS
 from tpugraphs.layertime.networks.layer import Layer, table_of
 from tpugraphs.layertime.networks.parallel import exposed_ms, gradient_bytes, ring_ms
 from tpugraphs.layertime.networks.translate import in_kinds
+from tpugraphs.layertime.table import LayerTable
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Estimate", "LayerTime", "network_time"]
 
@@ -79,7 +83,7 @@ class Estimate:
     optimizer: str
     level: float | None
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pandas.DataFrame:
         """Return `per_layer` as a pandas DataFrame.
 
         Raises
@@ -149,8 +153,20 @@ class Estimate:
         return f"{first}\n{tables.text('', ['layer', 'kind', 'ms', '%'], cells)}{note if beyond else ''}"
 
 
+class TimeModel(Protocol):
+    """What predicts times of layers, such as :class:`tpugraphs.layertime.LayerTimeModel`."""
+
+    def predict(self, table: LayerTable) -> NDArray[np.float64]:
+        """Return milliseconds (n,)."""
+        ...
+
+    def predict_interval(self, table: LayerTable, level: float) -> NDArray[np.float64]:
+        """Return intervals (n, 2) in milliseconds."""
+        ...
+
+
 def network_time(
-    models: Mapping[str, Any],
+    models: Mapping[str, TimeModel],
     layers: Sequence[Layer],
     batch_size: int,
     optimizer: str = "None",
@@ -162,7 +178,7 @@ def network_time(
     latency_ms: float = 0.0,
     overlap: float = 0.0,
     method: str = "ring",
-    last_model: Any = None,
+    last_model: TimeModel | None = None,
     level: float | None = 0.8,
     without: Collection[str] = (),
 ) -> Estimate:

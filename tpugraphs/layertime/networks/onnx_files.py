@@ -8,12 +8,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.layertime.networks.builder import Builder
 from tpugraphs.layertime.networks.layer import LayerList
 from tpugraphs.system.files import file_name
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["is_onnx", "layers_of_onnx"]
 
@@ -34,7 +37,9 @@ def is_onnx(source: Any) -> bool:
     return type(source).__name__ == "ModelProto"
 
 
-def layers_of_onnx(source: Any, sizes: Mapping[str, int] | None = None) -> LayerList:
+def layers_of_onnx(
+    source: str | os.PathLike[str] | onnx.ModelProto, sizes: Mapping[str, int] | None = None
+) -> LayerList:
     """Return the layers of an ONNX model, in the order of its nodes.
 
     Nodes with a kind: Conv (of one group, or of as many as channels in two dimensions), Gemm, MatMul, LSTM,

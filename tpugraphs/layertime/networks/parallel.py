@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,15 @@ _SGD_PASSES = 3  # SGD reads weights and gradients, and writes weights
 _MOST_GBPS, _MOST_MS = 1e4, 1e3  # of a link that is fitted
 
 
+@overload
+def ring_ms(gradient_bytes: float, replicas: int, link_gbps: float, latency_ms: float = 0.0) -> float: ...
+@overload
 def ring_ms(
     gradient_bytes: ArrayLike, replicas: ArrayLike, link_gbps: ArrayLike, latency_ms: ArrayLike = 0.0
-) -> Any:
+) -> float | Floats: ...
+def ring_ms(
+    gradient_bytes: ArrayLike, replicas: ArrayLike, link_gbps: ArrayLike, latency_ms: ArrayLike = 0.0
+) -> float | Floats:
     """Return the time of a ring all-reduce in milliseconds.
 
     Each of n replicas sends and receives 2 (n - 1) / n of the bytes, in 2 (n - 1) turns: Patarasuk and Yuan,
@@ -50,7 +56,11 @@ def ring_ms(
     return float(found) if found.ndim == 0 else found
 
 
-def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> Any:
+@overload
+def exposed_ms(link_ms: float, compute_ms: float, overlap: float = 0.0) -> float: ...
+@overload
+def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> float | Floats: ...
+def exposed_ms(link_ms: ArrayLike, compute_ms: ArrayLike, overlap: ArrayLike = 0.0) -> float | Floats:
     """Return the part of the communication that computing does not hide, in ms.
 
     Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.networks.json_lists import layers_of_json
@@ -15,8 +14,8 @@ __all__ = ["read_layers"]
 
 
 def read_layers(
-    source: Any,
-    example: Any = None,
+    source: object,
+    example: object = None,
     *,
     batch_size: int | None = None,
     sizes: Mapping[str, int] | None = None,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.layertime.networks.builder import Builder
 from tpugraphs.layertime.networks.layer import LayerList
 from tpugraphs.layertime.networks.torch_functions import FUNCTIONS, UNKNOWN, Call
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["is_module", "layers_of_torch"]
 
@@ -25,7 +28,7 @@ def is_module(source: Any) -> bool:
     return "Module" in _torch_names(source)
 
 
-def layers_of_torch(module: Any, example: Any, batch_size: int | None = None) -> LayerList:
+def layers_of_torch(module: torch.nn.Module, example: object, batch_size: int | None = None) -> LayerList:
     """Return the layers that a PyTorch module runs for an example, in the order in which they run.
 
     The module runs once, without gradients and as in evaluation. Hooks on it and its modes of training are

@@ -1,0 +1,235 @@
+"""Write what type checkers read of names and arguments that are made at run time. `make tables`.
+
+The lazy names of the package, the functions of the ops and losses, the fields of recipes and of models of
+layers, and the arguments of `Ranker.fit` that other functions hand on: each has one home, from which these
+files follow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any
+
+import tpugraphs as tg
+from tpugraphs import _core, kernels, recipes
+from tpugraphs.kernels.faces import literal
+from tpugraphs.layertime.methods import METHODS
+
+PACKAGE = Path(__file__).parents[1] / "tpugraphs"
+MADE = '"""{} Made by `make tables`; a test fails when it is out of date."""\n'
+Fields = Mapping[str, Iterable[str]]  # name -> types it may have
+
+
+def package() -> str:
+    """Return the stub of the package: its lazy names, imported."""
+    lines = [MADE.format("Types of the public names."), "# ruff: noqa"]
+    for name, module in tg._LAZY.items():
+        lines.append(f"from tpugraphs.{module} import {name} as {name}")
+    for name, module in tg._MODULES.items():
+        inside, _, last = f"tpugraphs.{module}".rpartition(".")
+        lines.append(f"from {inside} import {last} as {name}")
+    # a name of another one is public to all checkers only if it stands here
+    everything = "".join(f'    "{name}",\n' for name in tg.__all__)
+    own = ["__version__: str", "", "def _core_missing() -> str: ...", ""]
+    return "\n".join([*lines, "", f"__all__ = [\n{everything}]", "", *own])
+
+
+def function(name: str, signature: inspect.Signature) -> str:
+    """Return a function as a stub has it, an argument on each line."""
+    lines, keyword = [f"def {name}("], False
+    for one in signature.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not keyword:
+            lines.append("    *,")
+            keyword = True
+        default = "" if one.default is one.empty else " = ..."
+        typed = "" if one.annotation is one.empty else f": {quoted(one.annotation)}"
+        lines.append(f"    {one.name}{typed}{default},")
+    return "\n".join([*lines, f") -> {quoted(signature.return_annotation)}: ..."])
+
+
+def quoted(annotation: str) -> str:
+    """Return an annotation with the quotes that the formatter wants."""
+    return annotation.replace("'", '"')
+
+
+def functions() -> str:
+    """Return the stub of `tpugraphs.kernels`: functions made at run time, and imports of the others."""
+    imports, made = list[str](), list[str]()
+    for name in kernels.__all__:
+        value = getattr(kernels, name)
+        home = "kernels" if name in kernels.losses.FACES else value.__module__.rpartition(".")[2]
+        if home == "kernels":
+            made.append(function(name, inspect.signature(value)))
+        else:
+            imports.append(f"from tpugraphs.kernels.{home} import {name} as {name}")
+    head = [
+        MADE.format("Types of the kernels over arrays."),
+        "# ruff: noqa",
+        "from collections.abc import Collection, Mapping",
+        "from typing import Literal",
+        "",
+        "import numpy as np",
+        "from numpy.typing import NDArray",
+        "",
+        *(f"from tpugraphs.kernels import {name} as {name}" for name in ("losses", "ops", "streams")),
+        "from tpugraphs.kernels.faces import Array, Precision",
+        "from tpugraphs.kernels.losses import Result, Runtimes",
+        "from tpugraphs.kernels.ops import Activation, Direction",
+        *imports,
+    ]
+    return "\n".join([*head, "", "__all__: list[str]", "", *made, ""])
+
+
+def methods() -> str:
+    """Return `OpMethods`: the methods of `tg.Model`, one per op, as checkers see them."""
+    made = []
+    for op in _core.ops():
+        lines = function(op["name"], inspect.signature(getattr(tg.Model, op["name"]))).split("\n")
+        made += ["", *(f"    {line}" for line in lines)]
+    text = "\n".join(
+        ["class OpMethods:", '    """Methods of :class:`tpugraphs.Model`, one per op."""', *made]
+    )
+    return module("Types of the methods of models.", text, ["OpMethods"])
+
+
+def parts(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union."""
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return tuple(part for one in typing.get_args(hint) for part in parts(one))
+    return (hint,)
+
+
+def kinds(hint: Any, choices: tuple[str, ...]) -> Iterable[str]:
+    """Yield the types that a field of a recipe takes. None stands for "none" where a text is expected."""
+    for part in parts(hint):
+        origin = typing.get_origin(part) or part
+        if origin is list:
+            yield "Sequence[Mapping[str, object]]"
+        elif origin is str and choices:
+            yield from (f"={choice}" for choice in choices)
+        else:
+            yield {NoneType: "None", Callable: "Callable[..., Any]"}.get(origin, origin.__name__)
+        if origin is str and (not choices or "none" in choices):
+            yield "None"
+
+
+def union(types: Iterable[str]) -> str:
+    """Return the union of types; those that begin with ``=`` are texts."""
+    each = list(dict.fromkeys(types))
+    texts = sorted(text[1:] for text in each if text.startswith("="))
+    plain = [one for one in each if not one.startswith("=") and one != "None"]
+    words = [literal(texts)] if texts and "str" not in plain else []
+    return quoted(" | ".join([*plain, *words, *(["None"] if "None" in each else [])]))
+
+
+def typed_dict(name: str, doc: str, fields: Mapping[str, str], base: str = "TypedDict, total=False") -> str:
+    """Return a dict with these keys, of which each may be missing."""
+    lines = [f"class {name}({base}):", f'    """{doc}"""', ""]
+    return "\n".join([*lines, *(typed(key, types) for key, types in fields.items())])
+
+
+def typed(key: str, types: str) -> str:
+    """Return the line of a key, broken where it is too long."""
+    line = f"    {key}: {types}"
+    if len(line) <= 110:
+        return line
+    inside = types.removeprefix("Literal[").removesuffix("]")
+    assert inside.count("[") == 0, f"{key}: {types} is too long"
+    choices = "".join(f"        {choice},\n" for choice in inside.split(", "))
+    return f"    {key}: Literal[\n{choices}    ]"
+
+
+def recipe_fields() -> str:
+    """Return `RecipeFields`: all fields of all recipes of the package."""
+    found: dict[str, list[str]] = {}
+    for recipe in recipes._built_in().values():
+        options = recipe.options
+        hints = typing.get_type_hints(options)
+        for field in options.__dataclass_fields__.values():
+            choices = tuple(field.metadata["choices"])
+            found.setdefault(field.name, []).extend(kinds(hints[field.name], choices))
+    fields = {name: union(types) for name, types in sorted(found.items())}
+    length = {name: fields.pop(name) for name in ("epochs", "steps")}
+    doc = "Fields of the recipes of the package"
+    text = typed_dict("FieldsButLength", f"{doc}, but `epochs` and `steps`.", fields)
+    more = f"{doc}. Which of them a recipe has: `tpugraphs recipes NAME`."
+    text += "\n\n\n" + typed_dict("RecipeFields", more, length, "FieldsButLength, total=False")
+    return module("Types of the fields of recipes.", text, ["FieldsButLength", "RecipeFields"])
+
+
+def method_fields() -> str:
+    """Return `MethodFields`: all fields of all methods that predict times of layers."""
+    found: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        for one in list(inspect.signature(method).parameters.values())[1:]:
+            found.setdefault(one.name, []).extend(one.annotation.split(" | "))
+    fields = {name: union(types) for name, types in sorted(found.items())}
+    text = typed_dict("MethodFields", "Fields of the methods that predict times of layers.", fields)
+    return module("Types of the fields of methods.", text, ["MethodFields"])
+
+
+def fit_arguments() -> str:
+    """Return `FitArguments`: what `Ranker.fit` takes by keyword, for functions that hand it on."""
+    parameters = inspect.signature(tg.Ranker.fit).parameters.values()
+    fields = {one.name: quoted(one.annotation) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    some = {name: fields.pop(name) for name in ("verbose", "groups")}  # which other functions have, too
+    all_of = "Arguments of :meth:`tpugraphs.Ranker.fit` by keyword"
+    text = typed_dict("FitButShared", f"{all_of}, but `verbose` and `groups`.", fields)
+    text += "\n\n\n" + typed_dict("FitArguments", f"{all_of}.", some, "FitButShared, total=False")
+    return module("Types of the arguments of a fit.", text, ["FitArguments", "FitButShared"])
+
+
+IMPORTS = {  # name in a type -> where it is from
+    "os.": "import os",
+    "Callable": "from collections.abc import Callable",
+    "Iterable": "from collections.abc import Iterable",
+    "Mapping": "from collections.abc import Mapping",
+    "Sequence": "from collections.abc import Sequence",
+    "Any": "from typing import Any",
+    "Literal": "from typing import Literal",
+    "TypedDict": "from typing import TypedDict",
+    "ArrayLike": "from numpy.typing import ArrayLike",
+    "NDArray": "from numpy.typing import NDArray",
+    "np.": "import numpy as np",
+    "SampleWeight": "from tpugraphs.data.graph import SampleWeight",
+    "Graphs": "from tpugraphs.data.graph import Graphs",
+    "Callback": "from tpugraphs.training.callbacks import Callback",
+}
+
+
+def module(doc: str, text: str, names: Iterable[str]) -> str:
+    """Return a module around classes."""
+    imports = [line for name, line in IMPORTS.items() if re.search(rf"\b{re.escape(name)}", text)]
+    if re.search(r"\bRanker\b(?!\.)", text):
+        imports += ["from typing import TYPE_CHECKING", "", "if TYPE_CHECKING:"]
+        imports += ["    from tpugraphs.ranker.ranker import Ranker"]
+    everything = ", ".join(f'"{name}"' for name in names)
+    lines = [MADE.format(doc), "# ruff: noqa", "from __future__ import annotations", "", *imports]
+    return "\n".join([*lines, "", f"__all__ = [{everything}]", "", "", text, ""])
+
+
+def moved(module: str) -> str:
+    """Return the stub of a module under its former name."""
+    return f"# Made by `make tables`.\nfrom tpugraphs.{module} import *  # noqa: F403\n"
+
+
+FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
+    "__init__.pyi": package,
+    "kernels/__init__.pyi": functions,
+    "recipes/fields.py": recipe_fields,
+    "recipes/methods.pyi": methods,
+    "ranker/arguments.py": fit_arguments,
+    "layertime/methods/fields.py": method_fields,
+    **{f"{name}.pyi": partial(moved, at) for name, at in tg._MODULES.items() if name != at},
+}
+
+
+if __name__ == "__main__":
+    for file, text in FILES.items():
+        (PACKAGE / file).write_text(text())

@@ -1,0 +1,94 @@
+"""Type checkers see every public name: mypy and pyright, both strict, read a program, and reveal the type of each name."""
+
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tpugraphs as tg
+
+PROGRAM = Path(__file__).parent / "checked" / "program.py"
+MODULES = [name for name in tg._MODULES if name != "xla" or importlib.util.find_spec("jax")]
+# Types that are known to the caller alone (the default of an option, the fields of a recipe), or not installed.
+UNKNOWN = ("recipes.option", "Recipe.fields", "Table.keys", "Graph.to_networkx", ".to_frame", "torch.to_pyg")
+# All graphs have types, and so has whatever a fit learns from.
+TYPED = "graph|graphs|train|valid|sample_weight|scorer|ranker|rankers|table|layers"
+
+COMPLAINT = re.compile(r"\s*\S+:\d+(:\d+)?(:| -) (error|warning)\b")  # of either checker
+
+
+def public_names():
+    """Every public name, and the public methods and properties of every public class."""
+    names = [f"tg.{name}" for name in tg.__all__ if name in MODULES or name not in tg._MODULES]
+    names += [f"tg.{m}.{name}" for m in MODULES for name in getattr(getattr(tg, m), "__all__", ())]
+    for name in list(names):
+        value = tg
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+        if inspect.isclass(value) and value.__module__.startswith("tpugraphs"):
+            own = [method for method, made in vars(value).items() if method[0] != "_" and callable(made)]
+            names += [f"{name}.{method}" for method in own]
+    return names
+
+
+def checked(folder, command, pattern):
+    """Run a checker over the program and a file that reveals all names; return type by name, and its complaints."""
+    names = public_names()
+    assert len(names) > 700
+    reveals = folder / "reveals.py"
+    reveals.write_text("import tpugraphs as tg\n" + "".join(f"reveal_type({name})\n" for name in names))
+    program = folder / "program.py"
+    program.write_text(PROGRAM.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", *command, str(reveals), str(program)],
+        cwd=folder, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    lines = (done.stdout + done.stderr).splitlines()
+    found = dict(re.search(pattern, line).groups() for line in lines if re.search(pattern, line))
+    assert len(found) == len(names), "\n".join(lines[-20:])
+    types = {names[int(line) - 2]: text for line, text in found.items()}
+    return types, [line for line in lines if COMPLAINT.match(line)]
+
+
+def without_types(types):
+    """Names whose type, result or parameter for graphs is not known."""
+    unknown = re.compile(rf"^(type\[)?(Any|Unknown)\b|-> (Any|Unknown)$|\b({TYPED}): (Any|Unknown)\b")
+    return {name: text for name, text in types.items() if not name.endswith(UNKNOWN) and unknown.search(text)}
+
+
+def test_what_counts_as_unknown():
+    for text in (
+        "Any",
+        "Unknown",
+        "type[Any]",
+        "def (x: int) -> Any",
+        "(graph: Any) -> int",
+        "(self, valid: Any = ...)",
+    ):
+        assert without_types({"tg.name": text})
+    assert not without_types({"tg.name": "(graph: Graph, valid: float) -> dict[str, Any]"})
+
+
+def test_mypy(tmp_path):
+    pytest.importorskip("mypy", reason="needs mypy: pip install '.[dev]'")
+    command = ["mypy", "--strict", "--config-file=", "--no-error-summary"]
+    types, complaints = checked(tmp_path, command, r"^reveals\.py:(\d+): note: Revealed type is \"(.*)\"$")
+    assert not complaints
+    assert not without_types(types)
+
+
+def test_pyright(tmp_path):
+    pytest.importorskip("pyright", reason="needs pyright: pip install '.[dev]'")
+    (tmp_path / "pyrightconfig.json").write_text(
+        '{"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "reportMissingModuleSource": "none"}'
+    )
+    command = ["pyright", "--pythonpath", sys.executable]
+    types, complaints = checked(
+        tmp_path, command, r"reveals\.py:(\d+):\d+ - information: Type of \".*?\" is \"(.*)\"$"
+    )
+    assert not complaints
+    assert not without_types(types)

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.ranker.baselines import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.data.columns import *  # noqa: F403

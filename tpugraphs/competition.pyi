@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.submission.competition import *  # noqa: F403

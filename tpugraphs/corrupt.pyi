@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.data.corrupt import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.ranker.ensemble import *  # noqa: F403

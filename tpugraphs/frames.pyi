@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.data.frames import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.ranker.leaveout import *  # noqa: F403

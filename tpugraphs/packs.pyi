@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.data.packs import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.evaluation.plot import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.network.scoring import *  # noqa: F403

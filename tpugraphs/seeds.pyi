@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.ranker.seeds import *  # noqa: F403

@@ -1,0 +1,2 @@
+# Made by `make tables`.
+from tpugraphs.training.selection import *  # noqa: F403
