@@ -1,10 +1,10 @@
-"""Try a wheel for aarch64 on another machine: Debian's Python under qemu, with a smoke test and tests of the suite.
+"""Try a wheel for aarch64 on another machine: Debian's Python under qemu runs tests of the suite.
 
     python release/emulated.py dist/tpugraphs-*_aarch64.whl                     # the smoke test and TESTS
     python release/emulated.py WHEEL --numpy 1.26.4 tests/test_losses.py        # with this NumPy, these tests
-    python release/emulated.py WHEEL --release trixie --smoke                   # Python 3.13; the smoke test alone
+    python release/emulated.py WHEEL --release trixie --smoke              # Python 3.13; smoke test alone
 
-Needs a Debian or Ubuntu machine with qemu-user-static. The wheels of what the tests need come from the index of pip.
+Needs a Debian or Ubuntu machine with qemu-user-static. What the tests need comes from the index of pip.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "release"
 MACHINE = "aarch64"
 PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
-# Numbers of every kernel, op and loss, the same bits for any number of threads, optimizers; about a quarter of an hour.
+# Numbers of every kernel, op and loss, the same bits for any number of threads, optimizers.
 TESTS = [
     "vmath",
     "losses",
@@ -49,7 +49,8 @@ def interpreter(release: str) -> Path:
     program = root.parent / "python"
     # The name it is called by becomes sys.executable, from which Python would look for its library.
     program.write_text(
-        f'#!/bin/sh\nPYTHONHOME={root}/usr exec {qemu} -0 {program} -L {root} {root}/usr/bin/python{version} "$@"\n'
+        f"#!/bin/sh\nPYTHONHOME={root}/usr exec {qemu} -0 {program} "
+        f'-L {root} {root}/usr/bin/python{version} "$@"\n'
     )
     program.chmod(0o755)
     return program

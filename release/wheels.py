@@ -3,9 +3,9 @@
     python release/wheels.py                    # both, into dist/, with the source distribution
     python release/wheels.py x86_64 --out DIR
 
-The compiler is this machine's, for aarch64 the cross compiler of Debian. Headers, libraries and libgomp are those of
-Debian 11, whose symbols suffice for glibc 2.28; auditwheel checks that, and puts libgomp into the wheel. Needs a
-Debian or Ubuntu machine and `pip install '.[release]'`.
+The compiler is this machine's, for aarch64 the cross compiler of Debian. Headers, libraries and libgomp are
+those of Debian 11, whose symbols suffice for glibc 2.28; auditwheel checks that, and puts libgomp into the
+wheel. Needs a Debian or Ubuntu machine and `pip install '.[release]'`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ PACKAGES = ["libc6-dev", "libgomp1", "base-files"]
 LIMIT = 5_000_000  # bytes of a wheel
 EXPRESSION = "Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1"
 NOTICE = """\
-{library} is libgomp, the OpenMP runtime of GCC: {version} of Debian, as that project distributes it, but for its
-name, which auditwheel changed. It is free software under the GNU General Public License, version 3 or later, with the
-GCC Runtime Library Exception, which lets programs under any licence use it. Its source is Debian's source package
-{source}. Everything else in this wheel is under the licence in LICENSE. The texts of Debian follow.
+{library} is libgomp, the OpenMP runtime of GCC: {version} of Debian,
+as that project distributes it, but for its name, which auditwheel changed. It is free software under the GNU
+General Public License, version 3 or later, with the GCC Runtime Library Exception, which lets programs under any
+licence use it. Its source is Debian's source package {source}. Everything else in this wheel is under the licence in LICENSE. The texts of Debian follow.
 
 """
 
 
-def run(command: list[str | os.PathLike[str]], **options: object) -> str:
+def run(command: list[str | os.PathLike[str]], env: dict[str, str] | None = None) -> str:
     """Run a command and return what it printed; what fails ends the script with its output."""
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)  # type: ignore[call-overload]
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
     if done.returncode:
         raise SystemExit(
             f"{' '.join(map(str, command))}\n{done.stdout}\nfailed with exit code {done.returncode}"
@@ -54,7 +54,7 @@ def compiler(machine: str, root: Path) -> dict[str, str]:
     gcc = debian.need(f"{triplet}-gcc", f"gcc-{triplet.replace('_', '-')}")
     headers = run([gcc, "-print-file-name=include"]).strip()
     own = Path(sysconfig.get_path("include"))
-    # Debian's Python keeps one header per architecture. The stable interface reads it alike on all of 64 bits.
+    # Debian's Python keeps one header per architecture. The stable interface reads all alike.
     here = Path("/usr/include", f"{platform.machine()}-linux-gnu", own.name)
     if here.is_dir():
         shutil.copytree(here, root / "usr/include" / triplet / own.name, dirs_exist_ok=True)
@@ -88,7 +88,7 @@ def finish(wheel: Path, machine: str, root: Path, out: Path) -> Path:
     """Return the wheel for others: auditwheel's, with the tag of `GLIBC` and the licence of libgomp."""
     work = wheel.parent / "repaired"
     libraries = f"{root}/usr/lib/{debian.TRIPLETS[machine]}"
-    # "auto": auditwheel takes the tags of foreign architectures only so. It finds the oldest glibc that suffices.
+    # "auto": only so does auditwheel take other architectures. It finds the oldest glibc that suffices.
     run([
         sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat",
         "--ldpaths", libraries, "-w", work, wheel,
