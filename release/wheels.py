@@ -32,8 +32,9 @@ EXPRESSION = "Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1"
 NOTICE = """\
 {library} is libgomp, the OpenMP runtime of GCC: {version} of Debian,
 as that project distributes it, but for its name, which auditwheel changed. It is free software under the GNU
-General Public License, version 3 or later, with the GCC Runtime Library Exception, which lets programs under any
-licence use it. Its source is Debian's source package {source}. Everything else in this wheel is under the licence in LICENSE. The texts of Debian follow.
+General Public License, version 3 or later, with the GCC Runtime Library Exception, which lets programs under
+any licence use it. Its source is Debian's source package {source}.
+Everything else in this wheel is under the licence in LICENSE. The texts of Debian follow.
 
 """
 
