@@ -52,7 +52,10 @@ sanitize:
 		PYTHONMALLOC=malloc $(PYTHON) -m pytest -p no:cacheprovider
 fuzz:
 	sh csrc/fuzz/run.sh 30
+# Both wheels and the source distribution, into dist/; needs `pip install '.[release]'`. See docs/releasing.md.
+wheels:
+	$(PYTHON) release/wheels.py
 clean:
 	rm -rf build dist *.egg-info tpugraphs/_core*.so
 
-.PHONY: build lib test format lint types tables docs parity bench bench-quick sanitize fuzz clean
+.PHONY: build lib test format lint types tables docs parity bench bench-quick sanitize fuzz wheels clean

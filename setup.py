@@ -11,9 +11,9 @@ The last and the first also turn on the core's own checks (csrc/base/check.h): r
 """
 
 import os
-import platform
 import shlex
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 
@@ -32,7 +32,7 @@ def read_flags(path):
 FLAGS = read_flags("csrc/flags.mk")
 SANITIZER = "-fsanitize=address,undefined"
 SANITIZE = f"-O1 -g -fno-omit-frame-pointer {SANITIZER} -fno-sanitize-recover=undefined".split()
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))  # of what is built for, not of what builds
 ISA_FLAGS = {name.removeprefix("FLAGS_"): flags for name, flags in FLAGS.items() if name.startswith("FLAGS_")}
 
 

@@ -9,10 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 SOURCES = [
     path
-    for top in ("tpugraphs", "csrc", "tests", "benchmarks", "docs", "notebooks", ".ci")
+    for top in ("tpugraphs", "csrc", "tests", "benchmarks", "docs", "notebooks", "release", ".ci")
     for path in (ROOT / top).rglob("*")
     if path.is_file()
 ] + [path for path in ROOT.glob("*") if path.is_file()]

@@ -210,7 +210,7 @@ def test_every_header_compiles_alone():
 def test_no_path_of_a_machine():
     home = re.compile(r"(?<![\w.~}/])/(?:root|home|Users|work)/\w")
     carriers = []
-    for folder in ("csrc", "tpugraphs", "tests", "docs", "benchmarks", "notebooks", ".ci"):
+    for folder in ("csrc", "tpugraphs", "tests", "docs", "benchmarks", "notebooks", "release", ".ci"):
         for path in (ROOT / folder).rglob("*"):
             if (
                 path.suffix in (".c", ".h", ".inc", ".py", ".pyi", ".md", ".ipynb", ".json", ".sh", "")
@@ -271,6 +271,16 @@ def test_one_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == tpugraphs.__version__
     assert f"## [{tpugraphs.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {tpugraphs.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f'  version: "{tpugraphs.__version__}"\n' in (ROOT / "release/conda/recipe.yaml").read_text()
+
+
+def test_the_conda_recipe_needs_what_the_wheel_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "release/conda/recipe.yaml").read_text()
+    run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, re.M)[1]
+    found = {line.removeprefix("    - ").replace(" ", "") for line in run.splitlines()} - {"python"}
+    assert found == {need.replace("matplotlib", "matplotlib-base") for need in project["dependencies"]}
 
 
 def test_licence_is_apache_2():

@@ -85,6 +85,6 @@ def as_samples(graph: Graph) -> Graph:
     if isinstance(graph, _Samples):
         return graph
     kind: Any = type(graph)
-    made = object.__new__(_samples_of(kind))
+    made: Graph = object.__new__(_samples_of(kind))
     made.__dict__.update(graph.__dict__)
     return made
