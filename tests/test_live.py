@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 import types
 
@@ -59,7 +60,7 @@ def test_a_line_says_how_far_a_fit_is():
     assert progress_line(history) == "step 1,200 of 2,000: loss 0.5000, 12 s"
     history.evaluated(1000, 0.75)
     history.evaluated(1200, 0.7)
-    expected = "step 1,200 of 2,000: loss 0.5000, tau 0.7000, best 0.7500 after step 1,000, 12 s"
+    expected = "step 1,200 of 2,000: tau 0.7000, best 0.7500 after step 1,000, loss 0.5000, 12 s"
     assert progress_line(history) == expected
     assert progress_line(History(total_steps=3)) == "step 0 of 3: 0 s"
 
@@ -89,7 +90,7 @@ def test_lines_at_the_steps_asked_for_with_a_name_and_the_reason_of_the_end(term
 
     file = io.StringIO()
     fit(LiveCurve(4, name="seed 0", file=file), Stop())
-    heads = [line.split(": loss")[0] for line in file.getvalue().splitlines()]
+    heads = [re.split(": (?:tau|loss) ", line)[0] for line in file.getvalue().splitlines()]
     assert heads == [
         "seed 0: step 4 of 10", "seed 0: step 5 of 10", "seed 0: step 8 of 10", "seed 0: enough after 8 steps",
     ]  # fmt: skip

@@ -253,5 +253,5 @@ def test_bad_input_is_named():
 
 @pytest.mark.parametrize("loss", [tg.kernels.pairwise_hinge, tg.kernels.list_mle])
 def test_different_lengths_are_both_told(loss):
-    with pytest.raises(tg.ShapeError, match="got 1 scores and 2 runtimes"):
+    with pytest.raises(tg.ShapeError, match="got 1 score and 2 runtimes"):
         loss(np.zeros(1, np.float32), np.ones(2, np.int64))

@@ -31,6 +31,9 @@ typedef struct tg_error {
 #define TG_PRINTF(fmt, args)
 #endif
 
+/* The ending of a noun after a number: "%d node%s", n, TG_S(n). */
+#define TG_S(n) ((n) == 1 ? "" : "s")
+
 /* Names may come from a file: '?' for every control character, so that an error is one line all the same. */
 void tg_error_printable(tg_error *err);
 

@@ -86,7 +86,7 @@ tg_status tg_npz_header(tg_npz *npz, const tg_member *m, tg_npy *npy, tg_error *
     tg_status status = unpack(npz, m, take_start, &s, err);
     if (status != TG_OK) return status;
     if (s.used < TG_NPY_PREFIX)
-        return tg_bad_field(err, m->field, expected, DAMAGED, "%d bytes", (int)s.used);
+        return tg_bad_field(err, m->field, expected, DAMAGED, "%d byte%s", (int)s.used, TG_S(s.used));
     size_t n = tg_npy_header_size(s.bytes);
     if (n == 0 || n > s.used)
         return tg_bad_field(err, m->field, expected, DAMAGED,
@@ -171,8 +171,9 @@ tg_status tg_npz_read(tg_npz *npz, const tg_member *member, const tg_npy *npy, u
 static tg_status check_digit_array(const tg_member *member, const tg_npy *npy, tg_error *err) {
     if (npy->ndim == 3 && npy->shape[2] == TG_DIGITS && !npy->fortran) return TG_OK;
     return tg_bad_field(err, member->field, "shape (C, K, 18) in C order",
-                        "save it again with numpy.ascontiguousarray", "%d dimensions, last %lld%s", npy->ndim,
-                        (long long)npy->shape[2], npy->fortran ? ", Fortran order" : "");
+                        "save it again with numpy.ascontiguousarray", "%d dimension%s, last %lld%s",
+                        npy->ndim, TG_S(npy->ndim), (long long)npy->shape[2],
+                        npy->fortran ? ", Fortran order" : "");
 }
 
 tg_status tg_npz_read_digits(tg_npz *npz, const tg_member *member, const tg_npy *npy, int8_t *to,

@@ -98,8 +98,8 @@ static tg_status check_tensor(reader *r, tg_tensor *t, const int64_t *bounds) {
     t->count = memory / wide;
     if (bounds[1] < bounds[0] || bytes != bounds[1] - bounds[0])
         return tg_bad_field(r->err, t->name.bytes, "as many bytes as its shape says", AGAIN,
-                            "%lld elements of %d bytes in bytes %lld to %lld", (long long)t->count, item,
-                            (long long)bounds[0], (long long)bounds[1]);
+                            "%lld element%s of %d byte%s in bytes %lld to %lld", (long long)t->count,
+                            TG_S(t->count), item, TG_S(item), (long long)bounds[0], (long long)bounds[1]);
     t->offset = bounds[0], t->size = bytes;
     t->memory = memory; /* held against max_bytes before it is allocated */
     return TG_OK;

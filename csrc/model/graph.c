@@ -12,13 +12,13 @@ static tg_status check(const tg_graph *g, const int64_t *edge_index, const int64
     for (int64_t e = 0; e < 2 * (int64_t)g->E; e++)
         if (edge_index[e] < 0 || edge_index[e] >= g->N)
             return tg_fail_field(err, "edge_index", "node numbers in 0..N-1",
-                                 "%lld in row %lld of a graph of %d nodes", (long long)edge_index[e],
-                                 (long long)(e / 2), g->N);
+                                 "%lld in row %lld of a graph of %d node%s", (long long)edge_index[e],
+                                 (long long)(e / 2), g->N, TG_S(g->N));
     for (int32_t k = 0; k < g->K; k++)
         if (config_nodes[k] < 0 || config_nodes[k] >= g->N)
             return tg_fail_field(err, "config_nodes", "node numbers in 0..N-1",
-                                 "%lld at position %d of a graph of %d nodes", (long long)config_nodes[k], k,
-                                 g->N);
+                                 "%lld at position %d of a graph of %d node%s", (long long)config_nodes[k], k,
+                                 g->N, TG_S(g->N));
     for (int64_t i = 0; i < (int64_t)g->N * g->F; i++)
         if (!isfinite(g->node_feat[i]))
             return tg_fail_field(err, "node_feat", "finite numbers", "%g at node %lld, column %lld",
@@ -175,8 +175,8 @@ tg_status tg_gather_configs(const tg_entry *entry, int8_t *digits, float *config
         const int64_t row = entry->rows[c];
         if (row < 0 || row >= g->C)
             return tg_fail_field(err, "rows", "config rows in 0..C-1",
-                                 "%lld at position %d of a graph of %lld configs", (long long)row, c,
-                                 (long long)g->C);
+                                 "%lld at position %d of a graph of %lld config%s", (long long)row, c,
+                                 (long long)g->C, TG_S(g->C));
         tg_status status = gather_row(g, row, digits + c * width, err);
         if (status != TG_OK) return status;
         for (int t = 0; config_feat != NULL && t < g->T; t++) {

@@ -18,8 +18,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     if (p->digit_cols < 1) return tg_fail(err, TG_E_RECIPE, "the graphs have no config digits");
     if (a->form == POSITIONS && p->digit_cols % TG_LAYOUT_DIGITS != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d digits cannot be cut into layouts of %d", p->digit_cols,
-                       TG_LAYOUT_DIGITS);
+        return tg_fail(err, TG_E_RECIPE, "%d digit%s cannot be cut into layouts of %d", p->digit_cols,
+                       TG_S(p->digit_cols), TG_LAYOUT_DIGITS);
     p->out = (tg_shape){a->of == NODES ? TG_SPACE_NODE_CONFIG : TG_SPACE_CONFIG_NODE_CONFIG, p->digit_cols};
     return TG_OK;
 }

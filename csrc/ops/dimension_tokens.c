@@ -24,7 +24,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     const int T = a->tokens, last = a->column + (a->groups - 1) * a->step + T;
     if (p->digit_cols < 1 || p->digit_cols % T != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d digits cannot be cut into layouts of %d", p->digit_cols, T);
+        return tg_fail(err, TG_E_RECIPE, "%d digit%s cannot be cut into layouts of %d", p->digit_cols,
+                       TG_S(p->digit_cols), T);
     if (p->n_in == 1 && last > p->in[0].cols)
         return tg_fail(err, TG_E_RECIPE, "reads columns %d..%d of x, which has %d", a->column, last - 1,
                        p->in[0].cols);

@@ -29,10 +29,11 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     if (p->in[0].cols % a->tokens != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns cannot be cut into %d tokens", p->in[0].cols, a->tokens);
+        return tg_fail(err, TG_E_RECIPE, "%d column%s cannot be cut into %d tokens", p->in[0].cols,
+                       TG_S(p->in[0].cols), a->tokens);
     const int W = p->in[0].cols / a->tokens, H = a->hidden;
     if (W % a->heads != 0)
-        return tg_fail(err, TG_E_RECIPE, "the %d columns of a token cannot be cut into %d heads", W,
+        return tg_fail(err, TG_E_RECIPE, "the %d column%s of a token cannot be cut into %d heads", W, TG_S(W),
                        a->heads);
     p->out = p->in[0];
     const tg_param_spec zeros = {.rows = W, .init = TG_INIT_CONSTANT},

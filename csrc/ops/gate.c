@@ -7,8 +7,8 @@ enum { A, X, Z, INPUTS };
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     for (int i = X; i < p->n_in; i++)
         if (p->in[i].cols != p->in[A].cols)
-            return tg_fail(err, TG_E_RECIPE, "a has %d columns, %s has %d", p->in[A].cols, i == X ? "x" : "y",
-                           p->in[i].cols);
+            return tg_fail(err, TG_E_RECIPE, "a has %d column%s, %s has %d", p->in[A].cols,
+                           TG_S(p->in[A].cols), i == X ? "x" : "y", p->in[i].cols);
     p->out.cols = p->in[A].cols;
     p->needs_in = (1u << p->n_in) - 1;
     return tg_join_inputs(p, &p->out.space, err);

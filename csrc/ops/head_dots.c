@@ -10,7 +10,8 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const int heads = ((const attrs *)p->attrs)->heads, wide = p->in[0].cols;
     if (wide % heads != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns of x do not make %d heads", wide, heads);
+        return tg_fail(err, TG_E_RECIPE, "%d column%s of x cannot be cut into %d heads", wide, TG_S(wide),
+                       heads);
     const int cols = wide / heads;
     p->out = (tg_shape){p->in[0].space, heads};
     p->params[ATT] = tg_glorot(heads, cols);

@@ -29,10 +29,10 @@ tg_status tg_check_same_rows(const tg_op_plan *p, tg_error *err) {
 tg_status tg_check_heads(const tg_op_plan *p, int heads, tg_error *err) {
     const int wide = p->in[TG_Q].cols, values = p->in[TG_V].cols;
     if (p->in[TG_K].cols != wide)
-        return tg_fail(err, TG_E_RECIPE, "q has %d columns, k has %d", wide, p->in[TG_K].cols);
+        return tg_fail(err, TG_E_RECIPE, "q has %d column%s, k has %d", wide, TG_S(wide), p->in[TG_K].cols);
     if (wide % heads != 0 || values % heads != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns of q and %d of v do not make %d heads", wide, values,
-                       heads);
+        return tg_fail(err, TG_E_RECIPE, "%d column%s of q and %d of v do not make %d heads", wide,
+                       TG_S(wide), values, heads);
     return TG_OK;
 }
 

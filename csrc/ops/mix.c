@@ -25,8 +25,8 @@ static tg_status plan(tg_op_plan *p, tg_error *err) {
     if (!tg_has_nodes(p->in[Z].space) && (a->cross || a->stats))
         return tg_fail(err, TG_E_RECIPE, "cross and stats need rows of nodes");
     if (p->n_in == 2 && (p->in[RESIDUAL].space != p->in[Z].space || p->in[RESIDUAL].cols != F))
-        return tg_fail(err, TG_E_RECIPE, "the residual has %d columns, the result %d%s", p->in[RESIDUAL].cols,
-                       F,
+        return tg_fail(err, TG_E_RECIPE, "the residual has %d column%s, the result %d%s",
+                       p->in[RESIDUAL].cols, TG_S(p->in[RESIDUAL].cols), F,
                        p->in[RESIDUAL].space == p->in[Z].space ? "" : ", and they differ in what a row is");
     p->out = (tg_shape){p->in[Z].space, F};
     if (R > 0) {

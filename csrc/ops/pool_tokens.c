@@ -10,7 +10,8 @@ typedef struct attrs {
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const attrs *a = p->attrs;
     if (p->in[0].cols % a->tokens != 0)
-        return tg_fail(err, TG_E_RECIPE, "%d columns cannot be cut into %d tokens", p->in[0].cols, a->tokens);
+        return tg_fail(err, TG_E_RECIPE, "%d column%s cannot be cut into %d tokens", p->in[0].cols,
+                       TG_S(p->in[0].cols), a->tokens);
     p->out = (tg_shape){p->in[0].space, p->in[0].cols / a->tokens};
     return TG_OK;
 }

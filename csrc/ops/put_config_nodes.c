@@ -9,8 +9,8 @@ enum { X, REST };
 static tg_status plan(tg_op_plan *p, tg_error *err) {
     const int rest = p->n_in == 2;
     if (rest && p->in[REST].cols != p->in[X].cols)
-        return tg_fail(err, TG_E_RECIPE, "'rest' must have the %d columns of 'x', found %d", p->in[X].cols,
-                       p->in[REST].cols);
+        return tg_fail(err, TG_E_RECIPE, "'rest' must have the %d column%s of 'x', found %d", p->in[X].cols,
+                       TG_S(p->in[X].cols), p->in[REST].cols);
     const int configs =
         p->in[X].space == TG_SPACE_CONFIG_NODE_CONFIG || (rest && p->in[REST].space == TG_SPACE_NODE_CONFIG);
     p->out = (tg_shape){configs ? TG_SPACE_NODE_CONFIG : TG_SPACE_NODE, p->in[X].cols};

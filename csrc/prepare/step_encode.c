@@ -110,9 +110,11 @@ static tg_status inspect(const tg_use *use, const tg_stored *graph, unsigned tab
         char expected[160];
         if (found[t] < columns->n)
             snprintf(expected, sizeof expected,
-                     "%d columns, as the schema has: '%.60s' is the first that is missing", columns->n,
-                     columns->column[found[t]].name);
-        else snprintf(expected, sizeof expected, "%d columns, as the schema has", columns->n);
+                     "%d column%s, as the schema has: '%.60s' is the first that is missing", columns->n,
+                     TG_S(columns->n), columns->column[found[t]].name);
+        else
+            snprintf(expected, sizeof expected, "%d column%s, as the schema has", columns->n,
+                     TG_S(columns->n));
         return tg_fail_field(err, tg_table_fields[t], expected, "%lld", (long long)found[t]);
     }
     return TG_OK;

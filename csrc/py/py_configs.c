@@ -253,8 +253,8 @@ static PyObject *decode_rows(PyObject *self, PyObject *args) {
     for (npy_intp i = 0; i < n[0] && status == TG_OK; i++) {
         const int64_t r = row[i];
         if (r < 0 || r >= codes.C)
-            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld configs",
-                                   (long long)r, (long long)codes.C);
+            status = tg_fail_field(&err, "rows", "config rows in 0..C-1", "%lld of %lld config%s",
+                                   (long long)r, (long long)codes.C, TG_S(codes.C));
         else status = tg_codes_row(&codes, r, to + i * codes.K * TG_DIGITS, &err);
     }
     Py_END_ALLOW_THREADS

@@ -219,7 +219,8 @@ static int call_init(call *c, const tg_state *state, PyObject *args, PyObject **
     c->op = tg_find_op(name);
     const Py_ssize_t n_in = PyTuple_Size(inputs);
     if (c->op == NULL || configs < 1 || n_in < tg_op_least_in(c->op) || n_in > tg_op_most_in(c->op)) {
-        PyErr_Format(PyExc_ValueError, "no op '%s' with %zd inputs and %d configs", name, n_in, configs);
+        PyErr_Format(PyExc_ValueError, "no op '%s' with %zd input%s and %d config%s", name, n_in, TG_S(n_in),
+                     configs, TG_S(configs));
         return -1;
     }
     if (take_slate(c, state, object, configs) < 0 || plan_call(c, attrs, inputs) < 0 ||
@@ -321,8 +322,8 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
 /* Whether `outs` is None or a tuple of n, else an exception. */
 static int check_outs(PyObject *outs, Py_ssize_t n) {
     if (outs == NULL || outs == Py_None || (PyTuple_Check(outs) && PyTuple_Size(outs) == n)) return 1;
-    PyErr_Format(PyExc_TypeError, "op_backward: outs must be None or a tuple of %zd arrays, None or False",
-                 n);
+    PyErr_Format(PyExc_TypeError,
+                 "op_backward: outs must be None or a tuple of %zd array%s, None or False", n, TG_S(n));
     return 0;
 }
 

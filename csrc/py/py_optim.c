@@ -165,8 +165,9 @@ static PyObject *optimizer_step(PyObject *self, PyObject *args) {
     PyObject *norm;
     if (n == tg_optimizer_moments(o.kind)) norm = take_step(&o, P, a);
     else
-        norm = PyErr_Format(PyExc_ValueError, "moments: %s keeps %d arrays, got %d",
-                            tg_optimizer_name(o.kind), tg_optimizer_moments(o.kind), (int)n);
+        norm =
+            PyErr_Format(PyExc_ValueError, "moments: %s keeps %d array%s, got %d", tg_optimizer_name(o.kind),
+                         tg_optimizer_moments(o.kind), TG_S(tg_optimizer_moments(o.kind)), (int)n);
     PyMem_Free(room);
     return norm;
 }

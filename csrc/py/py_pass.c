@@ -152,8 +152,8 @@ int tg_py_pass_feed(tg_py_pass *p, const tg_model *m, PyObject *inputs) {
     }
     const Py_ssize_t given = none ? 0 : PyDict_Size(inputs);
     if (given != m->n_inputs - TG_GRAPH_SLOTS) {
-        PyErr_Format(PyExc_ValueError, "inputs: the model is fed %d inputs per call, got %zd",
-                     m->n_inputs - TG_GRAPH_SLOTS, given);
+        PyErr_Format(PyExc_ValueError, "inputs: the model is fed %d input%s per call, got %zd",
+                     m->n_inputs - TG_GRAPH_SLOTS, TG_S(m->n_inputs - TG_GRAPH_SLOTS), given);
         return -1;
     }
     for (int slot = TG_GRAPH_SLOTS; slot < m->n_inputs; slot++) {

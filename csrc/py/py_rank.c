@@ -259,8 +259,8 @@ static int as_many_runtimes(PyObject *runtimes, npy_intp scores) {
     if (length == scores) return 1;
     tg_error err;
     tg_fail(&err, TG_E_SHAPE,
-            "scores and runtimes: expected one runtime per score, got %lld scores and %lld runtimes",
-            (long long)scores, (long long)length);
+            "scores and runtimes: expected one runtime per score, got %lld score%s and %lld runtime%s",
+            (long long)scores, TG_S(scores), (long long)length, TG_S(length));
     tg_raise(&err, NULL);
     return 0;
 }

@@ -95,8 +95,8 @@ static tg_status check_index(const tg_lists *lists, int64_t E, int64_t L, tg_err
         const int64_t i = lists->index[at];
         if (i < 0 || i >= L)
             status = tg_fail_field(err, "index", "positions of scores",
-                                   "%lld at place %lld (list %lld) for %lld scores", (long long)i,
-                                   (long long)at, (long long)list_of(lists, at), (long long)L);
+                                   "%lld at place %lld (list %lld) for %lld score%s", (long long)i,
+                                   (long long)at, (long long)list_of(lists, at), (long long)L, TG_S(L));
         else if (seen[i])
             status = tg_fail_field(err, "index", "every position at most once",
                                    "%lld again at place %lld (list %lld)", (long long)i, (long long)at,

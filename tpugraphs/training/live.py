@@ -28,14 +28,16 @@ _MEAN = 50  # steps that a loss is the mean of
 def progress_line(history: History) -> str:
     """Return one line of text on how far a fit is.
 
-    ``step 200 of 2,000: loss 0.4123, tau 0.7012, best 0.7104 after step 150, 12 s``; the last evaluation and
+    ``step 200 of 2,000: tau 0.7012, best 0.7104 after step 150, loss 0.4123, 12 s``; the last evaluation and
     the best one only if there are any.
     """
     text = f"step {len(history.loss):,} of {history.total_steps:,}"
-    parts = [f"loss {np.mean(history.loss[-_MEAN:]):.4f}"] if history.loss else []
+    parts = []
     if history.valid_metric:
         parts.append(f"{history.metric} {history.valid_metric[-1]:.4f}")
         parts.append(f"best {history.best_metric:.4f} after step {history.best_step:,}")
+    if history.loss:
+        parts.append(f"loss {np.mean(history.loss[-_MEAN:]):.4f}")
     return f"{text}: {', '.join([*parts, f'{history.seconds:.0f} s'])}"
 
 
