@@ -91,11 +91,10 @@ def methods() -> str:
     made = []
     for op in _core.ops():
         lines = function(op["name"], inspect.signature(getattr(tg.Model, op["name"]))).split("\n")
-        made += ["", *(f"    {line}" for line in lines)]
-    text = "\n".join(
-        ["class OpMethods:", '    """Methods of :class:`tpugraphs.Model`, one per op."""', *made]
-    )
-    return module("Types of the methods of models.", text, ["OpMethods"])
+        made += [f"    {line}" for line in lines]
+    head = ["class OpMethods:", '    """Methods of :class:`tpugraphs.Model`, one per op."""', ""]
+    text = "\n".join([*head, *made])
+    return module("Types of the methods of models.", text, ["OpMethods"]).replace("\n\n\n", "\n\n")
 
 
 def parts(hint: Any) -> tuple[Any, ...]:

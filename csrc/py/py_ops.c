@@ -322,8 +322,8 @@ static PyObject *op_forward(PyObject *self, PyObject *args) {
 /* Whether `outs` is None or a tuple of n, else an exception. */
 static int check_outs(PyObject *outs, Py_ssize_t n) {
     if (outs == NULL || outs == Py_None || (PyTuple_Check(outs) && PyTuple_Size(outs) == n)) return 1;
-    PyErr_Format(PyExc_TypeError,
-                 "op_backward: outs must be None or a tuple of %zd array%s, None or False", n, TG_S(n));
+    PyErr_Format(PyExc_TypeError, "op_backward: outs must be None or a tuple of %zd array%s, None or False",
+                 n, TG_S(n));
     return 0;
 }
 
