@@ -22,7 +22,7 @@ SMALL = {"width": 32, "configs": 16, "evaluate_every": 5}
 def fit(*callbacks, valid=0.2, steps=10, **options):
     ranker = tg.Ranker("first-layout", steps=steps, **SMALL)
     ranker.fit(madeup.graph("program"), valid, callbacks=callbacks, verbose=False, **options)
-    return ranker.history
+    return ranker.history_
 
 
 class Screen:

@@ -369,7 +369,7 @@ def test_signatures_say_what_both_functions_take(function):
     forward = inspect.signature(getattr(tg.kernels, function))
     backward = inspect.signature(getattr(tg.kernels, function + "_backward"))
     result = "result" if "result" in forward.parameters else "out"
-    assert list(backward.parameters) == ["dy", *forward.parameters]
+    assert list(backward.parameters) == ["dy", *forward.parameters, "only"]
     assert backward.parameters[result].annotation == "Mapping[str, Array] | None"
     assert backward.return_annotation == "dict[str, Array]"
 

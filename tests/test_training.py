@@ -437,7 +437,7 @@ class PressSoon(Callback):
 
 def test_an_interrupt_at_any_moment_is_exact(tmp_path):
     g = small_graph(configs=300)
-    fields = {"steps": 60, "evaluate_every": 4, "valid_configs": 300, "width": 64}
+    fields = {"steps": 400, "evaluate_every": 4, "valid_configs": 300, "width": 64}
     whole = small_ranker(**fields)
     expected = whole.fit(g, 0.3, verbose=False, callbacks=[PressSoon()]).history_
     for attempt in range(6):
@@ -447,7 +447,7 @@ def test_an_interrupt_at_any_moment_is_exact(tmp_path):
             h = r.fit(
                 g, 0.3, verbose=False, callbacks=[PressSoon(0.003 * attempt)], checkpoint_dir=folder
             ).history_
-        assert 7 <= len(h.loss) < 60 and h.loss == expected.loss[: len(h.loss)]
+        assert 7 <= len(h.loss) < 400 and h.loss == expected.loss[: len(h.loss)]
         h = r.fit(g, 0.3, verbose=False, callbacks=[PressSoon()], checkpoint_dir=folder).history_
         assert h.loss == expected.loss and h.valid_metric == expected.valid_metric
         assert (r.model.params == whole.model.params).all()

@@ -72,7 +72,7 @@ def test_rates_of_layers_are_factors_of_that_of_the_fit(ranker):
     ):  # fmt: skip
         r = small_ranker(steps=1, dropout=0.0, **fields)
         r.fit(OTHER, init=ranker, learning_rate=learning_rate, groups=groups, verbose=False)
-        assert r.history.learning_rate == [learning_rate] and r.fields.learning_rate == 3e-3
+        assert r.history_.learning_rate == [learning_rate] and r.fields.learning_rate == 3e-3
         found.append({n: r.parameters[n].astype(np.float64) - ranker.parameters[n] for n in r.parameters})
     whole, tenth, layered = found
     for name in whole:

@@ -108,11 +108,17 @@ def load(
 def load_all(path: str | os.PathLike[str], max_bytes: int | None = None) -> list[Graph]:
     """Read the graphs of a file: one, or the kernels of a TuningData.
 
-    Parameters and errors: see :func:`load`.
+    Parameters
+    ----------
+    path : path
+        As for :func:`load`, and so are the errors.
+    max_bytes : int, optional
+        Most bytes that the arrays of the file may take.
 
     Returns
     -------
     list of Graph
+        In the order of the file.
     """
     found: Any = load(path, max_bytes)
     return found if isinstance(found, list) else [found]

@@ -87,7 +87,8 @@ def with_extra(
         old = fields[f"{group}_feat"]
         if added:
             fields[f"{group}_feat"] = found if old is None else np.concatenate([old, found], -1)
-    schema = replace(base.schema, **groups, unit=None if isinstance(base, TileGraph) else base.schema.unit)
+    unit = None if isinstance(base, TileGraph) else base.schema.unit
+    schema = replace(base.schema, **groups, unit=unit, inferred=False)  # else it would be inferred again
     return Graph(**fields, schema=schema)
 
 

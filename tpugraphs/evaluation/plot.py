@@ -152,7 +152,18 @@ def _figure(width: float, height: float = 4.2) -> Figure:
 
 
 def history(history: Curves) -> Figure:
-    """Draw the learning curve of a `History` alone; see `learning_curve`."""
+    """Draw the learning curve of a `History` alone; see `learning_curve`.
+
+    Parameters
+    ----------
+    history : History
+        Of a fit.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        With one panel.
+    """
     figure = _figure(6.4)
     learning_curve(figure.subplots(), history)
     return figure

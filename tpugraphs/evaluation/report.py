@@ -444,6 +444,11 @@ class Report:
             One row per collection and scorer instead: `graphs` and `configs` judged, the means of the
             metrics, and the ends of their bootstrap intervals as ``tau_low``, ``tau_high``.
 
+        Returns
+        -------
+        pandas.DataFrame
+            Of one row each.
+
         Raises
         ------
         ConfigError

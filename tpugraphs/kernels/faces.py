@@ -102,6 +102,8 @@ dy : float32
     Those of `{name}`.
 {result} : mapping of str to float32 array, optional
     Where gradients go, by names of arrays.
+only : collection of str, optional
+    Names of the gradients to make; by default all.
 
 Returns
 -------

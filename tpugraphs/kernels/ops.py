@@ -458,6 +458,8 @@ def config_attention_backward(
         Its arguments.
     out : mapping of str to array, optional
         Where gradients go.
+    only : collection of str, optional
+        Names of the gradients to make; by default all.
 
     Returns
     -------
@@ -520,11 +522,18 @@ def mlp_backward(
         Gradient of its result.
     x, weights, biases, act
         Its arguments.
+    only : collection of str, optional
+        Names of the gradients to return; by default all.
 
     Returns
     -------
     dict
         ``x``, a float32 array, and ``weights`` and ``biases``, lists in the order of the layers.
+
+    Raises
+    ------
+    ValueError
+        `only` names another gradient.
     """
     if unknown := sorted(set(only or ()) - {"x", "weights", "biases"}):
         raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")

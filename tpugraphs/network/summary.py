@@ -10,6 +10,7 @@ import numpy as np
 
 from tpugraphs.network.network import Network
 from tpugraphs.system import tables
+from tpugraphs.system.words import counted
 
 __all__ = ["summary"]
 
@@ -69,7 +70,7 @@ def summary(network: Network) -> str:
     _, heads, cells = tables.section("", rows)
     lines += ["", tables.text("", heads, cells), ""]
     legend = ", ".join(f"{letter} {word}" for letter, word in _LETTERS.items() if letter in letters)
-    lines.append(f"{network.num_parameters:,} parameters; {legend}")
+    lines.append(f"{counted(network.num_parameters, 'parameter')}; {legend}")
     if times:
         lines.append(f"times of the last pass: {1e3 * sum(times.values()):.3f} ms in all")
     return "\n".join(lines)

@@ -593,6 +593,11 @@ class Pipeline:
         -------
         (digits, features)
             Of the same shapes, or with the columns that the steps make.
+
+        Raises
+        ------
+        DataError
+            Features are made by a function from a graph; digits that the schema has no room for.
         """
         digits, features = configs
         wanted = 0 if self.schema is None else len(self.schema.config)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
+from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["Convention", "as_graph", "learnable", "measured", "not_fitted"]
@@ -203,8 +204,10 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
             f"X has {table.shape[1]} features, but Ranker is expecting {columns} features as input"
         )
     if not table.shape[0] or not table.shape[1]:
-        what = "sample(s)" if not table.shape[0] else "feature(s)"
-        raise DataError(f"Found array with 0 {what} (shape={table.shape}) while a minimum of 1 is required.")
+        # in scikit-learn's words, which its checks look for
+        what = "sample" if not table.shape[0] else "feature"
+        found = f"Found array with 0 {what}(s)"  # words: theirs
+        raise DataError(f"{found} (shape={table.shape}) while a minimum of 1 is required.")
     bad = ~np.isfinite(table) if table.dtype.kind == "f" else np.zeros(1, np.bool_)
     if bad.any():
         raise DataError(f"X: expected finite numbers, found NaN or inf in row {int(np.argwhere(bad)[0][0])}")
@@ -268,7 +271,7 @@ def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
     if not hasattr(y, "__len__") or len(y) != len(listed):
         found = f"{len(y)}" if hasattr(y, "__len__") else type(y).__name__
         raise ConfigError(
-            f"y: expected None, or {len(listed)} arrays of runtimes, one per graph, got {found}"
+            f"y: expected None, or {counted(len(listed), 'array')} of runtimes, one per graph, got {found}"
         )
     return [_with(listed[i], y[i]) for i in range(len(listed))]
 

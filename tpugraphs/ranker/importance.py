@@ -18,6 +18,7 @@ from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker.scorer import Scorer, check_whole
 from tpugraphs.system import tables
 from tpugraphs.system.progress import Progress
+from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
 
 __all__ = ["PARTS", "Importance", "PartImportance", "permutation_importance"]
@@ -86,7 +87,7 @@ class Importance:
         return iter(self.parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         parts = [{**vars(one), "mean": one.mean, "sd": one.sd} for one in self.parts]
         return {**{name: getattr(self, name) for name in ("metric", "baseline", "graphs", "configs")},
                 "parts": [{**one, "drops": list(one["drops"])} for one in parts]}  # fmt: skip
@@ -103,7 +104,18 @@ class Importance:
         return tables.frame(rows, ("part", "name", "mean", "sd"))
 
     def table(self, most: int | None = 20) -> str:
-        """Aligned text, for a terminal, of the `most` important parts; None: all."""
+        """Return aligned text, for a terminal.
+
+        Parameters
+        ----------
+        most : int, optional
+            Number of parts at most, the most important first; None: all.
+
+        Returns
+        -------
+        str
+            A line per part, and what a drop is.
+        """
         lines = [
             [("part", one.part), ("name", one.name), ("drop", f"{one.mean:.4f}"), ("sd", f"{one.sd:.4f}")]
             for one in self.parts[:most]
@@ -119,7 +131,7 @@ class Importance:
         return "\n".join([tables.text("", heads, cells), *notes])
 
     def __repr__(self) -> str:
-        return f"<Importance: {len(self)} parts, {self.graphs} graphs>\n{self.table()}"
+        return f"<Importance: {counted(len(self), 'part')}, {counted(self.graphs, 'graph')}>\n{self.table()}"
 
 
 def permutation_importance(

@@ -10,6 +10,7 @@ from typing import Any
 from tpugraphs.errors import ConfigError
 from tpugraphs.recipes import get_recipe
 from tpugraphs.recipes.base import Recipe, TrainingFields, plain, unknown
+from tpugraphs.system.words import counted
 
 __all__ = ["adapted"]
 
@@ -51,7 +52,8 @@ def adapted(
 
     return Recipe(
         name=name,
-        summary=summary or f"A model of one's own of {len(steps)} steps, trained like {other.name}.",
+        summary=summary
+        or f"A model of one's own of {counted(len(steps), 'step')}, trained like {other.name}.",
         kind=other.kind,
         options=TrainingFields,
         presets={which: preset(which) for which in other.presets},

@@ -19,6 +19,7 @@ from tpugraphs.errors import ConfigError, DataError, RecipeError
 from tpugraphs.recipes.base import Recipe, TrainingFields, is_number, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
+from tpugraphs.system.words import counted
 
 __all__ = ["ENTRY", "describe", "extra_of", "restore"]
 
@@ -64,7 +65,9 @@ def restore(path: str, metadata: Mapping[str, Any]) -> Recipe:
     def steps(name: str) -> Steps:
         found = tensorfile.entry(path, metadata, name, list)
         if len(found) > _MOST_STEPS or not all(isinstance(step, dict) for step in found):
-            raise tensorfile.fail(path, name, f"at most {_MOST_STEPS} steps", f"{len(found)} entries", _TODO)
+            raise tensorfile.fail(
+                path, name, f"at most {_MOST_STEPS} steps", counted(len(found), "entry", "entries"), _TODO
+            )
         return [*found]
 
     kind, loss, groups = entry("kind", str), entry("loss", list), entry("groups", list)

@@ -13,6 +13,7 @@ from tpugraphs.kernels.faces import SHAPES, attribute_type, default_of
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.adapted import adapted
 from tpugraphs.recipes.base import Recipe, unknown
+from tpugraphs.system.words import counted
 
 __all__ = ["Model"]
 
@@ -92,6 +93,18 @@ class Model(_Methods):
     def from_steps(cls, steps: Iterable[Mapping[str, Any]], sizes: Sizes | None = None) -> Model:
         """Make a model of a list of steps, such as ``ranker.steps``, to read it or to add to it.
 
+        Parameters
+        ----------
+        steps : iterable of mapping
+            Each with ``op``, ``name``, ``in``, ``out`` and ``attrs``.
+        sizes : Sizes, optional
+            Numbers of columns of the graphs, where they are known.
+
+        Returns
+        -------
+        Model
+            With these steps.
+
         Raises
         ------
         RecipeError
@@ -122,7 +135,7 @@ class Model(_Methods):
         lines = [(step["out"], _call(step), _text(self._shapes[step["out"]])) for step in self._steps]
         left, middle = (max((len(line[i]) for line in lines), default=0) for i in (0, 1))
         shown = [f"  {out:{left}} = {call:{middle}}    {shape}" for out, call, shape in lines]
-        return "\n".join([f"Model of {len(lines)} step{'s' * (len(lines) != 1)}", *shown])
+        return "\n".join([f"Model of {counted(len(lines), 'step')}", *shown])
 
     def recipe(
         self,
@@ -156,6 +169,11 @@ class Model(_Methods):
         **fields
             Other defaults of its fields, and values of fields of `like` that its preprocessing reads, such as
             ``powers=False``.
+
+        Returns
+        -------
+        Recipe
+            Not registered; a ranker of it saves its steps.
 
         Raises
         ------

@@ -329,6 +329,11 @@ def to_frame(rankings: Mapping[str, ArrayLike]) -> Any:
     rankings : mapping of str to (n,) integers
         What `read` returns and `write` takes.
 
+    Returns
+    -------
+    pandas.DataFrame
+        One row per ID.
+
     Raises
     ------
     ConfigError

@@ -237,6 +237,14 @@ def loss_function(name: str) -> Callable[..., Any]:
 
 # ---- both ----
 
+_RAISES = """
+
+Raises
+------
+ConfigError
+    Tensors of another device or layout, or arrays in their place.
+ShapeError
+    Wrong shapes or dtypes."""
 _NOTE = """
 
 Notes
@@ -247,7 +255,9 @@ With tensors in place of arrays; see `tpugraphs.torch` for what is copied, and w
 def _named(face: Any, of: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     face.__name__ = face.__qualname__ = of.__name__
     face.__module__ = "tpugraphs.torch"
-    face.__doc__ = (inspect.getdoc(of) or "").rstrip() + _NOTE
+    face.__doc__ = (
+        (inspect.getdoc(of) or "").rstrip() + ("" if "Raises\n" in (of.__doc__ or "") else _RAISES) + _NOTE
+    )
     face.__signature__ = signature
     return face  # type: ignore[no-any-return]
 

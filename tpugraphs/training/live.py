@@ -105,7 +105,7 @@ class LiveCurve(Callback):
             self._show(fit.history)
 
     def on_evaluate(self, fit: Fit, metric: float) -> None:
-        """Update."""
+        """Draw the curve with this evaluation."""
         self._show(fit.history)
 
     def on_fit_end(self, fit: Fit) -> None:
