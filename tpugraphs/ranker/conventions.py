@@ -206,7 +206,7 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
     if not table.shape[0] or not table.shape[1]:
         # in scikit-learn's words, which its checks look for
         what = "sample" if not table.shape[0] else "feature"
-        found = f"Found array with 0 {what}(s)"  # words: theirs
+        found = f"Found array with 0 {what}(s)"
         raise DataError(f"{found} (shape={table.shape}) while a minimum of 1 is required.")
     bad = ~np.isfinite(table) if table.dtype.kind == "f" else np.zeros(1, np.bool_)
     if bad.any():
