@@ -13,6 +13,7 @@ from sklearn.base import clone
 from test_lists import GRAPHS, LISTS, PLAIN, batch, scores_of
 
 import tpugraphs as tg
+from tpugraphs.recipes.functions import function_name
 from tpugraphs.training.optimizer import Optimizer
 
 
@@ -274,7 +275,6 @@ def test_a_file_predicts_without_the_function_and_a_fit_asks_for_it(loss, tmp_pa
 
 
 def test_names_tell_functions_apart():
-    from tpugraphs.recipes.functions import function_name
 
     def make(factor):
         return lambda scores, runtimes, lists: (factor, scores)
@@ -303,3 +303,16 @@ def test_seeds_train_side_by_side():
     alone = tg.Ranker("graph-config", steps=3, loss=single)
     alone.fit([small_any()], [small_any(1)], verbose=False)
     assert (runs.rankers[0].predict(small_any(2)) == alone.predict(small_any(2))).all()
+
+
+def test_functions_that_refer_to_themselves_have_names():
+    def descend(depth=3):
+        return descend(depth - 1) if depth else later
+
+    loop = [1]
+    loop.append(loop)
+    cyclic = functools.partial(descend, loop)
+    first, again = function_name(descend), function_name(descend)  # `later` is not set yet
+    assert first == again != function_name(cyclic)
+    later = 2
+    assert descend() == later

@@ -44,20 +44,27 @@ def is_lost(loss: object) -> bool:
     return isinstance(loss, str) and loss.startswith(PREFIX)
 
 
-def _add(digest: Any, value: Any) -> None:
-    """Add what tells one function from another: its code, and plain values; of other objects the type."""
+def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
+    """Add what tells one function from another: its code, and plain values; of other objects the type.
+
+    `inside` are the objects that this one is part of: a function may refer to itself, a list hold itself.
+    """
+    if id(value) in inside:
+        digest.update(b"again;")
+        return
+    inside = (*inside, id(value))
     if isinstance(value, functools.partial):
         value = (value.func, value.args, sorted(value.keywords.items()))
     if isinstance(value, types.CodeType):
         value = (value.co_code.hex(), value.co_names, value.co_consts)
     elif isinstance(value, types.FunctionType):
-        cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        cells = tuple(_content(cell) for cell in value.__closure__ or ())
         value = (value.__code__, value.__defaults__, cells)
     elif isinstance(value, types.MethodType):
         value = (value.__func__, value.__self__)
     if isinstance(value, (tuple, list)):
         for item in value:
-            _add(digest, item)
+            _add(digest, item, inside)
         digest.update(b")")
     elif value is None or isinstance(value, (str, bytes, bool, int, float)):
         digest.update(f"{value!r};".encode())
@@ -65,10 +72,16 @@ def _add(digest: Any, value: Any) -> None:
         digest.update(f"{type(value).__qualname__};".encode())
         code = getattr(type(value).__call__, "__code__", None) if callable(value) else None
         if code is not None:
-            _add(
-                digest,
-                (code, *(f"{k}={v!r}" for k, v in vars(value).items() if isinstance(v, (str, int, float)))),
-            )
+            plain = (f"{k}={v!r}" for k, v in vars(value).items() if isinstance(v, (str, int, float)))
+            _add(digest, (code, *plain), inside)
+
+
+def _content(cell: types.CellType) -> Any:
+    """Return what a closure's cell holds; None before it is set."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def register_extra(name: str, function: Callable[[Any], Mapping[str, Any]]) -> None:
