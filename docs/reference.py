@@ -68,7 +68,7 @@ def listed(module: ModuleType) -> list[str]:
         own = module.__name__
         return [name for name, value in vars(module).items() if getattr(value, "__module__", "") == own]
     names = []
-    for name in module.__all__:
+    for name in [*module.__all__, *getattr(module, "_OPTIONAL", ())]:
         try:
             getattr(module, name)
         except ImportError as error:

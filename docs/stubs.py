@@ -35,7 +35,7 @@ def package() -> str:
         inside, _, last = f"tpugraphs.{module}".rpartition(".")
         lines.append(f"from {inside} import {last} as {name}")
     # a name of another one is public to all checkers only if it stands here
-    everything = "".join(f'    "{name}",\n' for name in tg.__all__)
+    everything = "".join(f'    "{name}",\n' for name in [*tg.__all__, *tg._OPTIONAL])
     own = ["__version__: str", "", "def _core_missing() -> str: ...", ""]
     return "\n".join([*lines, "", f"__all__ = [\n{everything}]", "", *own])
 

@@ -94,11 +94,12 @@ class Zsh:
     """An interactive zsh, whose screen is read until something is on it."""
 
     def __init__(self, folder, setup):
-        self.pid, self.terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(folder)
-            env = os.environ | {"TERM": "dumb", "COLUMNS": "200", "LINES": "60", "ZDOTDIR": str(folder)}
-            os.execvpe("zsh", ["zsh", "-f", "-i"], env)
+        self.terminal, end = pty.openpty()
+        env = os.environ | {"TERM": "dumb", "COLUMNS": "200", "LINES": "60", "ZDOTDIR": str(folder)}
+        # not pty.fork: JAX, if another test has loaded it, warns of any fork
+        command = ["setsid", "--ctty", "--wait", "zsh", "-f", "-i"]
+        self.process = subprocess.Popen(command, cwd=folder, env=env, stdin=end, stdout=end, stderr=end)
+        os.close(end)
         self.until(f"{setup}; echo 'set'\"tled\"\r", "settled")
 
     def until(self, typed, *wanted):
@@ -111,7 +112,7 @@ class Zsh:
 
     def close(self):
         os.close(self.terminal)
-        os.waitpid(self.pid, 0)
+        self.process.wait()
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,9 @@ EXAMPLES = sorted(path for path in (ROOT / "tpugraphs").rglob("*.py") if ">>> " 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(path):
-    if path.parent.name == "xla":
-        pytest.importorskip("jax")
+    needed = {"xla": "jax", "torch": "torch"}.get(path.parent.name)
+    if needed is not None:
+        pytest.importorskip(needed)
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
     result = doctest.testmod(module)
@@ -207,7 +208,7 @@ def test_some_examples_are_not_skipped():
     lines = [
         example
         for path in EXAMPLES
-        if path.parent.name != "xla"
+        if path.parent.name not in ("xla", "torch")
         for test in finder.find(
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import sys
@@ -21,6 +21,8 @@ def callables():
     """(name, function) of all public functions and methods of the package."""
     for info in pkgutil.walk_packages(tg.__path__, "tpugraphs."):
         if info.name.endswith("__main__"):
+            continue
+        if info.name.startswith("tpugraphs.torch") and not importlib.util.find_spec("torch"):
             continue
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():

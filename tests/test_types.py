@@ -12,7 +12,8 @@ import pytest
 import tpugraphs as tg
 
 PROGRAM = Path(__file__).parent / "checked" / "program.py"
-MODULES = [name for name in tg._MODULES if name != "xla" or importlib.util.find_spec("jax")]
+NEEDS = {"xla": "jax", "torch": "torch"}
+MODULES = [name for name in tg._MODULES if importlib.util.find_spec(NEEDS.get(name, "tpugraphs"))]
 # Types that are known to the caller alone (the default of an option, the fields of a recipe), or not installed.
 UNKNOWN = ("recipes.option", "Recipe.fields", "Table.keys", "Graph.to_networkx", ".to_frame", "torch.to_pyg")
 # All graphs have types, and so has whatever a fit learns from.
@@ -23,7 +24,7 @@ COMPLAINT = re.compile(r"\s*\S+:\d+(:\d+)?(:| -) (error|warning)\b")  # of eithe
 
 def public_names():
     """Every public name, and the public methods and properties of every public class."""
-    names = [f"tg.{name}" for name in tg.__all__ if name in MODULES or name not in tg._MODULES]
+    names = [f"tg.{name}" for name in dir(tg) if name in MODULES or name not in tg._MODULES]
     names += [f"tg.{m}.{name}" for m in MODULES for name in getattr(getattr(tg, m), "__all__", ())]
     for name in list(names):
         value = tg

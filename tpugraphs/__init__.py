@@ -77,7 +77,8 @@ for _name in _MODULES:
     if _name != _MODULES[_name]:
         sys.modules[f"{__name__}.{_name}"] = _Moved(f"{__name__}.{_name}")
 
-__all__ = ["__version__", *_LAZY, *_MODULES]
+_OPTIONAL = ("xla", "torch")  # need an extra, so `import *` leaves them out
+__all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]
 
 
 def _core_missing() -> str:
@@ -107,4 +108,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_OPTIONAL])

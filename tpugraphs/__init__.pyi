@@ -126,9 +126,7 @@ __all__ = [
     "submission",
     "download",
     "cli",
-    "xla",
     "layertime",
-    "torch",
     "corrupt",
     "sampletree",
     "auditing",
@@ -146,6 +144,8 @@ __all__ = [
     "official",
     "plot",
     "competition",
+    "xla",
+    "torch",
 ]
 
 __version__: str

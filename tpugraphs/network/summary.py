@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tpugraphs.network.network import Network
+from tpugraphs.recipes.functions import shortly
 from tpugraphs.system import tables
 from tpugraphs.system.words import counted
 
@@ -34,6 +35,10 @@ def _of(step: Mapping[str, Any], name: str) -> bool:
     return name.startswith(f"{step['name']}.")
 
 
+def _loss(loss: Any) -> str:
+    return loss if isinstance(loss, str) else shortly(loss)
+
+
 def summary(network: Network) -> str:
     """Describe a network in lines of text: preprocessing, losses, and a table of the steps of the model.
 
@@ -49,7 +54,7 @@ def summary(network: Network) -> str:
         the step that reads it.
     """
     lines = [f"preprocessing: {', '.join(map(_described, network.pipeline.steps)) or 'none'}"]
-    lines.append("losses: " + ", ".join(str(term["loss"]) for term in network.loss))
+    lines.append("losses: " + ", ".join(_loss(term["loss"]) for term in network.loss))
     if not network.known:
         return "\n".join([*lines, "the model follows from the schema of the graphs: call fit first"])
     model, times = network.model, dict[tuple[str, str], float]()

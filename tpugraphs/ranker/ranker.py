@@ -29,7 +29,7 @@ from tpugraphs.ranker.treepairs import TreePairEstimator
 from tpugraphs.ranker.trees import TreeEstimator
 from tpugraphs.recipes import Recipe, described, get_recipe, is_built_in, is_registered, list_recipes, plain
 from tpugraphs.recipes.fields import RecipeFields
-from tpugraphs.recipes.functions import is_lost
+from tpugraphs.recipes.functions import is_lost, shortly
 from tpugraphs.system import markup, tensorfile
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import Callback, History
@@ -334,7 +334,9 @@ class Ranker(ScorerBase):
         shown = {"seed": self.seed, "preset": self.preset}
         shown |= {} if self.precision == "f32" else {"precision": self.precision}
         shown |= {n: v for n, v in vars(self.fields).items() if getattr(defaults, n) != v}
-        arguments = ", ".join([repr(self.recipe), *(f"{name}={value!r}" for name, value in shown.items())])
+        arguments = ", ".join(
+            [repr(self.recipe), *(f"{name}={shortly(value)}" for name, value in shown.items())]
+        )
         size = "" if self._estimator.size is None else f"{counted(self._estimator.size, 'parameter')}, "
         return f"<Ranker({arguments}): {size}{'fitted' if self.fitted else 'not fitted'}>"
 
@@ -350,9 +352,9 @@ class Ranker(ScorerBase):
             "seed": self.seed,
             "preset": self.preset,
             "precision": self.precision,
-            "changed": ", ".join(f"{name}={value!r}" for name, value in changed.items()),
+            "changed": ", ".join(f"{name}={shortly(value)}" for name, value in changed.items()),
         }
-        rows = [(name, repr(value)) for name, value in fields.items()]
+        rows = [(name, shortly(value)) for name, value in fields.items()]
         parts = [markup.folded("all fields", markup.table(("field", "value"), rows))]
         if self._estimator.history is not None:
             parts.append(self._estimator.history._repr_html_())

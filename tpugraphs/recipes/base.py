@@ -380,7 +380,7 @@ class Recipe:
         known = _declared(self.options)
         for name, value in values.items():
             if name not in known:
-                raise ConfigError(unknown(f"field of recipe {self.name}", name, known))
+                raise ConfigError(unknown(f"field of recipe {self.name}", name, known, _ARGUMENTS))
             if value is None and str in known[name].kinds and types.NoneType not in known[name].kinds:
                 values[name] = value = "none"
             if not known[name].fits(value):
@@ -557,6 +557,7 @@ def _check_term(recipe: str, term: Mapping[str, Any]) -> None:
         )
 
 
+_ARGUMENTS = ("recipe", "seed", "preset", "precision")  # of a ranker, besides fields
 # What other libraries call it -> what to write here.
 _ELSEWHERE = {
     "random_state": "seed=",
@@ -572,10 +573,10 @@ _ELSEWHERE = {
 }
 
 
-def unknown(what: str, name: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown name, with what to write instead: the closest known one."""
+def unknown(what: str, name: object, known: Iterable[str], others: Iterable[str] = ()) -> str:
+    """Return the message for an unknown name, with what to write instead: the closest of both."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, 1)
+    near = difflib.get_close_matches(str(name), [*known, *others], 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     hint = f" (here it is {_ELSEWHERE[name]})" if isinstance(name, str) and name in _ELSEWHERE else hint
     return f"unknown {what}: {name!r}{hint}; valid: {', '.join(known)}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError
 
-__all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra"]
+__all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra", "shortly"]
 
 PREFIX = "python:"
 _EXTRA: dict[str, Callable[[Any], Mapping[str, Any]]] = {}
@@ -26,6 +26,11 @@ def plain_name(function: Any) -> str:
     if isinstance(function, functools.partial):
         return plain_name(function.func)
     return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def shortly(value: Any) -> str:
+    """Return a value of a field as people read it: a function by its name."""
+    return plain_name(value) if callable(value) else repr(value)
 
 
 def function_name(function: Any) -> str:

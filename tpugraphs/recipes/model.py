@@ -26,7 +26,7 @@ _OWN = {"name": "str | None", "to": "str | None", "share": "Mapping[str, str] | 
 _GUESSES = (_core.SCHEMA["scaled_features"], _core.SCHEMA["node_features"], 8, 4096, 5040)
 
 
-class _NoSuchOp(RecipeError, AttributeError):
+class UnknownOp(RecipeError, AttributeError):
     """An op that there is not; an AttributeError, too, so that `hasattr` and `copy` work."""
 
 
@@ -188,7 +188,7 @@ class Model(_Methods):
     def __getattr__(self, name: str) -> Callable[..., str]:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise _NoSuchOp(unknown("op", name, _OPS))
+        raise UnknownOp(unknown("op", name, _OPS))
 
     def _add(
         self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
