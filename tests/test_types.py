@@ -12,7 +12,7 @@ import pytest
 import tpugraphs as tg
 
 PROGRAM = Path(__file__).parent / "checked" / "program.py"
-NEEDS = {"xla": "jax", "torch": "torch"}
+NEEDS = {"xla": "jax", "torch": "torch", "layers_of_torch": "torch"}  # what a type is of
 MODULES = [name for name in tg._MODULES if importlib.util.find_spec(NEEDS.get(name, "tpugraphs"))]
 # Types that are known to the caller alone (the default of an option, the fields of a recipe), or not installed.
 UNKNOWN = ("recipes.option", "Recipe.fields", "Table.keys", "Graph.to_networkx", ".to_frame", "torch.to_pyg")
@@ -33,7 +33,7 @@ def public_names():
         if inspect.isclass(value) and value.__module__.startswith("tpugraphs"):
             own = [method for method, made in vars(value).items() if method[0] != "_" and callable(made)]
             names += [f"{name}.{method}" for method in own]
-    return names
+    return [n for n in names if importlib.util.find_spec(NEEDS.get(n.rpartition(".")[2], "tpugraphs"))]
 
 
 def checked(folder, command, pattern):
