@@ -1,7 +1,8 @@
 """Shared by all tests: which tpugraphs is tested, what is put back after each, and which tests are left out.
 
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
-through the core another test makes too, those of JAX, whose programs are not the core's, and type checkers.
+through the core another test makes too, those of JAX, whose programs are not the core's, and those of Python
+alone: what users see of words, pictures, commands and types.
 """
 
 import importlib.util
@@ -27,7 +28,19 @@ JAX = [
     "test_xla.py",
     "test_zoo.py",
 ]
-collect_ignore = [*JAX, "test_types.py"] if SANITIZED else []
+PYTHON = [
+    "test_completion.py",
+    "test_importance.py",
+    "test_live.py",
+    "test_markup.py",
+    "test_progress.py",
+    "test_prose.py",
+    "test_sklearn.py",
+    "test_streams.py",
+    "test_types.py",
+    "test_words.py",
+]
+collect_ignore = [*JAX, *PYTHON] if SANITIZED else []
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):
     pytest.exit(
