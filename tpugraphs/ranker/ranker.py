@@ -319,7 +319,7 @@ class Ranker(ScorerBase):
         return any(is_lost(term["loss"]) for term in self._recipe.losses(self.fields))
 
     def summary(self) -> str:
-        """Describe the ranker in lines of text: see :func:`tpugraphs.network.summary.summary`.
+        """Describe the ranker in lines of text: preprocessing, losses, and every step of the model.
 
         Returns
         -------

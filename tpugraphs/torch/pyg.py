@@ -52,7 +52,7 @@ def to_pyg(graph: Graph, configs: Rows | None = None) -> Any:
     ----------
     graph : Graph
     configs : slice, bool (C,) or int (n,), optional
-        Only these configs, as for :meth:`Graph.select`. Of a pack only these are read.
+        Only these configs, as for :meth:`tpugraphs.Graph.select`. Of a pack only these are read.
 
     Returns
     -------
