@@ -168,7 +168,9 @@ def test_arguments_that_are_refused(given: Any, words: str) -> None:
 def test_graphs_that_are_refused() -> None:
     with pytest.raises(tg.errors.DataError, match="judge them apart"):
         tg.permutation_importance(FirstColumn(), [tables(1)[0], small_tile()])
-    with pytest.raises(tg.errors.DataError, match="no ranking can be judged|placeholders|runtimes"):
+    with pytest.raises(
+        tg.errors.DataError, match="found placeholders from 0 to 0, so no ranking can be judged"
+    ):
         tg.permutation_importance(FirstColumn(), small_graph(config_runtime=np.zeros(96, np.int64)))
     with pytest.raises(tg.Error, match="learnt nothing"):
         tg.permutation_importance(small_ranker(), small_graph(), repeats=1)

@@ -143,8 +143,12 @@ def test_parameters_of_a_scorer_in_a_scorer() -> None:
 def test_changed_parameters_forget_what_was_learnt(graphs: list[Any]) -> None:
     process = MultiTaskGaussianProcess().fit(graphs)
     assert process.set_params(noise=2.0) is process and process.noise == 2.0 and not process.fitted
+    process.set_fit_request()
+    asked = process._metadata_request
     with pytest.raises(tg.errors.ConfigError, match="noise"):
         process.set_params(noise=-1)
+    assert process.noise == 2.0 and process.get_params()["noise"] == 2.0  # a refused value changes nothing
+    assert process.set_params(noise=3.0)._metadata_request is asked
 
 
 def test_a_scorer_of_ones_own_keeps_its_arguments() -> None:

@@ -221,8 +221,8 @@ class LayerTimeModel:
         """Return which layers are beyond those that were learnt from: (n,) bool.
 
         Such a layer has a size or a word that none of them had, or more or fewer operations. Layers that its
-        device was calibrated by count as well. Beyond the range predictions follow the roofline, and
-        intervals are wider: how far off they are was measured on no layer like these.
+        device was calibrated by count as well. Beyond the range predictions are, more and more, those for
+        a device never seen, and intervals are wider: no layer like these tells how far off they are.
 
         Parameters
         ----------

@@ -93,8 +93,10 @@ class Convention:
                     f"unknown parameter {name!r} of {type(self).__name__}; there are {', '.join(given)}"
                 )
             given[outer] = given[outer].set_params(**{inner: value}) if inner else value
+        made = vars(type(self)(**given))  # refused values leave this one as it was
+        routed = {name: value for name, value in vars(self).items() if name == "_metadata_request"}
         vars(self).clear()
-        self.__init__(**given)  # type: ignore[misc]
+        vars(self).update(made, **routed)
         return self
 
     def __sklearn_clone__(self) -> Self:
