@@ -20,7 +20,7 @@ NAME = tpugraphs.__name__
 HEADINGS = {"class": "Classes", "exception": "Exceptions", "function": "Functions", "data": "Constants"}
 # Modules below a wing that pages and docstrings lead users to.
 BELOW = (
-    *("data.hlo", "data.made", "preprocess.padding", "preprocess.pipeline"),
+    *("data.hlo", "data.made", "preprocess.padding", "preprocess.pipeline", "preprocess.prepared"),
     *("ranker.estimator", "ranker.filekinds", "training.callbacks"),
 )
 # Members of these are Python's, and stand in Python's documentation.

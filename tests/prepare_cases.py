@@ -23,10 +23,26 @@ COLUMNS = {
     ],
 }
 ENCODE = {"step": "encode", **COLUMNS, "levels": 4}
+EXTRA = {
+    "step": "extra-columns",
+    "node": [
+        {"name": "depth", "kind": "number"},
+        {"name": "bytes", "kind": "log"},
+        {"name": "hot", "kind": "flag"},
+        {"name": "same", "kind": "number"},
+    ],
+}
 POWERS = {"step": "powers", "config": COLUMNS["config"]}
 
 
-def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **changes):
+def extra(seed=0, N=40):
+    """Further features (N, 4) of nodes, by EXTRA."""
+    rng = np.random.default_rng(seed + 99)
+    columns = [rng.normal(9, 3, N), rng.integers(0, 2**20, N), rng.integers(0, 2, N), np.full(N, 7)]
+    return np.stack(columns, 1).astype(np.float32)
+
+
+def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, further=False, **changes):
     """Arrays of a graph as the core takes them: random, or with features by COLUMNS."""
     rng = np.random.default_rng(seed)
     u = rng.integers(1, N, E)
@@ -47,6 +63,8 @@ def stored(seed=0, N=40, E=60, K=6, C=30, published=False, T=5, acyclic=True, **
         feat[:, :20] = rng.normal(0, 100, (N, 20))
         feat[:, 21:23], feat[:, 134] = 8, 1
         arrays |= {"node_feat": feat, "graph_feat": None, "config_feat": rng.integers(-2, 99, (C, T))}
+    if further:
+        arrays["extra"] = extra(seed, N)
     arrays = {**arrays, **changes}
     for name in ("node_feat", "graph_feat", "config_feat"):
         if arrays[name] is not None:
@@ -94,6 +112,7 @@ PROGRAMS = {
         ],
         {"published": True},
     ),
+    "extra": ([{"step": "virtual-node"}, *LAYOUT, NODES, EXTRA], {"published": True, "further": True}),
     "encode": ([ENCODE, {"step": "walk-encoding", "steps": 6, "graph": "directed", "form": "arriving"}], {}),
 }
 
@@ -163,6 +182,10 @@ BAD_STEPS = {
         [{"step": "layout-digits"}, {"step": "virtual-node"}],
         "'virtual-node': expected to come",
     ),
+    "extra twice": ([EXTRA, EXTRA], "'extra-columns' once"),
+    "no extra": ([{**EXTRA, "node": []}], "'extra-columns': expected at least one column"),
+    "extra categories": ([{**EXTRA, "node": COLUMNS["node"]}], "numbers, logs and flags, not a category"),
+    "scaled after extra": ([EXTRA, NODES], "'standardize': expected to come before every other"),
     "virtual twice": ([{"step": "virtual-node"}] * 2, "'virtual-node' once"),
     "pruned after columns": ([{"step": "log-columns"}, PRUNE], "'prune': expected to come before"),
     "powers of nothing": ([ENCODE, {"step": "powers"}], "config: expected"),

@@ -1,13 +1,14 @@
 """Further features of a graph by name, given with it or made by a function of the user's own."""
 
 import copy
+import dataclasses
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from broken.rankers import rewrite
-from rankers import ANY, Break, small_any, small_graph, small_tile, state
+from rankers import ANY, FIELDS, Break, small_any, small_graph, small_tile, state
 
 import tpugraphs as tg
 from tpugraphs.recipes import Recipe, TrainingFields, functions
@@ -169,11 +170,12 @@ def test_what_a_function_returns_is_checked(function, error, words):
         fitted([small_any(0)], extra=function)
 
 
-def test_a_recipe_takes_a_function_for_graphs_of_any_schema_only():
-    for changes in ({"extra": 3}, {"kind": "layout"}):
-        given = {"name": "x", "summary": "X.", "kind": "graph", "extra": depth, **changes}
-        with pytest.raises(tg.RecipeError, match="extra: expected a function, and graphs of any schema"):
-            Recipe(**given)
+def test_a_recipe_takes_a_function_only():
+    with pytest.raises(tg.RecipeError, match="extra: expected a function, got 3"):
+        recipe(3)
+    trees = tg.recipes.get_recipe("eighth-lightgbm")
+    with pytest.raises(tg.RecipeError, match=r"extra: expected a network, got estimator='trees': trees take"):
+        dataclasses.replace(trees, extra=depth)
 
 
 def test_a_file_names_a_registered_function_only(tmp_path, registered):
@@ -224,3 +226,81 @@ def test_a_checkpoint_of_another_function_is_refused(tmp_path):
     resumed = tg.Ranker(recipe(), steps=4)
     resumed.fit(small_any(), callbacks=[Break()], **options)
     assert state(resumed.network) == state(fitted([small_any()]).network)
+
+
+# ---- made of layout and tile graphs -----------------------------------------------------------------------
+
+
+def hot(graph):
+    """How often a node's output is read, and whether it is never read."""
+    read = np.bincount(graph.edge_index[:, 1], minlength=graph.num_nodes)
+    return {"node": {"read": read.astype(float), "last": read == 0}, "kinds": {"read": "log"}}
+
+
+def seen(kind, extra=hot, **fields):
+    """A ranker like the first place's whose nodes have further features."""
+    like = tg.recipes.get_recipe(f"first-{kind}")
+    return tg.Ranker(
+        dataclasses.replace(like, name=f"mine-{kind}", extra=extra), **{**FIELDS, "steps": 4, **fields}
+    )
+
+
+PUBLISHED = [("layout", small_graph), ("tile", small_tile)]
+
+
+@pytest.mark.parametrize(("kind", "make"), PUBLISHED)
+def test_published_recipes_see_further_features_of_nodes(tmp_path, kind, make):
+    tg.recipes.register_extra("hot", hot)
+    try:
+        graphs, graph, path = [make(0), make(1)], make(2), tmp_path / "r.safetensors"
+        ranker = seen(kind)
+        with pytest.raises(tg.Error, match="the model follows from the graphs: call fit"):
+            ranker.num_parameters  # noqa: B018
+        ranker.fit(graphs, verbose=False)
+        plain = tg.Ranker(f"first-{kind}", **FIELDS, steps=4)
+        plain.fit(graphs, verbose=False)
+        assert ranker.num_parameters > plain.num_parameters
+        nodes = ranker.network.prepare(graph).graph.node_feat
+        expected = plain.network.prepare(graph).graph.node_feat
+        assert nodes.shape[1] == expected.shape[1] + 2 and (nodes[:, :-2] == expected).all()
+        scores = ranker.predict(graph)
+        ranker.save(path)
+        loaded = tg.load_ranker(path)
+        for other in (loaded, copy.deepcopy(ranker)):
+            assert (other.predict(graph) == scores).all()
+        loaded.fit(graphs, verbose=False)
+        assert state(loaded.network) == state(ranker.network)
+        assert np.isfinite(ranker.adapt(graph, range(8), steps=1).predict(graph)).all()
+        assert (tg.Ensemble([ranker, plain]).predict(graph) != scores).any()
+    finally:
+        del functions._EXTRA["hot"]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda graph: {"config": {"a": np.zeros(40)}}, "expected node features of a tile graph, got config"),
+        (lambda graph: {**hot(graph), "graph": {"a": 1.0}}, "got graph; features of configs and graphs need"),
+        (lambda graph: {}, "expected node features of a tile graph, got none"),
+        (lambda graph: {"node": {"a": np.zeros(3)}}, "node column 'a'"),
+        (lambda graph: {"node": 3}, "node: expected names and columns, got int"),
+        (lambda graph: {"node": {"a": np.full(9, np.nan)}}, "node column 'a'"),
+        (
+            lambda graph: {"node": {graph.name: np.zeros(9)}},
+            r"extra: expected node features small0 \(number\), found small1 \(number\): the function must make",
+        ),
+    ],
+)
+def test_what_a_function_makes_of_published_graphs_is_checked(function, words):
+    with pytest.raises(tg.Error, match=words):
+        seen("tile", function).fit([small_tile(0), small_tile(1)], verbose=False)
+
+
+def test_a_fit_of_published_graphs_resumes_with_its_further_features(tmp_path):
+    options = {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
+    with pytest.raises(OSError, match="broken"):
+        seen("layout").fit(small_graph(), callbacks=[Break(2)], **options)
+    resumed, whole = seen("layout"), seen("layout")
+    resumed.fit(small_graph(), callbacks=[Break()], **options)
+    whole.fit(small_graph(), verbose=False)
+    assert state(resumed.network) == state(whole.network)

@@ -15,11 +15,13 @@ from prepare_cases import (
     COLUMNS,
     CONFIGS,
     ENCODE,
+    EXTRA,
     LAYOUT,
     NODES,
     POWERS,
     PROGRAMS,
     PRUNE,
+    extra,
     stored,
 )
 from rankers import small_any, small_graph, small_ranker
@@ -348,6 +350,56 @@ def test_what_is_learnt_is_learnt_from_the_columns_before():
             tg.DataError, match="expected as many columns as in training, or more, found 2 of 3"
         ):
             refused(*stored().values())
+
+
+@pytest.mark.parametrize("prune", [[], [PRUNE], [{"step": "prune", "method": "merge"}]])
+def test_further_columns_stand_behind_the_others(prune):
+    *training, other = [stored(seed, published=True, further=True) for seed in range(4)]
+    for g in (*training, other):
+        g["node_feat"][::5, 0] = 1  # roots, over which a virtual node stands
+    core = fitted([VIRTUAL, *prune, NODES, EXTRA], training)
+    plain = fitted([VIRTUAL, *prune, NODES], training)
+    assert core.columns["node"] == 138 and plain.columns["node"] == 134
+
+    def kept(g):
+        """Ids of the stored nodes that stay, in their order; behind them are nodes that were made."""
+        edges = np.concatenate([g["edge_index"], [(40, n) for n in range(0, 40, 5)]])
+        if not prune:
+            return np.arange(41)
+        if prune[0]["method"] == "merge":
+            return reference.prune_merge(41, edges, g["config_nodes"], False)[0]
+        return reference.prune_1hop(41, edges, g["config_nodes"])[0]
+
+    real = [nodes[(nodes >= 0) & (nodes < 40)] for nodes in map(kept, training)]
+    rows = np.concatenate([g["extra"][nodes] for g, nodes in zip(training, real, strict=True)])
+    nodes, found = kept(other), core.apply(*other.values())
+    without = plain.apply(*{name: other[name] for name in other if name != "extra"}.values())
+    np.testing.assert_array_equal(found.node_feat[:, :134], without.node_feat)
+    stands = (nodes >= 0) & (nodes < 40)
+    expected = np.zeros((len(nodes), 4))
+    expected[stands] = reference.encoded(EXTRA["node"], rows, other["extra"][nodes[stands]])
+    close(found.node_feat[:, 134:], expected)
+    assert core.get_state()["extra.count"] == [len(rows)] and not found.node_feat[:, 137].any()
+
+
+def test_further_columns_are_checked():
+    core = fitted([EXTRA], [stored(published=True, further=True)])
+    for changes, words in (
+        ({"extra": None}, "extra: expected as many columns as in training, found 0 instead of 4"),
+        ({"extra": np.zeros((40, 3), np.float32)}, "found 3 instead of 4"),
+        ({"extra": extra()[:9].copy()}, "extra: expected"),
+        ({"extra": np.where(extra() > 5, np.nan, 0).astype(np.float32)}, "extra: .*nan in column 'depth'"),
+        ({"extra": extra() - [0, 2**21, 0, 0]}, "extra: expected float32"),
+        ({"extra": (extra() - [0, 2**21, 0, 0]).astype(np.float32)}, "numbers >= 0 in a log column"),
+        ({"extra": (extra() / 2).astype(np.float32)}, "0 or 1 in a flag"),
+    ):
+        for refused in (core.apply, core.fit):
+            with pytest.raises((tg.DataError, tg.ShapeError, TypeError), match=words):
+                refused(*{**stored(published=True), **changes}.values())
+        core = fitted([EXTRA], [stored(published=True, further=True)])
+    for wrong in ({"extra.count": np.array([0])}, {"extra.m2": -np.ones(4)}, {"extra.mean": np.ones(3)}):
+        with pytest.raises((tg.DataError, tg.ShapeError), match="extra"):
+            core.set_state({**core.get_state(), **wrong})
 
 
 def test_walks_before_the_scaler_are_scaled():

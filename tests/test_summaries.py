@@ -49,7 +49,7 @@ def test_times_are_those_of_the_last_pass() -> None:
 
 
 def test_a_model_that_is_not_known_yet_and_none() -> None:
-    assert "the model follows from the schema of the graphs" in tg.Ranker("graph-config").summary()
+    assert "the model follows from the graphs" in tg.Ranker("graph-config").summary()
     assert tg.Ranker("eighth-lightgbm").summary() == repr(tg.Ranker("eighth-lightgbm"))
 
 

@@ -136,6 +136,7 @@ class Prepare:
         config_nodes: NDArray[np.int64],
         graph_feat: NDArray[np.float32] | None,
         config_feat: NDArray[np.float32] | None,
+        extra: NDArray[np.float32] | None = None,
         /,
     ) -> Any: ...
     def finish(self) -> None: ...
@@ -147,6 +148,7 @@ class Prepare:
         config_nodes: NDArray[np.int64],
         graph_feat: NDArray[np.float32] | None,
         config_feat: NDArray[np.float32] | None,
+        extra: NDArray[np.float32] | None = None,
         digits: NDArray[np.int8] | tuple[NDArray[Any], NDArray[np.int8]] | None = None,
         configs: bool = True,
         kept: Any = None,

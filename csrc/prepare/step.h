@@ -58,13 +58,14 @@ typedef struct tg_step_state {
 
 /* A graph as it is stored: borrowed arrays of which only the sizes have been compared. */
 typedef struct tg_stored {
-    int64_t N, E, K, F, G, C, T;
+    int64_t N, E, K, F, G, C, T, X;
     const float *node_feat;      /* (N,F) */
     const uint8_t *opcode;       /* (N), or NULL */
     const int64_t *edges;        /* (E,2) */
     const int64_t *config_nodes; /* (K) */
     const float *graph_feat;     /* (G), or NULL */
     const float *config_feat;    /* (C,T), or NULL */
+    const float *extra;          /* (N,X), further features of the nodes, or NULL */
 } tg_stored;
 
 /* What tells the nodes and edges of a graph from those of another: compared as bytes. */
@@ -198,6 +199,7 @@ typedef struct tg_prepare_step {
     STEP(operand_shapes)                                                                                     \
     STEP(merge_opcodes)                                                                                      \
     STEP(segments)                                                                                           \
+    STEP(extra_columns)                                                                                      \
     STEP(self_loops)
 #define TG_DECLARE_STEP(name) extern const tg_prepare_step tg_step_##name;
 TG_STEP_LIST(TG_DECLARE_STEP)

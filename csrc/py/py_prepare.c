@@ -57,18 +57,22 @@ static int too_large(void) {
     return -1;
 }
 
-/* node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat */
-static int take_stored(PyObject *const a[6], tg_stored *s) {
-    npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1};
-    PyArrayObject *x = tg_array(a[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)"), *opcode, *whole, *config;
+/* node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra (may be NULL) */
+static int take_stored(PyObject *const a[7], tg_stored *s) {
+    npy_intp feat[2] = {-1, -1}, edges[2] = {-1, 2}, nodes[1] = {-1}, graph[1] = {-1}, configs[2] = {-1, -1},
+             extra[2] = {-1, -1};
+    PyArrayObject *x = tg_array(a[0], "node_feat", NPY_FLOAT32, 2, feat, "(N, F)"), *opcode, *whole, *config,
+                  *more;
     if (x == NULL || optional(a[1], "node_opcode", NPY_UINT8, 1, feat, "(N,)", &opcode) < 0) return -1;
     PyArrayObject *e = tg_array(a[2], "edge_index", NPY_INT64, 2, edges, "(E, 2)");
     PyArrayObject *k = e == NULL ? NULL : tg_array(a[3], "config_nodes", NPY_INT64, 1, nodes, "(K,)");
     if (k == NULL || optional(a[4], "graph_feat", NPY_FLOAT32, 1, graph, "(G,)", &whole) < 0 ||
         optional(a[5], "config_feat", NPY_FLOAT32, 2, configs, "(C, T)", &config) < 0)
         return -1;
-    const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1]};
-    for (int i = 0; i < 6; i++)
+    extra[0] = feat[0];
+    if (optional(a[6], "extra", NPY_FLOAT32, 2, extra, "(N, X)", &more) < 0) return -1;
+    const npy_intp sizes[] = {feat[0], edges[0], nodes[0], feat[1], graph[0], configs[1], extra[1]};
+    for (int i = 0; i < 7; i++)
         if (sizes[i] > (i < 3 ? INT32_MAX / 2 : TG_MAX_COLUMNS)) return too_large();
     *s = (tg_stored){.N = feat[0], .F = feat[1], .E = edges[0], .K = nodes[0]};
     s->node_feat = TG_F32(x);
@@ -77,6 +81,7 @@ static int take_stored(PyObject *const a[6], tg_stored *s) {
     if (opcode != NULL) s->opcode = TG_U8(opcode);
     if (whole != NULL) s->G = graph[0], s->graph_feat = TG_F32(whole);
     if (config != NULL) s->C = configs[0], s->T = configs[1], s->config_feat = TG_F32(config);
+    if (more != NULL) s->X = extra[1], s->extra = TG_F32(more);
     return 0;
 }
 
@@ -109,12 +114,12 @@ static void prepare_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat) -> kept */
+/* fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None) -> kept */
 static PyObject *fit(PyObject *object, PyObject *args) {
     py_prepare *self = (py_prepare *)object;
-    PyObject *a[6];
+    PyObject *a[7] = {NULL};
     tg_stored stored;
-    if (!PyArg_ParseTuple(args, "OOOOOO:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5]) ||
+    if (!PyArg_ParseTuple(args, "OOOOOO|O:fit", &a[0], &a[1], &a[2], &a[3], &a[4], &a[5], &a[6]) ||
         take_stored(a, &stored) < 0)
         return NULL;
     tg_kept *kept;
@@ -146,18 +151,18 @@ static PyObject *finish(PyObject *object, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, configs=True,
-   kept=None, digit_rows=0) -> Graph */
+/* apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None, digits=None,
+   configs=True, kept=None, digit_rows=0) -> Graph */
 static PyObject *apply(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"node_feat",  "node_opcode", "edge_index", "config_nodes",
-                            "graph_feat", "config_feat", "digits",     "configs",
-                            "kept",       "digit_rows",  NULL};
+                            "graph_feat", "config_feat", "extra",      "digits",
+                            "configs",    "kept",        "digit_rows", NULL};
     py_prepare *self = (py_prepare *)object;
-    PyObject *a[6], *digits = Py_None, *capsule = Py_None;
+    PyObject *a[7] = {NULL}, *digits = Py_None, *capsule = Py_None;
     int configs = 1, digit_rows = 0;
     tg_stored stored;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OpOi:apply", names, &a[0], &a[1], &a[2], &a[3],
-                                     &a[4], &a[5], &digits, &configs, &capsule, &digit_rows) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|OOpOi:apply", names, &a[0], &a[1], &a[2], &a[3],
+                                     &a[4], &a[5], &a[6], &digits, &configs, &capsule, &digit_rows) ||
         take_stored(a, &stored) < 0)
         return NULL;
     tg_kept *kept = NULL;
@@ -282,13 +287,14 @@ static PyObject *get_counts(PyObject *object, void *unused) {
 
 static PyMethodDef methods[] = {
     {"fit", fit, METH_VARARGS,
-     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat): add one "
+     PyDoc_STR("fit(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None): "
+               "add one "
                "graph to the fit, or begin a new one after finish. Returns what pruning kept of it.")},
     {"finish", finish, METH_NOARGS, PyDoc_STR("The last graph was added: what was learnt can be used.")},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR(
-         "apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, digits=None, "
-         "configs=True, kept=None) -> Graph")},
+     PyDoc_STR("apply(node_feat, node_opcode, edge_index, config_nodes, graph_feat, config_feat, extra=None "
+               "(N, X), "
+               "digits=None, configs=True, kept=None, digit_rows=0) -> Graph")},
     {"configs", configs, METH_O,
      PyDoc_STR("configs(config_feat (C, T)): features of configs as a model takes them.")},
     {"get_state", get_state, METH_NOARGS, PyDoc_STR("What was learnt, as a dict of arrays.")},

@@ -15,7 +15,7 @@ from tpugraphs.data.published import TileGraph
 from tpugraphs.data.schema import GROUPS, Column
 from tpugraphs.errors import ConfigError
 
-__all__ = ["with_extra"]
+__all__ = ["node_columns", "with_extra"]
 
 Columns = Mapping[str, Any]
 
@@ -72,13 +72,7 @@ def with_extra(
     if not isinstance(base, Graph):
         raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
     given: dict[str, Columns] = {"node": node or {}, "config": config or {}, "graph": graph or {}}
-    for group, columns in given.items():
-        if not isinstance(columns, Mapping):
-            raise ConfigError(f"{group}: expected names and columns, got {type(columns).__name__}")
-    kinds = {} if kinds is None else kinds
-    unknown = sorted(set(kinds) - {name for columns in given.values() for name in columns})
-    if unknown:
-        raise ConfigError(f"kinds: {unknown[0]!r} is none of the columns that are given")
+    kinds = _checked(given, kinds)
     rows = {"node": base.num_nodes, "config": base.num_configs, "graph": None}
     fields, groups = _fields(base), dict[str, Any]()
     for group in GROUPS:
@@ -90,6 +84,24 @@ def with_extra(
     unit = None if isinstance(base, TileGraph) else base.schema.unit
     schema = replace(base.schema, **groups, unit=unit, inferred=False)  # else it would be inferred again
     return Graph(**fields, schema=schema)
+
+
+def node_columns(
+    base: Graph, node: Columns, kinds: Mapping[str, str] | None = None
+) -> tuple[NDArray[np.float32], list[Column]]:
+    """Return further features (N, n) of nodes, and what they mean; errors: see :func:`with_extra`."""
+    return _columns("node", node, base.num_nodes, _checked({"node": node}, kinds))
+
+
+def _checked(given: Mapping[str, Columns], kinds: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the kinds of columns by name; ConfigError unless each is that of a column that is given."""
+    for group, columns in given.items():
+        if not isinstance(columns, Mapping):
+            raise ConfigError(f"{group}: expected names and columns, got {type(columns).__name__}")
+    unknown = sorted(set(kinds or ()) - {name for columns in given.values() for name in columns})
+    if unknown:
+        raise ConfigError(f"kinds: {unknown[0]!r} is none of the columns that are given")
+    return kinds or {}
 
 
 def _columns(

@@ -14,7 +14,9 @@ from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, Error, RecipeError
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import SCORING, PreparedCache, as_configs, check_precision, score
-from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind
+from tpugraphs.preprocess.checks import check_kind
+from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import Recipe, get_recipe, is_registered
 from tpugraphs.recipes.described import extra_of
 from tpugraphs.recipes.functions import is_lost, name_of_extra, plain_name
@@ -69,19 +71,17 @@ class Network:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """Steps of the model. For a recipe of any schema they are known once the preprocessing is fitted."""
+        """Steps of the model. Where they follow from the graphs, they are known after the fit."""
         if self._steps is None:
             if not self.known:
-                raise Error(
-                    "the model follows from the schema of the graphs: call fit (or Ranker.load) first"
-                )
+                raise Error("the model follows from the graphs: call fit (or Ranker.load) first")
             self._steps = self.recipe.model(self.fields, self.pipeline.sizes)
         return self._steps
 
     @property
     def known(self) -> bool:
         """Whether the steps of the model are known."""
-        return self._steps is not None or self.recipe.kind != "graph" or self.pipeline.schema is not None
+        return self._steps is not None or self.pipeline.known
 
     @property
     def model(self) -> _core.Model:

@@ -16,7 +16,7 @@ from tpugraphs.data.columns import MOST_DIGIT_VALUES
 from tpugraphs.data.digits import ConfigFeatures, as_digits, packed_digits
 from tpugraphs.data.graph import Graph, Rows
 from tpugraphs.errors import ConfigError, DataError, Error
-from tpugraphs.preprocess.pipeline import Configs, Prepared
+from tpugraphs.preprocess.prepared import Configs, Prepared
 
 __all__ = [
     "SCORING",

@@ -56,7 +56,7 @@ def summary(network: Network) -> str:
     lines = [f"preprocessing: {', '.join(map(_described, network.pipeline.steps)) or 'none'}"]
     lines.append("losses: " + ", ".join(_loss(term["loss"]) for term in network.loss))
     if not network.known:
-        return "\n".join([*lines, "the model follows from the schema of the graphs: call fit first"])
+        return "\n".join([*lines, "the model follows from the graphs: call fit first"])
     model, times = network.model, dict[tuple[str, str], float]()
     for phase, name, seconds in model.profile:
         times[phase, name] = times.get((phase, name), 0.0) + seconds

@@ -7,246 +7,35 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs import _core, kernels
+from tpugraphs import _core
 from tpugraphs.data import arrays
 from tpugraphs.data.digits import Digits, check_digits
-from tpugraphs.data.extra import with_extra
 from tpugraphs.data.graph import Graph, Times
-from tpugraphs.data.measured import require_measured
-from tpugraphs.data.schema import LAYOUT, Schema
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, DataError
 from tpugraphs.preprocess import pruning
-from tpugraphs.preprocess.targets import targets
+from tpugraphs.preprocess.checks import (
+    check_kind,
+    check_measured,
+    check_order,
+    check_weighted,
+    normalizers_of,
+    ran_only,
+)  # fmt: skip
+from tpugraphs.preprocess.extra import STEP, Columns, Function, check_columns, of_nodes, with_made
+from tpugraphs.preprocess.prepared import Configs, Prepared
 from tpugraphs.system import tensorfile
 
-__all__ = ["Pipeline", "Prepared", "Sizes"]
+__all__ = ["Pipeline", "Sizes"]
 
+Extra = tuple[Columns, NDArray[np.float32]]  # of nodes: what they mean, (N, X)
 SCHEMA = 1  # of the 140 node features and 18 digits; a ranker file of another one cannot be used
-Configs = tuple[NDArray[np.int8] | None, NDArray[np.float32] | None]  # digits, features
 _NO_NODES = np.zeros(0, np.int64)
-_TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A graph as a model takes it.
-
-    Attributes
-    ----------
-    graph : _core.Graph, optional
-        None if its configs were left out.
-    name : str
-    nodes : _core.Graph
-        The graph, maybe without configs.
-    nbytes : int
-        Memory it takes, roughly.
-    measured : (C,) int64 or float64
-        Runtimes of its configs in nanoseconds or the schema's unit, or placeholders.
-    normalizers : (C,) int64, optional
-        Normalizers of tile graphs.
-    kept : (C,) int64, optional
-        If equal configs were merged, the rows of `graph` that count. The configs are not copied.
-    mapped : Digits, optional
-        Configs in a pack, whose pages can be given back.
-    weights : (C,) float32, optional
-        Weights of its configs in a loss; None: all 1.
-    valid : (C,) bool, optional
-        Which of its configs ran; None: all.
-    cuts : tuple of _core.Graph
-        Segments of the graph in the order of their nodes; empty: it is not cut, or one segment.
-    """
-
-    graph: Any
-    name: str
-    nodes: Any
-    nbytes: int
-    measured: NDArray[Any]
-    normalizers: NDArray[np.int64] | None = None
-    kept: NDArray[np.int64] | None = None
-    mapped: Digits | None = None
-    weights: NDArray[np.float32] | None = None
-    valid: NDArray[np.bool_] | None = None
-    cuts: tuple[Any, ...] = ()
-
-    def slate(self, rows: NDArray[np.int64], segment: int | None = None) -> tuple[Any, NDArray[np.int64]]:
-        """Return some of the C configs as the core takes them, of one segment or (None) the whole graph.
-
-        Parameters
-        ----------
-        rows : (n,) int64
-            Which configs.
-        segment : int, optional
-            Which segment; None: the whole graph.
-
-        Returns
-        -------
-        graph : _core.Graph
-            The graph or segment.
-        rows : (n,) int64
-            Its rows for these configs.
-        """
-        graph = self.graph if segment is None or not self.cuts else self.cuts[segment]
-        return graph, rows if self.kept is None else self.kept[rows]
-
-    def slates(self, rows: NDArray[np.int64]) -> list[tuple[Any, NDArray[np.int64]]]:
-        """Return what the score of a config is the sum of: its segments, or the whole graph.
-
-        Parameters
-        ----------
-        rows : (n,) int64
-            Which configs.
-
-        Returns
-        -------
-        list of (graph, rows)
-            One per segment, see `slate`.
-        """
-        return [self.slate(rows, segment) for segment in range(self.num_segments)]
-
-    @property
-    def num_segments(self) -> int:
-        """P, 1 if the graph is not cut."""
-        return max(1, len(self.cuts))
-
-    @property
-    def num_nodes(self) -> int:
-        """Nodes of a pass: N, after pruning, or those of the largest segment."""
-        return int((self.cuts or (self.nodes,))[0].num_nodes)
-
-    @property
-    def num_configs(self) -> int:
-        """Number C of configs, after equal ones were merged."""
-        return int(self.measured.shape[0])
-
-    @cached_property
-    def _divisors(self) -> NDArray[np.int64] | None:
-        """Normalizers of runtimes that were measured."""
-        return self.normalizers if (self.measured > 0).any() else None
-
-    @cached_property
-    def runtimes(self) -> NDArray[np.int64]:
-        """What a loss compares (C,): nanoseconds, of tile graphs ranks of the normalised runtimes."""
-        if self.measured.dtype != np.int64:  # exactly their order
-            return np.unique(self.measured, return_inverse=True)[1].astype(np.int64) + 1
-        if self._divisors is None:
-            return self.measured
-        return kernels.ratio_ranks(self.measured, self._divisors)
-
-    @cached_property
-    def times(self) -> NDArray[Any]:
-        """What a metric is computed from (C,): runtimes, of tile graphs / normalizer; NaN if it failed."""
-        times = self.measured if self._divisors is None else self.measured / self._divisors
-        return times if self.valid is None or self.valid.all() else np.where(self.valid, times, np.nan)
-
-    @cached_property
-    def by_runtime(self) -> NDArray[np.int64]:
-        """The C configs by runtime, fastest first; equal ones in their order."""
-        return np.argsort(self.runtimes, kind="stable").astype(np.int64, copy=False)
-
-    def values(self, target: str) -> NDArray[np.float64]:
-        """Return what losses of values fit; made once.
-
-        Parameters
-        ----------
-        target : str
-            A key of `tpugraphs.preprocess.targets.TARGETS`.
-
-        Returns
-        -------
-        (C,) float64
-            One per config.
-        """
-        known: dict[str, NDArray[np.float64]] = self.__dict__.setdefault("_values", {})
-        if target not in known:
-            known[target] = targets(self.times, target)
-        return known[target]
-
-    def with_configs(self, configs: Configs) -> Prepared:
-        """Return the same graph with other configs, not measured, in the form that the core takes.
-
-        Parameters
-        ----------
-        configs : (digits, features)
-            What `Pipeline.configs` returned.
-
-        Returns
-        -------
-        Prepared
-            Without runtimes.
-        """
-        graph = self.nodes.with_configs(*configs)
-        return Prepared(
-            graph, self.name, self.nodes, self.nbytes, np.zeros(graph.num_configs, np.int64),
-            cuts=tuple(one.with_configs(*configs) for one in self.cuts),
-        )  # fmt: skip
-
-
-def check_kind(graph: Graph, kind: str) -> None:
-    """Raise DataError unless `graph` is of that kind, with something to configure."""
-    name, known = str(getattr(graph, "name", "graph")), hasattr(graph, "kind")
-    if kind == "graph" and hasattr(graph, "schema"):
-        columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
-        if columns == 0 and graph.num_config_nodes == 0:
-            raise DataError(
-                "expected features of configs or configurable nodes, found neither: there is nothing to rank",
-                file=name, field="config_feat", found="none",
-            )  # fmt: skip
-        return
-    own = getattr(graph, "kind", None)
-    if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
-        hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
-        if isinstance(graph, (list, tuple)):
-            hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
-        found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
-        raise DataError(
-            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
-        )
-    if kind == "layout" and graph.num_config_nodes == 0:
-        raise DataError(
-            "node_config_ids: expected at least one configurable node, found none: there is nothing to rank",
-            file=name, field="node_config_ids", found="0", expected=">= 1",
-        )  # fmt: skip
-
-
-def check_measured(graph: Graph, kind: str) -> None:
-    """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
-    check_kind(graph, kind)
-    require_measured(
-        graph, np.asarray(graph.ran), "nothing can be learnt",
-        "train on a measured graph (test files of the collections have no runtimes)",
-    )  # fmt: skip
-    check_order(str(graph.name), _ran(graph).config_runtime, _normalizers(graph))
-
-
-def check_order(name: str, runtimes: Times, normalizers: NDArray[np.int64] | None) -> None:
-    """Raise DataError if all runtimes, normalised if that is given, are equal."""
-    if normalizers is None:
-        equal, what = runtimes.min() == runtimes.max(), "runtimes"
-    else:
-        ranks = kernels.ratio_ranks(runtimes.astype(np.int64, copy=False), normalizers)
-        equal, what = int(ranks.max()) == 1, "normalised runtimes"
-    if equal:
-        found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
-        raise DataError(
-            f"config_runtime: {found}, so nothing can be learnt: leave it out",
-            file=name, field="config_runtime", found="one value", expected="at least two",
-        )  # fmt: skip
-
-
-def check_weighted(name: str, count: int) -> None:
-    """Raise DataError unless at least two configs of a graph, of which `count` do, have a weight above 0."""
-    if count < 2:
-        raise DataError(
-            f"sample_weight: expected at least two configs of a weight above 0, found {count}: "
-            "there is nothing to compare, as a weight of zero leaves a config out",
-            file=name, field="sample_weight", found=str(count), expected=">= 2",
-        )  # fmt: skip
 
 
 class _Kept:
@@ -313,7 +102,8 @@ class Pipeline:
         ``make(schema)`` returns the steps, for preprocessing that depends on the schema. The schema is that
         of the first graph that `fit` sees; `steps` is empty until then.
     extra : callable, optional
-        ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`.
+        ``extra(graph)`` returns further features, arguments of :func:`tpugraphs.with_extra`; of layout and
+        tile graphs those of nodes, which come behind all others.
     """
 
     def __init__(
@@ -322,7 +112,7 @@ class Pipeline:
         kind: str = "layout",
         schema: Schema | None = None,
         make: Callable[[Schema], list[dict[str, Any]]] | None = None,
-        extra: Callable[[Any], Mapping[str, Any]] | None = None,
+        extra: Function | None = None,
     ) -> None:
         self.extra = extra
         self.steps, self.kind, self.schema = [dict(step) for step in steps], kind, schema
@@ -335,8 +125,15 @@ class Pipeline:
         return _core.Prepare(self.steps, _core.SCHEMA["node_features"] if known else 0)
 
     @property
+    def known(self) -> bool:
+        """Whether all steps are known; else some follow from the first graph that `fit` sees."""
+        if self.kind == "graph":
+            return self.schema is not None
+        return self.extra is None or self._option(STEP, "node") is not None
+
+    @property
     def sizes(self) -> Sizes:
-        """Sizes of prepared graphs. For graphs with a schema they are known after the fit."""
+        """Sizes of prepared graphs. If some steps follow from graphs, they are known after the fit."""
         columns = {name: max(0, int(count)) for name, count in self._core.columns.items() if name != "layout"}
         digits = (_core.SCHEMA["digits"], _core.SCHEMA["digit_states"])
         opcodes: int | None = _core.SCHEMA["opcodes"]
@@ -432,36 +229,47 @@ class Pipeline:
         """
         core = self._program()
         for given in graphs:
-            graph = self._extended(given)
+            graph, extra = self._extended(given)
             check_kind(graph, self.kind)
-            if self._make is not None and self.schema is None:
-                self.schema = graph.schema
-                self.steps = self._make(graph.schema)
+            if not self.known:
+                self._begin(graph, extra)
                 core = self._program()
             if self.schema is not None:
                 self._widen(graph)
                 self.schema.check(graph, runtimes=True)
             self.has_edges = self.has_edges or len(graph.edge_index) > 0
             try:
-                self._kept.keep(graph, core.fit(*_stored(graph)))
+                self._kept.keep(graph, core.fit(*_stored(graph, self._values(graph, extra))))
             except DataError as error:
                 raise arrays.with_file(error, _name(graph)) from None
         core.finish()
         self._core = core
         return self
 
-    def _extended(self, graph: Graph) -> Graph:
-        """Return the graph with the features that a function of the user's own makes, if there is one."""
+    def _extended(self, graph: Graph) -> tuple[Graph, Extra | None]:
+        """Return the graph with what a function of the user's own makes of it: in it, or for the core."""
         if self.extra is None:
-            return graph
-        made = self.extra(graph)
-        if not isinstance(made, Mapping) or not made.keys() <= {"node", "config", "graph", "kinds"}:
-            found = ", ".join(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
-            raise ConfigError(
-                "extra: expected a function that returns a dict of node, config, graph or kinds, as "
-                f"tpugraphs.with_extra takes them; got {found}"
-            )
-        return with_extra(graph, **made)
+            return graph, None
+        if self.kind == "graph":
+            return with_made(graph, self.extra), None
+        check_kind(graph, self.kind)
+        return graph, of_nodes(graph, self.extra)
+
+    def _begin(self, graph: Graph, extra: Extra | None) -> None:
+        """Make the steps that follow from the first graph."""
+        if self._make is not None:
+            self.schema = graph.schema
+            self.steps = self._make(graph.schema)
+        if extra is not None:
+            self.steps.append({"step": STEP, "node": extra[0]})
+
+    def _values(self, graph: Graph, extra: Extra | None) -> NDArray[np.float32] | None:
+        """Return further features (N, X) as the core takes them."""
+        if extra is None:
+            return None
+        columns, values = extra
+        check_columns(graph, columns, self._option(STEP, "node"))
+        return values
 
     def _widen(self, graph: Graph) -> None:
         """Take an inferred schema to what the `graph` needs too; `Schema.check` tells what cannot be."""
@@ -515,7 +323,7 @@ class Pipeline:
         DataError
             The graph cannot be prepared, or no order is left to learn.
         """
-        graph = self._extended(graph)
+        graph, extra = self._extended(graph)
         self._check(graph)
         if weights is not None:
             graph, weights = _weighted(graph, weights)
@@ -523,10 +331,10 @@ class Pipeline:
             check_measured(graph, self.kind)
             if weights is not None and getattr(graph, "valid", None) is not None:
                 weights = weights[graph.ran]
-            graph = _ran(graph)
+            graph = ran_only(graph)
         rows, digits, runtimes = None, None, graph.config_runtime
         valid = None if training else getattr(graph, "valid", None)
-        normalizers = getattr(graph, "config_runtime_normalizers", None)
+        normalizers = normalizers_of(graph)
         if training:
             rows, digits, runtimes, normalizers = self._merge(graph, runtimes, normalizers)
             check_order(str(graph.name), runtimes, normalizers)
@@ -537,7 +345,7 @@ class Pipeline:
             digits = stored.stored()
         try:
             core = self._core.apply(
-                *_stored(graph),
+                *_stored(graph, self._values(graph, extra)),
                 digits=digits,
                 configs=configs,
                 kept=self._kept.get(graph),
@@ -600,8 +408,8 @@ class Pipeline:
             Features are made by a function from a graph; digits that the schema has no room for.
         """
         digits, features = configs
-        wanted = 0 if self.schema is None else len(self.schema.config)
-        if self.extra is not None and wanted != (0 if features is None else features.shape[1]):
+        given = 0 if features is None else features.shape[1]
+        if self.extra is not None and self.schema is not None and given != len(self.schema.config):
             raise DataError(
                 "configs: this ranker has features that a function makes from the configs of a graph, so new "
                 "ones need a graph: give row numbers of a graph that has them (graph.replace)",
@@ -683,8 +491,8 @@ class Pipeline:
     def _must_give(self, path: str | os.PathLike[str], like: Pipeline, todo: str) -> None:
         """Raise CheckpointError unless the columns are those of `like`, as far as both are known."""
         mine, theirs = self._core.columns, like._core.columns
-        if like._make is not None:
-            return  # they follow from the schema
+        if not like.known or like._make is not None:
+            return  # they follow from the graphs
         unknown = {name for name in mine if mine[name] < 0 or theirs[name] < 0} if self.steps else set()
         if any(mine[name] != theirs[name] for name in mine if name not in unknown):
             expected = f"steps that give columns {theirs}"
@@ -702,16 +510,6 @@ class Pipeline:
             self.load(state["tensors"])
 
 
-def _ran(graph: Graph) -> Graph:
-    """Leave out configs that failed."""
-    return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
-
-
-def _normalizers(graph: Graph) -> NDArray[np.int64] | None:
-    """Return the normalizers (C,) of a tile graph, None for others."""
-    return getattr(graph, "config_runtime_normalizers", None)
-
-
 def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[np.float32] | None]:
     """Leave out configs of weight 0; the weights of the others, None if all are 1."""
     rows = np.flatnonzero(weights)
@@ -721,8 +519,8 @@ def _weighted(graph: Graph, weights: NDArray[np.float32]) -> tuple[Any, NDArray[
     return graph, None if (weights == 1).all() else weights
 
 
-def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Arrays of a graph as the core takes them."""
+def _stored(graph: Graph, extra: NDArray[np.float32] | None) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
+    """Arrays of a graph as the core takes them, with further features (N, X) of its nodes."""
     return (
         graph.node_feat,
         graph.node_opcode,
@@ -730,6 +528,7 @@ def _stored(graph: Graph) -> tuple[Any, Any, Any, Any, Any, Any]:
         getattr(graph, "node_config_ids", _NO_NODES),
         getattr(graph, "graph_feat", None),
         getattr(graph, "config_feat", None),
+        extra,
     )
 
 

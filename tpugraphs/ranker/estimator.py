@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.network.network import Network
-from tpugraphs.preprocess.pipeline import Pipeline, check_measured
+from tpugraphs.preprocess.checks import check_measured
+from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.system.words import counted
 from tpugraphs.training.adaptation import adapt
 from tpugraphs.training.callbacks import History

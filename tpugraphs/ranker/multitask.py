@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tpugraphs.data.graph import Graph, Graphs, Valid
 from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
-from tpugraphs.preprocess.pipeline import check_measured
+from tpugraphs.preprocess.checks import check_measured
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import learnable

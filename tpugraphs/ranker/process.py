@@ -15,7 +15,8 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, not_a_grap
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.network.network import schema_of
 from tpugraphs.network.scoring import as_configs
-from tpugraphs.preprocess.pipeline import Pipeline, check_kind, check_measured
+from tpugraphs.preprocess.checks import check_kind, check_measured
+from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.choosing import fastest_together

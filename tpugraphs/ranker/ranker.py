@@ -20,7 +20,8 @@ from tpugraphs.network import weights as outside
 from tpugraphs.network.network import Network
 from tpugraphs.network.scoring import TRAINING, check_precision
 from tpugraphs.network.summary import summary
-from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline, check_kind
+from tpugraphs.preprocess.checks import check_kind
+from tpugraphs.preprocess.pipeline import SCHEMA, Pipeline
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import as_graph, is_table, learnable, not_fitted
 from tpugraphs.ranker.estimator import Estimator, NetworkEstimator

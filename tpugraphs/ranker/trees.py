@@ -17,7 +17,7 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.scoring import as_configs
-from tpugraphs.preprocess.pipeline import check_kind, check_measured, check_order, check_weighted
+from tpugraphs.preprocess.checks import check_kind, check_measured, check_order, check_weighted
 from tpugraphs.preprocess.targets import targets
 from tpugraphs.ranker.estimator import Estimator
 from tpugraphs.recipes import Recipe

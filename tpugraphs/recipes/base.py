@@ -263,10 +263,11 @@ class Recipe:
     features : callable
         For trees: ``features(fields, graph, rows)`` returns a table (n, F) float32, one row per config.
     extra : callable, optional
-        For `kind` ``"graph"``: ``extra(graph)`` returns further features of a graph as arguments of
-        :func:`tpugraphs.with_extra`, such as ``{"node": {"depth": (N,)}}``. It is called before all
-        preprocessing, in training and prediction, also on graphs of some of the configs, so a number of a
-        config must not depend on the others. A ranker is saved only if :func:`register_extra` knows it.
+        ``extra(graph)`` returns further features of a graph as arguments of :func:`tpugraphs.with_extra`,
+        such as ``{"node": {"depth": (N,)}}``. It is called before all preprocessing, in training and
+        prediction, also on graphs of some of the configs, so a number of a config must not depend on the
+        others. Of layout and tile graphs it returns features of nodes alone, which stand, standardised,
+        behind the other columns of ``node_feat``. A ranker is saved only if :func:`register_extra` knows it.
 
     Raises
     ------
@@ -304,10 +305,12 @@ class Recipe:
             raise RecipeError(str(error)) from None
         except RecipeError as error:
             raise RecipeError(f"recipe {self.name}: {error}") from None
-        if self.extra is not None and (not callable(self.extra) or self.kind != "graph"):
+        if self.extra is not None and not callable(self.extra):
+            raise RecipeError(f"recipe {self.name}: extra: expected a function, got {self.extra!r:.60}")
+        if self.extra is not None and self.estimator != "network":
             raise RecipeError(
-                f"recipe {self.name}: extra: expected a function, and graphs of any schema (kind='graph'), "
-                f"got {type(self.extra).__name__} and kind={self.kind!r}"
+                f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees take "
+                "further columns from features(fields, graph, rows)"
             )
         if "cpu" not in self.presets:
             raise RecipeError(
@@ -330,7 +333,7 @@ class Recipe:
         make = functools.partial(_preprocessing, self.preprocessing, fields)
         if self.kind == "graph":
             return Pipeline([], self.kind, make=make, extra=self.extra)
-        return Pipeline(make(), self.kind)
+        return Pipeline(make(), self.kind, extra=self.extra)
 
     def model(self, fields: Any, sizes: Sizes) -> list[dict[str, Any]]:
         """List the steps of the model for graphs of these sizes.

@@ -26,7 +26,8 @@ from tpugraphs.errors import CheckpointError, ConfigError, DataError, Error, Not
 from tpugraphs.kernels import schedules
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.network.network import Network
-from tpugraphs.preprocess.pipeline import Pipeline, Prepared
+from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import plain
 from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile

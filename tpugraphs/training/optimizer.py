@@ -17,7 +17,7 @@ from tpugraphs.training.tuning import Tuning
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
-    from tpugraphs.preprocess.pipeline import Prepared
+    from tpugraphs.preprocess.prepared import Prepared
 
     Chosen = tuple[Prepared, NDArray[np.int64]]
 

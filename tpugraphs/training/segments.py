@@ -34,7 +34,7 @@ from tpugraphs.training.optimizer import Moved, per_config
 from tpugraphs.training.sampling import happens
 
 if TYPE_CHECKING:
-    from tpugraphs.preprocess.pipeline import Prepared
+    from tpugraphs.preprocess.prepared import Prepared
 
 __all__ = ["Drawn", "ScoreTable", "Segments"]
 

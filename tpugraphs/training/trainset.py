@@ -18,7 +18,9 @@ from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.kernels.streams import Stream
-from tpugraphs.preprocess.pipeline import Pipeline, Prepared, check_kind, check_measured
+from tpugraphs.preprocess.checks import check_kind, check_measured
+from tpugraphs.preprocess.pipeline import Pipeline
+from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.system.words import counted
 
 CACHE_BYTES = 1 << 30  # of prepared training graphs kept in memory

@@ -1,0 +1,88 @@
+"""What a graph must be for a recipe to rank its configs, or to learn from them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpugraphs import kernels
+from tpugraphs.data.graph import Graph, Times
+from tpugraphs.data.measured import require_measured
+from tpugraphs.data.schema import LAYOUT
+from tpugraphs.errors import DataError
+
+__all__ = ["check_kind", "check_measured", "check_order", "check_weighted", "normalizers_of", "ran_only"]
+
+_TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
+
+
+def check_kind(graph: Graph, kind: str) -> None:
+    """Raise DataError unless `graph` is of that kind, with something to configure."""
+    name, known = str(getattr(graph, "name", "graph")), hasattr(graph, "kind")
+    if kind == "graph" and hasattr(graph, "schema"):
+        columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
+        if columns == 0 and graph.num_config_nodes == 0:
+            raise DataError(
+                "expected features of configs or configurable nodes, found neither: there is nothing to rank",
+                file=name, field="config_feat", found="none",
+            )  # fmt: skip
+        return
+    own = getattr(graph, "kind", None)
+    if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
+        hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
+        if isinstance(graph, (list, tuple)):
+            hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
+        found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"
+        raise DataError(
+            f"this recipe ranks {kind} configs: expected a {_TYPES[kind]}, found {found}", file=name
+        )
+    if kind == "layout" and graph.num_config_nodes == 0:
+        raise DataError(
+            "node_config_ids: expected at least one configurable node, found none: there is nothing to rank",
+            file=name, field="node_config_ids", found="0", expected=">= 1",
+        )  # fmt: skip
+
+
+def check_measured(graph: Graph, kind: str) -> None:
+    """Raise DataError unless a ranking can be learnt from the runtimes of `graph`."""
+    check_kind(graph, kind)
+    require_measured(
+        graph, np.asarray(graph.ran), "nothing can be learnt",
+        "train on a measured graph (test files of the collections have no runtimes)",
+    )  # fmt: skip
+    check_order(str(graph.name), ran_only(graph).config_runtime, normalizers_of(graph))
+
+
+def check_order(name: str, runtimes: Times, normalizers: NDArray[np.int64] | None) -> None:
+    """Raise DataError if all runtimes, normalised if that is given, are equal."""
+    if normalizers is None:
+        equal, what = runtimes.min() == runtimes.max(), "runtimes"
+    else:
+        ranks = kernels.ratio_ranks(runtimes.astype(np.int64, copy=False), normalizers)
+        equal, what = int(ranks.max()) == 1, "normalised runtimes"
+    if equal:
+        found = f"all {len(runtimes)} {what} are equal" if len(runtimes) > 1 else "only one config ran"
+        raise DataError(
+            f"config_runtime: {found}, so nothing can be learnt: leave it out",
+            file=name, field="config_runtime", found="one value", expected="at least two",
+        )  # fmt: skip
+
+
+def check_weighted(name: str, count: int) -> None:
+    """Raise DataError unless at least two configs of a graph, of which `count` do, have a weight above 0."""
+    if count < 2:
+        raise DataError(
+            f"sample_weight: expected at least two configs of a weight above 0, found {count}: "
+            "there is nothing to compare, as a weight of zero leaves a config out",
+            file=name, field="sample_weight", found=str(count), expected=">= 2",
+        )  # fmt: skip
+
+
+def ran_only(graph: Graph) -> Graph:
+    """Leave out configs that failed."""
+    return graph if graph.valid is None or graph.valid.all() else graph.select(graph.ran)
+
+
+def normalizers_of(graph: Graph) -> NDArray[np.int64] | None:
+    """Return the normalizers (C,) of a tile graph, None for others."""
+    return getattr(graph, "config_runtime_normalizers", None)
