@@ -174,7 +174,7 @@ def test_a_recipe_takes_a_function_only():
     with pytest.raises(tg.RecipeError, match="extra: expected a function, got 3"):
         recipe(3)
     trees = tg.recipes.get_recipe("eighth-lightgbm")
-    with pytest.raises(tg.RecipeError, match=r"extra: expected a network, got estimator='trees': trees take"):
+    with pytest.raises(tg.RecipeError, match=r"extra: expected a network, got estimator='trees': trees"):
         dataclasses.replace(trees, extra=depth)
 
 

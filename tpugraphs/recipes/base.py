@@ -309,8 +309,8 @@ class Recipe:
             raise RecipeError(f"recipe {self.name}: extra: expected a function, got {self.extra!r:.60}")
         if self.extra is not None and self.estimator != "network":
             raise RecipeError(
-                f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees take "
-                "further columns from features(fields, graph, rows)"
+                f"recipe {self.name}: extra: expected a network, got estimator={self.estimator!r}: trees "
+                "take further columns from features(fields, graph, rows)"
             )
         if "cpu" not in self.presets:
             raise RecipeError(
