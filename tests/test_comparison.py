@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from rankers import small_graph, small_tile
+from rankers import small_any, small_graph, small_tile
 
 import tpugraphs as tg
 from tpugraphs import cli
 from tpugraphs.evaluation import plot
-from tpugraphs.ranker.comparison import Trial
 from tpugraphs.ranker.ensemble import fitted_weights
+from tpugraphs.ranker.trials import Trial
 
 SHORT = {"steps": 3, "width": 16, "configs": 16, "evaluate_every": 1}
 
@@ -157,6 +157,26 @@ def test_finished_trials_are_taken_from_the_folder(compared, folds, monkeypatch)
         options = {"seeds": 1, **SHORT, **change}
         tg.compare(recipes[:1], folds, folder=folder, verbose=False, **options)
         assert len(list(folder.iterdir())) == before + 1, change
+
+
+def test_trials_differ_by_what_a_recipe_of_that_name_is_made_of(tmp_path):
+    """Nothing in the name, the fields or the losses tells these apart."""
+    folds = tg.ranker.unseen_configs([small_any(0), small_any(1)], (0.6, 0.2, 0.2))
+
+    def own(width, extra=None, **fields):
+        model = tg.Model()
+        model.linear(model.linear(model.config_feat, out=width), out=1, to="scores")
+        return model.recipe("own", extra=extra, **fields)
+
+    def count(graph):
+        return {"graph": {"nodes": graph.num_nodes}}
+
+    for recipe in (own(4), own(5), own(4, powers=False), own(4, count), own(4), own(4, count)):
+        comparison = tg.compare([recipe], folds, seeds=1, folder=tmp_path, verbose=False, steps=2)
+        again = tg.Ranker(recipe, steps=2)
+        again.fit(folds[0].train, folds[0].valid, verbose=False)
+        assert (comparison.trials[0].scores[0] == again.predict(folds[0].unseen[0])).all()
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_trials_differ_by_precision_and_leave_no_ranker_behind(folds, tmp_path, monkeypatch):

@@ -287,12 +287,14 @@ def test_names_tell_functions_apart():
             return self.margin, scores
 
     functions = [
-        make(1.0), make(2.0), Margin(1.0), Margin(2.0), Margin(1.0).__call__, functools.partial(single, lists=1),
+        make(1.0), make(2.0), make({"a": 1.0}), make({"a": 2.0}), make(np.ones(3)), make(np.arange(3.0)),
+        make({"a", "b"}), Margin(1.0), Margin(2.0), Margin(1.0).__call__, functools.partial(single, lists=1),
         functools.partial(single, lists=2), single, log_squares, max,
     ]  # fmt: skip
     names = [function_name(function) for function in functions]
     assert len(set(names)) == len(names) and all(name.startswith("python:") for name in names)
-    assert function_name(make(1.0)) == names[0] and function_name(Margin(2.0)) == names[3]
+    assert function_name(make(1.0)) == names[0] and function_name(make({"b", "a"})) == names[6]
+    assert function_name(Margin(2.0)) == names[8]
 
 
 def test_seeds_train_side_by_side():

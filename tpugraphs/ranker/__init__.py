@@ -1,7 +1,7 @@
 """Scorers: rankers, ensembles, rankers of several seeds, routes, baselines, and the base of your own."""
 
 from tpugraphs.ranker.baselines import LinearBaseline, RandomBaseline
-from tpugraphs.ranker.comparison import Comparison, Trial, compare
+from tpugraphs.ranker.comparison import Comparison, compare
 from tpugraphs.ranker.ensemble import Ensemble, open_rankers
 from tpugraphs.ranker.filekinds import load_ranker
 from tpugraphs.ranker.folds import Fold, unseen_configs, unseen_graphs
@@ -17,6 +17,7 @@ from tpugraphs.ranker.ranker import Ranker, list_recipes
 from tpugraphs.ranker.routed import Routed
 from tpugraphs.ranker.scorer import Scorer, ScorerBase
 from tpugraphs.ranker.seeds import SeedRuns, train_seeds
+from tpugraphs.ranker.trials import Trial
 
 __all__ = [
     "Comparison",

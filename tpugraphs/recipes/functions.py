@@ -13,6 +13,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tpugraphs.errors import ConfigError
 
 __all__ = ["extra_named", "function_name", "is_lost", "name_of_extra", "register_extra", "shortly"]
@@ -67,6 +69,12 @@ def _add(digest: Any, value: Any, inside: tuple[int, ...] = ()) -> None:
         value = (value.__code__, value.__defaults__, cells)
     elif isinstance(value, types.MethodType):
         value = (value.__func__, value.__self__)
+    elif isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    elif isinstance(value, Mapping):
+        value = sorted(value.items(), key=repr)
+    elif isinstance(value, np.ndarray):
+        value = (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, (tuple, list)):
         for item in value:
             _add(digest, item, inside)
