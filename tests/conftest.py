@@ -1,8 +1,8 @@
 """Shared by all tests: which tpugraphs is tested, what is put back after each, and which tests are left out.
 
 Parity tests are skipped, not failed, without PyTorch. Under the sanitizers tests of numbers are left out whose passes
-through the core another test makes too, those of JAX, whose programs are not the core's, and those of Python
-alone: what users see of words, pictures, commands and types.
+through the core another test makes too, those of JAX, whose programs are not the core's, those of Python alone:
+what users see of words, pictures, commands, notebooks and types, and those of the C library, which is built without.
 """
 
 import importlib.util
@@ -20,6 +20,7 @@ from tpugraphs import _core
 # Tests start Python processes from the checkout. They must import the package that is under test here, and
 # after `pip install .` that is not the one in the checkout, which has no built core beside it.
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+PLAIN = ["test_clib.py", "test_clib_score.py"]
 JAX = [
     "test_docstrings.py",
     "test_layertime_measure.py",
@@ -29,18 +30,22 @@ JAX = [
     "test_zoo.py",
 ]
 PYTHON = [
+    "test_benchmarks.py",
     "test_completion.py",
+    "test_docs.py",
     "test_importance.py",
     "test_live.py",
     "test_markup.py",
+    "test_notebooks.py",
     "test_progress.py",
     "test_prose.py",
     "test_sklearn.py",
     "test_streams.py",
+    "test_structure.py",
     "test_types.py",
     "test_words.py",
 ]
-collect_ignore = [*JAX, *PYTHON] if SANITIZED else []
+collect_ignore = [*PLAIN, *JAX, *PYTHON] if SANITIZED else []
 PACKAGE = Path(tpugraphs.__file__).parent
 if not list(PACKAGE.glob("_core*.so")):
     pytest.exit(

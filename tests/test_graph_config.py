@@ -495,7 +495,7 @@ def test_the_first_layer_starts_with_variance_one():
 def test_a_model_is_not_known_before_the_schema():
     r = ranker()
     assert repr(r).endswith("not fitted>") and "parameters" not in repr(r)
-    with pytest.raises(tg.Error, match="follows from the schema of the graphs: call fit"):
+    with pytest.raises(tg.Error, match="follows from the graphs: call fit"):
         _ = r.num_parameters
     r.fit(table(), verbose=False)
     assert f"{r.num_parameters:,} parameters, fitted" in repr(r) and "noise" in {s["op"] for s in r.steps}

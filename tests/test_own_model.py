@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rankers import SMALL_GRAPHS, networks, small_any, state
+from rankers import SMALL_GRAPHS, Break, networks, small_any, state
 
 import tpugraphs as tg
 from tpugraphs import _core
@@ -263,3 +263,30 @@ def test_the_page_on_own_models_runs_and_shows_what_is_printed(capsys):
     finally:
         functions._EXTRA.pop("shape", None)
     assert names["tuned"].fitted and names["ranker"].recipe == "with-shape"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"width": 5},
+        {"act": "relu"},
+        {"loss": [{"loss": "list_mle"}]},
+        {"groups": [{"match": "linear.*", "learning_rate": 0.5}]},
+        {"powers": False},
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(tmp_path, changes):
+    """Nothing in the names and fields of these recipes tells them apart."""
+
+    def own(width=4, act="silu", **more):
+        model = tg.Model()
+        model.linear(model.linear(model.config_feat, out=width, act=act), out=1, to="scores")
+        return tg.Ranker(model.recipe("own", **more), steps=4)
+
+    options = {"checkpoint_dir": tmp_path, "checkpoint_every": 1, "verbose": False}
+    with pytest.raises(OSError, match="broken"):
+        own().fit(small_any(), callbacks=[Break(2)], **options)
+    with pytest.raises(tg.CheckpointError, match=r"belongs to another fit \(model: ") as error:
+        own(**changes).fit(small_any(), callbacks=[Break()], **options)
+    assert error.value.field == "model"
+    own().fit(small_any(), callbacks=[Break()], **options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 import time
 import warnings
@@ -29,6 +30,7 @@ from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import plain
+from tpugraphs.recipes.base import plain_value
 from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
@@ -164,6 +166,12 @@ class Fit(RunningFit):
             return found
         return found | {"init": hashlib.blake2b(how.init.model.params.tobytes(), digest_size=16).hexdigest()}
 
+    def _model(self) -> str:
+        """Digest of what a recipe's name and fields do not tell, of those of one's own: steps and losses."""
+        network = self.network
+        told = [network.pipeline.steps, network.steps, network.recipe.losses(self.fields), network.groups]
+        return hashlib.blake2b(json.dumps(plain_value(told)).encode(), digest_size=8).hexdigest()
+
     def _identity(self, how: FitOptions) -> dict[str, Any]:
         """Return what a checkpoint must agree with before a fit resumes from it."""
         return {
@@ -174,11 +182,7 @@ class Fit(RunningFit):
             "total steps": self.total,
             **self.data.hashes,
             **self._began_with(how),
-            **(
-                {}
-                if self.network.pipeline.extra is None
-                else {"extra": function_name(self.network.pipeline.extra)}
-            ),
+            "model": self._model(),
             **{name: given for name in ("freeze", "groups") if (given := getattr(how.tuning, name))},
             "callbacks": [type(callback).__name__ for callback in self.callbacks],
         }
