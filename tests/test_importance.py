@@ -131,11 +131,27 @@ def test_configs_that_failed_are_left_out() -> None:
     assert found.configs == sum(graph.ran.size for graph in graphs) < sum(g.num_configs for g in graphs)
 
 
+def test_digits_of_any_graph_count() -> None:
+    some = small_graph(2, configs=60)
+    none = some.replace(node_config_ids=[], node_config_feat=np.zeros((60, 0, 18), np.int8), name="none")
+
+    class OfSome(FirstColumn):
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            return super().predict(graph) if graph.num_config_nodes else graph.config_runtime
+
+    for graphs in ([some, none], [none, some]):
+        found = tg.permutation_importance(OfSome(), graphs, parts=["digit"], repeats=1, verbose=False)
+        assert len(found) == 18
+
+
 def test_the_report() -> None:
     found = tg.permutation_importance(FirstColumn(), tables(), repeats=2, verbose=False)
     text = found.table(1)
     assert "config_0" in text and "config_1" not in text and "2 more, with drops of at most 0.0000" in text
     assert "tau is (1.0000 as they are)" in text and repr(found).startswith("<Importance: 3 parts, 3 graphs>")
+    for most in (0, -1):
+        with pytest.raises(tg.errors.ConfigError, match="most: expected a whole number of at least 1"):
+            found.table(most)
     told = found.to_dict()
     assert told["baseline"] == 1.0 and told["parts"][0]["drops"] == list(found.parts[0].drops)
     pandas = pytest.importorskip("pandas", reason="needs pandas")
@@ -153,6 +169,8 @@ def test_the_report() -> None:
         ({"metric": "accuracy"}, "metric: expected one of tau"),
         ({"parts": ["edges"]}, "parts: expected some of config"),
         ({"parts": "config"}, "parts: expected some of config"),
+        ({"parts": []}, r"parts: expected some of config, .*, got \[\]"),
+        ({"node_groups": ["zero"]}, "node_groups: expected a mapping of names to columns, got list; use"),
         (
             {"node_groups": {"a": ["nothing"]}},
             "node_groups: expected lists of names of node columns, got 'nothing'",
