@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import madeup
@@ -51,14 +52,31 @@ def test_the_column_that_counts_is_found() -> None:
     assert np.isnan(one.parts[0].sd) and one.graphs == 1
 
 
-def test_a_drop_is_that_of_the_exchange_by_hand() -> None:
-    """tau falls by what the exchanged column is worth: judged here with another loop."""
+def test_a_drop_is_what_the_exchanged_column_is_worth() -> None:
+    graph, seen = tables(1)[0], []
+
+    class Seen(FirstColumn):
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            seen.append(graph)
+            return super().predict(graph)
+
+    found = tg.permutation_importance(Seen(), graph, repeats=2, verbose=False)
+    assert len(seen) == 1 + 3 * 2 and seen[0] is graph
+    for part, column in enumerate(seen[1::2]):
+        changed = [(one.config_feat != graph.config_feat).any(0) for one in (column, seen[2 + 2 * part])]
+        assert [list(np.flatnonzero(columns)) for columns in changed] == [[part], [part]]
+        assert (np.sort(column.config_feat, 0) == np.sort(graph.config_feat, 0)).all()
+    taus = [tg.metrics.kendall_tau(one.config_feat[:, 0], graph.runtime) for one in seen[1:3]]
+    assert found.parts[0].drops == tuple(1.0 - tau for tau in taus)
+
+
+def test_the_same_seed_gives_the_same_exchanges_whatever_else_is_judged() -> None:
     graph = tables(1)[0]
     found = tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=4, verbose=False)
     again = tg.permutation_importance(
         FirstColumn(), graph, repeats=1, seed=4, parts=["config"], verbose=False
     )
-    assert again.parts[0].drops[0] == found.parts[0].drops[0]  # whatever else is judged
+    assert again.parts[0].drops[0] == found.parts[0].drops[0]
     assert tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=5, verbose=False) != found
     assert tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=4, verbose=False) == found
 
@@ -154,6 +172,9 @@ def test_the_report() -> None:
             found.table(most)
     told = found.to_dict()
     assert told["baseline"] == 1.0 and told["parts"][0]["drops"] == list(found.parts[0].drops)
+    assert list(told) == ["parts", "metric", "baseline", "graphs", "configs"]
+    once = tg.permutation_importance(FirstColumn(), tables(), repeats=1, verbose=False)
+    assert json.loads(json.dumps(once.to_dict(), allow_nan=False))["parts"][0]["sd"] is None
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["part", "name", "mean", "sd"]

@@ -87,10 +87,13 @@ class Importance:
         return iter(self.parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        parts = [{**vars(one), "mean": one.mean, "sd": one.sd} for one in self.parts]
-        return {**{name: getattr(self, name) for name in ("metric", "baseline", "graphs", "configs")},
-                "parts": [{**one, "drops": list(one["drops"])} for one in parts]}  # fmt: skip
+        """Return plain values for JSON; the deviation of a single repeat is None."""
+        parts = [
+            {**vars(one), "drops": list(one.drops), "mean": one.mean,
+             "sd": one.sd if len(one.drops) > 1 else None}
+            for one in self.parts
+        ]  # fmt: skip
+        return {**vars(self), "parts": parts}
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per part: part, name, mean and sd of the drop of the metric.
