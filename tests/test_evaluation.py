@@ -195,6 +195,29 @@ def test_text_markdown_json_html(tmp_path) -> None:
         report.save(tmp_path / "r.doc")
 
 
+def test_tables_of_some_metrics_say_what_these_mean() -> None:
+    report = evaluate(truth, layout())
+    assert "tau (order)" not in report.table()
+    asked = report.table(metrics=["tau_order"])
+    assert "tau (order)" in asked.splitlines()[1] and "tau (order): tau of the permutation" in asked
+    assert "tau:" not in asked and report.table(metrics=["tau"]).count("tau:") == 1
+    for wrong in ("tau", ["tau", "speed"]):
+        for table in (report.table, report.to_markdown):
+            with pytest.raises(tg.ConfigError, match=r"metrics: expected a list of some of tau, .*, got"):
+                table(metrics=wrong)
+    with pytest.raises(tg.ConfigError, match="collections: layout:xla:random; scorers: ranker"):
+        report.mean(scorer="nobody")
+    with pytest.raises(tg.ConfigError, match="level: expected a share between 0 and 1"):
+        evaluate(truth, layout(), level=95)
+
+
+def test_a_scorer_of_another_graph_is_listed_with_its_own() -> None:
+    graphs = [layout(50, seed=seed, name=f"g{seed}") for seed in (1, 2)]
+    both = evaluate({"a": truth}, graphs[:1]) + evaluate({"b": truth}, graphs[1:])
+    lines = [line.split()[:2] for line in both.table().splitlines()]
+    assert ["a", "g1"] in lines and ["b", "g2"] in lines, both.table()
+
+
 def test_repr_holds_table_and_rows_compare_without_arrays() -> None:
     a, b = evaluate(truth, layout()), evaluate(truth, layout())
     assert a.rows == b.rows and "tau" in repr(a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import madeup
@@ -51,14 +52,31 @@ def test_the_column_that_counts_is_found() -> None:
     assert np.isnan(one.parts[0].sd) and one.graphs == 1
 
 
-def test_a_drop_is_that_of_the_exchange_by_hand() -> None:
-    """tau falls by what the exchanged column is worth: judged here with another loop."""
+def test_a_drop_is_what_the_exchanged_column_is_worth() -> None:
+    graph, seen = tables(1)[0], []
+
+    class Seen(FirstColumn):
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            seen.append(graph)
+            return super().predict(graph)
+
+    found = tg.permutation_importance(Seen(), graph, repeats=2, verbose=False)
+    assert len(seen) == 1 + 3 * 2 and seen[0] is graph
+    for part, column in enumerate(seen[1::2]):
+        changed = [(one.config_feat != graph.config_feat).any(0) for one in (column, seen[2 + 2 * part])]
+        assert [list(np.flatnonzero(columns)) for columns in changed] == [[part], [part]]
+        assert (np.sort(column.config_feat, 0) == np.sort(graph.config_feat, 0)).all()
+    taus = [tg.metrics.kendall_tau(one.config_feat[:, 0], graph.runtime) for one in seen[1:3]]
+    assert found.parts[0].drops == tuple(1.0 - tau for tau in taus)
+
+
+def test_the_same_seed_gives_the_same_exchanges_whatever_else_is_judged() -> None:
     graph = tables(1)[0]
     found = tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=4, verbose=False)
     again = tg.permutation_importance(
         FirstColumn(), graph, repeats=1, seed=4, parts=["config"], verbose=False
     )
-    assert again.parts[0].drops[0] == found.parts[0].drops[0]  # whatever else is judged
+    assert again.parts[0].drops[0] == found.parts[0].drops[0]
     assert tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=5, verbose=False) != found
     assert tg.permutation_importance(FirstColumn(), graph, repeats=2, seed=4, verbose=False) == found
 
@@ -131,13 +149,32 @@ def test_configs_that_failed_are_left_out() -> None:
     assert found.configs == sum(graph.ran.size for graph in graphs) < sum(g.num_configs for g in graphs)
 
 
+def test_digits_of_any_graph_count() -> None:
+    some = small_graph(2, configs=60)
+    none = some.replace(node_config_ids=[], node_config_feat=np.zeros((60, 0, 18), np.int8), name="none")
+
+    class OfSome(FirstColumn):
+        def predict(self, graph: Any, configs: Any = None, tta: int = 0, **options: Any) -> Any:
+            return super().predict(graph) if graph.num_config_nodes else graph.config_runtime
+
+    for graphs in ([some, none], [none, some]):
+        found = tg.permutation_importance(OfSome(), graphs, parts=["digit"], repeats=1, verbose=False)
+        assert len(found) == 18
+
+
 def test_the_report() -> None:
     found = tg.permutation_importance(FirstColumn(), tables(), repeats=2, verbose=False)
     text = found.table(1)
     assert "config_0" in text and "config_1" not in text and "2 more, with drops of at most 0.0000" in text
     assert "tau is (1.0000 as they are)" in text and repr(found).startswith("<Importance: 3 parts, 3 graphs>")
+    for most in (0, -1):
+        with pytest.raises(tg.errors.ConfigError, match="most: expected a whole number of at least 1"):
+            found.table(most)
     told = found.to_dict()
     assert told["baseline"] == 1.0 and told["parts"][0]["drops"] == list(found.parts[0].drops)
+    assert list(told) == ["parts", "metric", "baseline", "graphs", "configs"]
+    once = tg.permutation_importance(FirstColumn(), tables(), repeats=1, verbose=False)
+    assert json.loads(json.dumps(once.to_dict(), allow_nan=False))["parts"][0]["sd"] is None
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["part", "name", "mean", "sd"]
@@ -153,6 +190,8 @@ def test_the_report() -> None:
         ({"metric": "accuracy"}, "metric: expected one of tau"),
         ({"parts": ["edges"]}, "parts: expected some of config"),
         ({"parts": "config"}, "parts: expected some of config"),
+        ({"parts": []}, r"parts: expected some of config, .*, got \[\]"),
+        ({"node_groups": ["zero"]}, "node_groups: expected a mapping of names to columns, got list; use"),
         (
             {"node_groups": {"a": ["nothing"]}},
             "node_groups: expected lists of names of node columns, got 'nothing'",

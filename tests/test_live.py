@@ -220,6 +220,36 @@ def test_axes_are_drawn_again_without_a_display(terminal, capsys):
     figure.canvas.draw()
 
 
+@pytest.mark.parametrize("end", ["closed", "removed"])
+def test_a_window_that_is_closed_does_not_end_the_fit(terminal, capsys, end):
+    from matplotlib.backend_bases import CloseEvent
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    ax = figure.subplots()
+
+    class Leave(Callback):
+        def on_step(self, fit):
+            if fit.step == 6:
+                if end == "removed":
+                    return ax.remove()
+                figure.canvas.callbacks.process("close_event", CloseEvent("close_event", figure.canvas))
+                figure.canvas.draw_idle = None  # as in a window that is gone
+
+    fit(LiveCurve(ax=ax), Leave())
+    assert len(ax.get_lines()[0].get_xdata()) < 10
+    assert capsys.readouterr().err.splitlines()[-1].startswith("step 10 of 10: tau")
+
+
+def test_other_things_than_axes_and_files_are_refused():
+    from matplotlib.figure import Figure
+
+    with pytest.raises(tg.ConfigError, match="ax: expected axes of Matplotlib, got Figure"):
+        LiveCurve(ax=Figure())
+    with pytest.raises(tg.ConfigError, match=r"file: expected an open text file, got 'log.txt'; use open"):
+        LiveCurve(file="log.txt")
+
+
 def test_matplotlib_is_not_imported_for_lines(terminal):
     import subprocess
 

@@ -179,10 +179,14 @@ def test_a_chart_shows_values_where_they_belong():
         ([1, 2], [3.0, 3.0]),
         ([1, 2, 3], [1.0, float("nan"), float("inf")]),
         ([1, 2], [-1.7e308, 1.7e308]),
+        ([1, 2], [1.1e308, 1.7e308]),
+        ([1, 2], [0.0, 5e-324]),
     ],
 )
 def test_charts_of_odd_values_stay_inside(x, y):
-    (xy,) = places(markup.chart([markup.Line("a", x, y, markup.BLUE)], "step", "a"))
+    svg = markup.chart([markup.Line("a", x, y, markup.BLUE)], "step", "a")
+    (xy,) = places(svg)
+    assert "nan" not in svg and "inf" not in svg
     assert np.isfinite(xy).all() and (xy >= 0).all() and (xy[:, 0] <= 640).all() and (xy[:, 1] <= 220).all()
 
 

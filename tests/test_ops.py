@@ -611,6 +611,13 @@ def test_mlp_head_and_its_gradient():
         down[k] = down[k] - eps * direction
         slope = (value(x, up) - value(x, down)) / (2 * eps)
         assert float((grads["weights"][k] * direction).sum()) == pytest.approx(slope, rel=1e-4)
+    for layers in ((weights, biases[:2]), ([], [])):  # of none the result would be the array given
+        with pytest.raises(
+            tg.errors.ShapeError, match=r"biases: expected one per array of weights \(.\), and"
+        ):
+            tg.kernels.mlp(x, *layers)
+        with pytest.raises(tg.errors.ShapeError, match="biases: expected one per array of weights"):
+            tg.kernels.mlp_backward(dy, x, *layers)
 
 
 def test_dropout_close_to_one_drops():

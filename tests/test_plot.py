@@ -63,6 +63,52 @@ def test_gains_are_the_way_from_what_was_chosen_to_the_best_tried():
         plot.gains(Report(rows, draws=10), {"a": 1.0})
 
 
+def test_gains_need_every_graph_of_every_scorer():
+    runtimes = np.array([3.0, 1.0, 2.0])
+    judged = [("a", "ours"), ("b", "ours"), ("a", "theirs")]
+    rows = [Row.judge(graph, "c", who, runtimes, runtimes) for graph, who in judged]
+    with pytest.raises(
+        tg.ConfigError, match="same graphs for each scorer, found none called 'b' for 'theirs'"
+    ):
+        plot.gains(Report(rows, draws=10), {"a": 2.0, "b": 2.0})
+
+
+def test_names_are_no_formulas():
+    """Dollars and backslashes of names are drawn as they are; Matplotlib would read them as TeX."""
+    name, runtimes = r"$\frac$ _{", np.array([3.0, 1.0, 2.0])
+    odd = Report([Row.judge(name, "c", name, runtimes, runtimes)], draws=10)
+    for figure in (
+        odd.plot(),
+        plot.gains(odd, {name: 2.0}, by=name),
+        plot.compared({name: [0.1, 0.2]}, "tau", 0.0),
+    ):
+        assert len(plot.to_png(figure)) > 5000
+
+
+def test_every_scorer_is_drawn_with_what_it_was_judged_by():
+    """More scorers than colours; one of them with other configs, and one that is called like a curve."""
+    names = [*(f"s{i}" for i in range(6)), "perfect"]
+    rng = np.random.default_rng(0)
+    rows = [
+        Row.judge("g", "c", name, rng.random(size), np.arange(1.0, size + 1))
+        for name, size in zip(names, (20, 20, 20, 20, 20, 20, 8), strict=True)
+    ]
+    (_, ax) = Report(rows, draws=10).plot().axes
+    assert [line.get_label() for line in ax.lines] == [*names, "perfect"]
+    assert [line.get_xdata().size for line in ax.lines] == [20] * 6 + [8, 20]
+    looks = {(line.get_color(), line.get_linestyle(), line.get_linewidth()) for line in ax.lines}
+    assert len(looks) == 8
+    best = ax.lines[-1].get_ydata()
+    assert (np.diff(best) > 0).all() and best[0] == 0
+
+
+@pytest.mark.parametrize("loss", [[-1.0, -2.0, -3.0], [1.0, -2.0, -3.0], [0.0, 0.0], [3.0]])
+def test_losses_of_any_sign_are_inside(loss):
+    made = tg.training.History(loss=loss)
+    low, high = made.plot().axes[0].get_ylim()
+    assert low <= min(loss) and max(loss) <= high and low <= 0 <= high
+
+
 def test_report_picture_says_what_it_shows(tmp_path) -> None:
     r = report()
     figure = r.plot(history=history())

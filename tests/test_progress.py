@@ -76,6 +76,13 @@ def test_a_bar_by_default_in_a_terminal_alone(capsys, monkeypatch):
     assert "letters" in (err := capsys.readouterr().err) and err.endswith("a line\n")
 
 
+def test_python_without_a_console_shows_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert list(progress.tracked("abc", "letters", "letter", None)) == ["a", "b", "c"]
+    progress.notice("a line")
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("how", ["--quiet", "--json"])
 def test_commands_show_no_progress_if_asked(capsys, monkeypatch, how):
     """In a terminal a bar appears without it, so that this test can fail."""

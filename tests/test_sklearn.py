@@ -138,6 +138,13 @@ def test_parameters_of_a_scorer_in_a_scorer() -> None:
     other = clone(nearest)
     other.set_params(ranker__steps=5, n=1)
     assert (other.ranker.fields.steps, other.n, nearest.ranker.fields.steps) == (5, 1, 2)
+    inner = nearest.ranker
+    for refused in ({"n": -1}, {"ranker__width": -1}, {"nothing": 1}):
+        with pytest.raises(tg.errors.ConfigError):
+            nearest.set_params(ranker__steps=9, **refused)
+        assert nearest.ranker is inner and inner.fields.steps == 2
+    nearest.set_params(ranker__steps=3, ranker=small_ranker(steps=30, width=32))
+    assert (nearest.ranker.fields.steps, nearest.ranker.fields.width, inner.fields.steps) == (3, 32, 2)
 
 
 def test_changed_parameters_forget_what_was_learnt(graphs: list[Any]) -> None:
@@ -203,8 +210,20 @@ def test_what_stands_for_a_list_of_graphs(graphs: list[Any]) -> None:
         assert (cross_val_score(ranker(), x, cv=KFold(2), error_score="raise") == expected).all()
     times = [graph.runtime for graph in graphs]
     assert (cross_val_score(ranker(), graphs, times, cv=KFold(2), error_score="raise") == expected).all()
-    some = [None if i % 2 else t for i, t in enumerate(times)]
-    assert (cross_val_score(ranker(), graphs, some, cv=KFold(2), error_score="raise") == expected).all()
+    for some in ([None if i % 2 == odd else t for i, t in enumerate(times)] for odd in (0, 1, 2)):
+        assert (cross_val_score(ranker(), graphs, some, cv=KFold(2), error_score="raise") == expected).all()
+    assert (ranker().fit(graphs, [None] * 8).model.params == ranker().fit(graphs).model.params).all()
+
+
+def test_a_series_counts_by_place_and_not_by_label(graphs: list[Any]) -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    times = [graph.runtime * (i + 1) for i, graph in enumerate(graphs)]
+    labels = range(len(graphs) - 1, -1, -1)
+    x, y = pandas.Series(graphs, index=labels), pandas.Series(times, index=labels)
+    expected = ranker().fit(graphs, times, verbose=False).model.params
+    assert (ranker().fit(x, y, verbose=False).model.params == expected).all()
+    scores = cross_val_score(ranker(), x, y, cv=KFold(2), error_score="raise")
+    assert (scores == cross_val_score(ranker(), graphs, times, cv=KFold(2), error_score="raise")).all()
 
 
 def test_runtimes_replace_those_of_the_graphs(layouts: list[Any]) -> None:
@@ -249,7 +268,9 @@ def test_every_scorer_of_several_graphs_takes_runtimes(graphs: list[Any], layout
     [
         ([1.0, 2.0], "6 arrays of runtimes, one per graph, got 2"),
         ([[1.0]] * 6, r"one runtime per config \(40,\)"),
-        ([["a"] * 40] * 6, "expected runtimes"),
+        ([["a"] * 40] * 6, "y: expected runtimes, found others .*'a'"),
+        ([np.ones(40, complex)] * 6, "y: expected real numbers"),
+        ([np.ma.masked_equal(np.arange(40), 7)] * 6, "y: expected values without a mask, found 1 masked"),
         (np.ones(6), r"one runtime per config \(40,\)"),
     ],
 )
@@ -309,7 +330,7 @@ def test_configs_as_samples(graph: Any) -> None:
     assert isinstance(configs, type(graph)) and configs.shape == (graph.num_configs,) == (len(configs),)
     assert tg.data.as_samples(configs) is configs and not hasattr(graph, "__len__")
     some = configs[np.array([4, 2])]
-    assert (some.runtime == graph.runtime[[4, 2]]).all() or np.isnan(some.runtime).any()
+    assert np.array_equal(some.runtime, graph.runtime[[4, 2]], equal_nan=True)
     assert len(some[1]) == 1 and len(some[:1]) == 1 and len(list(some)) == 2
     assert len(configs[np.arange(len(configs)) < 3]) == 3
     again = pickle.loads(pickle.dumps(some))
@@ -369,6 +390,8 @@ def test_tables_in_place_of_graphs() -> None:
         (np.zeros((4, 2)), [1, 2, -3, 4], "-3"),
         (np.zeros((4, 2), complex), [1, 2, 3, 4], "Complex data not supported"),
         (np.zeros((4, 2)), 0.5, "requires y"),
+        (np.ma.masked_equal([[1.0], [2.0]], 2), [1, 2], "X: expected values without a mask"),
+        ([[1.0], [2.0]], [1, 2], r"X: expected .*, found a list of list; .* np.asarray\(X\) for a table"),
     ],
 )
 def test_tables_that_are_refused(x: Any, y: Any, words: str) -> None:

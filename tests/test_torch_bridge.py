@@ -79,7 +79,12 @@ def test_every_op_and_loss_of_the_core_is_bridged():
         face, theirs = getattr(tg.torch, name), getattr(kernels, name)
         ours = list(inspect.signature(face).parameters)
         assert ours == [n for n in inspect.signature(theirs).parameters if n not in ("out", "result")]
-        assert face.__doc__.startswith(inspect.getdoc(theirs)) and name in tg.torch.__all__
+        assert face.__doc__.startswith(inspect.getdoc(theirs).partition("loss : float")[0])
+        assert "Raises\n------" in face.__doc__ and name in tg.torch.__all__
+        returned = face.__doc__.partition("Returns\n-------\n")[2]
+        assert (
+            returned.startswith("torch.Tensor\n") == (name in tg.torch.LOSSES) and "dscores" not in returned
+        )
 
 
 @CASES
@@ -511,6 +516,13 @@ def test_wrong_arguments_say_what_is_expected():
         tg.errors.ConfigError, match="scores: expected a torch.Tensor, found ndarray; tg.kernels.mse"
     ):
         tg.torch.mse(np.zeros(3, np.float32), torch.zeros(3))
+    weights, biases = [w, torch.randn(2, 3)], [torch.randn(3), torch.randn(2)]
+    for i, found in ((0, "NoneType"), (1, "ndarray")):
+        mixed = [bias if k != i else None if i == 0 else bias.numpy() for k, bias in enumerate(biases)]
+        with pytest.raises(
+            tg.errors.ConfigError, match=rf"biases: expected tensors only, found {found} at index {i}; pass"
+        ):
+            tg.torch.mlp(x, weights, mixed)
     with pytest.raises(TypeError, match="linear: .*out"):
         tg.torch.linear(x, w, None, out=x)
     with pytest.raises(AttributeError):

@@ -168,6 +168,7 @@ def test_what_is_not_one_graph_is_refused(torch, pyg):
         ({"x": torch.ones(3, 1)}, "from_pyg: expected a torch_geometric.data.Data, found dict"),
         (pyg.HeteroData(), "found HeteroData"),
         (pyg.Data(x=torch.ones(3, 1), kind="cube"), "kind: expected graph, layout, tile, found 'cube'"),
+        (pyg.Data(x=torch.ones(3, 1), kind=["tile"]), r"kind: expected graph, .*, found \['tile'\]"),
         (pyg.Data(x=torch.ones(3, 1, device="meta")), "x: expected a tensor on the CPU"),
     ):
         with pytest.raises(tg.errors.ConfigError, match=told):
@@ -178,6 +179,10 @@ def test_what_is_not_one_graph_is_refused(torch, pyg):
         ({"digits": torch.zeros(2, 5)}, r"digits: expected shape \(K, C, D\)"),
         ({"schema": "{"}, "tpugraphs_schema: expected a schema as JSON"),
         ({"schema": 7}, "schema: expected text"),
+        (
+            {"kind": "layout"},
+            "node_opcode: expected one, as kind is 'layout', found none; add it, or pass node",
+        ),
     ):
         with pytest.raises(tg.DataError, match=told):
             tg.torch.from_pyg(pyg.Data(x=torch.ones(3, 1), **fields))

@@ -62,8 +62,9 @@ def learning_curve(ax: Axes, history: Curves) -> None:
     _bare(ax, "Training", "step", "loss (moving mean)")
     if loss.size:
         ax.plot(history.steps, loss, color=_LOSS, linewidth=0.6, alpha=0.5)
-        ax.plot(history.steps, _smooth(loss), color="#6d7680", linewidth=1.6)
-        ax.set_ylim(0, float(np.quantile(loss, 0.995)) * 1.05 or 1.0)
+        ax.plot(history.steps, moving_mean(loss), color="#6d7680", linewidth=1.6)
+        low, high = 1.05 * np.quantile(loss, (0.005, 0.995))
+        ax.set_ylim(min(0.0, low), max(0.0, high) or 1.0)  # a loss of one's own may be negative
         ax.set_xlim(0, max([history.steps[-1], *at[-1:]]))
     if tau.size:
         right, best = ax.twinx(), int(np.argmax(tau))
@@ -96,7 +97,7 @@ def ranks(ax: Axes, scores: ArrayLike, runtimes: ArrayLike, *, title: str = "") 
     """
     s, y = np.asarray(scores), np.asarray(runtimes)
     tau = metrics.kendall_tau(s, y)
-    _bare(ax, f"{title + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
+    _bare(ax, f"{_plain(title) + ': ' if title else ''}tau {tau:.3f}", "measured rank", "predicted rank")
     measured, predicted = (100 * metrics.mean_ranks(v) / max(v.size - 1, 1) for v in (y, s))
     if s.size <= _DOTS:
         ax.plot(measured, predicted, "o", color=_TAU, markersize=4, alpha=0.6, markeredgewidth=0)
@@ -128,14 +129,20 @@ def kept(ax: Axes, rows: list[Row]) -> None:
         Of one graph, one per scorer.
     """
     _bare(ax, "Keep only the predicted fastest", "kept (%)", "mean runtime, above the best (%)")
-    curves = [(row.scorer, row.scores) for row in rows] + [("perfect", rows[0].runtimes)]
-    colours = [*_SCORERS[: len(rows)], _INK]
-    runtimes = rows[0].runtimes.astype(np.float64)
-    count = np.arange(1, runtimes.size + 1)
-    for (name, scores), colour in zip(curves, colours, strict=False):
+
+    def curve(name: str, scores: NDArray[Any], times: NDArray[Any], **style: Any) -> None:
+        runtimes = times.astype(np.float64)
+        count = np.arange(1, runtimes.size + 1)
         mean = np.cumsum(runtimes[np.argsort(scores, kind="stable")]) / count
-        style = {"linewidth": 0.8, "linestyle": (0, (4, 4))} if name == "perfect" else {"linewidth": 1.8}
-        ax.plot(100 * count / count[-1], 100 * (mean / runtimes.min() - 1), color=colour, label=name, **style)
+        share = 100 * count / count[-1]
+        ax.plot(share, 100 * (mean / runtimes.min() - 1), label=_plain(name), **style)
+
+    for i, row in enumerate(rows):
+        again, place = divmod(i, len(_SCORERS))
+        dashes = ":" if again else "-"
+        curve(row.scorer, row.scores, row.runtimes, color=_SCORERS[place], linewidth=1.8, linestyle=dashes)
+    best = rows[0].runtimes
+    curve("perfect", best, best, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
     ax.set_xlim(0, 100)
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, loc="center left")
@@ -229,7 +236,7 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
     Raises
     ------
     ConfigError
-        A graph of the report is not in `chosen`.
+        A graph of the report is not in `chosen`, or was not judged by all of its scorers.
     """
     names = list(dict.fromkeys(row.graph for row in report.rows))
     missing = [name for name in names if name not in chosen]
@@ -250,6 +257,11 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
             for row in report.rows
             if row.scorer == scorer
         }
+        if unjudged := [name for name in names if name not in found]:
+            raise ConfigError(
+                f"report: expected the same graphs for each scorer, found none called {unjudged[0]!r} for "
+                f"{scorer!r}; evaluate all on the same graphs"
+            )
         after = [found[name] for name in names]
         first = scorer == scorers[0]
         if first:
@@ -258,13 +270,13 @@ def gains(report: Report, chosen: Mapping[str, float], *, by: str = "XLA's choic
                 ax.hlines(
                     places[some], np.array(after)[some], np.array(ends)[some], color=colours, linewidth=3
                 )
-        label = f"{scorer}, best of {k}: {_above(after)}"
+        label = f"{_plain(scorer)}, best of {k}: {_above(after)}"
         ax.plot(after, places, mark, color=colour, markersize=7 if first else 4.5, label=label, zorder=3)
     ax.plot(
         ends, places, "o", markerfacecolor="white", markeredgecolor=_INK, markersize=6, zorder=2,
-        label=f"{by}: {_above(ends)}",
+        label=f"{_plain(by)}: {_above(ends)}",
     )  # fmt: skip
-    ax.set_yticks(places, names, fontsize=8)
+    ax.set_yticks(places, [_plain(name) for name in names], fontsize=8)
     ax.set_ylim(-0.7, len(names) - 0.3)
     ax.set_xscale("log")
     ax.set_xlim(left=0.97)
@@ -293,14 +305,13 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     """
     slow = metric.startswith("slowdown")
     scale = 100 if slow else 1
-    size = (7.2, 1.1 + 0.26 * len(values))
-    figure = _figure(*size)
+    figure = _figure(7.2, 1.1 + 0.26 * len(values))
     ax = figure.subplots()
     first = metric.partition("@")[2]
     what = f"runtime of the {'first' if first == '1' else f'best of the first {first}'}, above the best (%)"
     _bare(ax, "", what if slow else "Kendall's tau", "")
     places = np.arange(len(values))[::-1]
-    for place, (_name, found) in zip(places, values.items(), strict=True):
+    for place, found in zip(places, values.values(), strict=True):
         reached = scale * np.array(found)
         ax.plot(reached, np.full(reached.size, place), "o", color=_TAU, alpha=0.45, markersize=5)
         ax.plot(reached.mean(), place, "|", color=_INK, markersize=13, markeredgewidth=2)
@@ -311,7 +322,7 @@ def compared(values: Mapping[str, list[float]], metric: str, random: float) -> F
     else:
         ax.axvline(scale * random, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)), label="random order")
         ax.legend(frameon=False, fontsize=9)
-    ax.set_yticks(places, list(values), fontsize=9)
+    ax.set_yticks(places, [_plain(name) for name in values], fontsize=9)
     ax.set_ylim(-0.7, len(values) - 0.3)
     return figure
 
@@ -362,7 +373,12 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
     return buffer.getvalue()
 
 
-def _smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _plain(name: str) -> str:
+    """Return a name for Matplotlib, which would read what is between two dollars as a formula."""
+    return name.replace("$", r"\$")
+
+
+def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Trailing mean over about a fortieth of the series, over what there is at its beginning."""
     width = max(1, values.size // 40)
     total = np.cumsum(values)

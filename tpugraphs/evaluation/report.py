@@ -198,6 +198,8 @@ class Report:
         self.rows = tuple(self.rows)
         if not self.rows:
             raise ConfigError("a report needs at least one graph; the list of graphs is empty")
+        if not 0 < self.level < 1:
+            raise ConfigError(f"level: expected a share between 0 and 1 such as 0.95, got {self.level!r}")
 
     def __add__(self, other: Report) -> Report:
         if not isinstance(other, Report):
@@ -297,19 +299,24 @@ class Report:
             and metric in group.values
         ]
         if not values:
-            known = sorted({name for row in self.rows for name in row.values})
             raise ConfigError(
                 f"no metric {metric!r} for collection {collection!r} and scorer {scorer!r} in this report; "
-                f"metrics: {', '.join(known)}"
+                f"metrics: {', '.join(sorted({name for row in self.rows for name in row.values}))}; "
+                f"collections: {', '.join(dict.fromkeys(group.collection for group in self.groups))}; "
+                f"scorers: {', '.join(dict.fromkeys(group.scorer for group in self.groups))}"
             )
         return float(np.mean(values))
 
     # Tables
 
-    @cached_property
-    def _names(self) -> set[str]:
-        """Metrics to show: the tau of the order only if ties make it another number."""
+    def _names(self, only: Sequence[str] | None = None) -> set[str]:
+        """Metrics to show: the tau of the order only if asked for, or if ties make it another number."""
         names = {name for row in self.rows for name in row.values}
+        if only is not None:
+            known = list(dict.fromkeys((*LAYOUT_METRICS, *TILE_METRICS)))
+            if isinstance(only, str) or not set(only) <= set(known):
+                raise ConfigError(f"metrics: expected a list of some of {', '.join(known)}, got {only!r}")
+            return names & set(only)
         gaps = [abs(v["tau"] - v["tau_order"]) for v in (row.values for row in self.rows) if "tau_order" in v]
         return names if max(gaps, default=0) > SHOWN_DIFFERENCE else names - {"tau_order"}
 
@@ -320,8 +327,7 @@ class Report:
         for tile, names in ((False, LAYOUT_METRICS), (True, TILE_METRICS)):
             rows = [row for row in self.rows if row.tile == tile]
             groups = [group for group in self.groups if group.collection.startswith("tile") == tile]
-            there = {name for row in rows for name in row.values}
-            there &= self._names if only is None else set(only)
+            there = {name for row in rows for name in row.values} & self._names(only)
             if not (shown := [name for name in names if name in there]):
                 continue
             several = len(rows) > len(groups)
@@ -341,7 +347,8 @@ class Report:
                 if group.graphs > 1:
                     line["graphs"] = str(group.graphs)
                 else:
-                    line["graph"] = next(row.graph for row in rows if row.collection == group.collection)
+                    key = (group.collection, group.scorer)
+                    line["graph"] = next(row.graph for row in rows if (row.collection, row.scorer) == key)
                 line["configs"] = f"{group.configs:,}"
                 for name in shown:
                     if name in group.values:
@@ -354,7 +361,7 @@ class Report:
 
     def _notes(self, only: Sequence[str] | None) -> list[str]:
         """Say what the columns mean, one sentence each."""
-        names = self._names if only is None else self._names & set(only)
+        names = self._names(only)
         notes = [] if self.coverage is None else self.coverage.notes()
         if "tau" in names:
             notes.append("tau: Kendall's tau-b of scores and runtimes; 0 is chance, 1 is perfect.")
@@ -390,6 +397,11 @@ class Report:
         -------
         str
             Tables, and notes below.
+
+        Raises
+        ------
+        ConfigError
+            `metrics` names another one.
         """
         blocks = [tables.text(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, "\n".join(self._notes(metrics))])
@@ -406,6 +418,11 @@ class Report:
         -------
         str
             Ends in a line break.
+
+        Raises
+        ------
+        ConfigError
+            `metrics` names another one.
         """
         blocks = [tables.markdown(*table) for table in self._sections(per_graph, metrics)]
         return "\n\n".join([*blocks, *self._notes(metrics)]) + "\n"

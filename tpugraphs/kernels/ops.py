@@ -476,6 +476,12 @@ def config_attention_backward(
     return {"x" if key == "z" else key: gradient for key, gradient in grads.items()}
 
 
+def _require_layers(weights: Sequence[Array], biases: Sequence[Array]) -> None:
+    if not 0 < len(weights) == len(biases):
+        expected = f"one per array of weights ({len(weights)}), and at least one"
+        raise ShapeError(f"biases: expected {expected}, got {len(biases)}")
+
+
 def mlp(
     x: Array,
     weights: Sequence[Array],
@@ -498,7 +504,13 @@ def mlp(
     Returns
     -------
     (..., O_last) float32
+
+    Raises
+    ------
+    ShapeError
+        No layers, not as many biases as weights, or wrong shapes or dtypes.
     """
+    _require_layers(weights, biases)
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         last = i + 1 == len(weights)
         x = linear(x, weight, bias, "none" if last else act, out if last else None)
@@ -532,9 +544,12 @@ def mlp_backward(
 
     Raises
     ------
+    ShapeError
+        As for `mlp`.
     ValueError
         `only` names another gradient.
     """
+    _require_layers(weights, biases)
     if unknown := sorted(set(only or ()) - {"x", "weights", "biases"}):
         raise ValueError(f"only: no gradient is called {unknown[0]!r}; expected x, weights, biases")
     inputs = [x]

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.data.arrays import check_mask
 from tpugraphs.data.graph import Graph
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.words import counted
@@ -76,7 +77,7 @@ class Convention:
         return [parameter.name for parameter in parameters]
 
     def set_params(self, **params: Any) -> Self:
-        """Change constructor arguments, and forget what was learnt.
+        """Change constructor arguments, and forget what was learnt; scorers among them are copied first.
 
         Raises
         ------
@@ -85,15 +86,17 @@ class Convention:
         """
         if not params:
             return self
-        given = copy.copy(self.get_params(deep=False))
-        for name, value in params.items():
+        given = dict(self.get_params(deep=False))
+        for name, value in sorted(
+            params.items(), key=lambda one: "__" in one[0]
+        ):  # of the scorers given here
             outer, _, inner = name.partition("__")
             if outer not in given or (inner and not hasattr(given[outer], "set_params")):
                 raise ConfigError(
                     f"unknown parameter {name!r} of {type(self).__name__}; there are {', '.join(given)}"
                 )
-            given[outer] = given[outer].set_params(**{inner: value}) if inner else value
-        made = vars(type(self)(**given))  # refused values leave this one as it was
+            given[outer] = copy.copy(given[outer]).set_params(**{inner: value}) if inner else value
+        made = vars(type(self)(**given))  # refused values leave this one, and scorers in it, as they were
         routed = {name: value for name, value in vars(self).items() if name == "_metadata_request"}
         vars(self).clear()
         vars(self).update(made, **routed)
@@ -190,6 +193,7 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
         return given
     if not isinstance(given, np.ndarray) and hasattr(given, "nnz"):
         raise ConfigError("X: expected a dense table, got a sparse one; use X.toarray()")
+    check_mask("X", given)
     try:
         table = np.asarray(given)
         table = table if table.dtype.kind in "fiubc" else table.astype(np.float64)
@@ -223,11 +227,14 @@ def as_graph(given: Any, runtime: Any = None, columns: int | None = None) -> Any
 
 def _times(runtime: Any) -> NDArray[Any]:
     """Return runtimes as an array of numbers."""
+    check_mask("y", runtime)
     try:
         times = np.asarray(runtime)
-        times = times.astype(np.float64) if times.dtype.kind not in "fiu" else times
-    except (TypeError, ValueError):
-        raise DataError(f"y: expected runtimes, found {type(runtime).__name__} of something else") from None
+        times = times.astype(np.float64) if times.dtype.kind not in "fiuc" else times
+    except (TypeError, ValueError) as error:
+        raise DataError(f"y: expected runtimes, found others ({error}); pass a number per config") from None
+    if times.dtype.kind == "c":
+        raise DataError("y: expected real numbers, found complex ones; pass a runtime per config")
     return times.ravel() if times.ndim == 2 and times.shape[1] == 1 else times
 
 
@@ -237,8 +244,10 @@ def is_runtimes(given: Any) -> bool:
         return False
     if is_table(given):
         return _ndim(given) > 0
-    first = given[0] if isinstance(given, (list, tuple, np.ndarray)) and len(given) else None
-    return isinstance(first, (Real, list, tuple)) or is_table(first)
+    if not (isinstance(given, (list, tuple, np.ndarray)) or hasattr(given, "iloc")) or not len(given):
+        return False
+    first = next((one for one in given if one is not None), None)  # None: that graph has its own
+    return first is None or isinstance(first, (Real, list, tuple)) or is_table(first)
 
 
 def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
@@ -275,10 +284,15 @@ def measured(graphs: Any, y: Any, columns: int | None = None) -> Any:
         raise ConfigError(
             f"y: expected None, or {counted(len(listed), 'array')} of runtimes, one per graph, got {found}"
         )
-    return [_with(listed[i], y[i]) for i in range(len(listed))]
+    return [_with(listed[i], times) for i, times in enumerate(y)]  # by place, also of a pandas Series
 
 
 def _with(graph: Any, runtime: Any) -> Any:
+    if not hasattr(graph, "config_runtime"):
+        todo = "tg.load(path) to read a file, np.asarray(X) for a table"
+        raise ConfigError(
+            f"X: expected graphs or a table, found a list of {type(graph).__name__}; use {todo}"
+        )
     if runtime is None:
         return graph
     times = _times(runtime)

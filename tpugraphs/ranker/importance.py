@@ -87,10 +87,13 @@ class Importance:
         return iter(self.parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        parts = [{**vars(one), "mean": one.mean, "sd": one.sd} for one in self.parts]
-        return {**{name: getattr(self, name) for name in ("metric", "baseline", "graphs", "configs")},
-                "parts": [{**one, "drops": list(one["drops"])} for one in parts]}  # fmt: skip
+        """Return plain values for JSON; the deviation of a single repeat is None."""
+        parts = [
+            {**vars(one), "drops": list(one.drops), "mean": one.mean,
+             "sd": one.sd if len(one.drops) > 1 else None}
+            for one in self.parts
+        ]  # fmt: skip
+        return {**vars(self), "parts": parts}
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per part: part, name, mean and sd of the drop of the metric.
@@ -115,7 +118,14 @@ class Importance:
         -------
         str
             A line per part, and what a drop is.
+
+        Raises
+        ------
+        ConfigError
+            `most` is not a whole number of at least 1.
         """
+        if most is not None:
+            check_whole("most", most, 1)
         lines = [
             [("part", one.part), ("name", one.name), ("drop", f"{one.mean:.4f}"), ("sd", f"{one.sd:.4f}")]
             for one in self.parts[:most]
@@ -200,8 +210,8 @@ def permutation_importance(
     metric = getattr(scorer, "metric", "tau") if metric is None else metric
     if metric not in VALIDATION:
         raise ConfigError(f"metric: expected one of {', '.join(VALIDATION)}, got {metric!r}")
-    unknown = [part for part in parts or () if part not in PARTS]
-    if unknown or isinstance(parts, str):
+    parts = PARTS if parts is None else parts
+    if isinstance(parts, str) or not parts or not set(parts) <= set(PARTS):
         raise ConfigError(f"parts: expected some of {', '.join(PARTS)}, got {parts!r}")
     listed = as_graphs("graphs", graphs)
     judged = [_sampled(listed[i], check_whole("configs", configs, 2), seed) for i in range(len(listed))]
@@ -209,17 +219,18 @@ def permutation_importance(
         if graph.schema != judged[0].schema:
             expected = "graphs of one schema"
             raise DataError.of("schema", expected, f"another of {graph.name!r}", "judge them apart")
+    features = list(_features(judged, parts, node_groups))
     times = [measured_runtimes(graph) for graph in judged]
 
     def value(graph: Graph, i: int) -> float:
         return float(VALIDATION[metric](np.asarray(scorer.predict(graph, verbose=False)), times[i]))
 
+    whole = [value(graph, i) for i, graph in enumerate(judged)]
+
     def judge(changed: Sequence[Graph]) -> float:
         pairs = enumerate(zip(changed, judged, strict=True))
         return float(np.mean([whole[i] if new is old else value(new, i) for i, (new, old) in pairs]))
 
-    features = list(_features(judged, parts or PARTS, node_groups))
-    whole = [value(graph, i) for i, graph in enumerate(judged)]
     baseline, found = float(np.mean(whole)), []
     with Progress(len(features) * repeats, "importance", "exchange", verbose) as bar:
         for part, name, exchange in features:
@@ -260,7 +271,7 @@ def _features(
     if "config" in parts:
         for place, column in enumerate(schema.config):
             yield "config", column.name, _columns("config_feat", [place])
-    if "digit" in parts and graphs[0].num_config_nodes:
+    if "digit" in parts and any(graph.num_config_nodes for graph in graphs):
         for place, digit in enumerate(schema.digits):
             yield "digit", digit.name, _digit(place)
     if "node" in parts and any(graph.num_nodes > 1 for graph in graphs):
@@ -277,6 +288,9 @@ def _groups(schema: Any, given: Mapping[str, Sequence[str]] | None) -> dict[str,
     places = {column.name: place for place, column in enumerate(schema.node)}
     groups: dict[str, list[int]] = {}
     if given is not None:
+        if not isinstance(given, Mapping):
+            text = f"node_groups: expected a mapping of names to columns, got {type(given).__name__}"
+            raise ConfigError(f"{text}; use {{'mine': ['is_root']}}")
         for group, names in given.items():
             unknown = [name for name in names if name not in places]
             if unknown or isinstance(names, str):

@@ -112,7 +112,7 @@ def chart(lines: Sequence[Line], along: str, left: str = "", right: str = "") ->
         if not own:
             continue
         y0, y1 = _range([y for _, points in own for _, y in points])
-        for value in (y0, (y0 + y1) / 2, y1):
+        for value in (y0, y0 / 2 + y1 / 2, y1):  # a sum of the largest numbers is not finite
             y = _place(value, y0, y1, _HEIGHT - below, above)
             body.append(_text(at, y + 4, anchor, f"{value:.4g}", own[0][0].colour))
         edge, inward = (_WIDTH - end, "end") if side else (begin, "start")
@@ -165,5 +165,5 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _place(value: float, low: float, high: float, first: float, last: float) -> float:
     """Return where a value stands between two places, in the middle if there is one value only."""
-    share = value / 2 - low / 2  # a difference of the largest numbers is not finite
-    return first + (last - first) * (share / (high / 2 - low / 2) if high > low else 0.5)
+    share, whole = value / 2 - low / 2, high / 2 - low / 2  # their difference may not be finite
+    return first + (last - first) * (share / whole if whole > 0 else 0.5)

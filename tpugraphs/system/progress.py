@@ -30,12 +30,14 @@ def wanted(verbose: bool | None) -> bool:
     """Return whether to show progress: as asked, by default (None) in a terminal or notebook."""
     if verbose is not None:
         return bool(verbose)
-    return not _quiet.get() and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    if _quiet.get() or sys.stderr is None:  # Python without a console has none
+        return False
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 def notice(text: str, verbose: bool | None = None) -> None:
     """Print a line on stderr, above a bar if there is one; nothing if `verbose` is False."""
-    if (verbose is None and _quiet.get()) or verbose is False:
+    if (verbose is None and _quiet.get()) or verbose is False or sys.stderr is None:
         return
     from tqdm import tqdm
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -76,8 +77,12 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Slot], list[
         if isinstance(value, torch.Tensor):
             slots.append((name, None))
             tensors.append(value)
-        elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-            slots += [(name, place) for place in range(len(value))]
+        elif isinstance(value, (list, tuple)) and any(isinstance(one, torch.Tensor) for one in value):
+            for place, one in enumerate(value):
+                if not isinstance(one, torch.Tensor):
+                    text = f"{name}: expected tensors only, found {type(one).__name__} at index {place}"
+                    raise ConfigError(f"{text}; pass a torch.Tensor there, too")
+                slots.append((name, place))
             tensors += value
         else:
             plain[name] = value
@@ -242,22 +247,23 @@ _RAISES = """
 Raises
 ------
 ConfigError
-    Tensors of another device or layout, or arrays in their place.
+    Tensors of another device or layout, or something else among tensors.
 ShapeError
     Wrong shapes or dtypes."""
 _NOTE = """
 
 Notes
 -----
-With tensors in place of arrays; see `tpugraphs.torch` for what is copied, and what comes back."""
+Takes tensors of any strides and float dtype in place of arrays, and no ``out``; see `tpugraphs.torch` for
+what is copied, and what comes back."""
+_PAIR = re.compile(r"^loss : float\ndscores : .*(?:\n    .*)*", re.M)  # what the loss of arrays returns
 
 
 def _named(face: Any, of: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     face.__name__ = face.__qualname__ = of.__name__
     face.__module__ = "tpugraphs.torch"
-    face.__doc__ = (
-        (inspect.getdoc(of) or "").rstrip() + ("" if "Raises\n" in (of.__doc__ or "") else _RAISES) + _NOTE
-    )
+    doc = _PAIR.sub("torch.Tensor\n    The loss, without dimensions.", inspect.getdoc(of) or "").rstrip()
+    face.__doc__ = doc + ("" if "Raises\n" in doc else _RAISES) + _NOTE
     face.__signature__ = signature
     return face  # type: ignore[no-any-return]
 

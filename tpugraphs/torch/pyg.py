@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
     ConfigError
         `data` is not a Data, or a batch of several; a tensor on another device; an unknown ``kind``.
     DataError
-        A tensor is not what the graph needs; it is named.
+        A tensor that the graph needs is missing, or is something else; it is named.
     ImportError
         PyTorch Geometric is not installed.
     """
@@ -161,7 +162,7 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
         text = f"from_pyg: expected one graph, found a batch of {data.num_graphs}"
         raise ConfigError(f"{text}; use data.to_data_list()")
     kind = data["kind"] if "kind" in data else Graph.kind
-    if kind not in _KINDS:
+    if kind not in tuple(_KINDS):  # compared, not looked up: it may be anything, a list of a batch too
         raise ConfigError(f"from_pyg: kind: expected {', '.join(_KINDS)}, found {kind!r}; leave it out")
     skipped = "config_runtime" if kind == Graph.kind else "runtime"  # what the class does not call it
     given: dict[str, Any] = {text: data[text] for text in _TEXTS if text in data}
@@ -175,4 +176,8 @@ def from_pyg(data: Any, **fields: Any) -> Graph:
             raise DataError.of("schema", "text that to_pyg wrote", f"{type(text).__name__}", "leave it out")
         given["schema"], given["about"] = read_schema(np.frombuffer(text.encode(), np.uint8))
     given |= {name: _array(name, value) for name, value in fields.items()}
+    for field, parameter in inspect.signature(_KINDS[kind]).parameters.items():
+        if parameter.default is parameter.empty and field not in given:
+            name = _NAMES.get(field, field)
+            raise DataError.of(name, f"one, as kind is {kind!r}", "none", f"add it, or pass {field}=")
     return _KINDS[kind](**given)

@@ -53,7 +53,8 @@ class LiveCurve(Callback):
         Steps from one update to the next, in addition to every evaluation; by default a 40th of the fit for
         pictures.
     ax : matplotlib.axes.Axes, optional
-        Draw here instead, with Matplotlib, for example into a window of your own. The axes are cleared.
+        Draw here instead, with Matplotlib, for example into a window of your own. The axes are cleared. Once
+        their window is closed, or they are removed from their figure, the fit continues with lines of text.
     name : str
         Shown before the lines and above the pictures, for example ``"seed 3"``.
     file : text file, optional
@@ -62,7 +63,7 @@ class LiveCurve(Callback):
     Raises
     ------
     ConfigError
-        `every` is not a whole number of at least 1.
+        `every` is not a whole number of at least 1, `ax` are not axes, or `file` is not an open file.
 
     Notes
     -----
@@ -85,6 +86,12 @@ class LiveCurve(Callback):
     ) -> None:
         if every is not None and (not isinstance(every, Integral) or isinstance(every, bool) or every < 1):
             raise ConfigError(f"every: expected a whole number of steps of at least 1, got {every!r}")
+        if ax is not None and not hasattr(ax, "twinx"):
+            raise ConfigError(
+                f"ax: expected axes of Matplotlib, got {type(ax).__name__}; use figure.subplots()"
+            )
+        if file is not None and not hasattr(file, "write"):
+            raise ConfigError(f"file: expected an open text file, got {file!r}; use open(path, 'w')")
         self.every, self.ax, self.name, self.file = every, ax, name, file
         self._handle: Any = None
         self._shown: tuple[int, int] = (-1, -1)
@@ -92,6 +99,11 @@ class LiveCurve(Callback):
     def on_fit_begin(self, fit: Fit) -> None:
         """Begin a picture of its own for every fit."""
         self._handle, self._shown = None, (-1, -1)
+        if self.ax is not None and (figure := self.ax.get_figure()) is not None:
+            figure.canvas.mpl_connect("close_event", self._closed)
+
+    def _closed(self, event: object) -> None:
+        self.ax = None  # a window that is gone would end the fit when it is drawn again
 
     def on_step(self, fit: Fit) -> None:
         """Update if it is time to."""
@@ -123,6 +135,8 @@ class LiveCurve(Callback):
         if now == self._shown:
             return
         self._shown = now
+        if self.ax is not None and self.ax.get_figure() is None:  # removed from it
+            self.ax = None
         if self.ax is not None:
             _draw(self.ax, history, self.name)
             if _in_notebook():  # its figure may have no window

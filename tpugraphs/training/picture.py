@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tpugraphs.evaluation import plot
 from tpugraphs.system import markup
 
 if TYPE_CHECKING:
@@ -14,18 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["curve", "curves"]
 
-_LINES = 40  # the mean of a loss runs over this share of a fit
-
 
 def curve(history: History) -> str:
     """Draw the loss, as a moving mean, and the validation metric of a fit; empty before its first step."""
     loss = np.asarray(history.loss, np.float64)
-    width = max(1, loss.size // _LINES)
-    mean = np.convolve(loss, np.ones(width) / width, "valid") if loss.size else loss
-    steps = np.arange(width, loss.size + 1)
     return markup.chart(
         [
-            markup.Line("loss", steps.tolist(), mean.tolist(), markup.ORANGE),
+            markup.Line("loss", history.steps, plot.moving_mean(loss).tolist(), markup.ORANGE),
             markup.Line(
                 history.metric, history.valid_steps, history.valid_metric, markup.BLUE, right=True, dots=True
             ),

@@ -39,6 +39,8 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
     """Return one graph, or a sequence of graphs (which may load them when indexed), as a sequence."""
     if hasattr(graphs, "config_runtime"):
         return [graphs]
+    if hasattr(graphs, "iloc"):
+        graphs = list(graphs)  # a pandas Series counts by its labels
     many = isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__")
     if isinstance(graphs, (str, bytes, Mapping)) or not many:
         todo = "list(graphs.values())" if hasattr(graphs, "values") else "tg.load(path) to read a file"
