@@ -220,7 +220,7 @@ class Model(_Methods):
         names = [spec["name"] for spec in specs]
         if len(given) > len(names):
             raise RecipeError(
-                f"{op}: takes {len(names)} slots ({', '.join(names) or 'none'}), got {len(given)}"
+                f"{op}: takes {counted(len(names), 'slot')} ({', '.join(names) or 'none'}), got {len(given)}"
             )
         slots = dict(zip(names, given, strict=False))
         for name in names:
