@@ -71,10 +71,11 @@ def with_extra(
     """
     if not isinstance(base, Graph):
         raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
-    given: dict[str, Columns] = {"node": node or {}, "config": config or {}, "graph": graph or {}}
-    for group, columns in given.items():
-        if not isinstance(columns, Mapping):
+    given: dict[str, Columns] = {}
+    for group, columns in {"node": node, "config": config, "graph": graph}.items():
+        if not isinstance(columns, Mapping | None):
             raise ConfigError(f"{group}: expected names and columns, got {type(columns).__name__}")
+        given[group] = columns or {}
     kinds = {} if kinds is None else kinds
     unknown = sorted(set(kinds) - {name for columns in given.values() for name in columns})
     if unknown:
