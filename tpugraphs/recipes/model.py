@@ -185,10 +185,12 @@ class Model(_Methods):
         self._plan(self._steps, finished=True)
         return adapted(self.steps, name, like, summary, loss, groups, extra, fields)
 
-    def __getattr__(self, name: str) -> Callable[..., str]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise UnknownOp(unknown("op", name, _OPS))
+    if not TYPE_CHECKING:  # else any name would do
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise UnknownOp(unknown("op", name, _OPS))
 
     def _add(
         self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
