@@ -77,6 +77,9 @@ def test_bash_completes_within_a_line_and_after_an_equals_sign(folder):
     path = script("bash", folder)
     assert lines_of(folder, "bash", "-c", code, path, "tpugraphs tr --recipe x", "12") == ["train"]
     assert lines_of(folder, "bash", "-c", code, path, "tpugraphs train --preset=f", "26") == ["full"]
+    (folder / "two words.csv").write_text("")
+    for line in (r"tpugraphs inspect two\ ", r"tpugraphs inspect x\ y two\ wo", "tpugraphs inspect two"):
+        assert lines_of(folder, "bash", "-c", code, path, line, str(len(line))) == ["two words.csv"]
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES)

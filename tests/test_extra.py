@@ -119,6 +119,8 @@ def test_they_are_standardised_like_the_others():
         ({"config": {"a": np.ones(48)}, "kinds": {"a": "colour"}}, tg.ConfigError, "kind"),
         ({"config": {"a": np.ones(48)}, "kinds": {"b": "log"}}, tg.ConfigError, "'b' is none of the columns"),
         ({"node": [1, 2]}, tg.ConfigError, "node: expected names and columns"),
+        ({"config": np.zeros((48, 1))}, tg.ConfigError, "config: expected names and columns, got ndarray"),
+        ({"graph": {"a": np.nan}}, tg.DataError, "graph column 'a': expected finite numbers, found nan;"),
     ],
 )
 def test_what_is_no_column_is_refused(arguments, error, words):

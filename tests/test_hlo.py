@@ -17,6 +17,7 @@ import tpugraphs as tg
 from tpugraphs import _core, cli
 from tpugraphs.data import hlo, origins
 from tpugraphs.preprocess.padding import padding_of
+from tpugraphs.system.words import counted
 
 GOLDEN = origins.data_folder()
 STYLES = {
@@ -244,9 +245,9 @@ def test_the_order_of_computations_and_instructions_does_not_matter(tmp_path):
 def test_runs_that_the_extractor_drops_are_dropped_with_a_warning(tmp_path, change, why):
     tuned = hlo_files.tiles(4)
     change(tuned)
-    with pytest.warns(
-        UserWarning, match=rf"x\.00\.program\.4: its {len(tuned['runs'])} runs are left out: {why}"
-    ) as caught:
+    runs = len(tuned["runs"])
+    lost = f"{counted(runs, 'run')} {'is' if runs == 1 else 'are'} left out"
+    with pytest.warns(UserWarning, match=rf"x\.00\.program\.4: its {lost}: {why}") as caught:
         [g] = read(tmp_path, Writer().tuning([tuned]))
     assert caught[0].filename == __file__  # whoever called load
     assert g.num_configs == 0 and g.kind == "tile"
@@ -558,7 +559,7 @@ def test_errors_about_memory_name_the_graph():
         hlo.read_bytes("x.pb")
     with pytest.raises(tg.ConfigError, match="padding"):
         hlo.read_bytes(b"", padding=2)
-    with pytest.warns(UserWarning, match="^f: its 1 runs are left out") as caught:
+    with pytest.warns(UserWarning, match="^f: its 1 run is left out") as caught:
         hlo.read_bytes(Writer().tuned({"module": chain(), "runs": [{"tile": [[1], [], []]}]}), "f")
     assert caught[0].filename == __file__
 

@@ -285,6 +285,8 @@ def test_core_products_refuse_what_does_not_fit():
     x, w = operands(4, 3, 5)
     with pytest.raises(ValueError, match="at least K = 5"):
         _core.product(x[:, :4].copy(), w, "f32")
+    with pytest.raises(ValueError, match="at least K = 1 column, got 0"):
+        _core.product(x[:, :0].copy(), w[:, :1].copy(), "f32")
     with pytest.raises(ValueError, match=r"N: expected 1\.\.65536, got 0"):
         _core.product(x, w[:0], "f32")
     with pytest.raises(ValueError, match=r"K: expected 0\.\.65536, got 65537"):

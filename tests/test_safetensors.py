@@ -144,6 +144,8 @@ def test_types_and_sizes_are_limited(path):
         ours(path, content, ("F32", "I64"))
     with pytest.raises(DataError, match="b: expected tensors of at most max_bytes"):
         ours(path, content, limit=15)
+    with pytest.raises(DataError, match="found more than 1 byte;|found more than 1 byte$"):
+        ours(path, content, limit=1)
     assert set(ours(path, content, limit=16)[1]) == {"a", "b"}
     with pytest.raises(DataError, match="a directory"):
         _core.safetensors_load(str(path.parent), None, LIMIT)

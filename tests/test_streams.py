@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shutil
 import sys
 
 import madeup
@@ -64,6 +66,17 @@ def test_predict_prints_csv(capsys, ranker, tmp_path):
         np.testing.assert_array_equal(order, made.rank(graph))
     assert run(capsys, "predict", ranker, *KERNELS, "--out", tmp_path / "s.csv", "--quiet") == (0, "", "")
     assert (tmp_path / "s.csv").read_text() == out
+
+
+def test_names_that_are_no_utf_8_are_written_as_they_are_printed(capsysbinary, ranker, tmp_path):
+    """A file name may hold any bytes."""
+    odd = tmp_path / os.fsdecode(b'odd,\xff".npz')
+    shutil.copy(KERNELS[0], odd)
+    predict = ["predict", str(ranker), str(odd), "--quiet", "--out"]
+    assert cli.main([*predict, str(tmp_path / "s.csv")]) == 0 and cli.main([*predict, "-"]) == 0
+    assert (tmp_path / "s.csv").read_bytes() == capsysbinary.readouterr().out
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "s.csv").read_text("utf-8"))))
+    assert {row["graph"] for row in rows} == {'odd,\\udcff"'}
 
 
 def test_predict_keeps_an_old_file_when_it_fails(capsys, ranker, tmp_path):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -93,3 +94,34 @@ def test_pyright(tmp_path):
     )
     assert not complaints
     assert not without_types(types)
+
+
+# What mypy says of cells that are right, or wrong on purpose.
+EXPECTED = {
+    r'incompatible type "dict\[str, function\]"': "scorers in a dict lose their types",
+    r"^\S+ error: Dict entry \d has": "scorers are added to a dict of others",
+    r'incompatible type "\*\*dict\[': "arguments of several types in a dict",
+    r'variable has type "dict\[str, str\]"': "names of collections take the place of all of them",
+    r'"linearr"|Literal\[.silo.\]': "mistakes that the notebook shows",
+}
+
+
+def test_notebooks(tmp_path):
+    """Their cells fit the types, but for what a notebook need not say: which results are None."""
+    pytest.importorskip("mypy", reason="needs mypy: pip install '.[dev]'")
+    notebooks = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+    assert notebooks
+    for path in notebooks:
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
+        plain = [line for line in lines if line[:1] not in ("%", "!")]
+        text = "\n".join(["from IPython.display import display", *plain, ""])
+        (tmp_path / f"n{path.stem}.py").write_text(text)
+    options = ["--check-untyped-defs", "--no-strict-optional", "--ignore-missing-imports", "--config-file="]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "--no-error-summary", *(f"n{path.stem}.py" for path in notebooks)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    complaints = [line for line in (done.stdout + done.stderr).splitlines() if COMPLAINT.match(line)]
+    assert not [line for line in complaints if not any(re.search(known, line) for known in EXPECTED)]
+    assert not [known for known in EXPECTED if not any(re.search(known, line) for line in complaints)]

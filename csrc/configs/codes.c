@@ -23,9 +23,9 @@ tg_status tg_codes_widen(int8_t *wide, const int8_t *table, int64_t entries, tg_
 
 static tg_status no_entry(const tg_codes *codes, int64_t row, int64_t at, int64_t code, tg_error *err) {
     tg_bad_field(err, "node_config_feat", "a number of an entry of the table", AGAIN,
-                 "%lld (config %lld, node %lld, tensor %lld; the table has %lld entries)", (long long)code,
+                 "%lld (config %lld, node %lld, tensor %lld; the table has %lld entr%s)", (long long)code,
                  (long long)row, (long long)(at / TG_TENSORS), (long long)(at % TG_TENSORS),
-                 (long long)codes->entries);
+                 (long long)codes->entries, codes->entries == 1 ? "y" : "ies");
     return TG_E_DATA;
 }
 

@@ -251,7 +251,7 @@ static tg_status header_length(const tg_source *source, int64_t *length, tg_erro
     for (int i = 0; i < LENGTH; i++) n |= (uint64_t)raw[i] << 8 * i;
     if (n < 2 || n > TG_SAFETENSORS_HEADER || n > (uint64_t)source->size - LENGTH)
         return tg_bad_field(err, "header", "a safetensors header", "give a .safetensors file that is whole",
-                            "%llu bytes of header in a file of %lld", (unsigned long long)n,
+                            "%llu byte%s of header in a file of %lld", (unsigned long long)n, TG_S(n),
                             (long long)source->size);
     *length = (int64_t)n;
     return TG_OK;

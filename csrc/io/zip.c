@@ -144,12 +144,12 @@ static tg_status check_local(const tg_source *source, int64_t limit, tg_member *
     int later = u16(local + 6) >> 3 & 1; /* sizes and CRC stand behind the data, here are zeros */
     if (!later && (u32(local + 14) != m->crc || packed != (uint64_t)m->packed || size != (uint64_t)m->size))
         return tg_bad_field(err, m->field, expected, AGAIN,
-                            "another size or CRC (%llu bytes packed, %llu unpacked)",
-                            (unsigned long long)packed, (unsigned long long)size);
+                            "another size or CRC (%llu byte%s packed, %llu unpacked)",
+                            (unsigned long long)packed, TG_S(packed), (unsigned long long)size);
     m->offset = m->header + LOCAL_SIZE + (int64_t)(n + extra);
     if (m->packed > limit - m->offset)
-        return tg_bad_field(err, m->field, "a member inside the file", AGAIN, "%lld bytes at %lld",
-                            (long long)m->packed, (long long)m->offset);
+        return tg_bad_field(err, m->field, "a member inside the file", AGAIN, "%lld byte%s at %lld",
+                            (long long)m->packed, TG_S(m->packed), (long long)m->offset);
     return TG_OK;
 }
 

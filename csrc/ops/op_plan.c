@@ -115,6 +115,8 @@ int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise) {
 
 static tg_status check_inputs(const tg_op *op, const tg_op_plan *plan, tg_error *err) {
     const int least = tg_op_least_in(op), most = tg_op_most_in(op);
+    if (least == most && plan->n_in != most)
+        return tg_fail(err, TG_E_RECIPE, "takes %d input%s, got %d", most, TG_S(most), plan->n_in);
     if (plan->n_in < least || plan->n_in > most)
         return tg_fail(err, TG_E_RECIPE, "takes %d to %d inputs, got %d", least, most, plan->n_in);
     for (int i = 0; i < plan->n_in; i++) {

@@ -64,8 +64,8 @@ static PyObject *tensors_of(const tg_safetensors *file, PyObject *allowed, int64
         const tg_tensor *t = &file->tensors[i];
         if (!is_allowed(t, allowed, err)) return NULL;
         if (__builtin_add_overflow(total, t->memory, &total) || total > limit) {
-            tg_fail_field(err, t->name.bytes, "tensors of at most max_bytes together", "more than %lld bytes",
-                          (long long)limit);
+            tg_fail_field(err, t->name.bytes, "tensors of at most max_bytes together",
+                          "more than %lld byte%s", (long long)limit, TG_S(limit));
             return NULL;
         }
     }

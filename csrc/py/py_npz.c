@@ -6,9 +6,10 @@
 /* Add `bytes` to `*total`; an error when that passes `limit`. */
 static tg_status account(const tg_member *m, int64_t bytes, int64_t *total, int64_t limit, tg_error *err) {
     if (__builtin_add_overflow(*total, bytes, total) || *total > limit)
-        return tg_bad_field(
-            err, m->field, "arrays of at most max_bytes together", "raise max_bytes if the file is right",
-            "%lld bytes with this one, max_bytes is %lld", (long long)*total, (long long)limit);
+        return tg_bad_field(err, m->field, "arrays of at most max_bytes together",
+                            "raise max_bytes if the file is right",
+                            "%lld byte%s with this one, max_bytes is %lld", (long long)*total, TG_S(*total),
+                            (long long)limit);
     return TG_OK;
 }
 

@@ -46,16 +46,17 @@ static int parse_precision(const char *name, int training) {
 }
 
 static int check_graphs(const tg_model *m, const tg_py_batch *batch) {
+    const int F = m->slots[TG_SLOT_NODE_FEAT].shape.cols;
     for (int i = 0; i < batch->n; i++) {
         const tg_graph *g = batch->entries[i].graph;
         const char *what = tg_model_lacks(m, g);
         if (what == NULL) continue;
         PyErr_Format(
             PyExc_ValueError,
-            "slate %d: the model wants graphs of %d node features, %d of configs, %d of the graph; this one "
+            "slate %d: the model wants graphs of %d node feature%s, %d of configs, %d of the graph; this one "
             "has %s (%d, %d, %d)",
-            i, m->slots[TG_SLOT_NODE_FEAT].shape.cols, m->slots[TG_SLOT_CONFIG_FEAT].shape.cols,
-            m->slots[TG_SLOT_GRAPH_FEAT].shape.cols, what, g->F, g->T, g->G);
+            i, F, TG_S(F), m->slots[TG_SLOT_CONFIG_FEAT].shape.cols, m->slots[TG_SLOT_GRAPH_FEAT].shape.cols,
+            what, g->F, g->T, g->G);
         return -1;
     }
     return 0;

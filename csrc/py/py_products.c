@@ -70,8 +70,8 @@ static PyObject *product(PyObject *self, PyObject *args) {
     npy_intp n = w_dims[o.rows_are_depth ? 1 : 0], depth = w_dims[o.rows_are_depth ? 0 : 1];
     if (!check_size("N", n, 1) || !check_size("K", depth, 0)) return NULL;
     if (a_dims[1] < depth)
-        return PyErr_Format(PyExc_ValueError, "a: expected at least K = %zd columns, got %zd", depth,
-                            a_dims[1]);
+        return PyErr_Format(PyExc_ValueError, "a: expected at least K = %zd column%s, got %zd", depth,
+                            TG_S(depth), a_dims[1]);
     if (bias_ != Py_None) {
         if ((bias = tg_array(bias_, "bias", NPY_FLOAT32, 1, &n, "(N,)")) == NULL) return NULL;
         o.bias = TG_F32(bias);

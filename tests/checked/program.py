@@ -159,6 +159,9 @@ assert_type(
     tg.prune(tg.LayoutGraph(node_feat=x, node_opcode=[1], edge_index=edges), "k-hop", hops=2), tg.LayoutGraph
 )
 assert_type(tg.submission.score("submission.csv", collection.valid), tg.submission.Score)
+network = tg.Model()
+assert_type(network.linear(network.config_feat, out=3), str)
+network.linearr(network.config_feat, out=3)  # type: ignore
 model = tg.layertime.LayerTimeModel("dense", members=2, steps=100)
 assert_type(model.fit("dense_K40.csv.gz"), tg.layertime.LayerTimeModel)
 tg.layertime.LayerTimeModel("dense", membrs=2)  # type: ignore

@@ -309,7 +309,7 @@ def text_file(path: str) -> Iterator[TextIO]:
         yield sys.stdout
         return
     with atomic_write(path) as file:
-        text = io.TextIOWrapper(file, "utf-8", newline="")
+        text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")  # as `main` sets stdout
         yield text
         text.detach()  # flushes, and leaves closing to `atomic_write`
 

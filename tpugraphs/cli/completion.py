@@ -184,9 +184,9 @@ _BASH = (
     local line=${COMP_LINE:0:COMP_POINT} where= option= many= files= current= word
     local -a typed=() commands=() flags=() choices=()
     # not COMP_WORDS, which cuts names such as layout:xla:random at their colons
-    read -ra typed <<<"$line"
-    if [[ $line == *[![:space:]] ]]; then
-        current=${typed[${#typed[@]} - 1]//\\/}
+    read -a typed <<<"$line" # without -r: a space after a backslash belongs to a name
+    if [[ $line == *[![:space:]] || $line == *\\[[:space:]] ]]; then
+        current=${typed[${#typed[@]} - 1]}
         typed=("${typed[@]:0:${#typed[@]}-1}")
     fi
     for word in "${typed[@]:1}"; do

@@ -101,7 +101,8 @@ def refuse(
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         name = f", column {columns[at[-1]]!r}" if at and at[-1] < len(columns) else ""
-        found = f"{array[at].item()!r} at {at[0] if len(at) == 1 else at}{name}"
+        where = f" at {at[0] if len(at) == 1 else at}" if at else ""
+        found = f"{array[at].item()!r}{where}{name}"
         raise fail(field, expected, found, todo)
 
 
@@ -127,7 +128,7 @@ def floats(field: str, value: Any, columns: Sequence[str] = ()) -> npt.NDArray[n
     array = numbers(field, value)
     with np.errstate(over="ignore"):
         result = np.ascontiguousarray(array.astype(np.float32, copy=False))
-    bad = ~np.isfinite(result)
+    bad = ~np.isfinite(result).reshape(array.shape)
     refuse(field, bad, array, "finite numbers", "drop or repair what it belongs to", columns)
     return result
 

@@ -71,7 +71,8 @@ def with_extra(
     """
     if not isinstance(base, Graph):
         raise ConfigError(f"with_extra: expected a graph, got {type(base).__name__}")
-    given: dict[str, Columns] = {"node": node or {}, "config": config or {}, "graph": graph or {}}
+    said = {"node": node, "config": config, "graph": graph}
+    given: dict[str, Columns] = {group: {} if own is None else own for group, own in said.items()}
     kinds = _checked(given, kinds)
     rows = {"node": base.num_nodes, "config": base.num_configs, "graph": None}
     fields, groups = _fields(base), dict[str, Any]()

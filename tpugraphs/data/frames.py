@@ -27,8 +27,7 @@ _ONE = "graph"  # name of the graph of a table that is one problem
 class Table(Protocol):
     """Anything with columns by name: a dict of arrays, a DataFrame of any library."""
 
-    # ruff: noqa: D102
-    def keys(self) -> Any: ...
+    def keys(self) -> Any: ...  # noqa: D102
     def __getitem__(self, name: str, /) -> Any: ...
 
 

@@ -28,6 +28,7 @@ from tpugraphs.data.schema import LAYOUT, TILE
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.names import collection_of
 from tpugraphs.system.files import absolute
+from tpugraphs.system.words import counted, plural
 
 __all__ = ["SUFFIX", "node_names", "read", "read_bytes"]
 
@@ -163,8 +164,9 @@ def _graphs(
         names = [f"{name}.{i:02d}.{kernel}" for i, kernel in enumerate(kernels)]  # names of packs, too
     for title, program in zip(names, programs, strict=True):
         if program["unusable"] is not None:
+            runs = f"{counted(program['runs'], 'run')} {plural(program['runs'], 'is', 'are')}"
             where = title if path is None else f"{path}: {title}"
-            text = f"{where}: its {program['runs']} runs are left out: {program['unusable']}"
+            text = f"{where}: its {runs} left out: {program['unusable']}"
             warnings.warn(text, stacklevel=stacklevel)
     graphs = [_graph(path, title, program) for title, program in zip(names, programs, strict=True)]
     return graphs if message == "TuningData" else graphs[0]

@@ -380,7 +380,7 @@ class Report:
             )
         over = sorted({group.over for group in self.groups if group.intervals})
         if over:
-            notes.append(f"interval: bootstrap over {' or '.join(over)}, {self.draws} draws.")
+            notes.append(f"interval: bootstrap over {' or '.join(over)}, {counted(self.draws, 'draw')}.")
         return notes
 
     def table(self, *, per_graph: bool = True, metrics: Sequence[str] | None = None) -> str:

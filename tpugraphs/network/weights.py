@@ -15,6 +15,7 @@ from tpugraphs.kernels.scaler import StandardScaler
 from tpugraphs.recipes import Recipe, get_recipe, list_recipes
 from tpugraphs.system import tensorfile
 from tpugraphs.system.files import file_name
+from tpugraphs.system.words import counted
 
 if TYPE_CHECKING:
     from tpugraphs.network.network import Network
@@ -215,11 +216,13 @@ def take_scaler(what: str, constants: Any, columns: int) -> StandardScaler:
     try:
         mean, std = (np.asarray(part, np.float64) for part in constants)
     except (TypeError, ValueError):
-        raise ConfigError(f"{what}: expected a pair (mean, std) of {columns} numbers each") from None
+        raise ConfigError(
+            f"{what}: expected a pair (mean, std) of {counted(columns, 'number')} each"
+        ) from None
     for name, part in (("mean", mean), ("std", std)):
         if part.shape != (columns,) or not np.isfinite(part).all() or (name == "std" and (part < 0).any()):
             raise ConfigError(
-                f"{what}: {name}: expected {columns} finite numbers{' >= 0' * (name == 'std')}, "
+                f"{what}: {name}: expected {counted(columns, 'finite number')}{' >= 0' * (name == 'std')}, "
                 f"found shape {part.shape}" + (" with others among them" if part.shape == (columns,) else "")
             )
     std = np.where(std == 0, 1, std)

@@ -18,6 +18,7 @@ from tpugraphs.ranker.arguments import FitArguments
 from tpugraphs.ranker.conventions import learnable, measured
 from tpugraphs.ranker.scorer import ChooseOptions, PredictOptions, Scorer, ScorerBase, Scores
 from tpugraphs.system import tensorfile
+from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs, no_graphs
 
@@ -174,7 +175,7 @@ class Routed(ScorerBase):
         patterns = tensorfile.entry(path, metadata, "patterns", list)
         members = filekinds.read_members(path, metadata, tensors)
         if len(patterns) != len(members) or not all(isinstance(p, str) for p in patterns):
-            raise tensorfile.fail(path, "patterns", f"{len(members)} strings", repr(patterns)[:80])
+            raise tensorfile.fail(path, "patterns", counted(len(members), "string"), repr(patterns)[:80])
         # earlier versions had no other labels
         by = tensorfile.entry(path, {"by": "collection", **metadata}, "by", str)
         if by not in _LABELS:

@@ -342,7 +342,7 @@ class TreeEstimator(Estimator):
             booster = _booster(path, place, tensorfile.entry(path, one, "trees", str), columns.size)
             self.trees.append(Trees((size[0], size[1]), columns, width, booster))
         if not self.trees or not 1 <= rounds <= 10**6:
-            raise tensorfile.fail(path, "rounds", "trees", f"{rounds} rounds")
+            raise tensorfile.fail(path, "rounds", "trees", counted(rounds, "round"))
         self._rounds = rounds
 
 

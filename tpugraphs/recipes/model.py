@@ -185,10 +185,12 @@ class Model(_Methods):
         self._plan(self._steps, finished=True)
         return adapted(self.steps, name, like, summary, loss, groups, extra, fields)
 
-    def __getattr__(self, name: str) -> Callable[..., str]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise UnknownOp(unknown("op", name, _OPS))
+    if not TYPE_CHECKING:  # else any name would do
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise UnknownOp(unknown("op", name, _OPS))
 
     def _add(
         self, meta: Meta, inputs: tuple[Any, ...], name: Any, to: Any, share: Any, attrs: dict[str, Any]
@@ -220,7 +222,7 @@ class Model(_Methods):
         names = [spec["name"] for spec in specs]
         if len(given) > len(names):
             raise RecipeError(
-                f"{op}: takes {len(names)} slots ({', '.join(names) or 'none'}), got {len(given)}"
+                f"{op}: takes {counted(len(names), 'slot')} ({', '.join(names) or 'none'}), got {len(given)}"
             )
         slots = dict(zip(names, given, strict=False))
         for name in names:
