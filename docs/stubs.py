@@ -86,6 +86,40 @@ def functions() -> str:
     return "\n".join([*head, "", "__all__: list[str]", "", *made, ""])
 
 
+def of_tensors() -> str:
+    """Return the stub of `tpugraphs.torch`: the ops that have gradients, and the losses, for tensors."""
+    ops = [name for name in kernels.__all__ if f"{name}_backward" in kernels.__all__]
+    losses = ["weighted_sum", *(loss["name"] for loss in _core.losses())]
+    arrays, made = re.compile(r"NDArray\[[\w.]+\]|\b(Array|Runtimes)\b"), list[str]()
+    for name in (*ops, *losses):
+        signature = inspect.signature(getattr(kernels, name))
+        parameters = [
+            one.replace(annotation=arrays.sub("Tensor", one.annotation).replace("Tensor | Tensor", "Tensor"))
+            for one in signature.parameters.values()
+            if one.name not in ("out", "result")
+        ]
+        made.append(function(name, inspect.Signature(parameters, return_annotation="Tensor")))
+    everything = ["LOSSES", "OPS", "from_pyg", "to_pyg", *ops, *losses]
+    head = [
+        MADE.format("Types of the functions of tensors."),
+        "# ruff: noqa",
+        "from collections.abc import Sequence",
+        "from typing import Any, Literal",
+        "",
+        "from torch import Tensor",
+        "",
+        "from tpugraphs.kernels.faces import Precision",
+        "from tpugraphs.kernels.ops import Activation, Direction",
+        *(f"from tpugraphs.torch.bridge import {name} as {name}" for name in everything[:2]),
+        *(f"from tpugraphs.torch.pyg import {name} as {name}" for name in everything[2:4]),
+        "",
+        "__all__ = [",
+        *(f'    "{name}",' for name in everything),
+        "]",
+    ]
+    return "\n".join([*head, "", *made, ""])
+
+
 def methods() -> str:
     """Return `OpMethods`: the methods of `tg.Model`, one per op, as checkers see them."""
     made = []
@@ -221,6 +255,7 @@ def moved(module: str) -> str:
 FILES: dict[str, Callable[[], str]] = {  # file in the package -> its text
     "__init__.pyi": package,
     "kernels/__init__.pyi": functions,
+    "torch/__init__.pyi": of_tensors,
     "recipes/fields.py": recipe_fields,
     "recipes/methods.pyi": methods,
     "ranker/arguments.py": fit_arguments,

@@ -149,6 +149,9 @@ tg.kernels.gatv2(x, edges, head=2)  # type: ignore
 tg.kernels.gatv2(x)  # type: ignore
 assert_type(tg.kernels.ranknet(x[0], edges[:, 0], sigma=2.0), Result)
 tg.kernels.ranknet(x[0], edges[:, 0], reduction="men")  # type: ignore
+tg.torch.lineer  # type: ignore
+tg.torch.linear(x, w, None, actt="gelu")  # type: ignore
+tg.torch.gatv2(x, edges, out=x)  # type: ignore
 assert_type(tg.kernels.list_mle(x[0], edges[:, 0]), Result)
 assert_type(tg.metrics.kendall_tau([1.0, 2.0], [3, 4]), float)
 assert_type(tg.metrics.mean_ranks([1.0, 2.0]), Doubles)

@@ -29,11 +29,8 @@ Edges are (E, 2), as everywhere in tpugraphs: pass ``data.edge_index.T`` of a gr
 Tensors on another device and sparse ones are refused (`ConfigError`); wrong shapes are a `ShapeError`.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 try:
-    import torch as _torch
+    import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
         "tpugraphs.torch needs PyTorch: pip install 'tpugraphs[torch]'", name=error.name
@@ -46,7 +43,3 @@ __all__ = ["LOSSES", "OPS", "from_pyg", "to_pyg"]
 _FACES = faces()
 globals().update(_FACES)
 __all__ += _FACES
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Callable[..., _torch.Tensor]: ...
