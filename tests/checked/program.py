@@ -149,7 +149,7 @@ tg.kernels.gatv2(x, edges, head=2)  # type: ignore
 tg.kernels.gatv2(x)  # type: ignore
 assert_type(tg.kernels.ranknet(x[0], edges[:, 0], sigma=2.0), Result)
 tg.kernels.ranknet(x[0], edges[:, 0], reduction="men")  # type: ignore
-tg.torch.lineer  # type: ignore
+tg.torch.lineer(x)  # type: ignore
 tg.torch.linear(x, w, None, actt="gelu")  # type: ignore
 tg.torch.gatv2(x, edges, out=x)  # type: ignore
 assert_type(tg.kernels.list_mle(x[0], edges[:, 0]), Result)

@@ -13,7 +13,8 @@ import importlib
 import pkgutil
 
 from tpugraphs.errors import RecipeError
-from tpugraphs.recipes.base import Recipe, TableFields, TrainingFields, option, plain, unknown
+from tpugraphs.recipes.base import Recipe, TableFields, TrainingFields, option, unknown
+from tpugraphs.recipes.declared import plain
 from tpugraphs.recipes.functions import register_extra
 
 __all__ = [

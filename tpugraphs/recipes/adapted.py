@@ -9,7 +9,8 @@ from typing import Any
 
 from tpugraphs.errors import ConfigError
 from tpugraphs.recipes import get_recipe
-from tpugraphs.recipes.base import Recipe, TrainingFields, plain, unknown
+from tpugraphs.recipes.base import Recipe, TrainingFields, unknown
+from tpugraphs.recipes.declared import plain
 from tpugraphs.system.words import counted
 
 __all__ = ["adapted"]

@@ -16,7 +16,8 @@ from typing import Any
 
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import ConfigError, DataError, RecipeError
-from tpugraphs.recipes.base import Recipe, TrainingFields, is_number, plain_value
+from tpugraphs.recipes.base import Recipe, TrainingFields
+from tpugraphs.recipes.declared import is_number, plain_value
 from tpugraphs.recipes.functions import extra_named
 from tpugraphs.system import tensorfile
 from tpugraphs.system.words import counted

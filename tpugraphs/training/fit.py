@@ -30,7 +30,7 @@ from tpugraphs.network.network import Network
 from tpugraphs.preprocess.pipeline import Pipeline
 from tpugraphs.preprocess.prepared import Prepared
 from tpugraphs.recipes import plain
-from tpugraphs.recipes.base import plain_value
+from tpugraphs.recipes.declared import plain_value
 from tpugraphs.recipes.functions import function_name
 from tpugraphs.system import files, tensorfile
 from tpugraphs.system.interrupts import Interrupts
