@@ -18,3 +18,41 @@ def test_modules_whose_extra_is_missing_are_not_listed(monkeypatch):
     """help(tg) reads all that dir() names."""
     monkeypatch.setattr(tg, "find_spec", lambda name: None)
     assert not {"torch", "xla"} & set(dir(tg)) and "Ranker" in dir(tg)
+
+
+def test_a_collection_in_place_of_its_graphs(ranker):
+    data = tg.open_collection("options:xla:cpu")
+    for use in (ranker.fit, ranker.score, ranker.evaluate):
+        with pytest.raises(tg.ConfigError, match="got Collection; give one of its splits"):
+            use(data)
+
+
+def test_other_things_in_place_of_graphs(ranker):
+    frame = type("Frame", (list,), {"columns": ()})()
+    data = type("Data", (dict,), {"__module__": "torch_geometric.data.data"})(schema=None, kind="graph")
+    for given, todo in (
+        (frame, "tg.from_frame"),
+        (data, "tg.torch.from_pyg"),
+        ({"a": TABLE}, "graphs.values"),
+    ):
+        with pytest.raises(tg.ConfigError, match=todo):
+            ranker.evaluate(given)
+    with pytest.raises(tg.DataError, match="found Data; use tg.torch.from_pyg"):
+        ranker.predict(data)
+    with pytest.raises(tg.DataError, match="found str; use tg.load"):
+        ranker.predict("a.npz")
+    with pytest.raises(tg.DataError, match="graphs: expected at least one"):
+        ranker.score([])
+    with pytest.raises(tg.ConfigError, match="family: expected a graph, got str"):
+        tg.data.family("bert")
+    with pytest.raises(tg.ConfigError, match="graph: expected a graph, got Ranker"):
+        tg.pseudo_label(ranker, TABLE)
+    with pytest.raises(tg.ConfigError, match="scorer: expected a fitted scorer.*got str"):
+        tg.pseudo_label(TABLE, "ranker")
+
+
+def test_scorers_show_themselves():
+    """With the arguments that are not the usual ones."""
+    process = tg.ranker.MultiTaskGaussianProcess(noise=2.0)
+    assert repr(process) == "<MultiTaskGaussianProcess(noise=2.0): not fitted>"
+    assert repr(tg.ranker.MeanEffect().fit([TABLE, MORE])) == "<MeanEffect: fitted>"
