@@ -56,3 +56,16 @@ def test_scorers_show_themselves():
     process = tg.ranker.MultiTaskGaussianProcess(noise=2.0)
     assert repr(process) == "<MultiTaskGaussianProcess(noise=2.0): not fitted>"
     assert repr(tg.ranker.MeanEffect().fit([TABLE, MORE])) == "<MeanEffect: fitted>"
+
+
+def test_any_scorer_is_cross_validated():
+    graphs = [TABLE, MORE, TABLE.replace(name="third")]
+    mean = tg.ranker.MeanEffect()
+    for report in (tg.leave_out(mean, graphs), tg.cross_validate(mean, graphs, folds=3)):
+        assert [row.graph for row in report.rows] == ["table", "more", "third"] and not mean.fitted
+    assert len(tg.leave_out("graph-config", graphs, steps=1).rows) == 3
+    assert len(tg.cross_validate("graph-config", graphs, group=list("aab"), folds=2, steps=1).rows) == 3
+    with pytest.raises(tg.ConfigError, match="ranker: expected a tg.Ranker or a recipe, got 3"):
+        tg.leave_out(3, graphs)
+    with pytest.raises(tg.ConfigError, match="groups: here it is group="):
+        tg.cross_validate(mean, graphs, groups=[1, 2, 3])
