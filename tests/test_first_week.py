@@ -69,3 +69,23 @@ def test_any_scorer_is_cross_validated():
         tg.leave_out(3, graphs)
     with pytest.raises(tg.ConfigError, match="groups: here it is group="):
         tg.cross_validate(mean, graphs, groups=[1, 2, 3])
+
+
+def test_files_of_another_kind(tmp_path, ranker):
+    ranker.save(tmp_path / "r.safetensors")
+    TABLE.save(tmp_path / "g.npz")
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(tg.DataError, match="tg.load_ranker"):
+        tg.load(tmp_path / "r.safetensors")
+    with pytest.raises(tg.DataError, match="tg.from_frame"):
+        tg.load(tmp_path / "t.csv")
+    with pytest.raises(tg.CheckpointError, match="tg.load.path. opens a graph"):
+        tg.load_ranker(tmp_path / "g.npz")
+
+
+def test_tables_that_are_none():
+    for table, todo in (("t.csv", "read_csv"), ([{"a": 1}], "DataFrame")):
+        with pytest.raises(tg.ConfigError, match=f"table: .*pandas.{todo}"):
+            tg.from_frame(table, group="a", config="b")
+    with pytest.raises(tg.DataError, match="'ms': .*give runtime="):
+        tg.from_frame({"a": [1], "b": [2]}, group="a", config="b")
