@@ -1,5 +1,7 @@
 """What a newcomer gives by mistake is refused in words that name the next step."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,22 @@ def test_tables_that_are_none():
             tg.from_frame(table, group="a", config="b")
     with pytest.raises(tg.DataError, match="'ms': .*give runtime="):
         tg.from_frame({"a": [1], "b": [2]}, group="a", config="b")
+
+
+def test_arguments_of_another_shape(ranker):
+    with pytest.raises(tg.ConfigError, match=r"seed: .*give seeds=\[3\]"):
+        tg.train_seeds("graph-config", [TABLE], seed=3)
+    with pytest.raises(tg.RecipeError, match=r"found a tg.Model; use model.recipe"):
+        tg.Ranker(tg.Model())
+    with pytest.raises(tg.ConfigError, match="got str at place 0; use tg.load_ranker"):
+        tg.Ensemble(["r.safetensors"])
+    with pytest.raises(tg.ConfigError, match=r"got LiveCurve; write \[callback\]"):
+        ranker.fit(TABLE, callbacks=tg.training.LiveCurve())
+    with pytest.raises(tg.ConfigError, match="no metric 'taux' in this report"):
+        ranker.evaluate(TABLE).mean("taux")
+
+
+def test_methods_of_ops_keep_acronyms():
+    assert tg.Model.sage.__doc__.startswith("Append a step: SAGEConv")
+    assert tg.Model.linear.__doc__.startswith("Append a step: linear layer")
+    assert isinstance(tg.Model.sage, types.FunctionType)

@@ -298,10 +298,9 @@ class Report:
         ]
         if not values:
             known = sorted({name for row in self.rows for name in row.values})
-            raise ConfigError(
-                f"no metric {metric!r} for collection {collection!r} and scorer {scorer!r} in this report; "
-                f"metrics: {', '.join(known)}"
-            )
+            asked = {"collection": collection, "scorer": scorer}
+            where = "".join(f" of {what} {name!r}" for what, name in asked.items() if name is not None)
+            raise ConfigError(f"no metric {metric!r}{where} in this report; metrics: {', '.join(known)}")
         return float(np.mean(values))
 
     # Tables
