@@ -375,7 +375,9 @@ def test_graphs_with_nodes_edges_and_digits():
         tg.from_frame({**data, "l2b": [1, 5, 2]}, **arguments, edges=edges, schema=m.schema)
     with pytest.raises(tg.DataError, match=r"graph 'net=m': node_opcode.*0\.\.255, found 256 at 0"):
         tg.from_frame(data, **arguments, opcodes={"n": [1, 2, 3], "m": [256, 1, 1]})
-    with pytest.raises(tg.DataError, match=r"graph 'net=m'.*node column 0: expected only 0, found 'node_0'"):
+    with pytest.raises(
+        tg.DataError, match=r"graph 'net=m'.*node column 0: expected only 0 columns, found 'node_0'"
+    ):
         tg.from_frame(data, **arguments, nodes={"n": np.ones((3, 0)), "m": np.ones((3, 1))})
     with pytest.raises(tg.DataError, match="edge_index: expected an array of numbers, found dtype"):
         tg.from_frame(data, **arguments, edges="ab")

@@ -92,7 +92,10 @@ def test_published_schemas():
         ({"node": SOME.node[::-1]}, "node column 0: expected 'size', found 'weight'"),
         ({"node": SOME.node[:1]}, "node column 1: expected 'weight', found only 1"),
         ({"graph": ()}, "graph column 0: expected 'gpu', found only 0"),
-        ({"graph": (*SOME.graph, Column("more"))}, "graph column 1: expected only 1, found 'more' too"),
+        (
+            {"graph": (*SOME.graph, Column("more"))},
+            "graph column 1: expected only 1 column, found 'more' too",
+        ),
         (
             {"config": (Column("block"), *SOME.config[1:])},
             "config column 0: 'block' is a log column, found a number",
@@ -297,7 +300,7 @@ def test_graphs_without_a_schema_fit_where_their_values_do():
     for change, words in (
         ({"graph_feat": [7]}, "'gpu'.*found 7"),
         ({"config_feat": [[1, 1], [0, 0], [1, 0]]}, "config column 2: expected 'tile', found only 2"),
-        ({"config_feat": np.ones((3, 4))}, "config column 3: expected only 3, found 'config_3' too"),
+        ({"config_feat": np.ones((3, 4))}, "config column 3: expected only 3 columns, found 'config_3' too"),
         ({"node_opcode": [9, 0, 0, 0]}, "opcodes: expected 5, found 10"),
         ({"node_opcode": None}, "opcodes: expected 5, found none"),
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,7 +78,7 @@ for _name in _MODULES:
     if _name != _MODULES[_name]:
         sys.modules[f"{__name__}.{_name}"] = _Moved(f"{__name__}.{_name}")
 
-_OPTIONAL = ("xla", "torch")  # need an extra, so `import *` leaves them out
+_OPTIONAL = {"xla": "jax", "torch": "torch"}  # need an extra, so `import *` leaves them out
 __all__ = ["__version__", *_LAZY, *(name for name in _MODULES if name not in _OPTIONAL)]
 
 
@@ -108,4 +109,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_OPTIONAL])
+    there = [name for name, needed in _OPTIONAL.items() if find_spec(needed)]  # help() reads all of these
+    return sorted([*__all__, *there])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -92,6 +93,9 @@ class CheckpointError(DataError):
     """
 
 
+_LOAD = "use tg.load(path) to read a file"
+
+
 def not_a_graph(what: str, found: object) -> ConfigError:
     """Error for an argument that should have been a graph, to be raised.
 
@@ -107,9 +111,56 @@ def not_a_graph(what: str, found: object) -> ConfigError:
     ConfigError
         To be raised.
     """
-    return ConfigError(
-        f"{what}: expected a graph, got {type(found).__name__}; use tg.load(path) to read a file"
-    )
+    return ConfigError(f"{what}: expected a graph, got {type(found).__name__}; {graph_hint(found)}")
+
+
+def check_graphs(what: str, given: object) -> None:
+    """Refuse what is neither a graph nor a sequence of anything, such as a path or a collection.
+
+    Parameters
+    ----------
+    what : str
+        Name of the argument.
+    given : object
+        What was given.
+
+    Raises
+    ------
+    ConfigError
+        It says how to come from this to graphs.
+    """
+    many = isinstance(given, Iterable) or hasattr(given, "__getitem__")
+    usable = hasattr(given, "config_runtime") or (many and not isinstance(given, (str, bytes)))
+    if not usable or graph_hint(given) != _LOAD:
+        raise ConfigError(
+            f"{what}: expected a graph, a list of graphs or a split of a collection, got "
+            f"{type(given).__name__}; {graph_hint(given)}"
+        )
+
+
+def graph_hint(found: object) -> str:
+    """Say how to come from something to a graph.
+
+    Parameters
+    ----------
+    found : object
+        What was given in place of a graph.
+
+    Returns
+    -------
+    str
+        The end of a message.
+    """
+    kind = type(found)
+    if kind.__module__.startswith("torch_geometric."):
+        return "use tg.torch.from_pyg(data)"
+    if hasattr(kind, "train") and hasattr(kind, "valid"):  # a collection, whose splits are not read here
+        return "give one of its splits, such as collection.train"
+    if hasattr(kind, "columns"):
+        return "use tg.from_frame(table, ...)"
+    if hasattr(kind, "values"):
+        return "use list(graphs.values())"
+    return _LOAD
 
 
 # The numbers are tg_status in csrc/base/status.h.

@@ -40,6 +40,10 @@ _READ = (
     "config_runtime", "config_runtime_normalizers",
 )  # fmt: skip
 _ANY = ("graph_feat", "runtime", "valid", "repeats")  # only in files that hold their schema
+_NO_GRAPHS = {
+    ".safetensors": "tg.load_ranker(path) opens a ranker",
+    ".csv": "tg.from_frame(pandas.read_csv(path), ...) makes graphs of a table",
+}
 _Member = tuple[Any, str, tuple[int, ...], int]
 _Stamp = tuple[int, int, int, int]
 
@@ -95,7 +99,13 @@ def load(
         found: Graph = read(file, limit, **options)
         return found
     with naming(file):
-        members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        try:
+            members, stamp = _core.npz_load(file, _READ, ("node_config_feat",), limit)
+        except DataError as error:
+            todo = formats.of(file, _NO_GRAPHS) if error.field == "zip" else None
+            if todo is None:
+                raise
+            raise fail("zip", "a graph", "another file", todo) from None
         if MEMBER not in members:
             return _published_graph(file, members, stamp)
         left = limit - sum(member[0].nbytes for member in members.values() if member[0] is not None)

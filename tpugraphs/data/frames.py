@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -322,8 +323,10 @@ def _columns(table: Any, names: Iterable[str]) -> dict[str, Any]:
     """Named columns of a DataFrame or a mapping, of one length."""
     have = list(table) if isinstance(table, Mapping) else getattr(table, "columns", None)
     if have is None or not hasattr(table, "__getitem__"):
+        path = isinstance(table, (str, os.PathLike))
         raise ConfigError(
-            f"table: expected a DataFrame or a dict of column names to arrays, got {type(table).__name__}"
+            f"table: expected a DataFrame or a dict of column names to arrays, got {type(table).__name__}; "
+            f"pandas.{'read_csv(path)' if path else 'DataFrame(rows)'} makes one"
         )
     have = list(have)
     result: dict[str, Any] = {}
@@ -355,6 +358,8 @@ def _hint(name: str, table: Any, have: list[Any]) -> str:
     """Say what to do about a missing column."""
     if name in (getattr(getattr(table, "index", None), "names", None) or ()):
         return "it is a level of the index: give table.reset_index()"
+    if name == "ms":  # as runtime= is by default
+        return "give runtime= the column of run times, or None if nothing was measured"
     near = difflib.get_close_matches(name, [str(other) for other in have], n=1)
     if near:
         return f"did you mean {near[0]!r}?"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, not_a_graph
 
 __all__ = ["ARCHITECTURES", "family", "nearest"]
 
@@ -38,7 +38,14 @@ def family(graph: Graph) -> str:
     Returns
     -------
     str
+
+    Raises
+    ------
+    ConfigError
+        Not a graph.
     """
+    if not isinstance(graph, Graph):
+        raise not_a_graph("family", graph)
     name = str(graph.name).lower()
     known = next((one for one in ARCHITECTURES if one in name), None)
     if known is not None or re.fullmatch(r"[0-9a-f]{32}", name):

@@ -146,9 +146,10 @@ class Schema:
             mine, theirs = getattr(self, group), getattr(other, group)
             what = "digit" if group == "digits" else f"{group} column"
             for place, (a, b) in enumerate(zip_longest(mine, theirs)):
-                found = f"expected only {place}, found {b.name!r} too" if a is None else None
+                only = f"only {counted(place, what.split()[-1])}"
+                found = f"expected {only}, found {b.name!r} too" if a is None else None
                 if b is None:
-                    found = f"expected {a.name!r}, found only {place}"
+                    found = f"expected {a.name!r}, found {only}"
                 found = found or a.difference(b)
                 if found:
                     return f"{what} {place}: {found}"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from tpugraphs.data.graph import Graph, Graphs, Rows, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.published import TileGraph
-from tpugraphs.errors import ConfigError, DataError, not_a_graph
+from tpugraphs.errors import ConfigError, DataError, check_graphs, not_a_graph
 from tpugraphs.evaluation import official as published
 from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.system.progress import tracked
@@ -112,12 +112,7 @@ def evaluate(
         `configs` together with several graphs or with `official`, or no graphs.
     """
     single = hasattr(graphs, "config_runtime")
-    several = isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__")
-    if not single and (isinstance(graphs, (str, bytes, Mapping)) or not several):
-        raise ConfigError(
-            f"graphs: expected a graph, a list of graphs or a split of a collection, got "
-            f"{type(graphs).__name__}"
-        )
+    check_graphs("graphs", graphs)
     if configs is not None and not single:
         raise ConfigError("configs= names rows of one graph; give a single graph, not a list of graphs")
     if official and configs is not None:

@@ -299,12 +299,15 @@ class Report:
             and metric in group.values
         ]
         if not values:
-            raise ConfigError(
-                f"no metric {metric!r} for collection {collection!r} and scorer {scorer!r} in this report; "
-                f"metrics: {', '.join(sorted({name for row in self.rows for name in row.values}))}; "
-                f"collections: {', '.join(dict.fromkeys(group.collection for group in self.groups))}; "
-                f"scorers: {', '.join(dict.fromkeys(group.scorer for group in self.groups))}"
-            )
+            known = {
+                "metrics": sorted({name for row in self.rows for name in row.values}),
+                "collections": dict.fromkeys(group.collection for group in self.groups),
+                "scorers": dict.fromkeys(group.scorer for group in self.groups),
+            }
+            asked = {"collection": collection, "scorer": scorer}
+            where = "".join(f" of {what} {name!r}" for what, name in asked.items() if name is not None)
+            there = "; ".join(f"{what}: {', '.join(names)}" for what, names in known.items())
+            raise ConfigError(f"no metric {metric!r}{where} in this report; {there}")
         return float(np.mean(values))
 
     # Tables

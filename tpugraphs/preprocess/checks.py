@@ -9,7 +9,7 @@ from tpugraphs import kernels
 from tpugraphs.data.graph import Graph, Times
 from tpugraphs.data.measured import require_measured
 from tpugraphs.data.schema import LAYOUT
-from tpugraphs.errors import DataError
+from tpugraphs.errors import DataError, graph_hint
 
 __all__ = ["check_kind", "check_measured", "check_order", "check_weighted", "normalizers_of", "ran_only"]
 
@@ -18,8 +18,8 @@ _TYPES = {"layout": "LayoutGraph", "tile": "TileGraph", "graph": "Graph"}
 
 def check_kind(graph: Graph, kind: str) -> None:
     """Raise DataError unless `graph` is of that kind, with something to configure."""
-    name, known = str(getattr(graph, "name", "graph")), hasattr(graph, "kind")
-    if kind == "graph" and hasattr(graph, "schema"):
+    name, known = str(getattr(graph, "name", "graph")), isinstance(graph, Graph)
+    if kind == "graph" and known:
         columns = 0 if graph.config_feat is None else graph.config_feat.shape[1]
         if columns == 0 and graph.num_config_nodes == 0:
             raise DataError(
@@ -27,9 +27,9 @@ def check_kind(graph: Graph, kind: str) -> None:
                 file=name, field="config_feat", found="none",
             )  # fmt: skip
         return
-    own = getattr(graph, "kind", None)
+    own = graph.kind if known else None
     if own != kind and not (own == "graph" and kind == "layout" and graph.schema == LAYOUT):
-        hint = "; see `tpugraphs recipes` for one that ranks these" if known else ""
+        hint = "; see `tpugraphs recipes` for one that ranks these" if known else f"; {graph_hint(graph)}"
         if isinstance(graph, (list, tuple)):
             hint = "; graphs are ranked one by one: [ranker.predict(graph) for graph in graphs]"
         found = f"{'a ' if known else ''}{type(graph).__name__}{hint}"

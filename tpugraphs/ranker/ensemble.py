@@ -186,9 +186,11 @@ class Ensemble(ScorerBase):
             raise ConfigError(f"rankers: expected a list of at least one Ranker, got {rankers!r}")
         for i, ranker in enumerate(members):
             if not isinstance(ranker, Scorer):
+                todo = "derive a class of your own from tpugraphs.ranker.ScorerBase"
+                if isinstance(ranker, (str, os.PathLike)):
+                    todo = "use tg.load_ranker(path) to read a file"
                 raise ConfigError(
-                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}; derive a class of "
-                    "your own from tpugraphs.ranker.ScorerBase"
+                    f"rankers: expected rankers, got {type(ranker).__name__} at place {i}; {todo}"
                 )
             if not ranker.fitted:
                 raise ConfigError(f"rankers: that at place {i} has learnt nothing yet: fit or load it first")

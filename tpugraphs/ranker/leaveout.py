@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, overload
@@ -15,7 +16,7 @@ from tpugraphs.evaluation.report import Report, Row
 from tpugraphs.ranker.arguments import FitButShared
 from tpugraphs.ranker.folds import Fold, unseen_graphs
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, scoring
+from tpugraphs.ranker.scorer import Scorer, ScorerBase, scoring
 from tpugraphs.ranker.seeds import seed_numbers
 from tpugraphs.system.progress import tracked
 from tpugraphs.training.callbacks import pass_on_interrupt
@@ -24,7 +25,7 @@ __all__ = ["cross_validate", "leave_out"]
 
 
 def leave_out(
-    ranker: Ranker,
+    ranker: ScorerBase | str,
     graphs: Graphs,
     *,
     groups: Sequence[Hashable] | None = None,
@@ -39,8 +40,9 @@ def leave_out(
 
     Parameters
     ----------
-    ranker : Ranker
-        A new ranker with the same arguments is trained for every group. This one is not changed.
+    ranker : ranker, another scorer that learns from several graphs, or str
+        A new one with the same arguments is trained for every group; this one is not changed. Or the name of
+        a recipe.
     graphs : sequence of graphs
         At least two graphs with measured runtimes. Graphs that nothing can be learnt from are still ranked.
     groups : sequence, optional
@@ -75,18 +77,18 @@ def leave_out(
     >>> kernels = [tg.sample(f"tile_{i:02}") for i in range(15)]  # doctest: +SKIP
     >>> report = tg.leave_out(tg.Ranker("first-tile"), kernels)  # doctest: +SKIP
     """
-    makers = {ranker.recipe: lambda: Ranker(**ranker.get_params())}
+    makers = {_made(ranker).name: partial(_made, ranker)}
     rows = _judged(makers, graphs, unseen_graphs(graphs, groups), beside, "leave out", verbose, fit)
     return Report(rows, draws=draws, level=level, seed=seed)
 
 
 @overload
 def cross_validate(
-    ranker: Ranker | str,
+    ranker: ScorerBase | str,
     graphs: Graphs,
     *,
     folds: int = 5,
-    group: str | Callable[[Graph], Hashable] | None = None,
+    group: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
     seeds: int | Iterable[int] = 1,
     beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
     verbose: bool | None = None,
@@ -98,11 +100,11 @@ def cross_validate(
 @overload
 def cross_validate(ranker: Callable[[int], Scorer], graphs: Graphs, **options: Any) -> Report: ...
 def cross_validate(
-    ranker: Ranker | str | Callable[[int], Scorer],
+    ranker: ScorerBase | str | Callable[[int], Scorer],
     graphs: Graphs,
     *,
     folds: int = 5,
-    group: str | Callable[[Graph], Hashable] | None = None,
+    group: Sequence[Hashable] | str | Callable[[Graph], Hashable] | None = None,
     seeds: int | Iterable[int] = 1,
     beside: Mapping[str, Callable[..., ArrayLike]] | None = None,
     verbose: bool | None = None,
@@ -118,17 +120,17 @@ def cross_validate(
 
     Parameters
     ----------
-    ranker : Ranker, str or callable
-        What is trained: a ranker with the same arguments and each of the seeds, a recipe by name, or the
-        scorer that ``ranker(seed)`` returns.
+    ranker : ranker, another scorer that learns from several graphs, str or callable
+        What is trained: one with the same arguments and each of the seeds, a recipe by name, or the scorer
+        that ``ranker(seed)`` returns.
     graphs : sequence of graphs
         With measured runtimes.
     folds : int
         At least 2.
-    group : {"family"} or callable, optional
+    group : {"family"}, callable or sequence, optional
         Graphs with the same label are put in the same fold: their family by name, see
-        :func:`tpugraphs.data.family`, or ``group(graph)``. A graph tells more about others of its family than
-        about programs never seen.
+        :func:`tpugraphs.data.family`, ``group(graph)``, or a label for every graph. A graph tells more about
+        others of its family than about programs never seen.
     seeds : int or ints
         Number of seeds, counted from 0, or the seeds themselves. The scorers of the report are then called
         ``"seed 0"`` and so on.
@@ -156,6 +158,10 @@ def cross_validate(
     >>> import tpugraphs as tg
     >>> report = tg.cross_validate("first-layout", graphs, group="family", seeds=3)  # doctest: +SKIP
     """
+    if "groups" in fit:
+        raise ConfigError(
+            "groups: here it is group=: labels of the graphs, 'family' or a function of a graph"
+        )
     parts = unseen_graphs(graphs, group, folds=folds, seed=seed)
     numbers = seed_numbers(seeds)
     makers = {f"seed {one}": partial(_made, ranker, one) for one in numbers}
@@ -165,13 +171,17 @@ def cross_validate(
     return Report(rows, draws=draws, level=level, seed=seed)
 
 
-def _made(ranker: Any, seed: int) -> Any:
-    """Make a scorer to be trained with a seed."""
-    if isinstance(ranker, (Ranker, str)):
-        given = ranker.get_params() if isinstance(ranker, Ranker) else {"recipe": ranker}
-        return Ranker(**{**given, "seed": seed})
-    if not callable(ranker):
-        raise ConfigError(f"ranker: expected a tg.Ranker, a recipe or a function, got {ranker!r:.60}")
+def _made(ranker: Any, seed: int | None = None) -> Any:
+    """Make a scorer to be trained, with a seed if one is given and it has any."""
+    if isinstance(ranker, str):
+        ranker = Ranker(ranker)
+    if isinstance(ranker, ScorerBase):
+        own = ranker.get_params(deep=False)
+        own = own if isinstance(ranker, Ranker) else copy.deepcopy(own)  # scorers among them are trained, too
+        return type(ranker)(**own | ({"seed": seed} if seed is not None and "seed" in own else {}))
+    if seed is None or not callable(ranker):
+        which = "a tg.Ranker or a recipe" if seed is None else "a tg.Ranker, a recipe or a function"
+        raise ConfigError(f"ranker: expected {which}, got {ranker!r:.60}")
     return ranker(seed)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tpugraphs import kernels
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.published import LayoutGraph, TileGraph
-from tpugraphs.errors import DataError, Error
+from tpugraphs.errors import ConfigError, DataError, Error, not_a_graph
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.ranker.scorer import ChooseOptions, Scorer, check_whole
 
@@ -52,7 +52,7 @@ def pseudo_label(
     Error
         The scorer has learnt nothing yet.
     ConfigError
-        `n_configs` is not a whole number of at least 2.
+        Not a graph, not a scorer, or `n_configs` is not a whole number of at least 2.
     DataError
         Scores that are not finite.
 
@@ -61,6 +61,12 @@ def pseudo_label(
     >>> more = [tg.pseudo_label(graph, ensemble, 1000) for graph in collection.test]  # doctest: +SKIP
     >>> ranker.fit([*collection.train, *more])  # doctest: +SKIP
     """
+    if not isinstance(graph, Graph):
+        raise not_a_graph("graph", graph)
+    if not isinstance(scorer, Scorer):
+        raise ConfigError(
+            f"scorer: expected a fitted scorer such as a tg.Ranker, got {type(scorer).__name__}"
+        )
     if not scorer.fitted:
         raise Error("scorer: it has learnt nothing yet: call its fit first")
     rows = np.asarray(graph.ran)

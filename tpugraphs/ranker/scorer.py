@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
-from tpugraphs.errors import ConfigError, Error
+from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
 from tpugraphs.metrics import VALIDATION
@@ -359,14 +360,31 @@ class ScorerBase(Convention, ABC):
         -------
         float
             Kendall's tau, or for tile graphs 1 - the slowdown of the best of five.
+
+        Raises
+        ------
+        ConfigError
+            What is given holds no graphs.
+        DataError
+            No graph, or one without measured runtimes.
         """
         values: list[float] = []
         given: Any = measured(graphs, y, getattr(self, "n_features_in_", None))
+        check_graphs("graphs", given)
         for graph in [given] if hasattr(given, "config_runtime") else given:
             rows = getattr(graph, "ran", None)
             runtimes = measured_runtimes(graph, rows)
             values.append(VALIDATION[self.metric](np.asarray(self.predict(graph, rows)), runtimes))
+        if not values:
+            raise DataError("graphs: expected at least one graph, got none", field="graphs", found="0 graphs")
         return float(np.mean(values))
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters.values()
+        own = ((p.name, repr(getattr(self, p.name)), p.default) for p in usual if hasattr(self, p.name))
+        given = ", ".join(f"{name}={value}" for name, value, default in own if value != repr(default))
+        done = "fitted" if self.fitted else "not fitted"
+        return f"<{type(self).__name__}{f'({given})' if given else ''}: {done}>"
 
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet.

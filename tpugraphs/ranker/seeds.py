@@ -370,6 +370,8 @@ def train_seeds(
     """
     began = time.monotonic()
     numbers = seed_numbers(seeds)
+    if "seed" in fields:
+        raise ConfigError(f"seed: every ranker has its own; give seeds=[{fields['seed']!r}] for this one")
     no_valid = no_graphs(valid)
     rule = Rule.parse(select if select is not None else "all" if no_valid else ONE_STANDARD_ERROR)
     if no_valid and rule.name != "all":

@@ -145,6 +145,10 @@ def get_recipe(recipe: str | Recipe) -> Recipe:
     """
     known = _known()
     if not isinstance(recipe, Recipe):
+        if callable(getattr(recipe, "recipe", None)):
+            raise RecipeError(
+                "recipe: expected a recipe or its name, found a tg.Model; use model.recipe(name)"
+            )
         if recipe not in known:
             raise RecipeError(unknown("recipe", recipe, known))
         return known[recipe]

@@ -342,7 +342,8 @@ def _method(meta: Meta) -> Callable[..., str]:
 
 
 def _document(meta: Meta) -> str:
-    lines = [f"Append a step: {meta['doc'][0].lower()}{meta['doc'][1:]}", "", "Parameters", "----------"]
+    text = meta["doc"] if meta["doc"][1].isupper() else meta["doc"][0].lower() + meta["doc"][1:]
+    lines = [f"Append a step: {text}", "", "Parameters", "----------"]
     for spec in meta["inputs"]:
         every = len(spec["rows"]) == len(SHAPES)
         rows = "of any rows" if every else " or ".join(_text((row, None)) for row in spec["rows"])

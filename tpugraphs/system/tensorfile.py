@@ -109,7 +109,10 @@ def read(path: str | os.PathLike[str], *kinds: str) -> tuple[dict[str, Any], dic
     UserWarning
         The file has no digests, as an earlier version wrote it.
     """
-    todo = f"give a file that this version of tpugraphs wrote as a {' or '.join(kinds)}"
+    which = f"a {kinds[0]}" if len(kinds) == 1 else f"one of {', '.join(kinds)}"
+    todo = f"give a file that this version of tpugraphs wrote as {which}"
+    if os.fspath(path).endswith((".npz", ".tgpack", ".pb")):
+        todo = "tg.load(path) opens a graph"
     notes, tensors = tensors_of(path, todo, _DTYPES)
     metadata = _json(path, kinds, notes.get(_KEY), todo)
     _compare(path, metadata, tensors)

@@ -86,9 +86,11 @@ def _check_callbacks(callbacks: Any) -> None:
     given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
     wrong = [c for c in given if not isinstance(c, Callback)] if given is callbacks else given
     if wrong:
+        todo = "; write [callback]" if isinstance(callbacks, Callback) else ""
+        todo = " in it" if given is callbacks else todo
         raise ConfigError(
             "callbacks: expected a list of objects of classes derived from tpugraphs.training.Callback, got "
-            f"{type(wrong[0]).__name__}{'' if given is not callbacks else ' in it'}"
+            f"{type(wrong[0]).__name__}{todo}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from tpugraphs import kernels
 from tpugraphs.data.digits import Digits
 from tpugraphs.data.graph import Graph
 from tpugraphs.data.splits import split_configs
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, check_graphs, graph_hint
 from tpugraphs.kernels.streams import Stream
 from tpugraphs.preprocess.checks import check_kind, check_measured
 from tpugraphs.preprocess.pipeline import Pipeline
@@ -41,13 +41,7 @@ def as_graphs(what: str, graphs: Any) -> GraphSequence:
         return [graphs]
     if hasattr(graphs, "iloc"):
         graphs = list(graphs)  # a pandas Series counts by its labels
-    many = isinstance(graphs, Iterable) or hasattr(graphs, "__getitem__")
-    if isinstance(graphs, (str, bytes, Mapping)) or not many:
-        todo = "list(graphs.values())" if hasattr(graphs, "values") else "tg.load(path) to read a file"
-        raise ConfigError(
-            f"{what}: expected a graph, a list of graphs or a split of a collection, got "
-            f"{type(graphs).__name__}; use {todo}"
-        )
+    check_graphs(what, graphs)
     if not (hasattr(graphs, "__len__") and hasattr(graphs, "__getitem__")):
         graphs = list(graphs)
     if len(graphs) == 0:
@@ -63,10 +57,8 @@ def no_graphs(valid: Any) -> bool:
 
 def check_graph(what: str, graph: Graph, kind: str) -> DataError | None:
     """Return why a graph cannot be ranked, None if it can be. Raises ConfigError if it is not a graph."""
-    if not hasattr(graph, "kind"):
-        raise ConfigError(
-            f"{what}: expected graphs, found {type(graph).__name__}; use tg.load(path) to read a file"
-        )
+    if not isinstance(graph, Graph):
+        raise ConfigError(f"{what}: expected graphs, found {type(graph).__name__}; {graph_hint(graph)}")
     try:
         check_kind(graph, kind)
     except DataError as error:
