@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
+from tpugraphs.cli import main
 
 TABLE = tg.Graph(config_feat=np.arange(6).reshape(3, 2), runtime=[1.0, 2.0, 3.0], name="table")
 MORE = tg.Graph(config_feat=np.arange(6).reshape(3, 2), runtime=[3.0, 2.0, 1.0], name="more")
@@ -110,3 +111,12 @@ def test_methods_of_ops_keep_acronyms():
     assert tg.Model.sage.__doc__.startswith("Append a step: SAGEConv")
     assert tg.Model.linear.__doc__.startswith("Append a step: linear layer")
     assert isinstance(tg.Model.sage, types.FunctionType)
+
+
+def test_options_that_a_command_does_not_have(capsys):
+    assert main(["compare", "sample:tile_01", "--seeds", "5", "--trails", "x"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "tpugraphs compare: error: unrecognized arguments: --trails" in said
+        and "did you mean --trials" in said
+    )

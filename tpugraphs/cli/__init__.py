@@ -8,6 +8,7 @@ Exit codes: 0 all is well, 1 failed on the data, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import io
 import json
@@ -33,6 +34,16 @@ COMMANDS = (
 
 class _Parser(argparse.ArgumentParser):
     """Parser whose errors are one line."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, left = super().parse_known_args(args, namespace)
+        if left:  # of a command: said here, its own parser knows its options
+            options = [name for action in self._actions for name in action.option_strings]
+            near = difflib.get_close_matches(left[0].partition("=")[0], options, n=1, cutoff=0.8)
+            self.error(
+                f"unrecognized arguments: {' '.join(left)}" + (f" (did you mean {near[0]}?)" if near else "")
+            )
+        return found, left
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {_line(message)}; `{self.prog} --help` shows how\n")
