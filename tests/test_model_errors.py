@@ -21,7 +21,7 @@ def broken(change):
         (broken({"wide": {"out": "c"}}), ["wide", "'c'"]),
         (broken({"wide": {"name": "config"}}), ["config", "twice"]),
         (broken({"wide": {"in": ["c", "c"]}}), ["wide", "'row'", "graph"]),
-        (broken({"norm": {"in": ["w", "w"]}}), ["norm", "inputs"]),
+        (broken({"norm": {"in": ["w", "w"]}}), ["norm", "1 input"]),
         (broken({"hidden": {"in": ["config_feat"]}}), ["hidden", "config_feat"]),
         (broken({"wide": {"attrs": {"out": 12, "size": 3}}}), ["wide", "size"]),
         (broken({"wide": {"attrs": {"out": "many"}}}), ["wide", "out"]),

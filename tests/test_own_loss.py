@@ -318,3 +318,11 @@ def test_functions_that_refer_to_themselves_have_names():
     assert first == again != function_name(cyclic)
     later = 2
     assert descend() == later
+
+
+@pytest.mark.parametrize("function", [lambda scores, runtimes: None, lambda: None, lambda a, b, c, d: None])
+def test_a_function_of_other_arguments_is_refused(function):
+    words = r"loss .*<lambda>: expected a function of three arguments \(scores, runtimes, lists\), got .*<lambda>\("
+    with pytest.raises(tg.ConfigError, match=words):
+        tg.Ranker("graph-config", steps=1, loss=function).fit(small_any(), verbose=False)
+    tg.Ranker("graph-config", steps=1, loss=lambda s, *rest: (0.0, 0 * s)).fit(small_any(), verbose=False)

@@ -377,3 +377,9 @@ def test_targets_are_what_they_say():
     for target in TARGETS:
         made = targets(times / 7, target)
         assert made.dtype == np.float64 and (np.argsort(made, kind="stable") == [1, 2, 3, 0]).all()
+
+
+def test_a_recipe_shows_what_it_is_for():
+    assert repr(get_recipe("first-tile")).startswith(
+        "<Recipe 'first-tile' (tile): Tile configs by late fusion"
+    )

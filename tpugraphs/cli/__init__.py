@@ -39,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
         found, left = super().parse_known_args(args, namespace)
         if left:  # of a command: said here, its own parser knows its options
             options = [name for action in self._actions for name in action.option_strings]
-            near = difflib.get_close_matches(left[0].partition("=")[0], options, n=1)
+            near = difflib.get_close_matches(left[0].partition("=")[0], options, n=1, cutoff=0.8)
             self.error(
                 f"unrecognized arguments: {' '.join(left)}" + (f" (did you mean {near[0]}?)" if near else "")
             )

@@ -821,7 +821,8 @@ def _check_groups(path: str, network: Network) -> None:
 def _weights_of(init: Any, ranker: Ranker) -> Network:
     """Return the network that a fit begins with."""
     if not isinstance(init, Ranker):
-        raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}")
+        todo = "; tg.load_ranker(path) opens a file" if isinstance(init, (str, os.PathLike)) else ""
+        raise ConfigError(f"init: expected a fitted tg.Ranker, got {type(init).__name__}{todo}")
     init.require_fit("fit(init=...)")
     ranker._networked()
     return copy.deepcopy(init._networked()) if init is ranker else init._networked()

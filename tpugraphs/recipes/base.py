@@ -81,7 +81,7 @@ def encode(schema: Schema, **attrs: Any) -> dict[str, Any]:
     return {"step": "encode", **columns, **attrs}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Recipe:
     """One way to build and train a ranker. It is checked when it is made.
 
@@ -183,6 +183,9 @@ class Recipe:
             raise RecipeError(
                 f"recipe {self.name}: presets: expected 'cpu' among them, got {[*self.presets]}"
             )
+
+    def __repr__(self) -> str:
+        return f"<Recipe {self.name!r} ({self.kind}): {self.summary}>"
 
     def pipeline(self, fields: Any) -> Pipeline:
         """Return the preprocessing, which has learnt nothing yet.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +27,26 @@ class OwnLoss:
         the schema, of tile graphs normalised; and `lists` (B+1,) int64: list i is ``[lists[i], lists[i+1])``.
         Configs of different lists are not to be compared. All three are copies. It returns the loss, a finite
         number, and its gradient with respect to the scores, (E,) float32 or float64.
+
+    Raises
+    ------
+    ConfigError
+        It takes other arguments.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.name = function, plain_name(function)
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # of a function in C it may not be known
+            return
+        try:
+            signature.bind(None, None, None)
+        except TypeError:
+            raise ConfigError(
+                f"loss {self.name}: expected a function of three arguments (scores, runtimes, lists), got "
+                f"{self.name}{signature}"
+            ) from None
 
     def __call__(
         self, scores: NDArray[np.float32], runtimes: NDArray[np.float64], lists: NDArray[np.int64]
