@@ -152,6 +152,13 @@ tg.kernels.ranknet(x[0], edges[:, 0], reduction="men")  # type: ignore
 tg.torch.lineer(x)  # type: ignore
 tg.torch.linear(x, w, None, actt="gelu")  # type: ignore
 tg.torch.gatv2(x, edges, out=x)  # type: ignore
+
+# Tables in place of graphs, as scikit-learn has them
+rows, seconds = np.ones((9, 3)), np.ones(9)
+assert_type(tg.Ranker("graph-config").fit(rows, seconds), tg.Ranker)
+assert_type(ranker.predict(rows), Floats)
+assert_type(ranker.score(rows, seconds), float)
+ranker.predict([1.0, 2.0])  # type: ignore
 assert_type(tg.kernels.list_mle(x[0], edges[:, 0]), Result)
 assert_type(tg.metrics.kendall_tau([1.0, 2.0], [3, 4]), float)
 assert_type(tg.metrics.mean_ranks([1.0, 2.0]), Doubles)

@@ -11,7 +11,7 @@ from tpugraphs.data.collections import (
 )
 from tpugraphs.data.extra import with_extra
 from tpugraphs.data.frames import from_frame
-from tpugraphs.data.graph import Graph, Graphs, Rows
+from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike
 from tpugraphs.data.joint import JOINT, as_joint
 from tpugraphs.data.kinship import family, nearest
 from tpugraphs.data.packs import PackReport, pack_tree
@@ -36,6 +36,7 @@ __all__ = [
     "Rows",
     "Schema",
     "Split",
+    "TableLike",
     "TileGraph",
     "as_joint",
     "as_samples",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tpugraphs.data.packfile import Pack
 
-__all__ = ["Graph", "Graphs", "Rows", "SampleWeight", "Times", "Valid"]
+__all__ = ["Graph", "Graphs", "Rows", "SampleWeight", "TableLike", "Times", "Valid"]
 
 MOST_DIGITS = SCHEMA["most_digits"]
 Times = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -680,3 +680,13 @@ Valid = Graph | Iterable[Graph] | float | None
 """What parameters are chosen by: graphs, or a share of the configs of the training graphs."""
 SampleWeight = npt.ArrayLike | Sequence[npt.ArrayLike | None] | None
 """Weights (C,) of the configs of a graph, or these or None for each of several."""
+
+
+class TableLike(Protocol):
+    """Numbers (n, F), one config per row: an array of NumPy, or a DataFrame."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, F)."""
+
+    def __array__(self) -> npt.NDArray[Any]: ...

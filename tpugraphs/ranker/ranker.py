@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import _core
-from tpugraphs.data.graph import Graph, Graphs, Rows, SampleWeight, Valid
+from tpugraphs.data.graph import Graph, Graphs, Rows, SampleWeight, TableLike, Valid
 from tpugraphs.data.schema import Schema
 from tpugraphs.errors import CheckpointError, ConfigError, Error, RecipeError
 from tpugraphs.network import weights as outside
@@ -384,7 +384,7 @@ class Ranker(ScorerBase):
 
     def fit(
         self,
-        train: Graphs,
+        train: Graphs | TableLike,
         valid: Valid = None,
         *,
         y: Any = None,
@@ -464,7 +464,7 @@ class Ranker(ScorerBase):
         ConfigError
             A value out of range, or another fit is using `checkpoint_dir`.
         """
-        train, valid = learnable(train, valid, y)
+        given, valid = learnable(train, valid, y)
         with self._alone():
             epochs, steps = self.length(epochs, steps, checkpoint_every)
             tuning = self._tuning(freeze, learning_rate, groups)
@@ -485,7 +485,7 @@ class Ranker(ScorerBase):
                     learning_rate=learning_rate,
                     tuning=tuning,
                 )
-                self._estimator.fit(train, valid, how)
+                self._estimator.fit(given, valid, how)
             finally:
                 if not self._estimator.fitted:  # refused before anything was learnt
                     self._estimator = before
@@ -534,7 +534,7 @@ class Ranker(ScorerBase):
             self._recipe.fields(self.preset, {"learning_rate": learning_rate})
         return tuning
 
-    def partial_fit(self, graph: Graph, configs: Rows) -> float:
+    def partial_fit(self, graph: Graph | TableLike, configs: Rows) -> float:
         """Take one optimizer step on exactly these configs of a graph, with the recipe's learning rate.
 
         The first call on a ranker that is not fitted fits the preprocessing on this graph. Of a graph in
@@ -542,7 +542,8 @@ class Ranker(ScorerBase):
 
         Parameters
         ----------
-        graph : LayoutGraph
+        graph : graph, or (n, F) table
+            As for `predict`. `configs` of a table are its runtimes, as `y` in :meth:`fit`.
         configs : slice, (n,) int or (C,) bool
             As for ``graph.select``.
 
@@ -551,11 +552,12 @@ class Ranker(ScorerBase):
         float
             Loss before the step.
         """
+        given: Any = graph
         if self.takes_tables and is_table(graph):
-            graph = as_graph(graph, configs, getattr(self, "n_features_in_", None))
-            configs = np.arange(graph.num_configs)
+            given = as_graph(graph, configs, getattr(self, "n_features_in_", None))
+            configs = np.arange(given.num_configs)
         with self._alone():
-            return self._networked().partial_fit(graph, configs)
+            return self._networked().partial_fit(given, configs)
 
     def adapt(
         self,
@@ -607,7 +609,7 @@ class Ranker(ScorerBase):
 
     def predict(
         self,
-        graph: Graph,
+        graph: Graph | TableLike,
         configs: Rows | None = None,
         tta: int = 0,
         precision: str | None = None,
@@ -620,8 +622,8 @@ class Ranker(ScorerBase):
 
         Parameters
         ----------
-        graph : LayoutGraph or TileGraph
-            Of the kind the recipe is made for.
+        graph : graph, or (n, F) table
+            Of the kind the recipe is made for. Recipes for any schema also take a table, one config per row.
         configs : slice, (n,) int, (C,) bool, (n, K, 18) or (n, 24), optional
             Configs of the graph, in this order, as for ``graph.select``; by default all. Or configs that the
             graph does not have. Layout: digits, whole numbers in -1..5, as in ``graph.node_config_feat``;
@@ -650,9 +652,10 @@ class Ranker(ScorerBase):
             The graph cannot be ranked, or `configs` are not as described.
         """
         self.require_fit("predict")
+        given: Any = graph
         if self.takes_tables and is_table(graph):
-            graph = as_graph(graph, columns=getattr(self, "n_features_in_", None))
-        return self._estimator.scores(graph, configs, tta, precision, verbose)
+            given = as_graph(graph, columns=getattr(self, "n_features_in_", None))
+        return self._estimator.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""

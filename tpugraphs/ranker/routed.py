@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.data.kinship import family
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.ranker import filekinds
@@ -155,7 +155,7 @@ class Routed(ScorerBase):
         """Return the positions of the `count` configs to measure that the graph's ranker chooses."""
         return self.route(graph).choose(graph, count, configs, **options)
 
-    def score(self, graphs: Graphs, y: Any = None) -> float:
+    def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
         parts = self._parted("graphs", measured(graphs, y)).values()
         means = [(len(mine), ranker.score(mine)) for ranker, mine in parts]

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypedDict, Unpack, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.graph import Graph, Graphs, Rows, Valid
+from tpugraphs.data.graph import Graph, Graphs, Rows, TableLike, Valid
 from tpugraphs.errors import ConfigError, DataError, Error, check_graphs
 from tpugraphs.evaluation.evaluator import EvaluateOptions, evaluate, measured_runtimes
 from tpugraphs.evaluation.report import Report
@@ -346,7 +346,7 @@ class ScorerBase(Convention, ABC):
         scorers = {self.name: self, **(self.members if members else {})}
         return {name: scoring(scorer, tta, precision, verbose, together) for name, scorer in scorers.items()}
 
-    def score(self, graphs: Graphs, y: Any = None) -> float:
+    def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the metric over graphs: greater is better, as in scikit-learn.
 
         Parameters
