@@ -74,7 +74,7 @@ class Network:
         """Steps of the model. Where they follow from the graphs, they are known after the fit."""
         if self._steps is None:
             if not self.known:
-                raise Error("the model follows from the graphs: call fit (or Ranker.load) first")
+                raise Error("the model follows from the graphs: call fit (or tg.load_ranker) first")
             self._steps = self.recipe.model(self.fields, self.pipeline.sizes)
         return self._steps
 
