@@ -660,7 +660,8 @@ class Ranker(ScorerBase):
     def require_fit(self, what: str) -> None:
         """Raise Error if nothing was learnt yet."""
         if not self.fitted:
-            raise not_fitted(f"this ranker has learnt nothing yet: call fit (or tg.load_ranker) before {what}")
+            todo = f"call fit (or tg.load_ranker) before {what}"
+            raise not_fitted(f"this ranker has learnt nothing yet: {todo}")
 
     def share_prepared(self, other: object) -> bool:
         """Share prepared graphs with `other` if both prepare them in the same way. Return whether they do."""
