@@ -87,9 +87,8 @@ class Convention:
         if not params:
             return self
         given = dict(self.get_params(deep=False))
-        for name, value in sorted(
-            params.items(), key=lambda one: "__" in one[0]
-        ):  # of the scorers given here
+        inner_last = sorted(params, key=lambda name: "__" in name)  # they are of the scorers given here
+        for name, value in ((name, params[name]) for name in inner_last):
             outer, _, inner = name.partition("__")
             if outer not in given or (inner and not hasattr(given[outer], "set_params")):
                 raise ConfigError(
