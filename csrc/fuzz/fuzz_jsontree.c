@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/jsontree.h"
+#include "base/jsontree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/extent.h"
-#include "io/json.h"
+#include "base/json.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors files are little-endian and read as they are"

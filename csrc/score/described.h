@@ -3,7 +3,7 @@
 #ifndef TG_DESCRIBED_H
 #define TG_DESCRIBED_H
 
-#include "io/jsontree.h"
+#include "base/jsontree.h"
 
 struct tg_model;
 struct tg_program;

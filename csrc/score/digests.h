@@ -3,7 +3,7 @@
 #ifndef TG_DIGESTS_H
 #define TG_DIGESTS_H
 
-#include "io/jsontree.h"
+#include "base/jsontree.h"
 #include "io/safetensors.h"
 
 /* TG_OK if all are those of what the file holds, or if it has none, as those of earlier versions. `root` is what stands

@@ -3,7 +3,7 @@
 #define TG_NETWORK_H
 
 #include "io/safetensors.h"
-#include "io/jsontree.h"
+#include "base/jsontree.h"
 
 struct tg_graph;
 struct tg_model;

@@ -5,7 +5,7 @@
 #define TG_JSONTREE_H
 
 #include "base/status.h"
-#include "io/json.h"
+#include "base/json.h"
 
 #define TG_JSON_VALUES (1 << 20) /* of one text */
 

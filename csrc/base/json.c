@@ -1,8 +1,8 @@
-#include "io/json.h"
+#include "base/json.h"
 
 #include <string.h>
 
-#include "io/utf8.h"
+#include "base/utf8.h"
 
 /* What may come next. */
 enum { VALUE, VALUE_OR_CLOSE, KEY_OR_CLOSE, KEY, COMMA_OR_CLOSE, NOTHING };

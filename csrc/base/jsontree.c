@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "io/jsontree.h"
+#include "base/jsontree.h"
 
 #include <locale.h>
 #include <math.h>
