@@ -30,7 +30,7 @@ def number(value: float) -> str:
 def attribute(attr: dict[str, Any]) -> str:
     """`out` = 1 (1..65536): columns of the result."""
     if attr["kind"] == "choice":
-        shown, allowed = attr["choices"][int(attr["default"])], ", ".join(attr["choices"])
+        shown, allowed = attr["default"], ", ".join(attr["choices"])
     elif attr["kind"] == "flag":
         shown, allowed = str(bool(attr["default"])).lower(), "flag"
     else:
@@ -134,14 +134,14 @@ def loss_section(loss: dict[str, Any]) -> str:
     """One loss."""
     lines = [f"### {loss['name']}", "", loss["doc"], "", f"- reductions: {', '.join(loss['reductions'])}"]
     lines.append(f"- reads: {', '.join(loss['reads']) or 'nothing'}")
-    for attr in loss["attributes"]:
+    for attr in loss["attrs"]:
         allowed = (
             ", ".join(attr["choices"])
             if "choices" in attr
             else f"{number(attr['low'])}..{number(attr['high'])}"
         )
         default = attr["default"] if isinstance(attr["default"], str) else number(attr["default"])
-        lines.append(f"- `{attr['name']}` = {default} ({allowed}): {attr['meaning']}")
+        lines.append(f"- `{attr['name']}` = {default} ({allowed}): {attr['doc']}")
     return "\n".join([*lines, ""])
 
 

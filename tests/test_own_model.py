@@ -56,7 +56,7 @@ def test_every_op_is_a_documented_method_with_what_its_table_says():
         assert list(parameters)[1:-3] == [one["name"] for one in (*op["inputs"], *op["attrs"])]
         for attr in op["attrs"]:
             default = parameters[attr["name"]].default
-            expected = attr["choices"][int(attr["default"])] if attr["kind"] == "choice" else attr["default"]
+            expected = attr["default"]
             assert default == expected and re.search(rf"^{attr['name']} : .*default", method.__doc__, re.M)
         for one in (*op["params"], *(i["name"] for i in op["inputs"])):
             assert one in method.__doc__

@@ -3,6 +3,7 @@
 
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
@@ -156,4 +157,11 @@ const tg_json_value *tg_json_find(const tg_json_value *object, const char *key) 
 int tg_json_is(const tg_json_value *value, const char *text) {
     return value != NULL && value->kind == TG_JSON_STRING && strlen(text) == value->size &&
            memcmp(value->text, text, value->size) == 0;
+}
+
+void tg_json_words(const tg_json_value *value, char *to, size_t size) {
+    if (value == NULL) snprintf(to, size, "none");
+    else if (value->kind == TG_JSON_OBJECT || value->kind == TG_JSON_ARRAY)
+        snprintf(to, size, "%s of %d", value->kind == TG_JSON_OBJECT ? "an object" : "a list", value->count);
+    else snprintf(to, size, value->kind == TG_JSON_STRING ? "'%.80s'" : "%.80s", value->text);
 }

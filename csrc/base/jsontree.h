@@ -35,6 +35,9 @@ void tg_json_free(tg_json_tree *tree);
 /* The entry of that name, or NULL; also NULL if this is not an object. */
 const tg_json_value *tg_json_find(const tg_json_value *object, const char *key);
 
+/* The value for a message: a list or object by its length, "none" for NULL. */
+void tg_json_words(const tg_json_value *value, char *to, size_t size);
+
 /* Whether the value (or NULL) is that string. */
 int tg_json_is(const tg_json_value *value, const char *text);
 

@@ -26,19 +26,34 @@ tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) {
     return code;
 }
 
-tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, const char *found_fmt, ...) {
-    if (err == NULL) return TG_E_DATA;
+static tg_status refuse(tg_error *err, tg_status code, const char *field, const char *expected,
+                        const char *found_fmt, va_list args) {
+    if (err == NULL) return code;
     memset(err, 0, sizeof *err);
-    err->code = TG_E_DATA;
+    err->code = code;
     snprintf(err->field, sizeof err->field, "%s", field);
     snprintf(err->expected, sizeof err->expected, "%s", expected);
-    va_list args;
-    va_start(args, found_fmt);
     vsnprintf(err->found, sizeof err->found, found_fmt, args);
-    va_end(args);
     snprintf(err->message, sizeof err->message, "%s: expected %s, found %s", err->field, err->expected,
              err->found);
+    return code;
+}
+
+tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, const char *found_fmt, ...) {
+    va_list args;
+    va_start(args, found_fmt);
+    refuse(err, TG_E_DATA, field, expected, found_fmt, args);
+    va_end(args);
     return TG_E_DATA;
+}
+
+tg_status tg_refuse(tg_error *err, tg_status code, const char *field, const char *expected,
+                    const char *found_fmt, ...) {
+    va_list args;
+    va_start(args, found_fmt);
+    refuse(err, code, field, expected, found_fmt, args);
+    va_end(args);
+    return code;
 }
 
 tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,

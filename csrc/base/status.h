@@ -21,8 +21,8 @@ typedef struct tg_error {
     int sys_errno; /* for TG_E_IO */
     char field[96];
     char found[192];
-    char expected[192];
-    char message[512];
+    char expected[384];
+    char message[704];
 } tg_error;
 
 #if defined(__GNUC__)
@@ -44,7 +44,11 @@ tg_status tg_fail(tg_error *err, tg_status code, const char *fmt, ...) TG_PRINTF
 tg_status tg_fail_field(tg_error *err, const char *field, const char *expected, const char *found_fmt, ...)
     TG_PRINTF(4, 5);
 
-/* The same, with what to do about it appended to the message. */
+/* The same with another code. */
+tg_status tg_refuse(tg_error *err, tg_status code, const char *field, const char *expected,
+                    const char *found_fmt, ...) TG_PRINTF(5, 6);
+
+/* A TG_E_DATA about one field, with what to do about it appended to the message. */
 tg_status tg_bad_field(tg_error *err, const char *field, const char *expected, const char *remedy,
                        const char *found_fmt, ...) TG_PRINTF(5, 6);
 

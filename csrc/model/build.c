@@ -98,7 +98,7 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
     for (int i = 0; i < m->n_steps; i++)
         if (strcmp(m->steps[i].name, spec->name) == 0)
             return tg_fail(err, TG_E_RECIPE, "the name is used twice");
-    return tg_resolve_attrs(step->op, spec->n_attrs, spec->attrs, step->attrs, err);
+    return tg_op_attrs(step->op, spec->attrs, step->attrs, err);
 }
 
 /* Shapes of the parameters that the step takes from others. */
@@ -175,8 +175,8 @@ static tg_status plan_step(tg_model *m, const tg_step_spec *spec, tg_step *step,
 tg_status tg_model_add_step(tg_model *m, const tg_step_spec *spec, tg_error *err) {
     if (m->n_steps == TG_MAX_STEPS)
         return tg_fail(err, TG_E_RECIPE, "a model has at most %d steps", TG_MAX_STEPS);
-    TG_ASSERT(spec->n_in >= 0 && spec->n_in <= TG_MAX_IN && spec->n_attrs >= 0 &&
-              spec->n_attrs <= TG_MAX_ATTRS && spec->n_shared >= 0 && spec->n_shared <= TG_MAX_PARAMS);
+    TG_ASSERT(spec->n_in >= 0 && spec->n_in <= TG_MAX_IN && spec->n_shared >= 0 &&
+              spec->n_shared <= TG_MAX_PARAMS);
     tg_step *step = &m->steps[m->n_steps];
     memset(step, 0, sizeof *step);
     step->op = tg_find_op(spec->op);

@@ -64,8 +64,8 @@ typedef struct tg_share_spec {
 } tg_share_spec;
 typedef struct tg_step_spec {
     char op[TG_MAX_NAME], name[TG_MAX_NAME], out[TG_MAX_NAME], in[TG_MAX_IN][TG_MAX_NAME];
-    int n_in, n_attrs, n_shared;
-    tg_attr_value attrs[TG_MAX_ATTRS];
+    int n_in, n_shared;
+    const tg_json_value *attrs; /* {name: value}, NULL: none */
     tg_share_spec shared[TG_MAX_PARAMS];
 } tg_step_spec;
 
@@ -79,6 +79,8 @@ tg_model *tg_model_new(const tg_model_sizes *sizes); /* NULL without memory */
 /* An input that is fed per call. */
 tg_status tg_model_add_input(tg_model *model, const char *name, tg_shape shape, tg_error *err);
 tg_status tg_model_add_step(tg_model *model, const tg_step_spec *spec, tg_error *err);
+/* [{"op", "name", "in": [slots], "out", "attrs": {...}, "share": {...}}, ...], the last two may be left out. */
+tg_status tg_model_add_steps(tg_model *model, const tg_json_value *list, tg_error *err);
 /* Slots that may be read by nobody; others must be. */
 tg_status tg_model_add_output(tg_model *model, const char *name, tg_error *err);
 /* Check that nothing but the weights is missing. */

@@ -10,7 +10,7 @@
 
 #define TG_ACT_PARAM "slope"
 #define TG_ACT_ATTRS(type, fallback, doc)                                                                    \
-    {"act", TG_ATTR_CHOICE, offsetof(type, act), fallback, 0, 0, TG_ACT_NAMES, doc, "prelu", TG_ACT_PARAM},  \
+    TG_CHOICE_WITH(type, act, fallback, TG_ACT_NAMES, doc, "prelu", TG_ACT_PARAM),                           \
         TG_FLAG(type, per_column, "prelu: a slope for every column, not one for all")
 
 typedef struct tg_act {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/attr.h"
 #include "base/status.h"
 #include "graph/csr.h"
 #include "kernels/kernels.h"
@@ -87,26 +88,19 @@ typedef struct tg_param_spec {
 static inline int64_t tg_param_floats(int rows, int cols) { return (int64_t)rows * (cols == 0 ? 1 : cols); }
 
 /* An attribute is a field of the op's own structure, written there when a step is built. */
-typedef enum { TG_ATTR_INT, TG_ATTR_REAL, TG_ATTR_FLAG, TG_ATTR_CHOICE } tg_attr_kind;
-typedef struct tg_attr_spec {
-    const char *name;
-    tg_attr_kind kind;
-    size_t offset;
-    double fallback, low, high;
-    const char *choices; /* "none|relu": the value is the position */
-    const char *doc;
-    const char *choice, *param; /* a step has `param` only with this choice; NULL: no parameter */
-} tg_attr_spec;
 #define TG_INT(type, field, fallback, low, high, doc)                                                        \
-    {#field, TG_ATTR_INT, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
+    {#field, TG_ATTR_INT, 0, fallback, low, high, NULL, doc, offsetof(type, field), NULL, NULL}
 #define TG_REAL(type, field, fallback, low, high, doc)                                                       \
-    {#field, TG_ATTR_REAL, offsetof(type, field), fallback, low, high, NULL, doc, NULL, NULL}
+    {#field, TG_ATTR_REAL, 0, fallback, low, high, NULL, doc, offsetof(type, field), NULL, NULL}
 #define TG_FLAG(type, field, doc)                                                                            \
-    {#field, TG_ATTR_FLAG, offsetof(type, field), 0, 0, 1, NULL, doc, NULL, NULL}
+    {#field, TG_ATTR_FLAG, 0, 0, 0, 1, NULL, doc, offsetof(type, field), NULL, NULL}
 #define TG_FLAG_ON(type, field, doc) /* set unless turned off */                                             \
-    {#field, TG_ATTR_FLAG, offsetof(type, field), 1, 0, 1, NULL, doc, NULL, NULL}
+    {#field, TG_ATTR_FLAG, 0, 1, 0, 1, NULL, doc, offsetof(type, field), NULL, NULL}
 #define TG_CHOICE(type, field, fallback, choices, doc)                                                       \
-    {#field, TG_ATTR_CHOICE, offsetof(type, field), fallback, 0, 0, choices, doc, NULL, NULL}
+    TG_CHOICE_WITH(type, field, fallback, choices, doc, NULL, NULL)
+#define TG_CHOICE_WITH(type, field, fallback, choices, doc, choice,                                          \
+                       param) /* with `choice` there is `param` */                                           \
+    {#field, TG_ATTR_CHOICE, 0, fallback, 0, 0, choices, doc, offsetof(type, field), choice, param}
 
 typedef struct tg_in_spec {
     const char *name;
@@ -269,7 +263,7 @@ typedef struct tg_op {
     const char *name, *doc;
     tg_in_spec inputs[TG_MAX_IN];
     const char *params[TG_MAX_PARAMS]; /* their names; plan says which of them a step has, and their shapes */
-    tg_attr_spec attrs[TG_MAX_ATTRS];
+    tg_attr attrs[TG_MAX_ATTRS];
     unsigned flags; /* TG_NEEDS_..., TG_...: plan may take some away */
     tg_fixes fixes_dy;
     int most_rows; /* about this many rows in a tile; 0: TG_TILE */
@@ -293,15 +287,9 @@ const char *tg_space_name(tg_space space);
 /* "node or node and config" for a mask of spaces. */
 void tg_space_names(unsigned spaces, char *text, size_t size);
 
-/* An attribute as a caller gives it: a number, or a word out of the choices. */
 enum { TG_MAX_NAME = 64 };
-typedef struct tg_attr_value {
-    char key[TG_MAX_NAME], word[TG_MAX_NAME];
-    double number;
-    int is_word;
-} tg_attr_value;
-/* Write the attributes of `op` to its structure (TG_ATTR_BYTES); missing ones get their fallback. */
-tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, void *attrs, tg_error *err);
+/* Write the attributes of `op` out of an object in JSON (NULL: none are given) to its structure (TG_ATTR_BYTES). */
+tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, void *attrs, tg_error *err);
 
 /* Check the inputs of plan, and let the op make the rest of it. The caller has set attrs, n_in, in, digit_cols,
    digit_rows and shared. */

@@ -1,5 +1,4 @@
 /* The table of ops; attributes and inputs of a step checked against what its op says about itself. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,22 +46,10 @@ int tg_op_least_in(const tg_op *op) {
     return n;
 }
 
-/* Position of `word` in "none|relu|gelu", or -1. */
-static int choice(const char *choices, const char *word) {
-    const size_t length = strlen(word);
-    for (int i = 0; choices != NULL; i++) {
-        const char *end = strchr(choices, '|');
-        const size_t size = end == NULL ? strlen(choices) : (size_t)(end - choices);
-        if (size == length && memcmp(choices, word, size) == 0) return i;
-        choices = end == NULL ? NULL : end + 1;
-    }
-    return -1;
-}
-
-static void write_attr(const tg_attr_spec *spec, void *attrs, double value) {
-    char *at = (char *)attrs + spec->offset;
-    TG_ASSERT(spec->offset + sizeof value <= TG_ATTR_BYTES);
-    if (spec->kind == TG_ATTR_REAL) {
+static void write_attr(const tg_attr *attr, void *attrs, double value) {
+    char *at = (char *)attrs + attr->offset;
+    TG_ASSERT(attr->offset + sizeof value <= TG_ATTR_BYTES);
+    if (attr->kind == TG_ATTR_REAL) {
         memcpy(at, &value, sizeof value);
     } else {
         const int whole = (int)value;
@@ -70,41 +57,16 @@ static void write_attr(const tg_attr_spec *spec, void *attrs, double value) {
     }
 }
 
-static tg_status resolve(const tg_op *op, const tg_attr_spec *spec, const tg_attr_value *v, void *attrs,
-                         tg_error *err) {
-    if (spec->kind == TG_ATTR_CHOICE) {
-        const int chosen = v->is_word ? choice(spec->choices, v->word) : -1;
-        if (chosen < 0)
-            return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be one of %s", op->name, v->key,
-                           spec->choices);
-        write_attr(spec, attrs, chosen);
-        return TG_OK;
-    }
-    const int whole = spec->kind != TG_ATTR_REAL;
-    if (v->is_word || !isfinite(v->number) || (whole && v->number != floor(v->number)))
-        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be a %s number", op->name, v->key,
-                       whole ? "whole" : "finite");
-    if (v->number < spec->low || v->number > spec->high)
-        return tg_fail(err, TG_E_RECIPE, "op %s: attribute '%s' must be in %.16g..%.16g, got %g", op->name,
-                       v->key, spec->low, spec->high, v->number);
-    write_attr(spec, attrs, v->number);
-    return TG_OK;
-}
-
-tg_status tg_resolve_attrs(const tg_op *op, int n, const tg_attr_value *values, void *attrs, tg_error *err) {
-    int count = 0;
+tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, void *attrs, tg_error *err) {
+    tg_attr_value values[TG_MAX_ATTRS];
+    char owner[TG_MAX_NAME];
+    snprintf(owner, sizeof owner, "op %s", op->name);
     memset(attrs, 0, TG_ATTR_BYTES);
-    for (; count < TG_MAX_ATTRS && op->attrs[count].name != NULL; count++)
-        write_attr(&op->attrs[count], attrs, op->attrs[count].fallback);
-    for (int i = 0; i < n; i++) {
-        int at = 0;
-        while (at < count && strcmp(op->attrs[at].name, values[i].key) != 0) at++;
-        if (at == count)
-            return tg_fail(err, TG_E_RECIPE, "op %s has no attribute '%s'", op->name, values[i].key);
-        const tg_status status = resolve(op, &op->attrs[at], &values[i], attrs, err);
-        if (status != TG_OK) return status;
-    }
-    return TG_OK;
+    const tg_status status =
+        tg_attrs_read(op->attrs, TG_MAX_ATTRS, object, NULL, owner, TG_E_RECIPE, values, err);
+    for (int i = 0; status == TG_OK && i < tg_attrs_count(op->attrs, TG_MAX_ATTRS); i++)
+        write_attr(&op->attrs[i], attrs, values[i].number);
+    return status;
 }
 
 int tg_shared_cols(const tg_op_plan *plan, const char *name, int otherwise) {
@@ -130,10 +92,10 @@ static tg_status check_inputs(const tg_op *op, const tg_op_plan *plan, tg_error 
 }
 
 /* Whether the attribute of a step has the choice that its parameter goes with. */
-static int chosen(const tg_attr_spec *spec, const void *attrs) {
+static int chosen(const tg_attr *spec, const void *attrs) {
     int value;
     memcpy(&value, (const char *)attrs + spec->offset, sizeof value);
-    return value == choice(spec->choices, spec->choice);
+    return value == tg_attr_choice(spec->choices, spec->choice);
 }
 
 /* Name the parameters of the step; those go that belong to choices of attributes which were not made. */
@@ -142,7 +104,7 @@ static void name_params(const tg_op *op, tg_op_plan *plan) {
         TG_ASSERT(plan->params[i].rows == 0 || op->params[i] != NULL);
         plan->params[i].name = plan->params[i].rows > 0 ? op->params[i] : NULL;
         for (int j = 0; j < TG_MAX_ATTRS && plan->params[i].name != NULL; j++) {
-            const tg_attr_spec *attr = &op->attrs[j];
+            const tg_attr *attr = &op->attrs[j];
             if (attr->param != NULL && strcmp(attr->param, op->params[i]) == 0 && !chosen(attr, plan->attrs))
                 plan->params[i] = (tg_param_spec){.name = NULL};
         }

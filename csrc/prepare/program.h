@@ -18,6 +18,8 @@ typedef struct tg_program {
     int64_t fits, applies, pruned, checked; /* graphs so far, for tests; applied in several threads at once */
 } tg_program;
 
+/* Fill an empty program with [{"step": name, attribute: value, ...}, ...] and close it. */
+tg_status tg_program_read(tg_program *program, const tg_json_value *list, tg_error *err);
 /* Append a step with its attributes (columns are taken over, also on failure), checked when the program is closed. */
 tg_status tg_program_add(tg_program *program, const tg_prepare_step *step, const double *attr,
                          tg_columns *columns, tg_error *err);

@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/attr.h"
 #include "configs/distinct.h"
 #include "graph/prune.h"
 
-enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = 65536 };
+enum { TG_STEP_ATTRS = 6, TG_STEP_STATES = 6, TG_MAX_COLUMNS = TG_ATTR_ENTRIES };
 
 /* The tables of features of a graph: (N,F), (1,G) and (C,T). */
 typedef enum { TG_TABLE_NODE, TG_TABLE_GRAPH, TG_TABLE_CONFIG, TG_TABLES } tg_table;
@@ -31,18 +31,6 @@ typedef struct tg_columns {
     tg_column *column;
     int32_t *number; /* (n), instead: of a list of numbers; NULL if no list was given */
 } tg_columns;
-
-/* An attribute: a whole number in low..high, true or false, one of `choices` ("none|log", the value is the
-   position), a list of columns, or a list of whole numbers in low..high, at most TG_MAX_COLUMNS of them. */
-typedef enum { TG_STEP_INT, TG_STEP_FLAG, TG_STEP_CHOICE, TG_STEP_COLUMNS, TG_STEP_NUMBERS } tg_step_type;
-typedef struct tg_step_attr {
-    const char *name;
-    tg_step_type type;
-    int required;
-    double fallback, low, high;
-    const char *choices;
-    const char *doc;
-} tg_step_attr;
 
 /* An array that a step has learnt. */
 typedef struct tg_step_state {
@@ -145,7 +133,7 @@ typedef struct tg_outline {
 typedef struct tg_use {
     const struct tg_prepare_step *step;
     double attr[TG_STEP_ATTRS];
-    tg_columns columns[TG_STEP_ATTRS]; /* of attributes that are lists of columns */
+    tg_columns columns[TG_STEP_ATTRS]; /* of attributes that are lists */
     int n_states;
     tg_step_state state[TG_STEP_STATES];
     int whole_configs; /* a step of the program reads features of whole configs */
@@ -162,7 +150,7 @@ enum {
 
 typedef struct tg_prepare_step {
     const char *name, *doc;
-    tg_step_attr attrs[TG_STEP_ATTRS];
+    tg_attr attrs[TG_STEP_ATTRS];
     unsigned flags;
     /* Checks attributes and place in the program, and asks for state with tg_step_keeps; NULL: nothing to check. */
     tg_status (*plan)(tg_use *use, const tg_outline *before, tg_error *err);

@@ -68,12 +68,12 @@ static tg_status apply_log(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_log_columns = {
     .name = "log-columns",
     .doc = "Logarithms of node features.",
-    .attrs = {{"form", TG_STEP_CHOICE, 0, SHIFTED, 0, 0, "shifted|signed",
+    .attrs = {{"form", TG_ATTR_CHOICE, 0, SHIFTED, 0, 0, "shifted|signed",
                "ln(x + offset), what is below 1 counting as 1; or sign(x) ln(1 + |x|) (second place of the "
                "Kaggle competition)"},
-              {"offset", TG_STEP_INT, 0, 1, 0, 1e6, NULL,
+              {"offset", TG_ATTR_INT, 0, 1, 0, 1e6, NULL,
                "of the shifted form: 1 or more, so that 0 has a place (third place 1, tenth 3)"},
-              {"columns", TG_STEP_NUMBERS, 0, 0, 0, TG_MAX_COLUMNS - 1, NULL,
+              {"columns", TG_ATTR_NUMBERS, 0, 0, 0, TG_MAX_COLUMNS - 1, NULL,
                "which columns; without the list, all"}},
     .flags = TG_STEP_CHANGES,
     .plan = plan_log,
@@ -109,7 +109,7 @@ static tg_status apply_take(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_take_columns = {
     .name = "take-columns",
     .doc = "Keep some columns of the node features, in the order of the list.",
-    .attrs = {{"columns", TG_STEP_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"}},
+    .attrs = {{"columns", TG_ATTR_NUMBERS, 1, 0, 0, TG_MAX_COLUMNS - 1, NULL, "which columns"}},
     .flags = TG_STEP_CHANGES,
     .plan = plan_take,
     .outline = outline_take,

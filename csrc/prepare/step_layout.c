@@ -41,7 +41,7 @@ static tg_status apply_digits(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_layout_digits = {
     .name = "layout-digits",
     .doc = "The layout of each node's output (columns 134-139) as digits.",
-    .attrs = {{"padding", TG_STEP_INT, 0, -1, -1, 0, NULL,
+    .attrs = {{"padding", TG_ATTR_INT, 0, -1, -1, 0, NULL,
                "-1: digits past the rank of a node become -1; 0: the columns stay as they are"}},
     .plan = plan_digits,
     .outline = outline_digits,
@@ -82,6 +82,6 @@ static tg_status inspect_padding(const tg_use *use, const tg_stored *graph, unsi
 const tg_prepare_step tg_step_node_padding = {
     .name = "node-padding",
     .doc = "Refuse graphs whose lists in the node features are padded with another number.",
-    .attrs = {{"value", TG_STEP_INT, 1, 0, -1, 0, NULL, "with what they must be padded"}},
+    .attrs = {{"value", TG_ATTR_INT, 1, 0, -1, 0, NULL, "with what they must be padded"}},
     .inspect = inspect_padding,
 };

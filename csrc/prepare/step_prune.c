@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/attr.h"
 
 enum { METHOD, HOPS, NEIGHBOURS };
 
@@ -42,7 +42,7 @@ static tg_status gather(tg_draft *d, const tg_pruned *kept, tg_error *err) {
 static tg_status prune(const tg_use *use, const tg_draft *d, const int64_t *edges,
                        const int64_t *config_nodes, tg_pruned *pruned, tg_error *err) {
     char method[32];
-    tg_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
+    tg_attr_word(use->step->attrs[METHOD].choices, (int)use->attr[METHOD], method, sizeof method);
     const tg_prune_input in = {d->whole_N,
                                d->whole_E,
                                d->K,
@@ -82,11 +82,11 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_prune = {
     .name = "prune",
     .doc = "Keep the part of the graph around its configurable nodes.",
-    .attrs = {{"method", TG_STEP_CHOICE, 1, 0, 0, 0,
+    .attrs = {{"method", TG_ATTR_CHOICE, 1, 0, 0, 0,
                "none|config-1hop|config-only|k-hop|consumers|shortest-path|meta|merge",
                "what stays, see tpugraphs.prune"},
-              {"hops", TG_STEP_INT, 0, 2, 1, 1e9, NULL, "of k-hop and consumers"},
-              {"neighbours", TG_STEP_CHOICE, 0, 0, 0, 0, "kept|dummies",
+              {"hops", TG_ATTR_INT, 0, 2, 1, 1e9, NULL, "of k-hop and consumers"},
+              {"neighbours", TG_ATTR_CHOICE, 0, 0, 0, 0, "kept|dummies",
                "merge: nodes next to a configurable one keep their features, or are new nodes too"}},
     .flags = TG_STEP_SELECTS,
     .plan = plan,
@@ -97,7 +97,7 @@ const tg_prepare_step tg_step_prune = {
 const tg_prepare_step tg_step_dedup = {
     .name = "dedup",
     .doc = "Keep one copy of each config.",
-    .attrs = {{"keep", TG_STEP_CHOICE, 1, 0, 0, 0, "none|first|min|mean",
+    .attrs = {{"keep", TG_ATTR_CHOICE, 1, 0, 0, 0, "none|first|min|mean",
                "which runtime a config gets, see tpugraphs.dedup"}},
     .flags = TG_STEP_TRAINING,
 };

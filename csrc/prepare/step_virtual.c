@@ -95,10 +95,10 @@ static tg_status apply(const tg_use *use, tg_draft *d, tg_error *err) {
 const tg_prepare_step tg_step_virtual_node = {
     .name = "virtual-node",
     .doc = "Append nodes without features and opcode that consume the outputs of others.",
-    .attrs = {{"over", TG_STEP_CHOICE, 0, ROOTS, 0, 0, "roots|clusters",
+    .attrs = {{"over", TG_ATTR_CHOICE, 0, ROOTS, 0, 0, "roots|clusters",
                "one node over the roots of all computations, those with 1 in column 0 (third place of the "
                "Kaggle competition); or one over each run of `size` nodes, in their order (fifth place)"},
-              {"size", TG_STEP_INT, 0, 10000, 1, 1e9, NULL, "nodes of a cluster; the last may have fewer"}},
+              {"size", TG_ATTR_INT, 0, 10000, 1, 1e9, NULL, "nodes of a cluster; the last may have fewer"}},
     .flags = TG_STEP_SELECTS,
     .plan = plan,
     .inspect = inspect,

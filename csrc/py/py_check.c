@@ -7,7 +7,7 @@
 
 #ifdef TG_CHECKED
 #include "base/parallel.h"
-#include "base/words.h"
+#include "base/attr.h"
 #include "model/run.h"
 
 /* Where an op or a loss writes too much; of "assert", a precondition is broken instead. */
@@ -151,7 +151,7 @@ static PyObject *overrun(PyObject *self, PyObject *args) {
     attrs a = {0};
     (void)self;
     if (!PyArg_ParseTuple(args, "si", &name, &a.past)) return NULL;
-    while (tg_word(PLACES, a.place, word, sizeof word) && strcmp(word, name) != 0) a.place++;
+    while (tg_attr_word(PLACES, a.place, word, sizeof word) && strcmp(word, name) != 0) a.place++;
     if (a.place > ASSERT) return PyErr_Format(PyExc_ValueError, "place: expected one of " PLACES);
     if (a.place == ASSERT) return PyLong_FromLongLong(tg_chunks(-a.past, 1, 1));
     const tg_status status = a.place == LOSS ? run_losses(&a, &err) : run_model(&a, &err);

@@ -157,7 +157,7 @@ static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     unsigned long long seed = 0;
     int lean = 0;
     tg_model_sizes sizes = TG_PY_SIZES;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|Kipii(ii)OO", names, &PyList_Type, &steps, &seed,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Kipii(ii)OO", names, &steps, &seed,
                                      &sizes.node_features, &lean, &sizes.config_features,
                                      &sizes.graph_features, &sizes.digit_cols, &sizes.digit_rows, &inputs,
                                      &outputs) ||

@@ -1,12 +1,6 @@
 /* What the op table says about itself, for everything that reads it: faces, file checks, documentation, tests. */
 #include "py/py_steps.h"
 
-static int set(PyObject *dict, const char *key, PyObject *value) {
-    const int status = value == NULL ? -1 : PyDict_SetItemString(dict, key, value);
-    Py_XDECREF(value);
-    return status;
-}
-
 static PyObject *space_names(unsigned spaces) {
     PyObject *list = PyList_New(0);
     for (int s = 0; list != NULL && s < TG_SPACES; s++) {
@@ -21,28 +15,6 @@ static PyObject *input(const tg_in_spec *spec) {
                          PyBool_FromLong(spec->optional));
 }
 
-static PyObject *attr(const tg_attr_spec *spec) {
-    static const char *const kinds[] = {"int", "real", "flag", "choice"};
-    PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:d}", "name", spec->name, "kind", kinds[spec->kind], "doc",
-                                   spec->doc, "default", spec->fallback);
-    if (dict == NULL) return NULL;
-    int status = 0;
-    if (spec->kind == TG_ATTR_CHOICE) {
-        PyObject *text = PyUnicode_FromString(spec->choices);
-        PyObject *bar = PyUnicode_FromString("|");
-        status = text == NULL || bar == NULL ? -1 : set(dict, "choices", PyUnicode_Split(text, bar, -1));
-        if (status == 0 && spec->param != NULL)
-            status = set(dict, "needs", Py_BuildValue("{s:s}", spec->choice, spec->param));
-        Py_XDECREF(text);
-        Py_XDECREF(bar);
-    } else {
-        status = set(dict, "low", PyFloat_FromDouble(spec->low)) |
-                 set(dict, "high", PyFloat_FromDouble(spec->high));
-    }
-    if (status < 0) Py_CLEAR(dict);
-    return dict;
-}
-
 static PyObject *flags(unsigned bits) {
     static const char *const names[] = {"edges",          "digits", "opcodes",      "layout",   "unique",
                                         "across configs", "random", "config nodes", "per graph"};
@@ -55,13 +27,11 @@ static PyObject *flags(unsigned bits) {
 }
 
 static PyObject *describe(const tg_op *op) {
-    PyObject *inputs = PyList_New(0), *params = PyList_New(0), *attrs = PyList_New(0);
+    PyObject *inputs = PyList_New(0), *params = PyList_New(0), *attrs = tg_py_attrs(op->attrs, TG_MAX_ATTRS);
     for (int i = 0; inputs != NULL && i < TG_MAX_IN && op->inputs[i].name != NULL; i++)
         tg_append(&inputs, input(&op->inputs[i]));
     for (int i = 0; params != NULL && i < TG_MAX_PARAMS && op->params[i] != NULL; i++)
         tg_append(&params, PyUnicode_FromString(op->params[i]));
-    for (int i = 0; attrs != NULL && i < TG_MAX_ATTRS && op->attrs[i].name != NULL; i++)
-        tg_append(&attrs, attr(&op->attrs[i]));
     if (inputs != NULL && params != NULL && attrs != NULL)
         return Py_BuildValue("{s:s,s:s,s:N,s:N,s:N,s:N}", "name", op->name, "doc", op->doc, "inputs", inputs,
                              "params", params, "attrs", attrs, "flags", flags(op->flags));

@@ -101,7 +101,7 @@ static int refuse_params(const call *c, Py_ssize_t given) {
     for (int i = 0; names != NULL && i < TG_MAX_PARAMS; i++)
         if (c->plan.params[i].name != NULL) tg_append(&names, PyUnicode_FromString(c->plan.params[i].name));
     for (int i = 0; i < TG_MAX_ATTRS && c->op->attrs[i].name != NULL; i++) {
-        const tg_attr_spec *attr = &c->op->attrs[i];
+        const tg_attr *attr = &c->op->attrs[i];
         if (attr->param != NULL)
             PyOS_snprintf(hint, sizeof hint, "; %s goes with %s=%s, and nothing else", attr->param,
                           attr->name, attr->choice);
@@ -186,17 +186,19 @@ static int take_slate(call *c, const tg_state *state, PyObject *object, int conf
 }
 
 static int plan_call(call *c, PyObject *attrs, PyObject *inputs) {
-    tg_attr_value values[TG_MAX_ATTRS];
+    tg_json_tree tree;
     tg_error err;
-    int n_attrs;
-    if (tg_py_attrs(attrs, values, &n_attrs) < 0) return -1;
     c->plan.attrs = c->attrs;
     c->plan.n_in = (int)PyTuple_Size(inputs);
     c->plan.digit_cols = c->slate.digit_cols;
     c->plan.digit_rows = c->slate.digit_rows;
     for (int i = 0; i < c->plan.n_in; i++)
         if (take_input(c, PyTuple_GetItem(inputs, i), i) == NULL) return -1;
-    tg_status status = tg_resolve_attrs(c->op, n_attrs, values, c->attrs, &err);
+    tg_status status = tg_py_json(attrs, c->op->name, &tree) < 0
+                           ? TG_E_CANCELLED
+                           : tg_op_attrs(c->op, tree.root, c->attrs, &err);
+    tg_json_free(&tree);
+    if (status == TG_E_CANCELLED) return -1;
     if (status == TG_OK) status = tg_plan_op(c->op, &c->plan, &err);
     if (status == TG_OK) return 0;
     tg_raise(&err, NULL);

@@ -6,7 +6,8 @@
 #include "prepare/padding.h"
 #include "py/py_graph_type.h"
 #include "features/schema.h"
-#include "py/py_program.h"
+#include "prepare/program.h"
+#include "py/py_json.h"
 
 typedef struct py_prepare {
     PyObject_HEAD tg_program program;
@@ -101,9 +102,16 @@ static PyObject *prepare_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     py_prepare *self = (py_prepare *)alloc(type, 0);
     if (self == NULL) return NULL;
     self->program.node_features = node_features;
-    if (tg_py_program(steps, &self->program) == 0) return (PyObject *)self;
-    Py_DECREF(self);
-    return NULL;
+    tg_json_tree tree;
+    tg_error err;
+    int status = tg_py_json(steps, "preprocessing", &tree);
+    if (status == 0 && tg_program_read(&self->program, tree.root, &err) != TG_OK) {
+        tg_raise(&err, NULL);
+        status = -1;
+    }
+    tg_json_free(&tree);
+    if (status < 0) Py_CLEAR(self);
+    return (PyObject *)self;
 }
 
 static void prepare_dealloc(PyObject *object) {
@@ -329,11 +337,21 @@ static PyType_Spec spec = {.name = "tpugraphs._core.Prepare",
                            .flags = Py_TPFLAGS_DEFAULT,
                            .slots = slots};
 
+static PyObject *describe_step(const tg_prepare_step *step) {
+    return Py_BuildValue("{s:s,s:s,s:N,s:O,s:O,s:O}", "name", step->name, "doc", step->doc, "attrs",
+                         tg_py_attrs(step->attrs, TG_STEP_ATTRS), "learns",
+                         step->fit != NULL ? Py_True : Py_False, "training",
+                         step->flags & TG_STEP_TRAINING ? Py_True : Py_False, "configs",
+                         step->flags & TG_STEP_CONFIGS ? Py_True : Py_False);
+}
+
 int tg_add_prepare_type(PyObject *module) { return tg_add_type(module, &spec, "Prepare", NULL); }
 
 static PyObject *prepare_steps(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    return tg_py_step_table();
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && tg_steps[i] != NULL; i++) tg_append(&list, describe_step(tg_steps[i]));
+    return list;
 }
 
 static PyObject *list_padding(PyObject *self, PyObject *arg) {

@@ -6,38 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "py/py_json.h"
 #include "rank/metrics.h"
 #include "rank/ratio.h"
 
 /* ---- losses ---- */
-
-/* The text of a key or word, or NULL with TypeError set. */
-static const char *text_of(PyObject *object, const char *what) {
-    if (PyUnicode_Check(object)) return PyUnicode_AsUTF8AndSize(object, NULL);
-    PyErr_Format(PyExc_TypeError, "loss: %s must be text", what);
-    return NULL;
-}
-
-static int set_field(tg_loss_term *term, const char *key, PyObject *value) {
-    tg_error err;
-    tg_status status;
-    if (PyUnicode_Check(value)) {
-        const char *word = PyUnicode_AsUTF8AndSize(value, NULL);
-        if (word == NULL) return -1;
-        status = tg_loss_set_word(term, key, word, &err);
-    } else { /* the dict is walked, so no code must run */
-        double number;
-        if (!tg_plain_number(value, &number)) {
-            PyErr_Format(PyExc_TypeError, "%s: %s must be a number or text", term->loss->name, key);
-            return -1;
-        }
-        status = tg_loss_set_number(term, key, number, &err);
-    }
-    if (status == TG_OK) return 0;
-    tg_raise(&err, NULL);
-    return -1;
-}
 
 /* A new array of these n items. */
 static PyObject *copied(int typenum, const void *items, int64_t n, size_t size) {
@@ -82,90 +55,64 @@ static tg_status run_own(void *context, const tg_own_lists *lists, float *gradie
     return status == 0 ? TG_OK : tg_fail(err, TG_E_CANCELLED, "a loss of the caller's own failed");
 }
 
-static int add_term(tg_losses *losses, PyObject *dict) {
-    PyObject *key, *value, *own = NULL;
-    const char *name = NULL, *text;
+/* The name of a term's loss if it is a function, borrowed; else NULL. */
+static PyObject *own_function(PyObject *term) {
+    PyObject *loss = PyDict_Check(term) ? PyDict_GetItemString(term, "loss") : NULL;
+    return loss == NULL || PyUnicode_Check(loss) || !PyCallable_Check(loss) ? NULL : loss;
+}
+
+/* A copy of the list in which None stands for functions, and in `functions` what they were: one per term. */
+static PyObject *without_functions(PyObject *list, PyObject **functions) {
+    PyObject *copy = PyList_New(0);
+    for (Py_ssize_t i = 0; copy != NULL && i < PyList_Size(list); i++) {
+        PyObject *term = PyList_GetItem(list, i), *own = own_function(term);
+        PyObject *item = own == NULL ? Py_NewRef(term) : PyDict_Copy(term);
+        if (own != NULL && item != NULL && PyDict_SetItemString(item, "loss", Py_None) < 0) Py_CLEAR(item);
+        if (i < TG_MAX_LOSSES) functions[i] = own;
+        tg_append(&copy, item);
+    }
+    return copy;
+}
+
+int tg_py_losses(PyObject *given, tg_losses *out) {
+    PyObject *functions[TG_MAX_LOSSES] = {NULL};
+    PyObject *list = PyList_Check(given) ? without_functions(given, functions) : Py_NewRef(given);
+    tg_json_tree tree;
     tg_error err;
-    if (PyDict_Check(dict))
-        for (Py_ssize_t at = 0; name == NULL && own == NULL && PyDict_Next(dict, &at, &key, &value);) {
-            if ((text = text_of(key, "a key")) == NULL) return -1;
-            if (strcmp(text, "loss") != 0) continue;
-            if (!PyUnicode_Check(value) && PyCallable_Check(value)) own = value;
-            else if ((name = text_of(value, "a name")) == NULL) return -1;
-        }
-    if (name == NULL && own == NULL) {
-        PyErr_SetString(PyExc_TypeError,
-                        "loss: every term must be a dict with its name: {\"loss\": \"pairwise_hinge\"}");
-        return -1;
-    }
-    if ((own != NULL ? tg_losses_add_own(losses, run_own, own, &err) : tg_losses_add(losses, name, &err)) !=
-        TG_OK) {
+    if (list == NULL) return -1;
+    int status = tg_py_json(list, "loss", &tree);
+    Py_DECREF(list);
+    if (status == 0 && tg_losses_read(out, tree.root, run_own, &err) != TG_OK) {
         tg_raise(&err, NULL);
-        return -1;
+        status = -1;
     }
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
-        if ((text = text_of(key, "a key")) == NULL) return -1;
-        if (strcmp(text, "loss") != 0 && set_field(&losses->term[losses->n - 1], text, value) < 0) return -1;
+    tg_json_free(&tree);
+    for (int i = 0; status == 0 && i < out->n; i++) {
+        if (out->term[i].own == NULL) continue;
+        out->term[i].context = functions[i];
+        if (functions[i] == NULL) {
+            PyErr_SetString(PyExc_TypeError, "loss: expected a name or a function, got None");
+            status = -1;
+        }
     }
-    return 0;
-}
-
-int tg_py_losses(PyObject *list, tg_losses *out) {
-    *out = (tg_losses){0};
-    if (!PyList_Check(list) || PyList_Size(list) < 1) {
-        PyErr_SetString(PyExc_TypeError, "loss: expected a list of dicts, one for each term");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < PyList_Size(list); i++)
-        if (add_term(out, PyList_GetItem(list, i)) < 0) return -1;
-    return 0;
-}
-
-/* A new tuple of the words in "a|b". */
-static PyObject *words_of(const char *choices) {
-    char word[64];
-    int n = 0;
-    while (tg_word(choices, n, word, sizeof word)) n++;
-    PyObject *tuple = PyTuple_New(n);
-    for (int i = 0; tuple != NULL && i < n; i++) {
-        tg_word(choices, i, word, sizeof word);
-        PyObject *text = PyUnicode_FromString(word);
-        if (text == NULL) Py_CLEAR(tuple);
-        else PyTuple_SetItem(tuple, i, text);
-    }
-    return tuple;
-}
-
-static PyObject *describe_attr(const tg_loss_attr *a) {
-    if (a->choices != NULL) {
-        char word[64];
-        tg_word(a->choices, (int)a->fallback, word, sizeof word);
-        return Py_BuildValue("{s:s,s:s,s:s,s:N,s:s}", "name", a->name, "type", "choice", "default", word,
-                             "choices", words_of(a->choices), "meaning", a->meaning);
-    }
-    if (a->whole)
-        return Py_BuildValue("{s:s,s:s,s:L,s:L,s:L,s:s}", "name", a->name, "type", "int", "default",
-                             (long long)a->fallback, "low", (long long)a->low, "high", (long long)a->high,
-                             "meaning", a->meaning);
-    return Py_BuildValue("{s:s,s:s,s:d,s:d,s:d,s:s}", "name", a->name, "type", "float", "default",
-                         a->fallback, "low", a->low, "high", a->high, "meaning", a->meaning);
+    return status;
 }
 
 static PyObject *target_words(unsigned targets) {
     static const char *const words[] = {"",      "runtimes",       "values",       "runtimes|values",
                                         "times", "runtimes|times", "values|times", "runtimes|values|times"};
-    return targets == 0 ? PyTuple_New(0) : words_of(words[targets]);
+    return targets == 0 ? PyTuple_New(0) : tg_py_words(words[targets]);
 }
 
 /* What a loss may read, whatever its choices. */
 static unsigned may_read(const tg_loss *loss) {
     char word[64];
-    tg_losses one = {0};
-    tg_losses_add(&one, loss->name, NULL);
+    tg_losses one = {.n = 1, .term[0] = tg_loss_default(loss)};
     unsigned targets = tg_losses_need(&one);
-    for (int a = 0; loss->attrs[a].name != NULL; a++)
-        for (int i = 0;
-             loss->attrs[a].choices != NULL && tg_word(loss->attrs[a].choices, i, word, sizeof word); i++) {
+    for (int a = 0; a < tg_attrs_count(loss->attrs, TG_MAX_LOSS_ATTRS); a++)
+        for (int i = 0; loss->attrs[a].kind == TG_ATTR_CHOICE &&
+                        tg_attr_word(loss->attrs[a].choices, i, word, sizeof word);
+             i++) {
             one.term[0].attr[a] = i;
             targets |= tg_losses_need(&one);
         }
@@ -179,20 +126,15 @@ static PyObject *reductions_of(const tg_loss *loss) {
     for (int r = 0; r < TG_REDUCTIONS; r++)
         if (loss->reductions >> r & 1 && r != (int)loss->reduction)
             used += snprintf(words + used, sizeof words - (size_t)used, "|%s", tg_reduction_names[r]);
-    return words_of(words);
+    return tg_py_words(words);
 }
 
 static PyObject *describe_loss(const tg_loss *loss) {
-    tg_losses one = {0};
-    tg_losses_add(&one, loss->name, NULL);
-    PyObject *attrs = PyList_New(0);
-    for (int a = 0; attrs != NULL && loss->attrs[a].name != NULL; a++)
-        tg_append(&attrs, describe_attr(&loss->attrs[a]));
-    if (attrs == NULL) return NULL;
+    const tg_losses one = {.n = 1, .term[0] = tg_loss_default(loss)};
     return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N}", "name", loss->name, "doc", loss->doc, "least",
                          loss->least, "reads", target_words(tg_losses_need(&one)), "may_read",
-                         target_words(may_read(loss)), "reductions", reductions_of(loss), "attributes",
-                         attrs);
+                         target_words(may_read(loss)), "reductions", reductions_of(loss), "attrs",
+                         tg_py_attrs(loss->attrs, TG_MAX_LOSS_ATTRS));
 }
 
 /* () -> the table of losses as a list of dicts */

@@ -6,8 +6,7 @@
 
 #include "rank/loss.h"
 
-/* From a list of dicts, one a term: "loss" (its name), and of "weight", "reduction", "over" and the loss's attributes
-   those that are not at their fallback. The key is 0. 0, or -1 with an exception. */
+/* From a list of dicts or its JSON text, see tg_losses_read; a "loss" may be a function. 0, or -1 with an exception. */
 int tg_py_losses(PyObject *list, tg_losses *out);
 
 #endif

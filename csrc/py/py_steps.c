@@ -2,90 +2,17 @@
 
 #include <string.h>
 
+/* The name of a slot. */
 static int copy_text(PyObject *text, const char *what, char *to, size_t size) {
     Py_ssize_t length;
     const char *utf8 = text == NULL || !PyUnicode_Check(text) ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
     if (utf8 == NULL || (size_t)length >= size || memchr(utf8, 0, (size_t)length) != NULL) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "a step's '%s' must be text of at most %zu characters", what,
-                         size - 1);
+            PyErr_Format(PyExc_ValueError, "%s: expected names of at most %zu characters", what, size - 1);
         return -1;
     }
     memcpy(to, utf8, (size_t)length + 1);
     return 0;
-}
-
-int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count) {
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    *count = 0;
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "attrs must be a dict");
-        return -1;
-    }
-    while (PyDict_Next(dict, &at, &key, &value)) {
-        if (*count == TG_MAX_ATTRS) {
-            PyErr_Format(PyExc_ValueError, "an op has at most %d attributes", TG_MAX_ATTRS);
-            return -1;
-        }
-        tg_attr_value *v = &values[(*count)++];
-        memset(v, 0, sizeof *v);
-        if (copy_text(key, "attrs", v->key, sizeof v->key) < 0) return -1;
-        v->is_word = PyUnicode_Check(value);
-        if (v->is_word && copy_text(value, "attrs", v->word, sizeof v->word) < 0) return -1;
-        if (!v->is_word &&
-            !tg_plain_number(value, &v->number)) { /* the dict is walked, so no code must run */
-            PyErr_Format(PyExc_TypeError, "attrs: '%s' must be a number or text", v->key);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* {"parameter of the step": "parameter of an earlier one"} */
-static int parse_share(PyObject *dict, tg_step_spec *spec) {
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    if (dict == NULL) return 0;
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "a step's 'share' must be {name of its parameter: name of another's}");
-        return -1;
-    }
-    while (PyDict_Next(dict, &at, &key, &value)) {
-        if (spec->n_shared == TG_MAX_PARAMS) {
-            PyErr_Format(PyExc_ValueError, "a step has at most %d parameters", TG_MAX_PARAMS);
-            return -1;
-        }
-        tg_share_spec *s = &spec->shared[spec->n_shared++];
-        if (copy_text(key, "share", s->param, sizeof s->param) < 0 ||
-            copy_text(value, "share", s->from, sizeof s->from) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int parse_step(PyObject *dict, tg_step_spec *spec) {
-    memset(spec, 0, sizeof *spec);
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "steps: every step must be a dict");
-        return -1;
-    }
-    if (copy_text(PyDict_GetItemString(dict, "op"), "op", spec->op, sizeof spec->op) < 0 ||
-        copy_text(PyDict_GetItemString(dict, "name"), "name", spec->name, sizeof spec->name) < 0 ||
-        copy_text(PyDict_GetItemString(dict, "out"), "out", spec->out, sizeof spec->out) < 0 ||
-        parse_share(PyDict_GetItemString(dict, "share"), spec) < 0)
-        return -1;
-    PyObject *in = PyDict_GetItemString(dict, "in"), *attrs = PyDict_GetItemString(dict, "attrs");
-    if (in == NULL || !PyList_Check(in) || PyList_Size(in) > TG_MAX_IN) {
-        PyErr_Format(PyExc_ValueError, "step '%s': 'in' must be a list of at most %d slot names", spec->name,
-                     TG_MAX_IN);
-        return -1;
-    }
-    spec->n_in = (int)PyList_Size(in);
-    for (int i = 0; i < spec->n_in; i++)
-        if (copy_text(PyList_GetItem(in, i), "in", spec->in[i], sizeof spec->in[i]) < 0) return -1;
-    return attrs == NULL ? 0 : tg_py_attrs(attrs, spec->attrs, &spec->n_attrs);
 }
 
 static const char *const SPACES[] = {
@@ -148,13 +75,13 @@ static int add_outputs(tg_model *model, PyObject *outputs, tg_error *err) {
 
 int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs) {
     tg_error err;
-    tg_step_spec spec;
+    tg_json_tree tree;
     if (add_inputs(model, inputs, &err) < 0) return -1;
-    for (Py_ssize_t i = 0; i < PyList_Size(steps); i++) {
-        if (parse_step(PyList_GetItem(steps, i), &spec) < 0) return -1;
-        if (tg_model_add_step(model, &spec, &err) != TG_OK) return fail(&err);
-    }
-    if (add_outputs(model, outputs, &err) < 0) return -1;
+    int status = tg_py_json(steps, "steps", &tree);
+    if (status == 0 && tg_model_add_steps(model, tree.root, &err) != TG_OK) status = fail(&err);
+    tg_json_free(&tree);
+    if (status == 0) status = add_outputs(model, outputs, &err);
+    if (status < 0) return -1;
     return tg_model_finish(model, &err) == TG_OK ? 0 : fail(&err);
 }
 
@@ -205,9 +132,9 @@ PyObject *tg_py_plan_parameters(PyObject *self, PyObject *args, PyObject *kwargs
     PyObject *steps, *list = NULL;
     tg_model_sizes sizes = TG_PY_SIZES;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|iii(ii)", names, &PyList_Type, &steps,
-                                     &sizes.node_features, &sizes.config_features, &sizes.graph_features,
-                                     &sizes.digit_cols, &sizes.digit_rows) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|iii(ii)", names, &steps, &sizes.node_features,
+                                     &sizes.config_features, &sizes.graph_features, &sizes.digit_cols,
+                                     &sizes.digit_rows) ||
         tg_py_check_sizes(&sizes) < 0)
         return NULL;
     tg_model *m = tg_model_new(&sizes);
@@ -223,9 +150,9 @@ PyObject *tg_py_plan_slots(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *steps, *outputs, *inputs = NULL, *result = NULL;
     tg_model_sizes sizes = TG_PY_SIZES;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|Oiii(ii)", names, &PyList_Type, &steps, &outputs,
-                                     &inputs, &sizes.node_features, &sizes.config_features,
-                                     &sizes.graph_features, &sizes.digit_cols, &sizes.digit_rows) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|Oiii(ii)", names, &steps, &outputs, &inputs,
+                                     &sizes.node_features, &sizes.config_features, &sizes.graph_features,
+                                     &sizes.digit_cols, &sizes.digit_rows) ||
         tg_py_check_sizes(&sizes) < 0)
         return NULL;
     tg_model *m = tg_model_new(&sizes);

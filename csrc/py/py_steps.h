@@ -1,4 +1,4 @@
-/* Steps of a model and attributes of an op, as Python describes them. */
+/* Steps of a model, as Python describes them. */
 #ifndef TG_PY_STEPS_H
 #define TG_PY_STEPS_H
 
@@ -6,9 +6,7 @@
 
 #include "features/schema.h"
 #include "model/model.h"
-
-/* Attributes from a dict; 0, or -1 with an exception. values has TG_MAX_ATTRS entries. */
-int tg_py_attrs(PyObject *dict, tg_attr_value *values, int *count);
+#include "py/py_json.h"
 
 /* The space called `name` ("NODE", "NODE_CONFIG", ...: TG_SPACE_LIST in lower case), or -1 with an exception. */
 int tg_py_space(const char *name);
@@ -23,7 +21,7 @@ PyObject *tg_py_ops(PyObject *self, PyObject *unused);
     {.node_features = TG_SCALED_FEATURES, .digit_cols = TG_DIGITS, .digit_rows = TG_DIGIT_STATES}
 int tg_py_check_sizes(const tg_model_sizes *sizes);
 
-/* Add steps (list of dicts), inputs {name: (space, columns)} or None, and outputs (sequence of names) to a model, and
+/* Add steps (list of dicts, or its JSON text), inputs {name: (space, columns)} or None, and outputs (sequence of names) to a model, and
    finish it: all but the weights. 0, or -1 with an exception. */
 int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *outputs);
 

@@ -237,7 +237,7 @@ static double carve(tg_scratch *c, int64_t length) {
      .fallback = 1,                                                                                          \
      .low = 0,                                                                                               \
      .high = FLT_MAX,                                                                                        \
-     .meaning = "the slower one's score should be higher by this; rounded to float32"}
+     .doc = "the slower one's score should be higher by this; rounded to float32"}
 
 const tg_loss tg_loss_pairwise_hinge = {
     .name = "pairwise_hinge",

@@ -126,8 +126,8 @@ const tg_loss tg_loss_list_mle = {
                                .fallback = 1,
                                .low = 1e-3,
                                .high = 1e6,
-                               .meaning = "scores are divided by it"},
+                               .doc = "scores are divided by it"},
               [MAX_NORM] = {.name = "max_norm",
                             .high = 1e30,
-                            .meaning = "a list's scores are scaled down to this norm first; 0: never"}},
+                            .doc = "a list's scores are scaled down to this norm first; 0: never"}},
 };

@@ -1,10 +1,7 @@
 #include "rank/loss_table.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/words.h"
 
 const tg_loss *const tg_loss_table[] = {
 #define TG_ENTRY(name) &tg_loss_##name,
@@ -18,33 +15,11 @@ const char *const tg_reduction_names[TG_REDUCTIONS] = {
 #undef TG_REDUCTION
 };
 
-/* Names one after the other for a message: "a", "b". */
-typedef struct names {
-    char text[256];
-    size_t used;
-} names;
-
-static void add_name(names *list, const char *name) {
-    const int n = snprintf(list->text + list->used, sizeof list->text - list->used, "%s\"%s\"",
-                           list->used > 0 ? ", " : "", name);
-    list->used += (size_t)n;
-    if (list->used >= sizeof list->text) list->used = sizeof list->text - 1;
-}
-
-tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err) {
-    if (losses->n == TG_MAX_LOSSES)
-        return tg_fail(err, TG_E_CONFIG, "loss: a sum has at most %d terms", TG_MAX_LOSSES);
-    const tg_loss *const *loss = tg_loss_table;
-    while (*loss != NULL && strcmp((*loss)->name, name) != 0) loss++;
-    if (*loss == NULL) {
-        names known = {0};
-        for (int i = 0; tg_loss_table[i] != NULL; i++) add_name(&known, tg_loss_table[i]->name);
-        return tg_fail(err, TG_E_CONFIG, "loss must be one of %s, got \"%s\"", known.text, name);
-    }
-    tg_loss_term *term = &losses->term[losses->n++];
-    *term = (tg_loss_term){.loss = *loss, .reduction = (*loss)->reduction, .weight = 1};
-    for (int a = 0; (*loss)->attrs[a].name != NULL; a++) term->attr[a] = (*loss)->attrs[a].fallback;
-    return TG_OK;
+tg_loss_term tg_loss_default(const tg_loss *loss) {
+    tg_loss_term term = {.loss = loss, .reduction = loss->reduction, .weight = 1};
+    for (int a = 0; a < tg_attrs_count(loss->attrs, TG_MAX_LOSS_ATTRS); a++)
+        term.attr[a] = loss->attrs[a].fallback;
+    return term;
 }
 
 /* What stands in a term for a loss of the caller's own. */
@@ -61,94 +36,79 @@ static double own_carve(tg_scratch *c, int64_t length) {
 static const tg_loss own_loss = {
     .name = "a loss of your own", .doc = "of the caller's own", .reads = own_reads, .carve = own_carve};
 
-tg_status tg_losses_add_own(tg_losses *losses, tg_own_loss own, void *context, tg_error *err) {
-    if (losses->n == TG_MAX_LOSSES)
-        return tg_fail(err, TG_E_CONFIG, "loss: a sum has at most %d terms", TG_MAX_LOSSES);
-    losses->term[losses->n++] =
-        (tg_loss_term){.loss = &own_loss, .own = own, .context = context, .weight = 1};
+/* ---- a sum as a text describes it ---- */
+
+enum { WEIGHT, REDUCTION, OVER, COMMON }; /* what every term may have, before the loss's own */
+
+/* Appends a name to "a|b". */
+static void add_word(char *words, size_t size, const char *name) {
+    const size_t used = strlen(words);
+    snprintf(words + used, size - used, "%s%s", used > 0 ? "|" : "", name);
+}
+
+static const tg_loss *find_loss(const tg_json_value *name, tg_error *err) {
+    char known[512] = "one of ";
+    for (int i = 0; tg_loss_table[i] != NULL; i++) {
+        if (tg_json_is(name, tg_loss_table[i]->name)) return tg_loss_table[i];
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", tg_loss_table[i]->name);
+    }
+    tg_attr_wrong(err, TG_E_CONFIG, "loss", "name", known, name);
+    return NULL;
+}
+
+/* Fields of a term: those that all have, and its loss's attributes. */
+static tg_status read_fields(tg_loss_term *term, const tg_json_value *given, tg_error *err) {
+    const tg_loss *loss = term->loss;
+    const int n = tg_attrs_count(loss->attrs, TG_MAX_LOSS_ATTRS);
+    char words[128] = "";
+    int reduction[TG_REDUCTIONS], n_reductions = 0;
+    for (int r = 0; r < TG_REDUCTIONS; r++)
+        if (loss->reductions >> r & 1) {
+            reduction[n_reductions++] = r;
+            add_word(words, sizeof words, tg_reduction_names[r]);
+        }
+    tg_attr attrs[COMMON + TG_MAX_LOSS_ATTRS] = {
+        [WEIGHT] = {.name = "weight", .fallback = 1, .high = 1e30},
+        [REDUCTION] = {.name = "reduction", .kind = TG_ATTR_CHOICE, .choices = words},
+        [OVER] = {.name = "over", .kind = TG_ATTR_CHOICE, .choices = "list|batch"}};
+    if (n > 0) memcpy(&attrs[COMMON], loss->attrs, (size_t)n * sizeof *attrs);
+    tg_attr_value values[COMMON + TG_MAX_LOSS_ATTRS];
+    const int known = term->own != NULL ? REDUCTION : COMMON + n;
+    const tg_status status = tg_attrs_read(attrs, known, given, "loss", loss->name, TG_E_CONFIG, values, err);
+    if (status != TG_OK) return status;
+    term->weight = values[WEIGHT].number;
+    if (term->own != NULL) return TG_OK;
+    term->over_batch = values[OVER].number == 1;
+    if (tg_json_find(given, "reduction") != NULL)
+        term->reduction = (tg_reduction)reduction[(int)values[REDUCTION].number];
+    for (int a = 0; a < n; a++) term->attr[a] = values[COMMON + a].number;
     return TG_OK;
 }
 
-/* Position of the attribute, or -1 with err naming those there are. */
-static int find_attr(const tg_loss *loss, const char *key, tg_error *err) {
-    names known = {0};
-    for (int a = 0; loss->attrs[a].name != NULL; a++)
-        if (strcmp(loss->attrs[a].name, key) == 0) return a;
-    for (int a = 0; loss->attrs[a].name != NULL; a++) add_name(&known, loss->attrs[a].name);
-    add_name(&known, "weight");
-    add_name(&known, "reduction");
-    add_name(&known, "over");
-    tg_fail(err, TG_E_CONFIG, "%s has no \"%s\"; it takes %s", loss->name, key, known.text);
-    return -1;
+static tg_status read_term(tg_loss_term *term, const tg_json_value *given, tg_own_loss own, tg_error *err) {
+    const tg_json_value *name = tg_json_find(given, "loss");
+    if (name == NULL)
+        return tg_attr_wrong(err, TG_E_CONFIG, "loss", "every term",
+                             "an object with its name: {'loss': 'pairwise_hinge'}", given);
+    const int is_own = own != NULL && name->kind == TG_JSON_LITERAL && name->text[0] == 'n';
+    const tg_loss *loss = is_own ? &own_loss : find_loss(name, err);
+    if (loss == NULL) return TG_E_CONFIG;
+    *term = tg_loss_default(loss);
+    if (is_own) term->own = own;
+    return read_fields(term, given, err);
 }
 
-tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err) {
-    static const tg_loss_attr weight = {.name = "weight", .low = 0, .high = 1e30};
-    const tg_loss_attr *attr = &weight;
-    const int own = term->own != NULL && strcmp(key, "weight") != 0;
-    if (own) return tg_fail(err, TG_E_CONFIG, "%s takes \"weight\", got \"%s\"", term->loss->name, key);
-    double *to = &term->weight;
-    if (strcmp(key, "reduction") == 0 || strcmp(key, "over") == 0)
-        return tg_fail(err, TG_E_CONFIG, "%s: %s is a word, got %g", term->loss->name, key, number);
-    if (strcmp(key, "weight") != 0) {
-        const int a = find_attr(term->loss, key, err);
-        if (a < 0) return TG_E_CONFIG;
-        attr = &term->loss->attrs[a];
-        to = &term->attr[a];
-    }
-    if (attr->choices != NULL)
-        return tg_fail(err, TG_E_CONFIG, "%s: %s is one of the words %s, got %g", term->loss->name, key,
-                       attr->choices, number);
-    if (!(number >= attr->low && number <= attr->high) || (attr->whole && number != floor(number)))
-        return tg_fail(err, TG_E_CONFIG, "%s: %s must be a %s from %g to %g, got %g", term->loss->name, key,
-                       attr->whole ? "whole number" : "number", attr->low, attr->high, number);
-    *to = number;
-    return TG_OK;
-}
-
-static tg_status set_reduction(tg_loss_term *term, const char *word, tg_error *err) {
-    names known = {0};
-    for (int r = 0; r < TG_REDUCTIONS; r++)
-        if (term->loss->reductions >> r & 1 && strcmp(word, tg_reduction_names[r]) == 0) {
-            term->reduction = (tg_reduction)r;
-            return TG_OK;
-        }
-    for (int r = 0; r < TG_REDUCTIONS; r++)
-        if (term->loss->reductions >> r & 1) add_name(&known, tg_reduction_names[r]);
-    return tg_fail(err, TG_E_CONFIG, "%s: reduction must be one of %s, got \"%s\"", term->loss->name,
-                   known.text, word);
-}
-
-static tg_status set_choice(tg_loss_term *term, int a, const char *word, tg_error *err) {
-    const tg_loss_attr *attr = &term->loss->attrs[a];
-    names known = {0};
-    char choice[64];
-    for (int i = 0; tg_word(attr->choices, i, choice, sizeof choice); i++) {
-        if (strcmp(choice, word) == 0) {
-            term->attr[a] = i;
-            return TG_OK;
-        }
-        add_name(&known, choice);
-    }
-    return tg_fail(err, TG_E_CONFIG, "%s: %s must be one of %s, got \"%s\"", term->loss->name, attr->name,
-                   known.text, word);
-}
-
-tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err) {
-    if (term->own != NULL)
-        return tg_fail(err, TG_E_CONFIG, "%s takes \"weight\", a number, got %s = \"%s\"", term->loss->name,
-                       key, word);
-    if (strcmp(key, "reduction") == 0) return set_reduction(term, word, err);
-    if (strcmp(key, "over") == 0) {
-        term->over_batch = strcmp(word, "batch") == 0;
-        if (term->over_batch || strcmp(word, "list") == 0) return TG_OK;
-        return tg_fail(err, TG_E_CONFIG, "%s: over must be \"list\" or \"batch\", got \"%s\"",
-                       term->loss->name, word);
-    }
-    const int number = strcmp(key, "weight") == 0, a = number ? -1 : find_attr(term->loss, key, err);
-    if (a >= 0 && term->loss->attrs[a].choices != NULL) return set_choice(term, a, word, err);
-    if (a < 0 && !number) return TG_E_CONFIG;
-    return tg_fail(err, TG_E_CONFIG, "%s: %s is a number, got \"%s\"", term->loss->name, key, word);
+tg_status tg_losses_read(tg_losses *losses, const tg_json_value *list, tg_own_loss own, tg_error *err) {
+    char expected[64];
+    *losses = (tg_losses){0};
+    snprintf(expected, sizeof expected, "a list of 1..%d terms", TG_MAX_LOSSES);
+    if (list == NULL || list->kind != TG_JSON_ARRAY || list->count < 1 || list->count > TG_MAX_LOSSES)
+        return tg_attr_wrong(err, TG_E_CONFIG, "loss", "the sum", expected, list);
+    tg_status status = TG_OK;
+    for (const tg_json_value *v = list->first; status == TG_OK && v != NULL; v = v->next)
+        status = read_term(&losses->term[losses->n++], v, own, err);
+    return status;
 }
 
 unsigned tg_losses_need(const tg_losses *losses) {

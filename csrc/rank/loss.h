@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/scratch.h"
 #include "base/status.h"
 
@@ -26,14 +27,6 @@ typedef enum {
 #undef TG_REDUCTION
         TG_REDUCTIONS
 } tg_reduction;
-
-/* A number in [low, high], a whole one if `whole`; or one of `choices` ("rank|linear", the value is the position). */
-typedef struct tg_loss_attr {
-    const char *name;
-    double fallback, low, high;
-    int whole;
-    const char *choices, *meaning;
-} tg_loss_attr;
 
 /* What a loss reads besides the scores: TG_NEED_ORDER | TG_NEED_VALUE | TG_NEED_TIME. Values must be finite, more than `above`, and
    from 0 to 1 if they are `shares`. */
@@ -67,8 +60,8 @@ typedef struct tg_loss {
     tg_reads (*reads)(const double *attr);
     /* Takes the scratch of a list of that length; its work, in scalar operations, roughly. Neither falls with length. */
     double (*carve)(tg_scratch *c, int64_t length);
-    double (*run)(const tg_list *list);        /* the value, without share */
-    tg_loss_attr attrs[TG_MAX_LOSS_ATTRS + 1]; /* ends with name NULL */
+    double (*run)(const tg_list *list); /* the value, without share */
+    tg_attr attrs[TG_MAX_LOSS_ATTRS];
 } tg_loss;
 
 extern const tg_loss *const tg_loss_table[]; /* NULL-terminated */
@@ -107,15 +100,13 @@ typedef struct tg_losses {
     uint64_t key; /* of draws */
 } tg_losses;
 
-/* Appends a term with every field at its fallback. */
-tg_status tg_losses_add(tg_losses *losses, const char *name, tg_error *err);
+/* A sum out of [{"loss": name, ...}, ...]: "weight", "reduction", "over" ("list" or "batch") and the loss's attributes,
+   each of which may be left out. A name that is null stands for `own`, a loss of the caller's with a weight and no
+   attributes, whose context the caller sets; own NULL: there is none. The key is 0. */
+tg_status tg_losses_read(tg_losses *losses, const tg_json_value *list, tg_own_loss own, tg_error *err);
 
-/* Appends a loss of the caller's own, which has a weight and no attributes. */
-tg_status tg_losses_add_own(tg_losses *losses, tg_own_loss own, void *context, tg_error *err);
-
-/* Sets "weight", or a number among the loss's attributes; "reduction", "over", or a word among them. */
-tg_status tg_loss_set_number(tg_loss_term *term, const char *key, double number, tg_error *err);
-tg_status tg_loss_set_word(tg_loss_term *term, const char *key, const char *word, tg_error *err);
+/* The term of a loss with every field at its fallback. */
+tg_loss_term tg_loss_default(const tg_loss *loss);
 
 unsigned tg_losses_need(const tg_losses *losses); /* TG_NEED_ORDER | TG_NEED_VALUE | TG_NEED_TIME */
 

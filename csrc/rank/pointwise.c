@@ -106,7 +106,7 @@ const tg_loss tg_loss_log_mse = {
     .attrs = {{.name = "offset",
                .low = 0,
                .high = FLT_MAX,
-               .meaning = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}},
+               .doc = "added to a value before the logarithm: 1 for ln(1 + time), 0 needs values > 0"}},
 };
 
 const tg_loss tg_loss_msle = {
@@ -128,7 +128,7 @@ const tg_loss tg_loss_mape = {
                .fallback = 1e-8,
                .low = 1e-30,
                .high = FLT_MAX,
-               .meaning = "least size of a value that an error is divided by"}},
+               .doc = "least size of a value that an error is divided by"}},
 };
 
 const tg_loss tg_loss_quantile = {
@@ -140,7 +140,7 @@ const tg_loss tg_loss_quantile = {
     .reads = any_value,
     .run = run_quantile,
     .attrs =
-        {{.name = "level", .fallback = 0.5, .low = 0.001, .high = 0.999, .meaning = "share of values below"}},
+        {{.name = "level", .fallback = 0.5, .low = 0.001, .high = 0.999, .doc = "share of values below"}},
 };
 
 const tg_loss tg_loss_cross_entropy = {

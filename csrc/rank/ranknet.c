@@ -58,5 +58,5 @@ const tg_loss tg_loss_ranknet = {
                .fallback = 1,
                .low = 1e-6,
                .high = 1e6,
-               .meaning = "steepness: scores are multiplied by it"}},
+               .doc = "steepness: scores are multiplied by it"}},
 };

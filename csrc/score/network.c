@@ -77,7 +77,9 @@ tg_status tg_network_read(tg_model **model, const tg_json_value *list, const tg_
     tg_status status = check_sizes(sizes, err);
     if (status != TG_OK) return status;
     if ((*model = tg_model_new(&columns)) == NULL) return tg_fail(err, TG_E_MEMORY, "no memory for a model");
-    status = tg_described_model(*model, list, err);
+    status = tg_model_add_steps(*model, list, err);
+    if (status == TG_OK) status = tg_model_add_output(*model, "scores", err);
+    if (status == TG_OK) status = tg_model_finish(*model, err);
     if (status == TG_OK) status = read_weights(*model, file, err);
     if (status == TG_OK) return TG_OK;
     tg_model_free(*model);

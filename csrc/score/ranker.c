@@ -113,7 +113,7 @@ static int columns(const tg_ranker *r, tg_table table) {
 static tg_status make(tg_ranker *r, const tg_safetensors *file, const tg_json_value *root, tg_error *err) {
     tg_status status = take_metadata(r, root, err);
     if (!r->own_digits) r->program.node_features = TG_NODE_FEATURES;
-    if (status == TG_OK) status = tg_described_program(&r->program, tg_json_find(root, "preprocessing"), err);
+    if (status == TG_OK) status = tg_program_read(&r->program, tg_json_find(root, "preprocessing"), err);
     if (status == TG_OK) status = read_state(&r->program, file, err);
     if (status != TG_OK) return status;
     const tg_network_sizes sizes = {columns(r, TG_TABLE_NODE), columns(r, TG_TABLE_CONFIG),

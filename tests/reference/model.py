@@ -33,13 +33,6 @@ def _graph_arguments(op: str, graph: Named, rows: Array) -> Named:
     return {name: value for name, value in found.items() if name in known and value is not None}
 
 
-def _default(attr: Step) -> Any:
-    value = attr["default"]
-    if attr["kind"] == "choice":
-        return attr["choices"][int(value)]
-    return value if attr["kind"] == "real" else int(value)
-
-
 def _call(
     step: Step, inputs: list[Array], params: Named, graph: Named, rows: Array
 ) -> tuple[str, Named, Step, dict[str, str]]:
@@ -54,7 +47,7 @@ def _call(
         full = shared.get(param, f"{step['name']}.{param}")
         if full in params:
             arguments[param], targets[param] = params[full], full
-    attrs = {a["name"]: _default(a) for a in meta["attrs"]} | given
+    attrs = {a["name"]: a["default"] for a in meta["attrs"]} | given
     attrs = {name: value for name, value in attrs.items() if name not in _WITHOUT_VALUE}
     return op, arguments, attrs, targets
 

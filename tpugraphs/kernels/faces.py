@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tpugraphs import _core
 from tpugraphs.errors import ShapeError
 
-__all__ = ["SHAPES", "default_of", "faces", "named_faces"]
+__all__ = ["SHAPES", "attribute_type", "faces", "named_faces"]
 
 P = ParamSpec("P")
 Array = NDArray[np.float32]
@@ -182,21 +182,13 @@ def _result(meta: Meta) -> str:
     return "result" if any(attr["name"] == "out" for attr in meta["attrs"]) else "out"
 
 
-def default_of(attr: Meta) -> Any:
-    """Return the default of an attribute of an op as a plain value."""
-    if attr["kind"] == "choice":
-        return attr["choices"][int(attr["default"])]
-    kinds: dict[str, type] = {"flag": bool, "int": int, "real": float}
-    return kinds[attr["kind"]](attr["default"])
-
-
 def literal(choices: Iterable[str]) -> str:
     """Return the annotation of an argument that has these values: ``Literal['mean', 'sum']``."""
     return f"Literal[{', '.join(map(repr, choices))}]"
 
 
 def attribute_type(attr: Meta) -> str:
-    """Return the annotation of an attribute of an op."""
+    """Return the annotation of an attribute of an op or a loss."""
     return literal(attr["choices"]) if attr["kind"] == "choice" else _KINDS[attr["kind"]]
 
 
@@ -216,7 +208,7 @@ def _signature(meta: Meta) -> inspect.Signature:
     parameters = [inspect.Parameter(name, plain) for name in names]
     parameters += [inspect.Parameter(name, plain, default=None) for name in meta["params"]]
     extra: dict[str, Any] = {spec["name"]: None for spec in meta["inputs"] if spec["optional"]}
-    extra |= {attr["name"]: default_of(attr) for attr in meta["attrs"]}
+    extra |= {attr["name"]: attr["default"] for attr in meta["attrs"]}
     extra |= {} if _has_nodes(meta) or _of_configs(meta) else {"num_nodes": None}
     extra |= {"digit_rows": _core.SCHEMA["digit_states"]} if "digits" in _graph_arguments(meta) else {}
     extra |= {"training": False, "key": 0} if "random" in meta["flags"] else {}
@@ -254,8 +246,7 @@ class _Op:
     def __init__(self, meta: Meta) -> None:
         self.name, self.params, self.graph = meta["name"], tuple(meta["params"]), _graph_arguments(meta)
         self.inputs = tuple((spec["name"], _shapes(spec)) for spec in meta["inputs"])
-        self.defaults = {attr["name"]: default_of(attr) for attr in meta["attrs"]}
-        self.floats = [attr["name"] for attr in meta["attrs"] if attr["kind"] in ("flag", "real")]
+        self.defaults = {attr["name"]: attr["default"] for attr in meta["attrs"]}
         self.digits, self.of_configs = "digits" in meta["flags"], _of_configs(meta)
         rows = {s["name"]: set(s["rows"]) for s in meta["inputs"]}
         sources = [name for name in rows if rows[name] & _NODES]
@@ -324,8 +315,6 @@ class _Call:
                 inputs[name] = array
         params = {name: given[name] for name in op.params if given.get(name) is not None}
         values = {name: attrs.get(name, given.get(name, value)) for name, value in op.defaults.items()}
-        for name in op.floats:
-            values[name] = float(values[name])
         self.arrays = inputs | params
         self.gradients = [self.name(name) for name in self.arrays] + ["digits"] * op.digits
         configs = op.configs(given, inputs)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs import _core
-from tpugraphs.kernels.faces import literal
+from tpugraphs.kernels.faces import attribute_type, literal
 
 __all__ = ["list_mle", "pairwise_hinge", "ratio_ranks", "weighted_sum"]
 
@@ -201,26 +201,25 @@ def _parameters(loss: dict[str, Any]) -> list[inspect.Parameter]:
     found = [inspect.Parameter("scores", either)]
     found += [inspect.Parameter(target, either) for target in loss["reads"]]
     defaults = {target: None for target in loss["may_read"] if target not in loss["reads"]}
-    defaults |= {attribute["name"]: attribute["default"] for attribute in loss["attributes"]}
+    defaults |= {attribute["name"]: attribute["default"] for attribute in loss["attrs"]}
     defaults |= {"reduction": loss["reductions"][0], "weights": None, "offsets": None}
     keyword = inspect.Parameter.KEYWORD_ONLY
     found += [inspect.Parameter(name, keyword, default=value) for name, value in defaults.items()]
     types = {**_TYPES, "reduction": literal(loss["reductions"])}
     types |= {target: f"{_TYPES[target]} | None" for target in loss["may_read"] if target in defaults}
-    for attribute in loss["attributes"]:
-        choices = attribute["type"] == "choice"
-        types[attribute["name"]] = literal(attribute["choices"]) if choices else attribute["type"]
+    for attribute in loss["attrs"]:
+        types[attribute["name"]] = attribute_type(attribute)
     return [parameter.replace(annotation=types[parameter.name]) for parameter in found]
 
 
 def _document(loss: dict[str, Any]) -> str:
     lines = [f"Value and gradient of a loss: {loss['doc']}.", "", "Parameters", "----------"]
     lines += [f"scores, {', '.join(loss['may_read'])}, weights, offsets", "    As for `weighted_sum`."]
-    for a in loss["attributes"]:
-        kind = " or ".join(map(repr, a["choices"])) if a["type"] == "choice" else a["type"]
-        limits = "" if a["type"] == "choice" else f" From {a['low']:g} to {a['high']:g}."
+    for a in loss["attrs"]:
+        kind = " or ".join(map(repr, a["choices"])) if "choices" in a else attribute_type(a)
+        limits = "" if "choices" in a else f" From {a['low']:g} to {a['high']:g}."
         lines += [f"{a['name']} : {kind}, default {a['default']!r}"]
-        lines += [f"    {a['meaning'][0].upper()}{a['meaning'][1:]}.{limits}"]
+        lines += [f"    {a['doc'][0].upper()}{a['doc'][1:]}.{limits}"]
     lines += [f"reduction : {' or '.join(map(repr, loss['reductions']))}", "    Within a list."]
     lines += ["", "Returns", "-------", "loss : float", "dscores : (L,) float32"]
     return "\n".join(lines) + "\n"
@@ -228,7 +227,7 @@ def _document(loss: dict[str, Any]) -> str:
 
 def _face(loss: dict[str, Any]) -> Callable[..., Result]:
     """Make the function of one loss from its row of the table."""
-    name, attributes = loss["name"], [a["name"] for a in loss["attributes"]]
+    name, attributes = loss["name"], [a["name"] for a in loss["attrs"]]
     signature = inspect.Signature(_parameters(loss), return_annotation="Result")
 
     def face(*args: Any, **kwargs: Any) -> Result:

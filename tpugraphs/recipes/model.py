@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpugraphs import _core
 from tpugraphs.errors import RecipeError
-from tpugraphs.kernels.faces import SHAPES, attribute_type, default_of
+from tpugraphs.kernels.faces import SHAPES, attribute_type
 from tpugraphs.preprocess.pipeline import Sizes
 from tpugraphs.recipes.adapted import adapted
 from tpugraphs.recipes.base import Recipe, unknown
@@ -197,11 +196,10 @@ class Model(_Methods):
     ) -> str:
         op = meta["name"]
         slots = self._inputs(meta, inputs, attrs)
-        known = {attr["name"]: attr for attr in meta["attrs"]}
-        for key, value in attrs.items():
+        known = [attr["name"] for attr in meta["attrs"]]
+        for key in attrs:
             if key not in known:
                 raise RecipeError(unknown(f"attribute of {op}", key, [*known, *_OWN]))
-            _check(op, known[key], value)
         for what, text in (("name", name), ("to", to)):
             if text is not None and (not isinstance(text, str) or not text):
                 raise RecipeError(f"{op}: {what} must be a text, got {text!r:.60}")
@@ -277,26 +275,6 @@ class Model(_Methods):
         }
 
 
-def _check(op: str, attr: Meta, value: Any) -> None:
-    """Raise RecipeError unless an attribute may have the value."""
-    kind, name = attr["kind"], attr["name"]
-    if kind == "choice":
-        if value not in attr["choices"] or not isinstance(value, str):
-            raise RecipeError(unknown(f"{name} of {op}", value, attr["choices"]))
-        return
-    if kind == "flag":
-        if not isinstance(value, bool):
-            raise RecipeError(f"{op}: {name} must be True or False, got {value!r:.60}")
-        return
-    number = numbers.Integral if kind == "int" else numbers.Real
-    fits = isinstance(value, number) and not isinstance(value, bool) and attr["low"] <= value <= attr["high"]
-    if not fits:
-        word = "whole number" if kind == "int" else "number"
-        raise RecipeError(
-            f"{op}: {name} must be a {word} in {attr['low']:.10g}..{attr['high']:.10g}, got {value!r:.60}"
-        )
-
-
 def _call(step: Mapping[str, Any]) -> str:
     """Return a step as the call that makes it, without the slot it makes."""
     named = {} if step["name"] == step["out"] else {"name": step["name"]}
@@ -330,7 +308,7 @@ def _method(meta: Meta) -> Callable[..., str]:
         parameters.append(inspect.Parameter(spec["name"], plain, default=default, annotation=kind))
     for a in meta["attrs"]:
         parameters.append(
-            inspect.Parameter(a["name"], named, default=default_of(a), annotation=attribute_type(a))
+            inspect.Parameter(a["name"], named, default=a["default"], annotation=attribute_type(a))
         )
     for one, kind in _OWN.items():
         parameters.append(inspect.Parameter(one, named, default=None, annotation=kind))
@@ -366,7 +344,7 @@ def _sentence(text: str) -> str:
 
 def _values(attr: Meta) -> str:
     """Say which values an attribute may have, and its default."""
-    default = default_of(attr)
+    default = attr["default"]
     if attr["kind"] == "choice":
         return "{" + ", ".join(f'"{choice}"' for choice in attr["choices"]) + f'}}, default "{default}"'
     if attr["kind"] == "flag":
