@@ -196,9 +196,9 @@ def test_fractions_and_sizes_out_of_reach_are_refused():
         first = step("config_linear", "first", "node_feat", "z", out=4)
         return _core.Model([first, *steps], 0, 3)
 
-    with pytest.raises(tg.RecipeError, match=r"head.*'out' must be a whole number"):
+    with pytest.raises(tg.RecipeError, match=r"head.*out: expected a whole number"):
         build("linear", out=1.5)
-    with pytest.raises(tg.RecipeError, match=r"'out' must be a whole number"):
+    with pytest.raises(tg.RecipeError, match=r"finite numbers"):
         build("linear", out=float("nan"))
     wide = [step("config_linear", "first", "node_feat", "z0", out=65536)]
     wide += [step("linear", f"l{i}", f"z{i}", f"z{i + 1}", out=65536) for i in range(2)]

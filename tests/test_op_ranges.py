@@ -63,9 +63,8 @@ def ending_of(op):
 def ends():
     for op, meta in OPS.items():
         for attr in meta["attrs"]:
-            values = attr.get("choices") or [attr["low"], attr["high"]]
-            whole = attr["kind"] in ("int", "flag")
-            yield from ((op, attr["name"], int(value) if whole else value) for value in values)
+            ends = [False, True] if attr["kind"] == "flag" else [attr.get("low"), attr.get("high")]
+            yield from ((op, attr["name"], value) for value in attr.get("choices", ends))
 
 
 def read_again(steps, path):

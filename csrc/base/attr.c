@@ -33,7 +33,7 @@ tg_status tg_attr_wrong(tg_error *err, tg_status code, const char *owner, const 
                         const char *expected, const tg_json_value *found) {
     char text[96], field[96];
     tg_json_words(found, text, sizeof text);
-    snprintf(field, sizeof field, "%.60s: %.32s", owner, what);
+    snprintf(field, sizeof field, "%.60s%s%.32s", owner, owner[0] != 0 ? ": " : "", what);
     return tg_refuse(err, code, field, expected, "%s", text);
 }
 
@@ -123,11 +123,13 @@ static const tg_json_value *unknown_entry(const tg_attr *attrs, int n, const tg_
 
 static tg_status refuse_entry(const tg_attr *attrs, int n, const char *key, const char *owner, tg_status code,
                               tg_error *err) {
-    char known[192] = "";
+    char known[256] = "none", field[80];
     size_t used = 0;
     for (int a = 0; a < n && used < sizeof known; a++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", a > 0 ? ", " : "", attrs[a].name);
-    return tg_refuse(err, code, owner, n > 0 ? known : "no attributes", "'%.60s'", key);
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", a > 0 ? ", " : "only ",
+                                 attrs[a].name);
+    snprintf(field, sizeof field, "%.60s%sattributes", owner, owner[0] != 0 ? ": " : "");
+    return tg_refuse(err, code, field, known, "'%.60s'", key);
 }
 
 tg_status tg_attrs_read(const tg_attr *attrs, int most, const tg_json_value *object, const char *skip,

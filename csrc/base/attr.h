@@ -38,7 +38,7 @@ typedef struct tg_attr_value {
 
 /* The values of the attributes `attrs` (at most `most`, or up to a name NULL) out of an object, NULL for none.
    `skip` names an entry that is not one of them; NULL: none. Wrong ones, missing ones and unknown ones are errors of
-   `code` about `owner`, such as "op linear", that say what was expected and what was found. */
+   `code` about `owner`, such as "linear" or "" where the caller says it, that say what was expected and what was found. */
 tg_status tg_attrs_read(const tg_attr *attrs, int most, const tg_json_value *object, const char *skip,
                         const char *owner, tg_status code, tg_attr_value *values, tg_error *err);
 

@@ -98,7 +98,7 @@ static tg_status connect(tg_model *m, const tg_step_spec *spec, tg_step *step, t
     for (int i = 0; i < m->n_steps; i++)
         if (strcmp(m->steps[i].name, spec->name) == 0)
             return tg_fail(err, TG_E_RECIPE, "the name is used twice");
-    return tg_op_attrs(step->op, spec->attrs, step->attrs, err);
+    return tg_op_attrs(step->op, spec->attrs, "", step->attrs, err);
 }
 
 /* Shapes of the parameters that the step takes from others. */

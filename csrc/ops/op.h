@@ -288,8 +288,10 @@ const char *tg_space_name(tg_space space);
 void tg_space_names(unsigned spaces, char *text, size_t size);
 
 enum { TG_MAX_NAME = 64 };
-/* Write the attributes of `op` out of an object in JSON (NULL: none are given) to its structure (TG_ATTR_BYTES). */
-tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, void *attrs, tg_error *err);
+/* Write the attributes of `op` out of an object in JSON (NULL: none are given) to its structure (TG_ATTR_BYTES). `owner`
+   stands before what is wrong. */
+tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, const char *owner, void *attrs,
+                      tg_error *err);
 
 /* Check the inputs of plan, and let the op make the rest of it. The caller has set attrs, n_in, in, digit_cols,
    digit_rows and shared. */

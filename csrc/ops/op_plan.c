@@ -57,10 +57,9 @@ static void write_attr(const tg_attr *attr, void *attrs, double value) {
     }
 }
 
-tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, void *attrs, tg_error *err) {
+tg_status tg_op_attrs(const tg_op *op, const tg_json_value *object, const char *owner, void *attrs,
+                      tg_error *err) {
     tg_attr_value values[TG_MAX_ATTRS];
-    char owner[TG_MAX_NAME];
-    snprintf(owner, sizeof owner, "op %s", op->name);
     memset(attrs, 0, TG_ATTR_BYTES);
     const tg_status status =
         tg_attrs_read(op->attrs, TG_MAX_ATTRS, object, NULL, owner, TG_E_RECIPE, values, err);

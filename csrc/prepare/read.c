@@ -36,7 +36,7 @@ static tg_status take_values(tg_column *column, owner o, const tg_json_value *va
     if ((column->values = calloc((size_t)values->count, sizeof *column->values)) == NULL)
         return no_memory(err);
     for (const tg_json_value *v = values->first; v != NULL; v = v->next) {
-        if (v->kind == TG_JSON_OBJECT || v->kind == TG_JSON_ARRAY)
+        if (v->text == NULL) /* a list or an object */
             return tg_attr_wrong(err, TG_E_CONFIG, o.text, column->name, expected, v);
         if ((column->values[column->n_values] = copy_text(v)) == NULL) return no_memory(err);
         column->n_values++;

@@ -7,7 +7,10 @@
 static PyObject *plain(PyObject *self, PyObject *object) {
     (void)self;
     if (PyArray_CheckScalar(object)) return PyObject_CallMethod(object, "item", NULL);
-    return PyErr_Format(PyExc_TypeError, "a %R is neither a name, a number nor a list", Py_TYPE(object));
+    PyObject *name = PyType_GetName(Py_TYPE(object));
+    if (name != NULL) PyErr_SetObject(PyExc_TypeError, name);
+    Py_XDECREF(name);
+    return NULL;
 }
 
 static PyObject *dumps(PyObject *value) {
@@ -28,8 +31,8 @@ static PyObject *dumps(PyObject *value) {
     return text;
 }
 
-/* The exception that is set, as a ConfigError about the field. */
-static int not_json(const char *field) {
+/* The exception that is set, as an error of `code` about the field. */
+static int not_json(const char *field, tg_status code) {
     PyObject *type, *value, *trace;
     if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
         !PyErr_ExceptionMatches(PyExc_RecursionError))
@@ -39,7 +42,7 @@ static int not_json(const char *field) {
     PyObject *bytes = text == NULL ? NULL : PyUnicode_AsEncodedString(text, "utf-8", "replace");
     tg_error err;
     PyErr_Clear();
-    tg_refuse(&err, TG_E_CONFIG, field, "names, finite numbers and lists of them", "%.150s",
+    tg_refuse(&err, code, field, "names, finite numbers and lists of them", "%.150s",
               bytes == NULL ? "?" : PyBytes_AsString(bytes));
     Py_XDECREF(bytes);
     Py_XDECREF(text);
@@ -50,19 +53,19 @@ static int not_json(const char *field) {
     return -1;
 }
 
-int tg_py_json(PyObject *value, const char *field, tg_json_tree *tree) {
+int tg_py_json(PyObject *value, const char *field, tg_status code, tg_json_tree *tree) {
     *tree = (tg_json_tree){NULL, NULL};
     PyObject *text = PyUnicode_Check(value) ? Py_NewRef(value) : dumps(value);
-    if (text == NULL) return not_json(field);
+    if (text == NULL) return not_json(field, code);
     PyObject *bytes = PyUnicode_AsUTF8String(text);
     Py_DECREF(text);
-    if (bytes == NULL) return not_json(field);
+    if (bytes == NULL) return not_json(field, code);
     tg_error err;
     const tg_status status =
         tg_json_read(tree, field, PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes), &err);
     Py_DECREF(bytes);
     if (status == TG_OK) return 0;
-    if (err.code == TG_E_DATA) err.code = TG_E_CONFIG;
+    if (err.code == TG_E_DATA) err.code = code;
     tg_json_free(tree);
     tg_raise(&err, NULL);
     return -1;

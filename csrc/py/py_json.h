@@ -6,9 +6,9 @@
 
 #include "base/attr.h"
 
-/* The tree of a text in JSON, or of a value of dicts, lists, numbers (NumPy's too) and text. 0, or -1 with a
-   ConfigError about `field`. Free it also then. */
-int tg_py_json(PyObject *value, const char *field, tg_json_tree *tree);
+/* The tree of a text in JSON, or of a value of dicts, lists, numbers (NumPy's too) and text. 0, or -1 with an
+   error of `code` about `field`. Free it also then. */
+int tg_py_json(PyObject *value, const char *field, tg_status code, tg_json_tree *tree);
 
 /* Declared attributes: a list of dicts "name", "kind", "doc", "required", "default", and where they have them "low",
    "high", "choices", "needs" ({choice: parameter}). */

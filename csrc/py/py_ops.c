@@ -194,9 +194,9 @@ static int plan_call(call *c, PyObject *attrs, PyObject *inputs) {
     c->plan.digit_rows = c->slate.digit_rows;
     for (int i = 0; i < c->plan.n_in; i++)
         if (take_input(c, PyTuple_GetItem(inputs, i), i) == NULL) return -1;
-    tg_status status = tg_py_json(attrs, c->op->name, &tree) < 0
+    tg_status status = tg_py_json(attrs, c->op->name, TG_E_RECIPE, &tree) < 0
                            ? TG_E_CANCELLED
-                           : tg_op_attrs(c->op, tree.root, c->attrs, &err);
+                           : tg_op_attrs(c->op, tree.root, c->op->name, c->attrs, &err);
     tg_json_free(&tree);
     if (status == TG_E_CANCELLED) return -1;
     if (status == TG_OK) status = tg_plan_op(c->op, &c->plan, &err);

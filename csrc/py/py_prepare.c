@@ -104,7 +104,7 @@ static PyObject *prepare_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->program.node_features = node_features;
     tg_json_tree tree;
     tg_error err;
-    int status = tg_py_json(steps, "preprocessing", &tree);
+    int status = tg_py_json(steps, "preprocessing", TG_E_CONFIG, &tree);
     if (status == 0 && tg_program_read(&self->program, tree.root, &err) != TG_OK) {
         tg_raise(&err, NULL);
         status = -1;

@@ -80,7 +80,7 @@ int tg_py_losses(PyObject *given, tg_losses *out) {
     tg_json_tree tree;
     tg_error err;
     if (list == NULL) return -1;
-    int status = tg_py_json(list, "loss", &tree);
+    int status = tg_py_json(list, "loss", TG_E_CONFIG, &tree);
     Py_DECREF(list);
     if (status == 0 && tg_losses_read(out, tree.root, run_own, &err) != TG_OK) {
         tg_raise(&err, NULL);

@@ -77,7 +77,7 @@ int tg_py_build(tg_model *model, PyObject *steps, PyObject *inputs, PyObject *ou
     tg_error err;
     tg_json_tree tree;
     if (add_inputs(model, inputs, &err) < 0) return -1;
-    int status = tg_py_json(steps, "steps", &tree);
+    int status = tg_py_json(steps, "steps", TG_E_RECIPE, &tree);
     if (status == 0 && tg_model_add_steps(model, tree.root, &err) != TG_OK) status = fail(&err);
     tg_json_free(&tree);
     if (status == 0) status = add_outputs(model, outputs, &err);

@@ -7,25 +7,21 @@
 
 enum { NODES = 5, COLUMNS = 4, CONFIG_NODES = 2, CONFIGS = 3, CELLS = CONFIGS * CONFIG_NODES * TG_DIGITS };
 
-static tg_step_spec step(const char *op, const char *name, const char *in, const char *out, double columns) {
-    tg_step_spec spec = {.n_in = 1, .n_attrs = columns > 0};
-    snprintf(spec.op, sizeof spec.op, "%s", op);
-    snprintf(spec.name, sizeof spec.name, "%s", name);
-    snprintf(spec.in[0], sizeof spec.in[0], "%s", in);
-    snprintf(spec.out, sizeof spec.out, "%s", out);
-    spec.attrs[0] = (tg_attr_value){.key = "out", .number = columns};
-    return spec;
-}
+static const char steps[] =
+    "[{\"op\": \"config_linear\", \"name\": \"config\", \"in\": [\"node_feat\"], \"out\": \"c\", \"attrs\": "
+    "{\"out\": 6}},"
+    " {\"op\": \"sage\", \"name\": \"sage\", \"in\": [\"c\"], \"out\": \"s\", \"attrs\": {\"out\": 6}},"
+    " {\"op\": \"pool\", \"name\": \"pool\", \"in\": [\"s\"], \"out\": \"y\"},"
+    " {\"op\": \"linear\", \"name\": \"out\", \"in\": [\"y\"], \"out\": \"scores\", \"attrs\": {\"out\": "
+    "1}}]";
 
 static tg_status build(tg_model *model, tg_error *err) {
-    const tg_step_spec steps[] = {step("config_linear", "config", "node_feat", "c", 6),
-                                  step("sage", "sage", "c", "s", 6), step("pool", "pool", "s", "y", 0),
-                                  step("linear", "out", "y", "scores", 1)};
-    tg_status status = TG_OK;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TG_OK; i++)
-        status = tg_model_add_step(model, &steps[i], err);
+    tg_json_tree tree;
+    tg_status status = tg_json_read(&tree, "steps", steps, strlen(steps), err);
+    if (status == TG_OK) status = tg_model_add_steps(model, tree.root, err);
     if (status == TG_OK) status = tg_model_add_output(model, "scores", err);
     if (status == TG_OK) status = tg_model_finish(model, err);
+    tg_json_free(&tree);
     return status == TG_OK ? tg_model_draw(model, 7, err) : status;
 }
 
