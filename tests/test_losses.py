@@ -247,7 +247,7 @@ def test_bad_input_is_named():
     with pytest.raises(tg.ConfigError, match="mean-pairs"):
         tg.kernels.list_mle(scores, runtimes, reduction="mean-pairs")
     for margin in (-1.0, np.nan, np.inf, 1e300):
-        with pytest.raises(tg.ConfigError, match="margin|finite numbers"):
+        with pytest.raises(tg.ConfigError, match="margin"):
             tg.kernels.pairwise_hinge(scores, runtimes, margin)
 
 

@@ -198,7 +198,7 @@ def test_fractions_and_sizes_out_of_reach_are_refused():
 
     with pytest.raises(tg.RecipeError, match=r"head.*out: expected a whole number"):
         build("linear", out=1.5)
-    with pytest.raises(tg.RecipeError, match=r"finite numbers"):
+    with pytest.raises(tg.RecipeError, match=r"out: expected.*found nan"):
         build("linear", out=float("nan"))
     wide = [step("config_linear", "first", "node_feat", "z0", out=65536)]
     wide += [step("linear", f"l{i}", f"z{i}", f"z{i + 1}", out=65536) for i in range(2)]

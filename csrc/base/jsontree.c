@@ -163,5 +163,6 @@ void tg_json_words(const tg_json_value *value, char *to, size_t size) {
     if (value == NULL) snprintf(to, size, "none");
     else if (value->kind == TG_JSON_OBJECT || value->kind == TG_JSON_ARRAY)
         snprintf(to, size, "%s of %d", value->kind == TG_JSON_OBJECT ? "an object" : "a list", value->count);
+    else if (value->text == NULL) snprintf(to, size, "%.15g", value->number);
     else snprintf(to, size, value->kind == TG_JSON_STRING ? "'%.80s'" : "%.80s", value->text);
 }

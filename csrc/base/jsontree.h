@@ -11,9 +11,10 @@
 
 /* A value; `key` only of an entry of an object. Texts have a NUL behind them, which they may also contain. */
 typedef struct tg_json_value {
-    tg_json_kind kind;      /* TG_JSON_OBJECT, _ARRAY, _STRING, _NUMBER or _LITERAL */
-    int is_whole;           /* a number without fraction and exponent that int64 holds: `whole` */
-    const char *key, *text; /* text: of a string without escapes, of a number or literal as it stands */
+    tg_json_kind kind; /* TG_JSON_OBJECT, _ARRAY, _STRING, _NUMBER or _LITERAL */
+    int is_whole;      /* a number without fraction and exponent that int64 holds: `whole` */
+    const char *key,
+        *text; /* text: of a string without escapes, of a number (may be NULL) or literal as it stands */
     size_t key_size, size;
     double number; /* the nearest, finite */
     int64_t whole;

@@ -16,9 +16,13 @@ static owner owner_of(const tg_prepare_step *step) {
     return o;
 }
 
-static char *copy_text(const tg_json_value *text) {
-    char *copy = malloc(text->size + 1);
-    if (copy != NULL) memcpy(copy, text->text, text->size + 1);
+/* Of text, a literal or a number. */
+static char *copy_text(const tg_json_value *value) {
+    char number[32];
+    snprintf(number, sizeof number, "%.15g", value->number);
+    const char *text = value->text == NULL ? number : value->text;
+    char *copy = malloc(strlen(text) + 1);
+    if (copy != NULL) strcpy(copy, text);
     return copy;
 }
 
@@ -36,7 +40,7 @@ static tg_status take_values(tg_column *column, owner o, const tg_json_value *va
     if ((column->values = calloc((size_t)values->count, sizeof *column->values)) == NULL)
         return no_memory(err);
     for (const tg_json_value *v = values->first; v != NULL; v = v->next) {
-        if (v->text == NULL) /* a list or an object */
+        if (v->kind != TG_JSON_STRING && v->kind != TG_JSON_LITERAL && v->kind != TG_JSON_NUMBER)
             return tg_attr_wrong(err, TG_E_CONFIG, o.text, column->name, expected, v);
         if ((column->values[column->n_values] = copy_text(v)) == NULL) return no_memory(err);
         column->n_values++;

@@ -1,74 +1,152 @@
-/* Specs cross the border as JSON text; what the core declares goes back as dicts. */
+/* Specs cross the border as JSON, as text or as a tree of the same values; what the core declares goes back as dicts. */
 #include "py/py_json.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* For json.dumps: the plain value of a NumPy number. */
-static PyObject *plain(PyObject *self, PyObject *object) {
-    (void)self;
-    if (PyArray_CheckScalar(object)) return PyObject_CallMethod(object, "item", NULL);
-    PyObject *name = PyType_GetName(Py_TYPE(object));
-    if (name != NULL) PyErr_SetObject(PyExc_TypeError, name);
-    Py_XDECREF(name);
-    return NULL;
-}
+/* A tree being made of Python values. Nothing here runs Python code, so that nothing changes meanwhile. */
+typedef struct maker {
+    const char *field;
+    tg_status code;
+    tg_json_value *next; /* NULL while values are counted */
+    int64_t count;
+} maker;
 
-static PyObject *dumps(PyObject *value) {
-    static PyMethodDef method = {"plain", plain, METH_O, NULL};
-    PyObject *json = PyImport_ImportModule("json"), *text = NULL;
-    PyObject *function = json == NULL ? NULL : PyObject_GetAttrString(json, "dumps");
-    PyObject *hook = function == NULL ? NULL : PyCFunction_New(&method, NULL);
-    PyObject *args = hook == NULL ? NULL : Py_BuildValue("(O)", value);
-    PyObject *options = args == NULL ? NULL
-                                     : Py_BuildValue("{s:O,s:O,s:O}", "default", hook, "allow_nan", Py_False,
-                                                     "ensure_ascii", Py_False);
-    if (options != NULL) text = PyObject_Call(function, args, options);
-    Py_XDECREF(options);
-    Py_XDECREF(args);
-    Py_XDECREF(hook);
-    Py_XDECREF(function);
-    Py_XDECREF(json);
-    return text;
-}
-
-/* The exception that is set, as an error of `code` about the field. */
-static int not_json(const char *field, tg_status code) {
-    PyObject *type, *value, *trace;
-    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
-        !PyErr_ExceptionMatches(PyExc_RecursionError))
-        return -1;
-    PyErr_Fetch(&type, &value, &trace);
-    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
-    PyObject *bytes = text == NULL ? NULL : PyUnicode_AsEncodedString(text, "utf-8", "replace");
+static int refuse(const maker *m, const char *expected, const char *found) {
     tg_error err;
-    PyErr_Clear();
-    tg_refuse(&err, code, field, "names, finite numbers and lists of them", "%.150s",
-              bytes == NULL ? "?" : PyBytes_AsString(bytes));
-    Py_XDECREF(bytes);
-    Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    if (PyErr_Occurred()) return -1;
+    tg_refuse(&err, m->code, m->field, expected, "%s", found);
+    tg_raise(&err, NULL);
+    return -1;
+}
+
+static int refuse_type(const maker *m, PyObject *value) {
+    PyObject *name = PyType_GetName(Py_TYPE(value));
+    const char *text = name == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+    const int status = refuse(m, "names, numbers, and lists and objects of them", text == NULL ? "?" : text);
+    Py_XDECREF(name);
+    return status;
+}
+
+/* The number of a NumPy scalar; 0 if it has none. */
+static int scalar_number(PyObject *value, double *number) {
+    PyArray_Descr *wanted = PyArray_DescrFromType(NPY_DOUBLE);
+    const int fine = PyArray_IsScalar(value, Number) && !PyArray_IsScalar(value, ComplexFloating) &&
+                     PyArray_CastScalarToCtype(value, number, wanted) == 0;
+    Py_XDECREF((PyObject *)wanted);
+    return fine;
+}
+
+/* Literals, numbers and text into `to`: 1, 0 if it is none of them, -1 with an exception. */
+static int take_plain(const maker *m, PyObject *value, tg_json_value *to) {
+    if (value == Py_None || PyBool_Check(value) || PyArray_IsScalar(value, Bool)) {
+        to->kind = TG_JSON_LITERAL;
+        to->text = value == Py_None ? "null" : PyObject_IsTrue(value) ? "true" : "false";
+        to->size = strlen(to->text);
+        return 1;
+    }
+    if (PyUnicode_Check(value)) {
+        Py_ssize_t size;
+        to->kind = TG_JSON_STRING;
+        if ((to->text = PyUnicode_AsUTF8AndSize(value, &size)) == NULL) {
+            PyErr_Clear();
+            return refuse(m, "text that UTF-8 can hold", "a lone surrogate");
+        }
+        to->size = (size_t)size;
+        return 1;
+    }
+    to->kind = TG_JSON_NUMBER;
+    if (!tg_plain_number(value, &to->number) && !scalar_number(value, &to->number)) return 0;
+    to->is_whole = to->number == floor(to->number) && fabs(to->number) < 0x1p63 && !PyFloat_Check(value);
+    if (to->is_whole) to->whole = (int64_t)to->number;
+    return 1;
+}
+
+static int make(maker *m, PyObject *value, const char *key, size_t key_size, int depth, tg_json_value **made);
+
+/* The entry of a list or dict. */
+static int add_entry(maker *m, PyObject *value, const char *key, size_t key_size, int depth,
+                     tg_json_value *inside, tg_json_value **last) {
+    tg_json_value *entry;
+    if (make(m, value, key, key_size, depth + 1, &entry) < 0) return -1;
+    if (m->next == NULL) return 0;
+    if (*last == NULL) inside->first = entry;
+    else (*last)->next = entry;
+    inside->count++;
+    *last = entry;
+    return 0;
+}
+
+static int add_dict(maker *m, PyObject *dict, int depth, tg_json_value *inside) {
+    PyObject *key, *value;
+    tg_json_value *last = NULL;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+        Py_ssize_t size;
+        const char *text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, &size) : NULL;
+        if (text == NULL) {
+            PyErr_Clear();
+            return refuse(m, "text as the keys of objects",
+                          PyUnicode_Check(key) ? "a lone surrogate" : "another key");
+        }
+        if (add_entry(m, value, text, (size_t)size, depth, inside, &last) < 0) return -1;
+    }
+    return 0;
+}
+
+static int add_items(maker *m, PyObject *list, int depth, tg_json_value *inside) {
+    const int tuple = PyTuple_Check(list);
+    const Py_ssize_t n = tuple ? PyTuple_Size(list) : PyList_Size(list);
+    tg_json_value *last = NULL;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (add_entry(m, tuple ? PyTuple_GetItem(list, i) : PyList_GetItem(list, i), NULL, 0, depth, inside,
+                      &last) < 0)
+            return -1;
+    return 0;
+}
+
+/* Count a value and those in it, or, in the second round, write them. */
+static int make(maker *m, PyObject *value, const char *key, size_t key_size, int depth,
+                tg_json_value **made) {
+    tg_json_value counted = {.key = key, .key_size = key_size}, *to = m->next == NULL ? &counted : m->next++;
+    *to = counted;
+    *made = to;
+    if (++m->count > TG_JSON_VALUES) return refuse(m, "at most 2^20 values", "more");
+    if (depth > TG_JSON_DEPTH) return refuse(m, "lists and objects at most 64 deep", "deeper ones");
+    const int dict = PyDict_Check(value);
+    if (dict || PyList_Check(value) || PyTuple_Check(value)) {
+        to->kind = dict ? TG_JSON_OBJECT : TG_JSON_ARRAY;
+        return dict ? add_dict(m, value, depth, to) : add_items(m, value, depth, to);
+    }
+    const int plain = take_plain(m, value, to);
+    return plain == 0 ? refuse_type(m, value) : plain < 0 ? -1 : 0;
+}
+
+static int read_text(PyObject *text, const char *field, tg_status code, tg_json_tree *tree) {
+    Py_ssize_t size;
+    tg_error err;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+    if (utf8 == NULL) return -1;
+    if (tg_json_read(tree, field, utf8, (size_t)size, &err) == TG_OK) return 0;
+    if (err.code == TG_E_DATA) err.code = code;
+    tg_json_free(tree);
     tg_raise(&err, NULL);
     return -1;
 }
 
 int tg_py_json(PyObject *value, const char *field, tg_status code, tg_json_tree *tree) {
+    maker m = {.field = field, .code = code};
+    tg_json_value *root;
     *tree = (tg_json_tree){NULL, NULL};
-    PyObject *text = PyUnicode_Check(value) ? Py_NewRef(value) : dumps(value);
-    if (text == NULL) return not_json(field, code);
-    PyObject *bytes = PyUnicode_AsUTF8String(text);
-    Py_DECREF(text);
-    if (bytes == NULL) return not_json(field, code);
-    tg_error err;
-    const tg_status status =
-        tg_json_read(tree, field, PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes), &err);
-    Py_DECREF(bytes);
-    if (status == TG_OK) return 0;
-    if (err.code == TG_E_DATA) err.code = code;
-    tg_json_free(tree);
-    tg_raise(&err, NULL);
-    return -1;
+    if (PyUnicode_Check(value)) return read_text(value, field, code, tree);
+    if (make(&m, value, NULL, 0, 0, &root) < 0) return -1;
+    if ((m.next = tree->block = malloc((size_t)m.count * sizeof *m.next)) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    m.count = 0;
+    tree->root = m.next;
+    return make(&m, value, NULL, 0, 0, &root);
 }
 
 /* ---- what is declared ---- */

@@ -6,8 +6,8 @@
 
 #include "base/attr.h"
 
-/* The tree of a text in JSON, or of a value of dicts, lists, numbers (NumPy's too) and text. 0, or -1 with an
-   error of `code` about `field`. Free it also then. */
+/* The tree of a text in JSON, or of a value of dicts, lists, tuples, numbers (NumPy's too) and text, which must stay
+   while the tree is read. 0, or -1 with an error of `code` about `field`. Free it also then. */
 int tg_py_json(PyObject *value, const char *field, tg_status code, tg_json_tree *tree);
 
 /* Declared attributes: a list of dicts "name", "kind", "doc", "required", "default", and where they have them "low",
