@@ -789,8 +789,8 @@ def test_the_table_says_what_there_is():
     for name, step in table.items():
         assert step["doc"].endswith(".") and f'"step": "{name}"' in here, f"{name} has no test here"
         for attr in step["attrs"]:
-            assert attr["doc"] and attr["kind"] in ("int", "flag", "choice", "columns", "numbers")
-            assert (attr["default"] is None) == (attr["required"] or attr["kind"] in ("columns", "numbers"))
+            assert attr["doc"] and attr["kind"] in ("int", "flag", "choice", "list", "numbers")
+            assert (attr["default"] is None) == (attr["required"] or attr["kind"] in ("list", "numbers"))
     assert table["dedup"]["training"] and table["encode"]["learns"] and not table["prune"]["learns"]
 
 

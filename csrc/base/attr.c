@@ -52,8 +52,7 @@ static void expect(const tg_attr *attr, char *to, size_t size) {
     static const char *const nouns[TG_ATTR_KINDS] = {
         [TG_ATTR_REAL] = "a number", [TG_ATTR_INT] = "a whole number", [TG_ATTR_FLAG] = "true or false"};
     if (attr->kind == TG_ATTR_CHOICE) list_choices(attr->choices, to, size);
-    else if (attr->kind == TG_ATTR_COLUMNS)
-        snprintf(to, size, "a list of at most %d columns", TG_ATTR_ENTRIES);
+    else if (attr->kind == TG_ATTR_ITEMS) snprintf(to, size, "a list of at most %d entries", TG_ATTR_ENTRIES);
     else if (attr->kind == TG_ATTR_NUMBERS)
         snprintf(to, size, "a list of at most %d whole numbers in %.0f..%.0f", TG_ATTR_ENTRIES, attr->low,
                  attr->high);

@@ -7,10 +7,10 @@
 #include "base/status.h"
 
 /* A finite number, a whole number, true or false, or one of `choices` ("none|log": the value is the position);
-   a list of whole numbers, or one of objects, whose entries are the declarer's business. */
+   a list of whole numbers, or one whose items are the declarer's business. */
 #define TG_ATTR_LIST(A)                                                                                      \
     A(REAL, "real")                                                                                          \
-    A(INT, "int") A(FLAG, "flag") A(CHOICE, "choice") A(NUMBERS, "numbers") A(COLUMNS, "columns")
+    A(INT, "int") A(FLAG, "flag") A(CHOICE, "choice") A(NUMBERS, "numbers") A(ITEMS, "list")
 typedef enum {
 #define TG_ATTR_KIND(id, name) TG_ATTR_##id,
     TG_ATTR_LIST(TG_ATTR_KIND)

@@ -1,7 +1,8 @@
 #include "optim/optim.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -40,36 +41,93 @@ double tg_global_norm(int64_t n, const float *g) {
     return sqrt(total);
 }
 
-static tg_status check_groups(const tg_optimizer *o, int64_t P, tg_error *err) {
-    int64_t end = 0;
-    for (int i = 0; i < o->n_groups; i++) {
-        const tg_group *group = &o->groups[i];
-        if (group->begin != end || group->end < group->begin || group->end > P)
-            return tg_fail(err, TG_E_CONFIG,
-                           "groups[%d]: expected parameters from %lld to at most %lld, got %lld to %lld", i,
-                           (long long)end, (long long)P, (long long)group->begin, (long long)group->end);
-        if (!isfinite(group->lr_scale) || group->lr_scale < 0 || !isfinite(group->weight_decay))
-            return tg_fail(err, TG_E_CONFIG,
-                           "groups[%d]: the learning rate's factor and weight_decay must be finite, the "
-                           "factor not negative",
-                           i);
-        end = group->end;
-    }
-    if (end != P)
-        return tg_fail(err, TG_E_CONFIG, "groups: expected all %lld parameters, got the first %lld",
-                       (long long)P, (long long)end);
+/* ---- an optimizer as a text describes it ---- */
+
+enum { KIND, LR, STEP, CLIP, WEIGHT_DECAY, BETA1, BETA2, EPS, MOMENTUM, GROUPS, ATTRS };
+#define BELOW_ONE 0.9999999999999999
+#define ANY       1e300
+static const tg_attr attrs[ATTRS] = {
+#define TG_WORD(kind, name, moments) "|" #name
+    [KIND] = {"kind", TG_ATTR_CHOICE, 0, 0, 0, 0, &(TG_OPTIMIZER_LIST(TG_WORD))[1], "rule of the updates"},
+#undef TG_WORD
+    [LR] = {"lr", TG_ATTR_REAL, 0, 0, 0, ANY, NULL, "learning rate"},
+    [STEP] = {"step", TG_ATTR_INT, 1, 0, 1, 1e15, NULL, "counts from 1"},
+    [CLIP] = {"clip", TG_ATTR_REAL, 0, 0, 0, ANY, NULL, "norm that a gradient is scaled down to; 0: never"},
+    [WEIGHT_DECAY] = {"weight_decay", TG_ATTR_REAL, 0, 0, -ANY, ANY, NULL,
+                      "of all parameters, without groups"},
+    [BETA1] = {"beta1", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL, "decay of the first moment"},
+    [BETA2] = {"beta2", TG_ATTR_REAL, 0, 0.999, 0, BELOW_ONE, NULL, "decay of the second moment"},
+    [EPS] = {"eps", TG_ATTR_REAL, 0, 1e-8, 1e-300, ANY, NULL, "added to the root of the second moment"},
+    [MOMENTUM] = {"momentum", TG_ATTR_REAL, 0, 0.9, 0, BELOW_ONE, NULL, "decay of the sum of gradients"},
+    [GROUPS] = {"groups", TG_ATTR_ITEMS, 0, 0, 0, 0, NULL,
+                "[begin, end, factor of the learning rate, weight decay] that follow each other"},
+};
+
+/* Group i, which begins where the one before ended. */
+static tg_status read_group(tg_group *group, int i, int64_t begin, int64_t P, const tg_json_value *given,
+                            tg_error *err) {
+    enum { BEGIN, END, FACTOR, DECAY, NUMBERS };
+    double x[NUMBERS] = {0};
+    int n = 0;
+    char what[32];
+    for (const tg_json_value *v = given->first; v != NULL && n < NUMBERS; v = v->next)
+        x[n++] = v->kind == TG_JSON_NUMBER ? v->number : NAN;
+    *group = (tg_group){.lr_scale = x[FACTOR], .weight_decay = x[DECAY]};
+    snprintf(what, sizeof what, "groups[%d]", i);
+    if (given->kind != TG_JSON_ARRAY || given->count != NUMBERS)
+        return tg_attr_wrong(err, TG_E_CONFIG, "optimizer", what, "four numbers", given);
+    if (!(x[BEGIN] == (double)begin && x[END] >= x[BEGIN] && x[END] <= (double)P && x[END] == floor(x[END])))
+        return tg_fail(err, TG_E_CONFIG, "%s: expected parameters from %lld to at most %lld, got %g to %g",
+                       what, (long long)begin, (long long)P, x[BEGIN], x[END]);
+    if (!(x[FACTOR] >= 0 && x[FACTOR] <= ANY && fabs(x[DECAY]) <= ANY))
+        return tg_fail(err, TG_E_CONFIG,
+                       "%s: expected a factor >= 0 and a weight decay, both finite, got %g and %g", what,
+                       x[FACTOR], x[DECAY]);
+    group->begin = begin;
+    group->end = (int64_t)x[END];
     return TG_OK;
 }
 
-tg_status tg_optimizer_check(const tg_optimizer *o, int64_t P, tg_error *err) {
-    const int rates = isfinite(o->lr) && o->lr >= 0 && isfinite(o->clip) && o->clip >= 0;
-    const int moments = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps > 0 &&
-                        isfinite(o->eps) && o->momentum >= 0 && o->momentum < 1;
-    if (o->step < 1) return tg_fail(err, TG_E_CONFIG, "step: counts from 1, got %lld", (long long)o->step);
-    if (!rates) return tg_fail(err, TG_E_CONFIG, "lr and clip must be finite and not negative");
-    if (!moments)
-        return tg_fail(err, TG_E_CONFIG, "beta1, beta2 and momentum must be in [0, 1), eps positive");
-    return check_groups(o, P, err);
+static tg_status read_groups(tg_optimizer *o, int64_t P, const tg_json_value *list, tg_error *err) {
+    int64_t end = 0;
+    tg_status status = TG_OK;
+    if (list->count > P)
+        return tg_attr_wrong(err, TG_E_CONFIG, "optimizer", "groups", "at most as many as parameters", list);
+    if ((o->groups = malloc((size_t)list->count * sizeof *o->groups + 1)) == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for %d groups", list->count);
+    for (const tg_json_value *v = list->first; status == TG_OK && v != NULL; v = v->next) {
+        status = read_group(&o->groups[o->n_groups], o->n_groups, end, P, v, err);
+        end = o->groups[o->n_groups++].end;
+    }
+    if (status != TG_OK || end == P) return status;
+    return tg_fail(err, TG_E_CONFIG, "groups: expected all %lld parameters, got the first %lld", (long long)P,
+                   (long long)end);
+}
+
+tg_status tg_optimizer_read(tg_optimizer *o, int64_t P, const tg_json_value *given, tg_error *err) {
+    tg_attr_value v[ATTRS];
+    *o = (tg_optimizer){.groups = NULL};
+    const tg_status status = tg_attrs_read(attrs, ATTRS, given, NULL, "optimizer", TG_E_CONFIG, v, err);
+    if (status != TG_OK) return status;
+    *o = (tg_optimizer){.kind = (tg_optimizer_kind)v[KIND].number,
+                        .lr = v[LR].number,
+                        .beta1 = v[BETA1].number,
+                        .beta2 = v[BETA2].number,
+                        .eps = v[EPS].number,
+                        .momentum = v[MOMENTUM].number,
+                        .clip = v[CLIP].number,
+                        .step = (int64_t)v[STEP].number};
+    if (v[GROUPS].list != NULL) return read_groups(o, P, v[GROUPS].list, err);
+    if ((o->groups = malloc(sizeof *o->groups)) == NULL)
+        return tg_fail(err, TG_E_MEMORY, "no memory for a group");
+    *o->groups = (tg_group){0, P, 1, v[WEIGHT_DECAY].number};
+    o->n_groups = 1;
+    return TG_OK;
+}
+
+void tg_optimizer_free(tg_optimizer *o) {
+    free(o->groups);
+    o->groups = NULL;
 }
 
 static void update_group(const tg_optimizer *o, const tg_group *group, float *w, const float *g,
@@ -91,7 +149,7 @@ static void update_group(const tg_optimizer *o, const tg_group *group, float *w,
 
 tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
                               float *const *moments, double *norm, tg_error *err) {
-    TG_ASSERT(tg_optimizer_check(o, P, NULL) == TG_OK);
+    TG_ASSERT(o->step >= 1 && o->n_groups >= 0);
     const double length = tg_global_norm(P, g);
     if (norm != NULL) *norm = length;
     if (!isfinite(length))

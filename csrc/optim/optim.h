@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/attr.h"
 #include "base/status.h"
 
 /* Constant, name, and the vectors (P) of state that it keeps. */
@@ -27,7 +28,7 @@ typedef struct tg_optimizer {
     double clip;                            /* global norm of the gradient, 0: none */
     int64_t step;                           /* counts from 1 */
     int n_groups;
-    const tg_group *groups; /* from 0 to P without a gap */
+    tg_group *groups; /* from 0 to P without a gap */
 } tg_optimizer;
 
 /* A rule updates one stretch of parameters; `scale` multiplies the gradient. */
@@ -46,11 +47,13 @@ void tg_sgd_rule(const tg_optimizer *o, const tg_stretch *at);
 const char *tg_optimizer_name(tg_optimizer_kind kind);
 int tg_optimizer_moments(tg_optimizer_kind kind);
 
-/* TG_E_CONFIG if a number makes no sense or the groups do not cover P parameters. */
-tg_status tg_optimizer_check(const tg_optimizer *o, int64_t P, tg_error *err);
+/* An optimizer of P parameters out of {"kind": "adamw", "lr": 1e-3, "step": 1, ...}. TG_E_CONFIG if a number makes no
+   sense or the groups do not cover the parameters. Free it also then. */
+tg_status tg_optimizer_read(tg_optimizer *o, int64_t P, const tg_json_value *given, tg_error *err);
+void tg_optimizer_free(tg_optimizer *o);
 
 /* Update w (P) and the rule's moments (P) by the gradient g (P). `norm` (may be NULL): of g, before clipping.
-   The optimizer must have passed the check. A gradient that is not finite is TG_E_NOT_FINITE and changes nothing. */
+   A gradient that is not finite is TG_E_NOT_FINITE and changes nothing. */
 tg_status tg_optimizer_update(const tg_optimizer *o, int64_t P, float *w, const float *g,
                               float *const *moments, double *norm, tg_error *err);
 

@@ -186,7 +186,7 @@ static PyObject *describe(const tg_attr *attr) {
         TG_ATTR_LIST(KIND)
 #undef KIND
     };
-    const int list = attr->kind == TG_ATTR_COLUMNS || attr->kind == TG_ATTR_NUMBERS;
+    const int list = attr->kind == TG_ATTR_ITEMS || attr->kind == TG_ATTR_NUMBERS;
     const int ranged =
         attr->kind == TG_ATTR_REAL || attr->kind == TG_ATTR_INT || attr->kind == TG_ATTR_NUMBERS;
     PyObject *dict = Py_BuildValue("{s:s,s:s,s:s,s:O}", "name", attr->name, "kind", kinds[attr->kind], "doc",

@@ -123,11 +123,10 @@ static PyObject *trainer_step(PyObject *object, PyObject *args, PyObject *kwargs
                                      &a.lists))
         return NULL;
     tg_optimizer optimizer;
-    tg_group *groups = NULL;
     tg_py_pass p;
     memset(&p, 0, sizeof p);
     PyObject *result = NULL;
-    int status = tg_py_optimizer(a.optimizer, self->model->model->P, &optimizer, &groups);
+    int status = tg_py_optimizer(a.optimizer, self->model->model->P, &optimizer);
     a.step = optimizer.step;
     if (status == 0 && (status = prepare(self, &a, &p)) == 0 && p.pass.part != p.pass.parts - 1) {
         PyErr_Format(PyExc_ValueError,
@@ -138,7 +137,7 @@ static PyObject *trainer_step(PyObject *object, PyObject *args, PyObject *kwargs
     const tg_py_update update = {&optimizer, moments(self)};
     if (status == 0 && run(self, &p, &update) == 0) result = PyFloat_FromDouble(p.pass.loss_value);
     tg_py_pass_free(&p);
-    PyMem_Free(groups);
+    tg_optimizer_free(&optimizer);
     return result;
 }
 
@@ -147,9 +146,8 @@ static PyObject *trainer_update(PyObject *object, PyObject *args) {
     tg_model *m = self->model->model;
     PyObject *dict, *result = NULL;
     tg_optimizer optimizer;
-    tg_group *groups = NULL;
-    if (!PyArg_ParseTuple(args, "O", &dict)) return NULL;
-    if (tg_py_optimizer(dict, m->P, &optimizer, &groups) == 0 && tg_py_begin_update(self->model) == 0) {
+    if (!PyArg_ParseTuple(args, "O", &dict) || tg_py_optimizer(dict, m->P, &optimizer) < 0) return NULL;
+    if (tg_py_begin_update(self->model) == 0) {
         tg_error err;
         tg_status status;
         double norm;
@@ -160,7 +158,7 @@ static PyObject *trainer_update(PyObject *object, PyObject *args) {
         tg_py_end_update(self->model);
         result = status == TG_OK ? PyFloat_FromDouble(norm) : tg_raise(&err, NULL);
     }
-    PyMem_Free(groups);
+    tg_optimizer_free(&optimizer);
     return result;
 }
 
