@@ -42,8 +42,8 @@ def wanted(verbose: bool | None) -> bool:
 class _Lock:
     """Lock of the bars of this process. Nobody waits for ever: a bar out of place is better than none.
 
-    tqdm's own is a semaphore that forked processes share: one that is killed keeps it. And any lock is kept by
-    a thread that Ctrl-C interrupts between taking it and giving it back.
+    tqdm's own is a semaphore that forked processes share: one that is killed keeps it. And any lock is kept
+    by a thread that Ctrl-C interrupts between taking it and giving it back.
     """
 
     def __init__(self) -> None:
