@@ -22,10 +22,11 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
+from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.recipes.fields import FieldsButLength
 from tpugraphs.system import files, markup, tables
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
