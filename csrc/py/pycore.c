@@ -6,7 +6,10 @@
 
 PyObject *tg_raise(const tg_error *err, const char *file) {
     if (err->code == TG_E_CANCELLED && PyErr_Occurred()) return NULL;
-    if (err->code == TG_E_MEMORY) return PyErr_NoMemory();
+    if (err->code == TG_E_MEMORY) {
+        PyErr_SetString(PyExc_MemoryError, err->message);
+        return NULL;
+    }
     PyObject *module = PyImport_ImportModule("tpugraphs.errors");
     if (module == NULL) return NULL;
     /* texts are cut to fit their fields, maybe inside a character */

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Self, TextIO, TypeVar
 
+from tpugraphs.errors import printable
+
 __all__ = ["Progress", "notice", "quiet", "tracked", "wanted"]
 
 Item = TypeVar("Item")
@@ -92,7 +94,7 @@ def notice(text: str, verbose: bool | None = None, file: TextIO | None = None) -
     file = sys.stderr if file is None else file
     if (verbose is None and _quiet.get()) or verbose is False or file is None:
         return
-    _bars().write(text, file=file)
+    _bars().write(printable(text), file=file)
 
 
 class Progress:
@@ -111,8 +113,8 @@ class Progress:
     def __init__(self, total: int | None, what: str, unit: str, verbose: bool | None) -> None:
         self._bar: Any = None
         if wanted(verbose):
-            look = {"unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
-            self._bar = _bars()(total=total, desc=what, leave=False, dynamic_ncols=True, **look)
+            look = {"desc": printable(what, ""), "unit": unit, "unit_scale": unit == "B", "delay": _DELAY}
+            self._bar = _bars()(total=total, leave=False, dynamic_ncols=True, **look)
 
     def update(self, count: int) -> None:
         """Count work that is done."""
