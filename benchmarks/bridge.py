@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,30 @@ def of_loss(torch: Any, name: str, length: int, theirs: Function) -> dict[str, F
     return sides
 
 
+@contextmanager
+def one_thread(torch: Any) -> Iterator[None]:
+    """Let both use one thread; as many as before afterwards."""
+    import tpugraphs as tg
+
+    before = tg.get_num_threads(), torch.get_num_threads()
+    tg.set_num_threads(1)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[1])
+        tg.set_num_threads(before[0])
+
+
 def measure(rounds: int, small: bool = False) -> list[dict[str, Any]]:
     """Measure all rows on one thread: medians in seconds of it, and ratios as medians over rounds."""
     import torch
 
-    import tpugraphs as tg
+    with one_thread(torch):
+        return _measure(torch, rounds, small)
 
-    tg.set_num_threads(1)
-    torch.set_num_threads(1)
+
+def _measure(torch: Any, rounds: int, small: bool) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     cases = [
         (f"`{name}`, {what}", of_op(torch, name, tensors, theirs))

@@ -14,10 +14,11 @@
 
 static PyObject *set_num_threads(PyObject *self, PyObject *arg) {
     (void)self;
-    long threads = PyLong_AsLong(arg);
+    int beyond;
+    const long threads = PyLong_AsLongAndOverflow(arg, &beyond);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (threads < 1 || threads > 4096) {
-        PyErr_Format(PyExc_ValueError, "set_num_threads: expected 1..4096, got %ld", threads);
+    if (beyond || threads < 1 || threads > 4096) {
+        PyErr_Format(PyExc_ValueError, "set_num_threads: expected 1..4096, got %R", arg);
         return NULL;
     }
     tg_set_threads((int)threads);

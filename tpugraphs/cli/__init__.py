@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError, Error, RecipeError
+from tpugraphs.errors import ConfigError, Error, RecipeError, printable
 from tpugraphs.system import progress
 
 __all__ = ["main"]
@@ -138,7 +138,7 @@ def _run(argv: Sequence[str] | None) -> int:
             code: int = args.run(args)
             return code
     except KeyboardInterrupt as stop:
-        print(f"\ntpugraphs {args.command}: interrupted{f' {stop}' if str(stop) else ''}", file=sys.stderr)
+        print("\n" + _line(f"tpugraphs {args.command}: interrupted {stop}"), file=sys.stderr)
         return 130
     except BrokenPipeError:
         raise
@@ -166,7 +166,7 @@ _REMEDIES: dict[type[OSError], str] = {
 
 def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory; use fewer or smaller graphs"
+        return _line(str(error)) or "not enough memory; use fewer or smaller graphs"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = "".join(f"; {text}" for kind, text in _REMEDIES.items() if isinstance(error, kind))
         return _line(f"{os.fsdecode(error.filename)}: {error.strerror or type(error).__name__}{remedy}")
@@ -176,5 +176,5 @@ def _message(error: BaseException) -> str:
 
 def _line(text: str) -> str:
     """Make one line of a message, without the middle if it is very long."""
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 300]} ... {text[-300:]}"

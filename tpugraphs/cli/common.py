@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import tpugraphs as tg
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import FOLDERS, SPLITS
 from tpugraphs.system.files import atomic_write, opened
+from tpugraphs.system.words import json_text
 
 if TYPE_CHECKING:
     from tpugraphs.data.published import Graph
@@ -322,7 +322,7 @@ def piped(args: argparse.Namespace) -> bool:
 def say(args: argparse.Namespace, text: str = "") -> None:
     """Print a result for people, unless it is asked for as JSON; next to a stream it is a remark."""
     if not (args.json or (args.quiet and piped(args))):
-        print(text, flush=True, file=sys.stderr if piped(args) else sys.stdout)
+        print(printable(text), flush=True, file=sys.stderr if piped(args) else sys.stdout)
 
 
 def remark(args: argparse.Namespace, text: str = "") -> None:
@@ -334,7 +334,7 @@ def remark(args: argparse.Namespace, text: str = "") -> None:
 def emit(args: argparse.Namespace, result: Any) -> None:
     """Print the result as JSON, if asked for."""
     if args.json:
-        print(json.dumps(result, indent=2, ensure_ascii=False))
+        print(json_text(result))
 
 
 def error_fields(error: BaseException) -> dict[str, str | None]:
@@ -344,7 +344,7 @@ def error_fields(error: BaseException) -> dict[str, str | None]:
 
 def warn(args: argparse.Namespace, text: object, kind: str = "warning") -> None:
     """Print a line on stderr."""
-    print(f"tpugraphs {args.command}: {kind}: {text}", file=sys.stderr)
+    print(printable(f"tpugraphs {args.command}: {kind}: {text}"), file=sys.stderr)
 
 
 def fit(args: argparse.Namespace, ranker: Ranker, train: Any, **options: Any) -> History:
@@ -380,7 +380,7 @@ def progress_lines(args: argparse.Namespace, who: str = "") -> Callback:
     class ProgressLines(Callback):
         def on_evaluate(self, fit: Fit, metric: float) -> None:
             if not (args.json or args.quiet or sys.stderr.isatty()):
-                print(f"{who}{progress_line(fit.history)}", file=sys.stderr, flush=True)
+                print(printable(f"{who}{progress_line(fit.history)}"), file=sys.stderr, flush=True)
 
     return ProgressLines()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import tpugraphs as tg
 from tpugraphs.cli import common
-from tpugraphs.errors import ConfigError, DataError
+from tpugraphs.errors import ConfigError, DataError, printable
 from tpugraphs.names import COLLECTIONS, FOLDERS, SPLITS
 from tpugraphs.system.progress import Progress, tracked
 from tpugraphs.system.words import counted
@@ -191,7 +191,8 @@ def _save_part(out: str, rankings: Rankings) -> None:
         part = f"{stem}.partial.csv"
         tg.submission.write(part, rankings)
         done = counted(len(rankings), "graph")
-        print(f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume", file=sys.stderr)
+        text = f"tpugraphs submit: ranked {done} in {part}; add --keep {part} to resume"
+        print(printable(text), file=sys.stderr)
 
 
 def _splits(args: argparse.Namespace, split: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpugraphs.errors import DataError
+from tpugraphs.system.files import no_memory
 
 AnyArray = npt.NDArray[Any]
 Rows = slice | npt.ArrayLike
@@ -34,13 +35,15 @@ def with_file(error: DataError, file: str | None) -> DataError:
 
 @contextmanager
 def naming(file: str | None) -> Iterator[None]:
-    """Name the file, if there is one, in a DataError or OSError raised within."""
+    """Name the file, if there is one, in a DataError, OSError or MemoryError raised within."""
     try:
         yield
     except DataError as error:
         raise with_file(error, file) from None
     except OSError as error:
         raise type(error)(error.errno, os.strerror(error.errno or 0), file) from None
+    except MemoryError as error:
+        raise no_memory(file, error) from None
 
 
 def with_graph(error: DataError, name: str) -> DataError:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs import metrics
-from tpugraphs.errors import ConfigError
+from tpugraphs.errors import ConfigError, printable
 from tpugraphs.system.files import atomic_write
 from tpugraphs.system.words import counted
 
@@ -375,7 +375,7 @@ def _rendered(figure: Figure, kind: str, dpi: int) -> bytes:
 
 def _plain(name: str) -> str:
     """Return a name for Matplotlib, which would read what is between two dollars as a formula."""
-    return name.replace("$", r"\$")
+    return printable(name, "").replace("$", r"\$")
 
 
 def moving_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -21,7 +20,7 @@ from tpugraphs.evaluation import plot
 from tpugraphs.evaluation.bootstrap import bootstrap_mean, bootstrap_tau
 from tpugraphs.system import tables
 from tpugraphs.system.files import PICTURE_SUFFIXES, REPORT_SUFFIXES, absolute, atomic_write
-from tpugraphs.system.words import counted
+from tpugraphs.system.words import counted, json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -487,7 +486,7 @@ class Report:
 
     def to_json(self) -> str:
         """Return `to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        return json_text(self.to_dict()) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report. The suffix decides: ``.json .md .txt .html``, or a picture: ``.png .svg .pdf``.

@@ -14,8 +14,9 @@ from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import mean_ranks
 from tpugraphs.network.network import schema_of
 from tpugraphs.ranker import filekinds
-from tpugraphs.ranker.scorer import PredictOptions, ScorerBase, check_whole
+from tpugraphs.ranker.scorer import PredictOptions, ScorerBase
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 
 __all__ = ["LinearBaseline", "RandomBaseline", "random_scores"]
 

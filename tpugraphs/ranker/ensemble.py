@@ -26,9 +26,9 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
-    check_whole,
 )
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.words import counted
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.trainset import as_graphs

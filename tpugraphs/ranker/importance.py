@@ -15,8 +15,9 @@ from tpugraphs.data.graph import Graph, Graphs
 from tpugraphs.errors import ConfigError, DataError
 from tpugraphs.evaluation.evaluator import measured_runtimes
 from tpugraphs.metrics import VALIDATION
-from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.ranker.scorer import Scorer
 from tpugraphs.system import tables
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.progress import Progress
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs

@@ -15,7 +15,8 @@ from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.pseudo import pseudo_label
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, check_whole
+from tpugraphs.ranker.scorer import Scorer
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.training.callbacks import pass_on_interrupt
 from tpugraphs.training.crew import Crew
 from tpugraphs.training.fit import Fit, held

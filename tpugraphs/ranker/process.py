@@ -25,11 +25,10 @@ from tpugraphs.ranker.scorer import (
     PredictOptions,
     Scorer,
     ScorerBase,
-    check_number,
-    check_whole,
 )
 from tpugraphs.recipes import get_recipe
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_number, check_whole
 
 __all__ = ["GaussianProcess", "Process", "pipeline_of", "squares"]
 

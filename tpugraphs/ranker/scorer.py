@@ -20,6 +20,7 @@ from tpugraphs.metrics import VALIDATION
 from tpugraphs.ranker import filekinds
 from tpugraphs.ranker.conventions import Convention, measured, not_fitted
 from tpugraphs.system import tensorfile
+from tpugraphs.system.arguments import check_whole
 from tpugraphs.system.files import file_name
 
 __all__ = ["AdaptOptions", "ChooseOptions", "PredictOptions", "Scorer", "ScorerBase", "Scores", "scoring"]
@@ -480,21 +481,6 @@ class ScorerBase(Convention, ABC):
         """
         name = file_name(path)
         return cls.from_file(name, *tensorfile.read(name, cls.file_kind))
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """Return an argument that is a whole number of at least `least`, or raise ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name}: expected a whole number of at least {least}, got {value!r}")
-    return int(value)
-
-
-def check_number(name: str, value: Any, least: float = 1e-6, most: float = 1e6) -> float:
-    """Return an argument that is a number from `least` to `most`, or raise ConfigError."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        raise ConfigError(f"{name}: expected a number from {least:g} to {most:g}, got {value!r}")
-    return float(value)
 
 
 def scoring(

@@ -22,11 +22,12 @@ from tpugraphs.evaluation.report import Report
 from tpugraphs.ranker.ensemble import Ensemble
 from tpugraphs.ranker.estimator import FitOptions, NetworkEstimator
 from tpugraphs.ranker.ranker import Ranker
-from tpugraphs.ranker.scorer import Scorer, check_whole, scoring
+from tpugraphs.ranker.scorer import Scorer, scoring
 from tpugraphs.recipes import Recipe, plain
 from tpugraphs.recipes.fields import FieldsButLength
 from tpugraphs.system import files, markup, tables
-from tpugraphs.system.words import counted
+from tpugraphs.system.arguments import check_whole
+from tpugraphs.system.words import counted, json_text
 from tpugraphs.training import picture
 from tpugraphs.training.callbacks import Callback, History
 from tpugraphs.training.crew import Crew
@@ -426,7 +427,7 @@ def seed_numbers(seeds: Any) -> list[int]:
 
 def _write_json(path: str | os.PathLike[str], value: Any) -> None:
     with files.atomic_write(path) as file:
-        file.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write((json_text(value) + "\n").encode())
 
 
 def _state_plan(folder: str, ranker: Ranker, seeds: list[int], rule: Rule) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "file_name",
     "locked",
     "name_of",
+    "no_memory",
     "opened",
     "remove_unfinished",
 ]
@@ -42,12 +43,24 @@ def file_name(path: str | bytes | os.PathLike[str]) -> str:
         raise ConfigError(f"expected a path, found {path!r} of type {type(path).__name__}") from None
     if "\0" in text:
         raise ConfigError(f"expected a path, found {text!r} with a NUL character in it")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ConfigError(f"expected a path, found {text!r} with a character that no path can have") from None
     return text
 
 
 def name_of(source: Any) -> str:
     """Return the path of a file, or what an open one is called, for messages."""
     return str(getattr(source, "name", "stream")) if hasattr(source, "read") else os.fspath(source)
+
+
+def no_memory(file: str | None, error: MemoryError) -> MemoryError:
+    """Return an error that says which file memory does not suffice for, and how much was asked for."""
+    text = str(error) or "not enough memory"
+    if file is None or text.startswith(f"{file}: "):
+        return error
+    return MemoryError(f"{file}: {text}; free memory, or use a machine with more")
 
 
 @contextmanager
