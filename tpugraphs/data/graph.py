@@ -142,7 +142,7 @@ class Graph:
             if schema is not None and not isinstance(schema, Schema):
                 found = f"{schema!r:.60}"
                 raise arrays.fail("schema", "a tpugraphs.Schema", found, "leave it out to infer one")
-            names = {group: [column.name for column in getattr(schema, group, ())] for group in GROUPS}
+            names = {group: () for group in GROUPS} | self._names(schema, node=node_feat, config=config_feat)
             if node_feat is None:
                 codes: Any = [0] if node_opcode is None else node_opcode
                 node_feat = np.zeros((len(arrays.shaped("node_opcode", codes, ("N",))), 0))
@@ -150,13 +150,26 @@ class Graph:
             self._init_nodes(node_feat, "F", node_opcode, edges, names["node"])
             self._init_features("graph_feat", graph_feat, ("G",), names["graph"])
             self._init_configs(config_feat, names["config"], node_config_ids, node_config_feat, schema)
-            self._set(schema=self._own_schema(schema))
+            self._set(schema=self._own_schema(schema, names))
             if config_feat is None and node_config_feat is None and runtime is not None and np.size(runtime):
                 raise arrays.fail("config_feat", "configs, as there are runtimes", "none", "give config_feat")
             self._init_runtimes(runtime, valid, repeats)
             self.schema.check_values(self.name, self._features())
         except DataError as error:
             raise arrays.with_graph(error, self.name) from None
+
+    @staticmethod
+    def _names(schema: Schema | None, **tables: Any) -> dict[str, tuple[str, ...]]:
+        """Names of columns by group: of the schema, or else of the tables that have some."""
+        found = {group: arrays.column_names(table) for group, table in tables.items()}
+        if schema is None:
+            return {group: names for group, names in found.items() if names is not None}
+        for group, names in found.items():
+            known = schema.names(group)
+            if names is not None and known and names != known:
+                expected = f"columns {', '.join(known)}, as in the schema"
+                raise arrays.fail(f"{group}_feat", expected, ", ".join(names), "give them in this order")
+        return {group: tuple(column.name for column in getattr(schema, group)) for group in GROUPS}
 
     def _features(self) -> dict[str, npt.NDArray[np.float32] | None]:
         """Features by group of the schema."""
@@ -215,13 +228,15 @@ class Graph:
         packed.flags.writeable = False
         return Digits(packed.shape, packed.view(), values=values)
 
-    def _own_schema(self, schema: Schema | None) -> Schema:
-        """Return the given schema if the arrays fit it, or infer one."""
+    def _own_schema(self, schema: Schema | None, names: Mapping[str, Sequence[str]]) -> Schema:
+        """Return the given schema if the arrays fit it, or infer one, whose columns have these names."""
         feats = self._features()
         if schema is None or schema.inferred:
             read = Schema.infer(
                 **{f"{group}_feat": array for group, array in feats.items()},
                 node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
+                names={group: names[group] for group, array in feats.items()
+                       if array is not None and len(names[group]) == array.shape[-1]},
             )  # fmt: skip
             digits = enumerate(self._digits.values or ())
             return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in digits))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -87,12 +87,13 @@ class Schema:
         node_config_feat: AnyArray | None = None,
         node_opcode: AnyArray | None = None,
         unit: str | None = None,
+        names: Mapping[str, Sequence[str]] | None = None,
     ) -> Schema:
         """Infer a schema from arrays as in :class:`tpugraphs.Graph`, of runtimes in `unit`.
 
         Every column is a number, and a digit has as many values as occur: float arrays say no more than that.
-        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on. Tables have types and
-        names, so :func:`tpugraphs.from_frame` infers more.
+        Columns are called ``node_0``, ``graph_0``, ``config_0``, ``digit_0`` and so on, unless they have
+        names. Tables have types, too, so :func:`tpugraphs.from_frame` infers more.
 
         Parameters
         ----------
@@ -104,6 +105,8 @@ class Schema:
             Opcode numbers.
         unit : str, optional
             Of the runtimes: a key of `tpugraphs.schema.UNITS`.
+        names : mapping of str to sequence of str, optional
+            By group (node, graph, config), the names of all its columns, where they are known.
 
         Returns
         -------
@@ -122,7 +125,10 @@ class Schema:
             digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
         return cls(
-            **{group: tuple(Column(f"{group}_{i}") for i in range(n)) for group, n in widths.items()},
+            **{
+                group: tuple(map(Column, (names or {}).get(group) or _unnamed(group, n)))
+                for group, n in widths.items()
+            },
             digits=digits,
             opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
             unit=unit,
@@ -152,7 +158,8 @@ class Schema:
                     found = f"expected {a.name!r}, found {only}"
                 found = found or a.difference(b)
                 if found:
-                    return f"{what} {place}: {found}"
+                    turned = a and b and a.name != b.name and _same_names(mine, theirs)
+                    return f"{what} {place}: {found}" + (", the same ones in another order" if turned else "")
         for name in ("opcodes", "unit"):
             expected, found = getattr(self, name), getattr(other, name)
             if expected != found:
@@ -162,8 +169,9 @@ class Schema:
     def join(self, other: Schema) -> Schema:
         """Make one schema for the graphs of both.
 
-        Two inferred schemas join to the widest digits and opcodes of both. If only one was inferred, the
-        given one stays. Two given schemas must be equal; DataError names the first difference.
+        Two inferred schemas join to the widest digits and opcodes of both, and to the names of the first that
+        has some. If only one was inferred, the given one stays. Two given schemas must be equal; DataError
+        names the first difference.
 
         Parameters
         ----------
@@ -183,7 +191,9 @@ class Schema:
         given, read = (other, self) if self.inferred else (self, other)
         if self.inferred and other.inferred:
             opcodes = max((self.opcodes, other.opcodes), key=lambda n: n or 0)
-            given = replace(self, opcodes=opcodes, unit=self.unit or other.unit)
+            wide = [group for group in GROUPS if len(getattr(self, group)) == len(getattr(other, group))]
+            named = {group: getattr(self if self.names(group) else other, group) for group in wide}
+            given = replace(self, **named, opcodes=opcodes, unit=self.unit or other.unit)
             if len(self.digits) == len(other.digits):
                 pairs = zip(self.digits, other.digits, strict=True)
                 given = replace(given, digits=tuple(a if a.values >= b.values else b for a, b in pairs))
@@ -195,11 +205,30 @@ class Schema:
             raise _does_not_fit(found)
         return given
 
+    def names(self, group: str) -> tuple[str, ...]:
+        """Return the names of the columns of a group, none if they are those of an inferred schema.
+
+        Parameters
+        ----------
+        group : {"node", "graph", "config"}
+            Which columns.
+
+        Returns
+        -------
+        tuple of str
+            In their order.
+        """
+        found = tuple(column.name for column in getattr(self, group))
+        return () if self.inferred and found == _unnamed(group, len(found)) else found
+
     def _over(self, read: Schema) -> Schema:
-        """Give the inferred schema `read` the names and kinds of this one, as far as this one has room."""
+        """Give the inferred schema `read` the kinds of this one, and the names if one of both has none."""
         groups: dict[str, Any] = {}
         for group in GROUPS:
             mine, theirs = getattr(self, group), getattr(read, group)
+            if (self.names(group) and read.names(group)) or _same_names(mine, theirs):
+                pairs = zip(mine, theirs, strict=False)
+                mine = tuple(a if a.name == b.name else replace(a, name=b.name) for a, b in pairs)
             groups[group] = (*mine[: len(theirs)], *theirs[len(mine) :])
         if len(self.digits) == len(read.digits):
             pairs = zip(self.digits, read.digits, strict=True)
@@ -214,8 +243,8 @@ class Schema:
         """Refuse a graph that does not fit.
 
         A graph with a given schema must have this one. If its schema was inferred, its columns are taken as
-        those of this schema, and its values must be possible for them. With `runtimes`, which says that they
-        will be read, their unit must be the same.
+        those of this schema, unless they have other names, and its values must be possible for them. With
+        `runtimes`, which says that they will be read, their unit must be the same.
 
         Parameters
         ----------
@@ -410,6 +439,14 @@ class Schema:
         parts = [counted(n, g.removesuffix("s"), g) for g, n in sizes.items() if n]
         parts += [counted(self.opcodes, "opcode")] if self.opcodes else []
         return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
+
+
+def _same_names(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return {column.name for column in mine} == {column.name for column in theirs}
+
+
+def _unnamed(group: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{group}_{i}" for i in range(count))
 
 
 def _columns(group: str, given: Any, kind: type, most: int) -> tuple[Any, ...]:

@@ -72,6 +72,10 @@ class Ranker(ScorerBase):
     ----------
     history_ : History
         History of the last fit; there is none before a fit, nor of a ranker from a file.
+    n_features_in_ : int
+    feature_names_in_ : (F,) object
+        Number and names of the columns of configs, for recipes of any schema. A table whose columns have
+        other names, or another order, is refused.
 
     Raises
     ------
@@ -184,12 +188,25 @@ class Ranker(ScorerBase):
         Raises
         ------
         AttributeError
-            Nothing was learnt, or the recipe is not for any schema, or trains no network.
+            Nothing was learnt, or the recipe is not for any schema.
         """
-        schema = self.schema if self.fitted and isinstance(self._estimator, NetworkEstimator) else None
-        if schema is None:
-            raise AttributeError("n_features_in_: networks of any schema have it, from fit on")
-        return len(schema.config)
+        if not self.fitted or self.schema is None:
+            raise AttributeError("n_features_in_: rankers of any schema have it, from fit on")
+        return len(self.schema.config)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of these columns, as scikit-learn calls them. Tables that are ranked must have the same.
+
+        Raises
+        ------
+        AttributeError
+            As `n_features_in_`, or the columns had no names.
+        """
+        names = self.schema.names("config") if self.fitted and self.schema is not None else ()
+        if not names:
+            raise AttributeError("feature_names_in_: rankers have it that learnt from columns with names")
+        return np.array(names, dtype=object)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -199,7 +216,7 @@ class Ranker(ScorerBase):
     @property
     def schema(self) -> Schema | None:
         """Schema of the training graphs; None before a fit and for recipes of the published schemas."""
-        return self.pipeline.schema
+        return getattr(self._estimator, "schema", None)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -554,7 +571,7 @@ class Ranker(ScorerBase):
         """
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, configs, getattr(self, "n_features_in_", None))
+            given = as_graph(graph, configs, self)
             configs = np.arange(given.num_configs)
         with self._alone():
             return self._networked().partial_fit(given, configs)
@@ -654,7 +671,7 @@ class Ranker(ScorerBase):
         self.require_fit("predict")
         given: Any = graph
         if self.takes_tables and is_table(graph):
-            given = as_graph(graph, columns=getattr(self, "n_features_in_", None))
+            given = as_graph(graph, scorer=self)
         return self._estimator.scores(given, configs, tta, precision, verbose)
 
     def require_fit(self, what: str) -> None:

@@ -157,7 +157,7 @@ class Routed(ScorerBase):
 
     def score(self, graphs: Graphs | TableLike, y: Any = None) -> float:
         """Return the mean of the rankers' scores, each weighted by the number of graphs routed to it."""
-        parts = self._parted("graphs", measured(graphs, y)).values()
+        parts = self._parted("graphs", measured(graphs, y, self)).values()
         means = [(len(mine), ranker.score(mine)) for ranker, mine in parts]
         return sum(count * mean for count, mean in means) / sum(count for count, _ in means)
 

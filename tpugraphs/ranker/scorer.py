@@ -369,7 +369,7 @@ class ScorerBase(Convention, ABC):
             No graph, or one without measured runtimes.
         """
         values: list[float] = []
-        given: Any = measured(graphs, y, getattr(self, "n_features_in_", None))
+        given: Any = measured(graphs, y, self)
         check_graphs("graphs", given)
         for graph in [given] if hasattr(given, "config_runtime") else given:
             rows = getattr(graph, "ran", None)
