@@ -134,7 +134,8 @@ def _run(argv: Sequence[str] | None) -> int:
             _core.set_num_threads(args.threads)
         silent = progress.quiet() if args.quiet or args.json else nullcontext()
         with silent, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="interrupted after step")  # told below
+            for told in ("interrupted after step", ".* left out of the fit"):  # elsewhere
+                warnings.filterwarnings("ignore", message=told)
             code: int = args.run(args)
             return code
     except KeyboardInterrupt as stop:

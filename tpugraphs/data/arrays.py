@@ -52,7 +52,7 @@ def with_graph(error: DataError, name: str) -> DataError:
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a table of pandas, Polars, Arrow or the like; None if there are none.
+    """Return the names of the columns of a table (pandas, Polars, Arrow); None if there are none.
 
     Raises
     ------

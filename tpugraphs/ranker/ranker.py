@@ -421,9 +421,9 @@ class Ranker(ScorerBase):
 
         Every step takes a slate, which is one graph and some of its configs, or several slates (fields
         `slates` and `accumulate`). Graphs come in random order, each once per epoch; the configs of a graph
-        come equally often. Graphs without runtimes or with a single distinct config are left out and listed
-        in ``history_.skipped``; if it is the only graph, it is an error. A fit that fails before its first
-        step leaves the ranker unchanged.
+        come equally often. Graphs without runtimes or with a single distinct config are left out with a
+        warning and listed in ``history_.skipped``; if it is the only graph, it is an error, and so is a graph
+        of another kind. A fit that fails before its first step leaves the ranker unchanged.
 
         Parameters
         ----------
@@ -475,7 +475,7 @@ class Ranker(ScorerBase):
         Raises
         ------
         DataError
-            Nothing to learn from.
+            Nothing to learn from, or a graph of another kind.
         CheckpointError
             The checkpoint is damaged or of another fit; the message says what differs.
         ConfigError

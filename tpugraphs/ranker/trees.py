@@ -38,6 +38,7 @@ from tpugraphs.training.trainset import (
     graph_weights,
     hold_out,
     no_graphs,
+    warn_of_skipped,
 )
 
 __all__ = ["TreeEstimator", "Trees"]
@@ -181,6 +182,7 @@ class TreeEstimator(Estimator):
         for tree in self.trees:
             tree.booster.free_dataset()
         fit.tell("on_fit_end")
+        warn_of_skipped(history.skipped, stacklevel=3)
         return history
 
     def _tables(

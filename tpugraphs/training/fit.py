@@ -270,6 +270,7 @@ class Fit(RunningFit):
         self._restore_best()
         self._warn_of_divergence()
         self.tell("on_fit_end")
+        self.data.warn(stacklevel=5)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
