@@ -60,7 +60,8 @@ class Graph:
     node_config_feat : (C, K, D), optional
         configs as digits per configurable node, whole numbers from -1 ("not set") on.
     runtime : (C,) int or float, optional
-        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured.
+        Run times > 0 in any unit, the same for the whole graph. Left out (or all 0): not measured. Of a
+        quantity of which more is better give 1 / value, and a schema with ``direction="maximize"``.
     valid : (C,) bool, optional
         False where a config failed. Its runtime is not read, and is kept as NaN (0 among whole numbers).
     repeats : (C, R) float, optional
@@ -232,14 +233,13 @@ class Graph:
         """Return the given schema if the arrays fit it, or infer one, whose columns have these names."""
         feats = self._features()
         if schema is None or schema.inferred:
-            read = Schema.infer(
-                **{f"{group}_feat": array for group, array in feats.items()},
-                node_opcode=self.node_opcode, unit=None if schema is None else schema.unit,
-                names={group: names[group] for group, array in feats.items()
-                       if array is not None and len(names[group]) == array.shape[-1]},
-            )  # fmt: skip
-            digits = enumerate(self._digits.values or ())
-            return replace(read, digits=tuple(Digit(f"digit_{i}", n) for i, n in digits))
+            given: dict[str, Any] = {f"{group}_feat": array for group, array in feats.items()}
+            widths = {group: array.shape[-1] for group, array in feats.items() if array is not None}
+            known = {group: names[group] for group, width in widths.items() if len(names[group]) == width}
+            read = Schema.infer(**given, node_opcode=self.node_opcode, names=known)
+            digits = tuple(Digit(f"digit_{i}", n) for i, n in enumerate(self._digits.values or ()))
+            told = Schema() if schema is None else schema
+            return replace(read, digits=digits, unit=told.unit, direction=told.direction)
         configs = self._digits.shape[0]
         for group, array in feats.items():
             want = len(getattr(schema, group))
@@ -348,6 +348,14 @@ class Graph:
     def config_runtime(self) -> Times:
         """Another name of `runtime`, (C,)."""
         return self.runtime
+
+    @property
+    def measured(self) -> npt.NDArray[np.float64] | Times:
+        """What was measured (C,), in the schema's unit: `runtime`, or 1 / `runtime` where more is better."""
+        if not self.schema.maximized:
+            return self.runtime
+        with np.errstate(divide="ignore"):
+            return np.where(self.runtime > 0, 1 / self.runtime, self.runtime)
 
     @property
     def num_nodes(self) -> int:

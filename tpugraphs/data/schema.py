@@ -8,6 +8,7 @@ as 0 or 1 (both float32), a digit as int8 in ``-1..values-1``, where -1 stands f
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,9 +31,16 @@ __all__ = ["KINDS", "LAYOUT", "TILE", "UNITS", "Column", "Digit", "Schema"]
 
 #: Units of runtimes -> how many nanoseconds they are.
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+DIRECTIONS = ("minimize", "maximize")
 GROUPS = ("node", "graph", "config")
+_RATE = re.compile(
+    r"(?!.*(inv|recip|per_op|per_byte))([kmgtp]?(fl)?ops?(/s)?$|.*flops?(_?/?s)?$|.*(throughput|bandwidth|speed-?_?up|utili[sz]ation|efficiency)"
+    r"|.*(?<![a-z])(fps|qps|iops|[kmgt]i?b(it)?/?p?s)$|.*(/|_per_|[_ ]per )(s|sec|secs|second|seconds)$)",
+    re.IGNORECASE,
+)
 
 _MOST_COLUMNS = 65536
+_LONGEST_UNIT = 40  # characters
 FORMAT = 2  # of an .npz that holds its schema; those of TpuGraphs, which do not, count as 1
 MEMBER = "tpugraphs_schema"  # where it stands in the file
 _NUMBERS = _core.SCHEMA  # the published schemas in numbers: csrc/features/schema.h
@@ -51,7 +59,10 @@ class Schema:
     opcodes : int or None
         Opcodes are 0..opcodes-1; None: nodes have no opcode. At most 256.
     unit : {"ns", "us", "ms", "s"} or None
-        Unit of the runtimes; None: not said.
+        Unit of the runtimes; None: not said. With ``direction="maximize"`` any text, such as ``"gflops"``.
+    direction : {"minimize", "maximize"}
+        ``"maximize"``: of what was measured, in that unit, more is better, and the runtimes of graphs are
+        1 / value. So smaller runtimes are better in any case, and their ratios are those of the values.
     inferred : bool
         Whether the schema was inferred from the arrays of one graph instead of given. Equality ignores it;
         see :meth:`check`.
@@ -63,6 +74,7 @@ class Schema:
     digits: tuple[Digit, ...] = ()
     opcodes: int | None = None
     unit: str | None = None
+    direction: str = "minimize"
     inferred: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,9 +85,20 @@ class Schema:
         object.__setattr__(self, "opcodes", opcodes)
         if opcodes is not None and (type(opcodes) is not int or not 1 <= opcodes <= 256):
             raise ConfigError(f"opcodes: expected 1..256 or None, found {opcodes!r}")
-        if self.unit is not None and (not isinstance(self.unit, str) or self.unit not in UNITS):
-            raise ConfigError(f"unit: expected one of {', '.join(UNITS)} or None, found {self.unit!r}")
+        if self.direction not in DIRECTIONS:
+            raise ConfigError(f"direction: expected {' or '.join(DIRECTIONS)}, found {self.direction!r}")
+        text = isinstance(self.unit, str) and 0 < len(self.unit) <= _LONGEST_UNIT and self.unit.isprintable()
+        if self.unit is not None and not (text and (self.maximized or self.unit in UNITS)):
+            one_of = f"one of {', '.join(UNITS)}"
+            known = f"a text of at most {_LONGEST_UNIT} characters" if self.maximized else one_of
+            todo = "; where more is better, give direction='maximize'" if is_rate(self.unit) else ""
+            raise ConfigError(f"unit: expected {known} or None, found {self.unit!r:.80}{todo}")
         object.__setattr__(self, "inferred", bool(self.inferred))
+
+    @property
+    def maximized(self) -> bool:
+        """Whether more is better of what was measured."""
+        return self.direction == "maximize"
 
     @classmethod
     def infer(
@@ -124,11 +147,12 @@ class Schema:
                 most = np.maximum(most, block.max((0, 1), initial=1))
             digits = tuple(Digit(f"digit_{i}", int(value) + 1) for i, value in enumerate(most))
         has_opcodes = node_opcode is not None and np.size(node_opcode) > 0
+        known = names or {}
+        columns: dict[str, Any] = {
+            group: tuple(map(Column, known.get(group) or _unnamed(group, n))) for group, n in widths.items()
+        }
         return cls(
-            **{
-                group: tuple(map(Column, (names or {}).get(group) or _unnamed(group, n)))
-                for group, n in widths.items()
-            },
+            **columns,
             digits=digits,
             opcodes=int(np.max(node_opcode)) + 1 if has_opcodes and node_opcode is not None else None,
             unit=unit,
@@ -160,7 +184,7 @@ class Schema:
                 if found:
                     turned = a and b and a.name != b.name and _same_names(mine, theirs)
                     return f"{what} {place}: {found}" + (", the same ones in another order" if turned else "")
-        for name in ("opcodes", "unit"):
+        for name in ("opcodes", "direction", "unit"):
             expected, found = getattr(self, name), getattr(other, name)
             if expected != found:
                 return f"{name}: expected {expected or 'none'}, found {found or 'none'}"
@@ -189,7 +213,7 @@ class Schema:
             Two given schemas differ; the message names the first difference.
         """
         given, read = (other, self) if self.inferred else (self, other)
-        if self.inferred and other.inferred:
+        if self.inferred and other.inferred and self.direction == other.direction:
             opcodes = max((self.opcodes, other.opcodes), key=lambda n: n or 0)
             wide = [group for group in GROUPS if len(getattr(self, group)) == len(getattr(other, group))]
             named = {group: getattr(self if self.names(group) else other, group) for group in wide}
@@ -237,7 +261,8 @@ class Schema:
             )
         if self.opcodes is not None and read.opcodes is not None and read.opcodes <= self.opcodes:
             groups["opcodes"] = self.opcodes
-        return replace(read, **groups, unit=self.unit if read.unit is None else read.unit)
+        same = read.unit is None and read.direction == self.direction
+        return replace(read, **groups, unit=self.unit if same else read.unit)
 
     def check(self, graph: Graph, runtimes: bool = False) -> None:
         """Refuse a graph that does not fit.
@@ -262,7 +287,7 @@ class Schema:
         if other is self:
             return
         if not runtimes:
-            other = replace(other, unit=self.unit)
+            other = replace(other, unit=self.unit, direction=self.direction)
         found = self.difference(self._over(other) if other.inferred else other)
         if found is not None:
             raise _does_not_fit(found, f"graph {graph.name!r}: ", graph.path)
@@ -369,7 +394,8 @@ class Schema:
             for group in GROUPS
         }
         result["digits"] = [{"name": d.name, "values": d.values} for d in self.digits]
-        return {**result, "opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
+        result |= {"opcodes": self.opcodes, "unit": self.unit, "inferred": self.inferred}
+        return {**result, "direction": self.direction} if self.maximized else result
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
@@ -390,10 +416,12 @@ class Schema:
         ConfigError
             The values describe no schema.
         """
-        known = sorted((*GROUPS, "digits", "opcodes", "unit", "inferred"))
+        known = sorted((*GROUPS, "digits", "opcodes", "unit", "direction", "inferred"))
         if not isinstance(data, Mapping) or not set(data) <= set(known):
             raise ConfigError(f"schema: expected an object with {', '.join(known)}, found {data!r:.80}")
-        fields: dict[str, Any] = {name: data[name] for name in ("opcodes", "unit") if name in data}
+        fields: dict[str, Any] = {
+            name: data[name] for name in ("opcodes", "unit", "direction") if name in data
+        }
         try:
             for group in GROUPS:
                 fields[group] = tuple(Column(**entry) for entry in data.get(group, ()))
@@ -438,7 +466,13 @@ class Schema:
         sizes = {g: len(getattr(self, g)) for g in (*GROUPS, "digits")}
         parts = [counted(n, g.removesuffix("s"), g) for g, n in sizes.items() if n]
         parts += [counted(self.opcodes, "opcode")] if self.opcodes else []
-        return f"Schema({', '.join([*parts, self.unit or 'no unit'])})"
+        more = ["more is better"] if self.maximized else []
+        return f"Schema({', '.join([*parts, self.unit or 'no unit', *more])})"
+
+
+def is_rate(name: Any) -> bool:
+    """Return whether a name is that of a quantity of which more is better, such as ``"gflops"``."""
+    return isinstance(name, str) and _RATE.match(name) is not None
 
 
 def _same_names(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tpugraphs.data import arrays
 from tpugraphs.data.arrays import check_mask
 from tpugraphs.data.graph import Graph
-from tpugraphs.data.schema import Schema
+from tpugraphs.data.schema import Schema, is_rate
 from tpugraphs.errors import ConfigError, DataError, Error
 from tpugraphs.system.words import counted
 from tpugraphs.training.trainset import as_graphs
@@ -261,6 +261,10 @@ def _check_names(given: tuple[str, ...] | None, known: tuple[str, ...], whose: s
 def _times(runtime: Any) -> NDArray[Any]:
     """Return runtimes as an array of numbers."""
     check_mask("y", runtime)
+    name = getattr(runtime, "name", None)
+    if is_rate(name):
+        text = f"y: less is taken as better, though {name!r} looks like a quantity of which more is"
+        warnings.warn(f"{text}: give 1 / y", stacklevel=6)
     try:
         times = np.asarray(runtime)
         times = times.astype(np.float64) if times.dtype.kind not in "fiuc" else times
@@ -290,7 +294,8 @@ def measured(graphs: Any, y: Any, scorer: Any = None) -> Any:
     ----------
     graphs : graph, sequence of graphs, or (n, F) array
     y : (C,) array, or one such array per graph, or None
-        In the unit of the graphs; None: the graphs' own, here and in place of any of the arrays.
+        As `runtime` of the graphs, so less is better; None: the graphs' own, here and in place of any of the
+        arrays.
     scorer : Scorer, optional
         See `as_graph`.
 
